@@ -1,0 +1,3 @@
+//! What the product is measured by.
+
+fn main() {}

@@ -1,0 +1,206 @@
+//! Executables: `runtime.Executable` with `strata.v1.ExecutableOptions`.
+
+use std::time::Duration;
+
+use strata_types::{
+    CellName, CommandLine, EnvironmentVariable, Error, ExecutableName, ExecutableSpec,
+    ExecutableState, Identity,
+};
+
+use crate::runtime;
+use crate::strata::v1;
+
+/// The longest description, in bytes.
+const MAX_DESCRIPTION: usize = 4096;
+/// The most supplementary groups.
+const MAX_GROUPS: usize = 64;
+/// The longest grace between SIGTERM and SIGKILL.
+const MAX_GRACE: Duration = Duration::from_secs(3600);
+
+impl TryFrom<runtime::Executable> for ExecutableSpec {
+    type Error = Error;
+
+    fn try_from(executable: runtime::Executable) -> Result<Self, Error> {
+        let cell = CellName::from_field("executable.cell_name", &executable.cell_name)?;
+        let name = ExecutableName::from_field("executable.name", &executable.name)?;
+        let command = CommandLine::from_field("executable.command", &executable.command)?;
+        if executable.description.len() > MAX_DESCRIPTION {
+            return Err(Error::invalid(
+                "executable.description",
+                format!("is longer than {MAX_DESCRIPTION} bytes"),
+            ));
+        }
+        let options = executable.options.unwrap_or_default();
+        let stop_grace = match options.stop_grace_ms {
+            Some(ms) => grace_from_field("executable.options.stop_grace_ms", ms)?,
+            None => Self::default_grace(),
+        };
+        Ok(Self {
+            name,
+            cell,
+            command,
+            description: executable.description,
+            environment: environment(options.environment)?,
+            working_directory: working_directory(options.working_directory)?,
+            identity: Identity {
+                uid: id("executable.options.uid", options.uid)?,
+                gid: id("executable.options.gid", options.gid)?,
+                groups: groups(options.groups)?,
+            },
+            stop_grace,
+        })
+    }
+}
+
+/// Reads a grace period in milliseconds from the field `field`.
+pub fn grace_from_field(field: &str, ms: u32) -> Result<Duration, Error> {
+    let grace = Duration::from_millis(ms.into());
+    if grace > MAX_GRACE {
+        return Err(Error::invalid(field, "is more than an hour (3600000)"));
+    }
+    Ok(grace)
+}
+
+fn environment(variables: Vec<String>) -> Result<Vec<EnvironmentVariable>, Error> {
+    let field = "executable.options.environment";
+    if variables.len() > EnvironmentVariable::MAX_COUNT {
+        return Err(Error::invalid(
+            field,
+            format!(
+                "has {} variables; {} is the most",
+                variables.len(),
+                EnvironmentVariable::MAX_COUNT
+            ),
+        ));
+    }
+    let total: usize = variables.iter().map(String::len).sum();
+    if total > CommandLine::MAX_BYTES {
+        return Err(Error::invalid(field, "is more than 65536 bytes in all"));
+    }
+    variables
+        .into_iter()
+        .map(|text| EnvironmentVariable::try_from(text).map_err(|why| why.in_field(field)))
+        .collect()
+}
+
+fn working_directory(folder: String) -> Result<Option<String>, Error> {
+    if folder.is_empty() {
+        return Ok(None);
+    }
+    if !folder.starts_with('/') || folder.contains('\0') || folder.len() >= 4096 {
+        return Err(Error::invalid(
+            "executable.options.working_directory",
+            "must be an absolute path",
+        ));
+    }
+    Ok(Some(folder))
+}
+
+fn id(field: &str, id: Option<u32>) -> Result<Option<u32>, Error> {
+    // The kernel reads the highest number as "leave it as it is".
+    match id {
+        Some(u32::MAX) => Err(Error::invalid(field, "4294967295 is no id")),
+        id => Ok(id),
+    }
+}
+
+fn groups(groups: Vec<u32>) -> Result<Vec<u32>, Error> {
+    let field = "executable.options.groups";
+    if groups.len() > MAX_GROUPS {
+        return Err(Error::invalid(
+            field,
+            format!("has more than {MAX_GROUPS} groups"),
+        ));
+    }
+    if groups.contains(&u32::MAX) {
+        return Err(Error::invalid(field, "4294967295 is no id"));
+    }
+    Ok(groups)
+}
+
+impl From<&ExecutableSpec> for v1::ExecutableOptions {
+    fn from(spec: &ExecutableSpec) -> Self {
+        Self {
+            uid: spec.identity.uid,
+            gid: spec.identity.gid,
+            groups: spec.identity.groups.clone(),
+            environment: spec
+                .environment
+                .iter()
+                .map(|v| v.as_str().to_owned())
+                .collect(),
+            working_directory: spec.working_directory.clone().unwrap_or_default(),
+            stop_grace_ms: u32::try_from(spec.stop_grace.as_millis()).ok(),
+        }
+    }
+}
+
+impl From<ExecutableState> for v1::ExecutableState {
+    fn from(state: ExecutableState) -> Self {
+        match state {
+            ExecutableState::Running => Self::Running,
+            ExecutableState::Stopping => Self::Stopping,
+            ExecutableState::Exited => Self::Exited,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executable(change: impl FnOnce(&mut runtime::Executable)) -> Result<ExecutableSpec, Error> {
+        let mut wire = runtime::Executable {
+            name: "main".into(),
+            command: "sleep 1".into(),
+            cell_name: "web".into(),
+            options: Some(v1::ExecutableOptions::default()),
+            ..Default::default()
+        };
+        change(&mut wire);
+        ExecutableSpec::try_from(wire)
+    }
+
+    type Case = (&'static str, fn(&mut runtime::Executable));
+
+    #[test]
+    fn bad_input_names_its_field() {
+        fn options(e: &mut runtime::Executable) -> &mut v1::ExecutableOptions {
+            e.options.as_mut().unwrap()
+        }
+        let cases: [Case; 12] = [
+            ("executable.cell_name", |e| e.cell_name = "..".into()),
+            ("executable.name", |e| e.name.clear()),
+            ("executable.name", |e| e.name = "a/b".into()),
+            ("executable.command", |e| e.command = "'".into()),
+            ("executable.description", |e| {
+                e.description = "x".repeat(5000)
+            }),
+            ("executable.options.uid", |e| {
+                options(e).uid = Some(u32::MAX)
+            }),
+            ("executable.options.groups", |e| {
+                options(e).groups = vec![1; 65]
+            }),
+            ("executable.options.environment", |e| {
+                options(e).environment = vec!["X".into()]
+            }),
+            ("executable.options.environment", |e| {
+                options(e).environment = vec!["A=b".into(); 101];
+            }),
+            ("executable.options.environment", |e| {
+                options(e).environment = vec![format!("A={}", "x".repeat(20_000)); 4];
+            }),
+            ("executable.options.working_directory", |e| {
+                options(e).working_directory = "tmp".into();
+            }),
+            ("executable.options.stop_grace_ms", |e| {
+                options(e).stop_grace_ms = Some(u32::MAX)
+            }),
+        ];
+        for (field, change) in cases {
+            assert_eq!(executable(change).unwrap_err().field(), Some(field));
+        }
+        assert!(executable(|_| {}).is_ok());
+    }
+}

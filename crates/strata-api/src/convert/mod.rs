@@ -1,0 +1,8 @@
+//! From the wire into checked types, and back. Nothing behind a face sees
+//! input that did not come through here.
+
+mod cell;
+mod executable;
+mod role;
+
+pub use executable::grace_from_field;

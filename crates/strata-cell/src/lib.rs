@@ -1,0 +1,1 @@
+//! Cells: cgroups, namespaces, the tiny init inside, executables and their logs.

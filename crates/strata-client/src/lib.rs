@@ -1,0 +1,1 @@
+//! Typed clients for the server and the node.

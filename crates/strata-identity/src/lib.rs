@@ -1,0 +1,1 @@
+//! The CA, certificates, tokens and roles, and the one table that says who may call what.

@@ -1,0 +1,1 @@
+//! The node daemon: cells and logs behind runtime.* and observe.*, recovery after a restart.

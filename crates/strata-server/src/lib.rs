@@ -1,0 +1,1 @@
+//! The control plane: its faces, its rules, its reconcilers.

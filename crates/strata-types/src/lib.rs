@@ -1,0 +1,21 @@
+//! The words of Strata as types: names that are valid because they exist,
+//! specifications, states with their legal transitions, and the one public
+//! error. Nothing here touches the machine.
+
+mod cell;
+mod command;
+mod error;
+mod executable;
+mod limits;
+mod name;
+mod role;
+
+pub use cell::{CellName, CellSpec, CellState, CpuShares, RootMode};
+pub use command::CommandLine;
+pub use error::{Error, ErrorKind, Result};
+pub use executable::{
+    Ending, EnvironmentVariable, ExecutableName, ExecutableSpec, ExecutableState, Identity,
+};
+pub use limits::{CpuLimit, CpuSet, DeviceRef, IoLimit, Limits, MemoryLimit};
+pub use name::Label;
+pub use role::Role;
