@@ -1,1 +1,29 @@
-//! Cells: cgroups, namespaces, the tiny init inside, executables and their logs.
+//! Cells: a cgroup and namespaces with a tiny init inside, the executables
+//! in them, and their logs. Mechanism only: what is allowed when, and what
+//! is kept across a restart, is decided by the node.
+//!
+//! The only crate with `unsafe` code: the init (`init/`, which has no library
+//! at all under it) and the one process the daemon starts itself, the keeper.
+//!
+//! Everything here blocks for microseconds to a few milliseconds; callers on
+//! an async runtime hand it to a blocking thread.
+
+mod cgroup;
+mod host;
+mod init;
+mod link;
+pub mod log;
+mod readable;
+mod record;
+mod status;
+// Compiled into the init too, where all of it is used and nothing is exported.
+#[allow(dead_code, unreachable_pub)]
+mod wire;
+
+pub use cgroup::{Cgroup, CgroupError, Cgroups, RunGroup, Usage};
+pub use host::HostPaths;
+pub use init::{CellInit, InitError, InitImage, Launch, LogLimits, StartedInit, StartedRun};
+pub use link::{InitEvent, InitEvents, InitLink, LinkError};
+pub use readable::readable;
+pub use record::{read_record, write_record};
+pub use status::{RunRecord, RunState};

@@ -1,1 +1,29 @@
-//! Typed clients for the server and the node.
+//! Typed clients for the server and the node, and the one place that makes
+//! channels to them.
+//!
+//! A [`Target`] says where and with which proof; [`Discovery`] finds one from
+//! flags, a data folder or a saved login; [`NodeClient`] and [`ServerClient`]
+//! connect to it. Errors tell a server that cannot be reached from one that
+//! answered, because people do different things about the two.
+
+mod address;
+mod clients;
+mod connection;
+mod connector;
+mod context;
+mod discovery;
+mod endpoints;
+mod error;
+mod private_file;
+mod proof;
+mod target;
+mod tls;
+
+pub use address::{Address, BadAddress};
+pub use clients::{NodeClient, ServerClient};
+pub use connection::{Bearer, Channel, Connection};
+pub use context::{Context, Contexts};
+pub use discovery::{Discovery, Places};
+pub use endpoints::Endpoints;
+pub use error::{Error, Result};
+pub use target::Target;

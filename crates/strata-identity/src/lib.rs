@@ -1,1 +1,40 @@
-//! The CA, certificates, tokens and roles, and the one table that says who may call what.
+//! Who is who, and who may do what: the embedded CA, certificates, API and
+//! join tokens, and the one table of roles that every face asks.
+//!
+//! Nothing here speaks a protocol or runs a task. `strata-transport` carries
+//! these decisions to the wire; faces see a checked [`Caller`] and no more.
+#![forbid(unsafe_code)]
+
+mod authority;
+mod caller;
+mod clock;
+mod credentials;
+mod files;
+mod fingerprint;
+mod host;
+mod issue;
+mod live;
+mod name;
+pub mod policy;
+mod request;
+mod tls;
+mod token;
+mod verifier;
+
+pub use authority::{Authority, AuthorityError};
+pub use caller::{Caller, CertificateError, Proof, caller_from_certificate};
+pub use clock::Clock;
+pub use credentials::{Credentials, CredentialsError, PrivateKeyPem};
+pub use files::{FileError, in_full};
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use host::{Host, HostError, node_host};
+pub use issue::{CertificateSpec, Issued, TtlError, Validity, renew_at};
+pub use live::{LiveError, LiveIdentity};
+pub use name::{Name, NameError};
+pub use request::{CertificateRequest, RequestError};
+pub use tls::{
+    TlsError, client_config, install_crypto_provider, joining_client_config,
+    server_config_optional_client, server_config_required_client,
+};
+pub use token::{JoinToken, TokenError, TokenInfo, TokenKind, TokenText, Tokens};
+pub use verifier::Expect;

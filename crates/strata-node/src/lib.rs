@@ -1,1 +1,18 @@
-//! The node daemon: cells and logs behind runtime.* and observe.*, recovery after a restart.
+//! The node daemon: cells and their logs behind `runtime.*`, `observe.*` and
+//! `strata.v1`, and the recovery of all of it after a restart.
+//!
+//! The faces are thin: parse, call [`Cells`], map the answer. Nothing here is
+//! the parent of a workload, so the end of this process ends none.
+
+mod blocking;
+mod cells;
+mod clock;
+pub mod daemon_log;
+mod faces;
+mod folder;
+mod logs;
+mod node;
+
+pub use cells::Cells;
+pub use folder::NodeFolder;
+pub use node::{Node, NodeConfig};

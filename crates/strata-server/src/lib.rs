@@ -1,1 +1,13 @@
 //! The control plane: its faces, its rules, its reconcilers.
+//!
+//! Faces are thin: they read the request, call the core, map the answer. Who
+//! may call was decided at the gate (`strata-transport`) before they see it.
+#![forbid(unsafe_code)]
+
+mod build;
+pub mod faces;
+mod metrics;
+
+pub use build::Build;
+pub use faces::{Faces, FacesError, IdentityFace};
+pub use metrics::Metrics;

@@ -1,3 +1,58 @@
-//! The `strata` binary.
+//! The `strata` binary: one program, several roles. `up` is everything on
+//! one machine; `server` and `node` are its halves; all other commands are
+//! plain clients of the public API.
 
-fn main() {}
+mod args;
+mod config;
+mod daemon;
+mod down;
+mod identity;
+mod join;
+mod lock;
+mod machine;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Arguments, Role};
+
+fn main() -> ExitCode {
+    if machine::is_pid_1() {
+        return machine::run();
+    }
+    strata_cli::complete(Arguments::command);
+    let Arguments { global, role } = Arguments::parse();
+    strata_identity::install_crypto_provider();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = strata_cli::Failure::new(
+                strata_cli::Exit::Unexpected,
+                format!("cannot start the runtime: {error}"),
+            );
+            return strata_cli::report(Err(failure), &global);
+        }
+    };
+    runtime.block_on(async {
+        match role {
+            Role::Up(arguments) => {
+                strata_cli::report(daemon::up(&global, arguments).await, &global)
+            }
+            Role::Server(arguments) => {
+                strata_cli::report(daemon::server(&global, arguments).await, &global)
+            }
+            Role::Node(arguments) => {
+                strata_cli::report(daemon::node(&global, arguments).await, &global)
+            }
+            Role::Down(arguments) => {
+                strata_cli::report(down::run(&global, &arguments).await, &global)
+            }
+            Role::Client(command) => strata_cli::run(command, &global).await,
+        }
+    })
+}

@@ -1,0 +1,69 @@
+# Everything a person or a CI job runs, by name. `make` alone lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+# Kept between checkouts: the guest kernel and the tools.
+export STRATA_CACHE ?= $(HOME)/.cache/strata
+# The build goes to a folder named after the host, because it is static
+# (.cargo/config.toml).
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')
+
+.PHONY: help demo build release test test-unit bench lint fmt doc audit clean setup-build
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## Build it, run a cell, kill the daemon, see the cell go on (root)
+	@STRATA=$(TARGET_DIR)/debug/strata scripts/demo
+
+build: setup-build ## Build all of it for development
+	@$(CARGO) build --workspace --locked
+
+release: setup-build ## Build the one binary as it is shipped
+	@$(CARGO) build --release --locked -p strata
+	@echo "$(TARGET_DIR)/release/strata"
+
+# The cheap reasons to fail come first: who we are, what is installed.
+test: ## Run every test (root); ARGS="name" runs those with that name
+	@if [ "$$(id -u)" != 0 ]; then \
+	  echo "make test: cells and guests need root: run it as root, or \`make test-unit\` for what does not" >&2; \
+	  exit 1; \
+	fi
+	@scripts/setup build test
+	@scripts/guest-kernel
+	@$(CARGO) test --workspace --locked $(ARGS)
+
+test-unit: setup-build ## Run the tests that need no root
+	@$(CARGO) test --workspace --locked --lib --bins $(ARGS)
+
+bench: ## Measure it beside its peers (root)
+	@scripts/setup build test bench
+	@$(CARGO) build --release --locked -p strata
+	@$(CARGO) run --release --locked -p strata-bench -- $(ARGS)
+
+lint: setup-build ## Formatting, clippy, documentation, licences and bans
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@scripts/deny licenses bans sources
+
+fmt: ## Format the code
+	@$(CARGO) fmt --all
+
+doc: ## Build the documentation of the code
+	@$(CARGO) doc --workspace --no-deps --locked
+
+audit: ## Hold the dependencies against known advisories (needs the network)
+	@scripts/deny advisories
+
+clean: ## Remove what was built; the cache stays
+	@$(CARGO) clean
+
+setup-build:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "make: no cargo: install Rust first (rust-version is in Cargo.toml)" >&2; exit 1; }
+	@scripts/setup build

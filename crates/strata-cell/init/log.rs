@@ -1,0 +1,195 @@
+//! One output channel of one run: bytes go from its pipe to segment files
+//! without passing through this process, and a small index beside each
+//! segment says when. Old segments go when there are too many. A full disk
+//! costs lines, counted, never the process that wrote them.
+
+use core::ffi::CStr;
+
+use crate::Once;
+use crate::link::bytes_of;
+use crate::sys;
+use crate::wire::TimeEntry;
+
+/// The most segments of one channel.
+const MAX_SEGMENTS: usize = 16;
+/// Bytes moved before others get their turn.
+const TURN: usize = 4 << 20;
+/// The least time between two index entries: 1 ms.
+const RESOLUTION_NS: u64 = 1_000_000;
+
+static SCRATCH: Once<[u8; 65536]> = Once::new([0; 65536]);
+
+pub struct Log {
+    /// The pipe's end to read from; none once it is closed.
+    pub pipe: i32,
+    file: i32,
+    times: i32,
+    times_len: u64,
+    channel: u8,
+    /// Where the current segment begins, counted over the whole log.
+    start: u64,
+    len: u64,
+    starts: [u64; MAX_SEGMENTS],
+    count: usize,
+    keep: usize,
+    segment_bytes: u64,
+    lost: u64,
+    lost_told: u64,
+    last_entry_ns: u64,
+}
+
+impl Log {
+    pub const CLOSED: Self = Self {
+        pipe: sys::NONE,
+        file: sys::NONE,
+        times: sys::NONE,
+        times_len: 0,
+        channel: 0,
+        start: 0,
+        len: 0,
+        starts: [0; MAX_SEGMENTS],
+        count: 0,
+        keep: 0,
+        segment_bytes: 0,
+        lost: 0,
+        lost_told: 0,
+        last_entry_ns: 0,
+    };
+
+    pub fn open(&mut self, folder: i32, channel: u8, keep: u32, bytes: u64) -> sys::Result<()> {
+        *self = Self {
+            channel,
+            keep: (keep as usize).clamp(2, MAX_SEGMENTS),
+            segment_bytes: bytes.max(4096),
+            ..Self::CLOSED
+        };
+        self.begin_segment(folder)
+    }
+
+    /// Opens the segment that begins where the log now ends, and drops the
+    /// oldest one when there are too many.
+    fn begin_segment(&mut self, folder: i32) -> sys::Result<()> {
+        let start = self.start + self.len;
+        let mut name = Name::new(self.channel, start);
+        let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC | sys::O_CLOEXEC;
+        let times = sys::openat(folder, name.times(), flags, 0o600)?;
+        let file = match sys::openat(folder, name.data(), flags, 0o600) {
+            Ok(file) => file,
+            Err(errno) => {
+                sys::close(times);
+                return Err(errno);
+            }
+        };
+        self.close_files();
+        (self.file, self.times, self.times_len) = (file, times, 0);
+        (self.start, self.len, self.last_entry_ns) = (start, 0, 0);
+        if self.count == self.keep {
+            let mut oldest = Name::new(self.channel, self.starts[0]);
+            let _ = sys::unlinkat(folder, oldest.data());
+            let _ = sys::unlinkat(folder, oldest.times());
+            self.starts.copy_within(1..self.count, 0);
+            self.count -= 1;
+        }
+        self.starts[self.count] = start;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Moves what is in the pipe; true once no writer is left.
+    pub fn pump(&mut self, folder: i32) -> bool {
+        let mut moved = 0;
+        while self.pipe != sys::NONE && moved < TURN {
+            if self.len >= self.segment_bytes && self.begin_segment(folder).is_err() {
+                match self.discard() {
+                    Ok(0) => return true,
+                    Ok(n) => moved += n,
+                    Err(_) => return false,
+                }
+                continue;
+            }
+            self.note_time();
+            let room = self.segment_bytes.saturating_sub(self.len).clamp(1, 1 << 20);
+            match sys::splice(self.pipe, self.file, self.len, room as usize) {
+                Ok(0) => return true,
+                Ok(n) => {
+                    self.len += n as u64;
+                    moved += n;
+                }
+                Err(sys::EAGAIN) => return false,
+                Err(sys::EINTR) => {}
+                Err(_) => match self.discard() {
+                    Ok(0) => return true,
+                    Ok(n) => moved += n,
+                    Err(_) => return false,
+                },
+            }
+        }
+        self.pipe == sys::NONE
+    }
+
+    /// Reads and forgets: the disk takes nothing now.
+    fn discard(&mut self) -> sys::Result<usize> {
+        let n = sys::read(self.pipe, SCRATCH.take())?;
+        self.lost += n as u64;
+        Ok(n)
+    }
+
+    fn note_time(&mut self) {
+        let now = sys::now();
+        let due = now.saturating_sub(self.last_entry_ns) >= RESOLUTION_NS;
+        if !due && self.lost == self.lost_told {
+            return;
+        }
+        let entry = TimeEntry { offset: self.start + self.len, at_ns: now, lost: self.lost };
+        let size = size_of::<TimeEntry>();
+        if sys::pwrite(self.times, bytes_of(&entry), self.times_len) == Ok(size) {
+            self.times_len += size as u64;
+            (self.last_entry_ns, self.lost_told) = (now, self.lost);
+        }
+    }
+
+    fn close_files(&mut self) {
+        sys::close(self.file);
+        sys::close(self.times);
+        (self.file, self.times) = (sys::NONE, sys::NONE);
+    }
+
+    pub fn close(&mut self) {
+        self.close_pipe();
+        self.close_files();
+    }
+
+    pub fn close_pipe(&mut self) {
+        sys::close(self.pipe);
+        self.pipe = sys::NONE;
+    }
+}
+
+/// `stdout.00000000000000000000` and, with `.t`, its index.
+struct Name([u8; 32]);
+
+impl Name {
+    const DIGITS: usize = 20;
+    const END: usize = 7 + Self::DIGITS;
+
+    fn new(channel: u8, start: u64) -> Self {
+        let mut name = [0; 32];
+        name[..7].copy_from_slice(if channel == 0 { b"stdout." } else { b"stderr." });
+        let mut rest = start;
+        for digit in name[7..Self::END].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        Self(name)
+    }
+
+    fn data(&mut self) -> &CStr {
+        self.0[Self::END] = 0;
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+
+    fn times(&mut self) -> &CStr {
+        self.0[Self::END..Self::END + 3].copy_from_slice(b".t\0");
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+}

@@ -1,0 +1,259 @@
+//! The init of a cell: PID 1 of its PID namespace, and all that stays with a
+//! cell's processes when the daemon is away. It starts executables when the
+//! daemon asks, moves their output from pipes to log files, reaps, writes
+//! down how each run ended, and forwards signals.
+//!
+//! One process of it without namespaces, the keeper, is the parent of all
+//! outermost cells, so that those too outlive the daemon.
+//!
+//! One thread, one epoll loop, no allocation: all memory is in statics whose
+//! untouched pages cost nothing. No C library and no standard library, which
+//! is why an idle cell costs a few dozen kilobytes.
+
+#![no_std]
+#![no_main]
+
+mod link;
+mod log;
+mod setup;
+mod spawn;
+mod start;
+mod sys;
+#[path = "../src/wire.rs"]
+#[allow(dead_code)]
+mod wire;
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
+
+use link::{Inbox, Link};
+use spawn::Run;
+use wire::{MAX_RUNS, Reply};
+
+const MAX_LINKS: usize = 8;
+const LISTEN: u64 = 0;
+const SIGNALS: u64 = 1;
+const LINKS: u64 = 0x100;
+const PIPES: u64 = 0x1_0000;
+
+/// Signals that are passed on to every executable of the cell.
+const FORWARDED: [i32; 7] = [1, 2, 3, 10, 12, sys::SIGTERM, 28];
+
+/// Memory that exists once. The init has one thread, and `main` takes each
+/// of these once, so no two references to the same one ever live.
+pub struct Once<T>(UnsafeCell<T>);
+
+// SAFETY: there is one thread.
+unsafe impl<T> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    pub const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    pub fn take(&self) -> &mut T {
+        // SAFETY: see the type.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+static RUNS: Once<[Run; MAX_RUNS]> = Once::new([const { Run::FREE }; MAX_RUNS]);
+static INBOX: Once<Inbox> = Once::new(Inbox::EMPTY);
+
+pub struct Init {
+    epoll: i32,
+    signals: i32,
+    /// `/dev/null`, opened before the root changes.
+    null: i32,
+    links: [Option<Link>; MAX_LINKS],
+    runs: &'static mut [Run; MAX_RUNS],
+    /// Why the set-up failed: step and errno.
+    failure: Option<(u32, i32)>,
+}
+
+fn main(argc: usize, argv: *const usize) -> ! {
+    let argument = |i: usize| -> &'static CStr {
+        if i >= argc {
+            return c"";
+        }
+        // SAFETY: the kernel ends each argument with a NUL and keeps it.
+        unsafe { CStr::from_ptr(*argv.add(i) as *const c_char) }
+    };
+    let flags = decimal(argument(2).to_bytes());
+    match Init::new(argument(1), flags, argument(3)) {
+        Ok(mut init) => init.run(INBOX.take()),
+        Err(errno) => sys::exit(errno),
+    }
+}
+
+fn decimal(digits: &[u8]) -> u32 {
+    digits.iter().fold(0, |n, digit| n * 10 + u32::from(digit.wrapping_sub(b'0')))
+}
+
+impl Init {
+    fn new(name: &CStr, flags: u32, root: &CStr) -> sys::Result<Self> {
+        let mask = FORWARDED
+            .iter()
+            .fold(sys::signal_bit(sys::SIGCHLD), |mask, s| mask | sys::signal_bit(*s));
+        sys::signal_mask(sys::SIG_BLOCK, mask);
+        sys::set_name(c"strata-init");
+        sys::set_undumpable();
+        let null = sys::openat(sys::AT_FDCWD, c"/dev/null", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
+        let epoll = sys::epoll_create()?;
+        let signals = sys::signalfd(mask)?;
+        sys::epoll_add(epoll, wire::LISTEN_FD, LISTEN)?;
+        sys::epoll_add(epoll, signals, SIGNALS)?;
+        sys::set_nonblocking(wire::LISTEN_FD)?;
+        let failure = setup::cell(name, flags, root).err();
+        Ok(Self {
+            epoll,
+            signals,
+            null,
+            links: [const { None }; MAX_LINKS],
+            runs: RUNS.take(),
+            failure,
+        })
+    }
+
+    fn run(&mut self, inbox: &mut Inbox) -> ! {
+        let mut events = [sys::Event::default(); 32];
+        loop {
+            let n = sys::epoll_wait(self.epoll, &mut events);
+            for event in &events[..n] {
+                match event.data {
+                    LISTEN => self.accept(),
+                    SIGNALS => self.on_signals(),
+                    link @ LINKS..PIPES => self.on_request((link - LINKS) as usize, inbox),
+                    pipe => self.on_output((pipe - PIPES) as usize),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok(fd) = sys::accept(wire::LISTEN_FD) {
+            let free = self.links.iter().position(Option::is_none);
+            match free {
+                Some(i) if sys::epoll_add(self.epoll, fd, LINKS + i as u64).is_ok() => {
+                    self.links[i] = Some(Link::new(fd));
+                }
+                _ => sys::close(fd),
+            }
+        }
+    }
+
+    fn on_signals(&mut self) {
+        let mut info = [0u8; 128];
+        while let Ok(128) = sys::read(self.signals, &mut info) {
+            let signal = i32::from(info[0]);
+            if signal != sys::SIGCHLD {
+                for run in self.runs.iter().filter(|run| run.pid > 0) {
+                    let _ = sys::kill(-run.pid, signal);
+                }
+            }
+        }
+        while let Some((pid, status, usage)) = sys::reap() {
+            if let Some(i) = self.runs.iter().position(|run| run.pid == pid) {
+                self.runs[i].on_exit(status, &usage);
+                self.announce(self.runs[i].id);
+                self.recycle(i);
+            }
+        }
+    }
+
+    /// Tells every subscriber that a run has ended. One that does not keep
+    /// up is cut off: it comes back and asks for the list.
+    fn announce(&mut self, run: u64) {
+        let news = Reply { kind: wire::EXITED, run, ..link::ok() };
+        for link in &mut self.links {
+            if link.as_ref().is_some_and(|l| l.subscribed && l.send(&news, None).is_err()) {
+                link.take().map(Link::close);
+            }
+        }
+    }
+
+    fn on_output(&mut self, pipe: usize) {
+        let (i, channel) = (pipe / 2, pipe % 2);
+        if self.runs[i].pump(channel) {
+            self.runs[i].close_pipe(channel);
+            self.recycle(i);
+        }
+    }
+
+    /// Frees the slot of a run that has ended and has no more output.
+    fn recycle(&mut self, i: usize) {
+        if self.runs[i].is_over() {
+            self.runs[i].release();
+        }
+    }
+
+    fn on_request(&mut self, i: usize, inbox: &mut Inbox) {
+        let Some(link) = self.links[i].as_ref() else { return };
+        let reply = match link.receive(inbox) {
+            Ok(true) => self.answer(i, inbox),
+            Ok(false) => return,
+            Err(_) => Err(()),
+        };
+        inbox.close_fds();
+        if reply.is_err() {
+            self.links[i].take().map(Link::close);
+        }
+    }
+
+    /// Does what is asked and answers; an error ends the connection.
+    fn answer(&mut self, i: usize, inbox: &Inbox) -> Result<(), ()> {
+        let request = inbox.request().ok_or(())?;
+        let mut reply = Reply { kind: request.kind, run: request.run, ..link::ok() };
+        let mut pidfd = None;
+        match request.kind {
+            wire::HELLO => {
+                if let Some((step, error)) = self.failure {
+                    (reply.step, reply.error) = (step, error);
+                    let _ = self.link(i)?.send(&reply, None);
+                    sys::exit(1);
+                }
+                // Its own, so that the daemon can watch and end this very
+                // process whoever started it.
+                pidfd = sys::pidfd_open(sys::pid()).ok();
+            }
+            wire::SUBSCRIBE => self.links[i].as_mut().ok_or(())?.subscribed = true,
+            wire::SIGNAL => match self.signal(request.run, request.signal) {
+                Ok(()) => {}
+                Err(error) => (reply.step, reply.error) = (wire::STEP_RUN, error),
+            },
+            wire::LIST => self.list(i, reply)?,
+            wire::SPAWN | wire::SPAWN_CELL => match self.spawn(&request, inbox) {
+                Ok((pid, fd)) => (reply.pid, pidfd) = (pid, Some(fd)),
+                Err((step, error)) => (reply.step, reply.error) = (step, error),
+            },
+            _ => return Err(()),
+        }
+        if request.kind == wire::LIST {
+            reply.run = 0;
+        }
+        let sent = self.link(i)?.send(&reply, pidfd);
+        pidfd.map(sys::close);
+        sent.map_err(drop)
+    }
+
+    fn link(&self, i: usize) -> Result<&Link, ()> {
+        self.links[i].as_ref().ok_or(())
+    }
+
+    fn signal(&self, run: u64, signal: i32) -> sys::Result<()> {
+        let found = self.runs.iter().find(|r| r.id == run && r.pid > 0);
+        sys::kill(-found.ok_or(sys::ESRCH)?.pid, signal)
+    }
+
+    fn list(&self, i: usize, template: Reply) -> Result<(), ()> {
+        for run in self.runs.iter().filter(|run| run.pid > 0) {
+            let reply = Reply { run: run.id, pid: run.pid, ..template };
+            let pidfd = sys::pidfd_open(run.pid).map_err(drop)?;
+            let sent = self.link(i)?.send(&reply, Some(pidfd));
+            sys::close(pidfd);
+            sent.map_err(drop)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! Starting processes: executables of this cell, and the inits of cells
+//! inside. The child shares this process's memory until it calls exec
+//! (CLONE_VM, CLONE_VFORK), so starting one copies no page tables and its
+//! errors are simply left in a variable.
+
+use core::ffi::{CStr, c_char};
+
+use crate::link::{Inbox, bytes_of};
+use crate::log::Log;
+use crate::sys::{self, CloneArgs, Usage};
+use crate::wire::{self, MAX_WORDS, Request, RunStatus};
+use crate::{Init, Once, PIPES};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_PIDFD: u64 = 0x1000;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+const STACK: usize = 64 << 10;
+const PIPE_BYTES: usize = 1 << 20;
+
+static CHILD_STACK: Once<[u8; STACK]> = Once::new([0; STACK]);
+static POINTERS: Once<[usize; MAX_WORDS + 2]> = Once::new([0; MAX_WORDS + 2]);
+
+type Failure = (u32, i32);
+
+/// One executable and what it writes.
+pub struct Run {
+    pub id: u64,
+    /// 0 once it has ended.
+    pub pid: i32,
+    folder: i32,
+    status_file: i32,
+    status: RunStatus,
+    logs: [Log; 2],
+}
+
+impl Run {
+    pub const FREE: Self = Self {
+        id: 0,
+        pid: 0,
+        folder: sys::NONE,
+        status_file: sys::NONE,
+        status: RunStatus {
+            magic: 0,
+            state: wire::RUN_NEW,
+            started_ns: 0,
+            ended_ns: 0,
+            wait_status: 0,
+            pid: 0,
+            user_us: 0,
+            system_us: 0,
+            max_rss_kb: 0,
+        },
+        logs: [Log::CLOSED, Log::CLOSED],
+    };
+
+    /// Moves waiting output; true once no writer is left.
+    pub fn pump(&mut self, channel: usize) -> bool {
+        self.logs[channel].pump(self.folder)
+    }
+
+    pub fn close_pipe(&mut self, channel: usize) {
+        self.logs[channel].close_pipe();
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.id != 0 && self.pid == 0 && self.logs.iter().all(|log| log.pipe == sys::NONE)
+    }
+
+    pub fn release(&mut self) {
+        self.logs.iter_mut().for_each(Log::close);
+        sys::close(self.folder);
+        sys::close(self.status_file);
+        *self = Self::FREE;
+    }
+
+    /// Writes down how it ended, after everything it wrote is in its log.
+    pub fn on_exit(&mut self, wait_status: i32, usage: &Usage) {
+        for channel in 0..2 {
+            if self.pump(channel) {
+                self.close_pipe(channel);
+            }
+        }
+        let micros = |time: [i64; 2]| time[0] as u64 * 1_000_000 + time[1] as u64;
+        self.pid = 0;
+        self.status.state = wire::RUN_ENDED;
+        self.status.ended_ns = sys::now();
+        self.status.wait_status = wait_status;
+        self.status.user_us = micros(usage.user);
+        self.status.system_us = micros(usage.system);
+        self.status.max_rss_kb = usage.max_rss_kb as u64;
+        self.write_status();
+    }
+
+    fn write_status(&self) {
+        let _ = sys::pwrite(self.status_file, bytes_of(&self.status), 0);
+    }
+
+    /// Opens the files of a run, and in `ends` the pipes to write to.
+    fn prepare(&mut self, request: &Request, folder: i32, ends: &mut [i32; 2]) -> sys::Result<()> {
+        self.id = request.run;
+        self.status.magic = wire::MAGIC;
+        self.folder = sys::dup_above(folder)?;
+        let flags = sys::O_WRONLY | sys::O_CLOEXEC;
+        self.status_file = sys::openat(folder, c"status", flags, 0)?;
+        for (channel, log) in self.logs.iter_mut().enumerate() {
+            log.open(folder, channel as u8, request.segments, request.segment_bytes)?;
+            let pipe = sys::pipe()?;
+            (log.pipe, ends[channel]) = (pipe[0], pipe[1]);
+            sys::set_pipe_size(log.pipe, PIPE_BYTES);
+            sys::set_nonblocking(log.pipe)?;
+        }
+        Ok(())
+    }
+}
+
+/// All that a child needs, laid out before it exists.
+struct Child {
+    /// The init image for a cell; none for an executable.
+    image: i32,
+    listen: i32,
+    stdio: [i32; 3],
+    tasks: [i32; wire::MAX_FDS],
+    tasks_len: usize,
+    request: Request,
+    groups: *const u8,
+    folder: *const c_char,
+    argv: *const usize,
+    envp: *const usize,
+    failure: Failure,
+}
+
+impl Init {
+    /// Starts what is asked for; answers the pid and a pidfd.
+    pub fn spawn(&mut self, request: &Request, inbox: &Inbox) -> Result<(i32, i32), Failure> {
+        let malformed = (wire::STEP_RUN, sys::EINVAL);
+        let texts = Texts::parse(request, inbox.payload()).ok_or(malformed)?;
+        let is_cell = request.kind == wire::SPAWN_CELL;
+        let own_fds = if is_cell { 2 } else { 1 };
+        let (own, cgroup) = inbox.fds().split_at_checked(own_fds).ok_or(malformed)?;
+        let mut child = Child {
+            image: if is_cell { own[0] } else { sys::NONE },
+            listen: if is_cell { own[1] } else { sys::NONE },
+            stdio: [self.null, self.null, self.null],
+            tasks: [0; wire::MAX_FDS],
+            tasks_len: 0,
+            request: *request,
+            groups: texts.groups,
+            folder: texts.folder,
+            argv: texts.argv,
+            envp: texts.envp,
+            failure: (0, 0),
+        };
+        let into_cgroup = match cgroup {
+            [folder, ..] if request.flags & wire::CGROUP_V2 != 0 => Some(*folder),
+            tasks => {
+                child.tasks[..tasks.len()].copy_from_slice(tasks);
+                child.tasks_len = tasks.len();
+                None
+            }
+        };
+        if is_cell {
+            return clone(&mut child, request.namespaces, into_cgroup);
+        }
+        self.spawn_run(&mut child, own[0], into_cgroup)
+    }
+
+    fn spawn_run(
+        &mut self,
+        child: &mut Child,
+        folder: i32,
+        into_cgroup: Option<i32>,
+    ) -> Result<(i32, i32), Failure> {
+        let free = self.runs.iter().position(|run| run.id == 0);
+        let i = free.ok_or((wire::STEP_RUN, sys::ENOSPC))?;
+        let run = &mut self.runs[i];
+        let mut ends = [sys::NONE; 2];
+        let started = match run.prepare(&child.request, folder, &mut ends) {
+            Ok(()) => {
+                child.stdio[1..].copy_from_slice(&ends);
+                run.status.started_ns = sys::now();
+                clone(child, 0, into_cgroup)
+            }
+            Err(errno) => Err((wire::STEP_FILES, errno)),
+        };
+        ends.into_iter().for_each(sys::close);
+        let (pid, pidfd) = started.inspect_err(|_| run.release())?;
+        run.pid = pid;
+        run.status.pid = pid;
+        run.status.state = wire::RUN_STARTED;
+        run.write_status();
+        for (channel, log) in run.logs.iter().enumerate() {
+            let _ = sys::epoll_add(self.epoll, log.pipe, PIPES + (2 * i + channel) as u64);
+        }
+        Ok((pid, pidfd))
+    }
+}
+
+fn clone(
+    child: &mut Child,
+    namespaces: u64,
+    into_cgroup: Option<i32>,
+) -> Result<(i32, i32), Failure> {
+    let mut pidfd = -1i32;
+    let flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | namespaces;
+    let args = CloneArgs {
+        flags: flags | into_cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
+        pidfd: &raw mut pidfd as u64,
+        exit_signal: sys::SIGCHLD as u64,
+        stack: CHILD_STACK.take().as_mut_ptr() as u64,
+        stack_size: STACK as u64,
+        cgroup: into_cgroup.unwrap_or(0) as u64,
+        ..CloneArgs::default()
+    };
+    let pid = sys::clone3(&args, child_main, &raw mut *child as usize)
+        .map_err(|errno| (wire::STEP_CLONE, errno))?;
+    // The child wrote this through a pointer, while we were stopped.
+    // SAFETY: the reference it came from is ours.
+    let failure = unsafe { (&raw const child.failure).read_volatile() };
+    if failure.1 != 0 {
+        sys::close(pidfd);
+        return Err(failure);
+    }
+    Ok((pid, pidfd))
+}
+
+extern "C" fn child_main(argument: usize) -> ! {
+    // SAFETY: the parent made this pointer from a Child and is stopped.
+    let child = unsafe { &mut *(argument as *mut Child) };
+    let failure = child.become_it();
+    // SAFETY: as above; volatile, since the parent reads it behind the
+    // compiler's back.
+    unsafe { (&raw mut child.failure).write_volatile(failure) };
+    sys::exit(127)
+}
+
+impl Child {
+    /// Turns into what was asked for; comes back only with a failure.
+    fn become_it(&self) -> Failure {
+        sys::signal_mask(sys::SIG_SETMASK, 0);
+        sys::set_session();
+        for tasks in &self.tasks[..self.tasks_len] {
+            // "0" is whoever writes; a thread that moves itself takes no
+            // lock that stops the whole machine's forks.
+            if let Err(errno) = sys::write(*tasks, b"0") {
+                return (wire::STEP_CGROUP, errno);
+            }
+        }
+        if self.image != sys::NONE {
+            if let Err(errno) = sys::dup_to(self.listen, wire::LISTEN_FD) {
+                return (wire::STEP_FILES, errno);
+            }
+            return (wire::STEP_EXEC, sys::exec_fd(self.image, self.argv, self.envp));
+        }
+        for (target, fd) in self.stdio.into_iter().enumerate() {
+            if let Err(errno) = sys::dup_to(fd, target as i32) {
+                return (wire::STEP_FILES, errno);
+            }
+        }
+        if let Err(errno) = self.take_identity() {
+            return (wire::STEP_IDENTITY, errno);
+        }
+        // SAFETY: `Texts` found a NUL.
+        if let Err(errno) = sys::chdir(unsafe { CStr::from_ptr(self.folder) }) {
+            return (wire::STEP_FOLDER, errno);
+        }
+        (wire::STEP_EXEC, self.exec())
+    }
+
+    fn take_identity(&self) -> sys::Result<()> {
+        let request = &self.request;
+        let changes = wire::SET_UID | wire::SET_GID;
+        if request.flags & changes == 0 && request.groups == 0 {
+            return Ok(());
+        }
+        sys::set_groups(self.groups, request.groups)?;
+        if request.flags & wire::SET_GID != 0 {
+            sys::set_gid(request.gid)?;
+        }
+        if request.flags & wire::SET_UID != 0 {
+            sys::set_uid(request.uid)?;
+        }
+        Ok(())
+    }
+
+    /// Looks along PATH as `execvp` does.
+    fn exec(&self) -> i32 {
+        // SAFETY: `Texts` made sure of at least one word.
+        let program = unsafe { CStr::from_ptr(*self.argv as *const c_char) }.to_bytes();
+        if program.contains(&b'/') {
+            // SAFETY: as above.
+            return sys::execve(unsafe { *self.argv } as *const u8, self.argv, self.envp);
+        }
+        let mut worst = sys::ENOENT;
+        for folder in self.search_path().split(|byte| *byte == b':') {
+            let mut path = [0u8; 4096];
+            let len = folder.len() + 1 + program.len();
+            if len >= path.len() {
+                continue;
+            }
+            path[..folder.len()].copy_from_slice(folder);
+            path[folder.len()] = b'/';
+            path[folder.len() + 1..len].copy_from_slice(program);
+            match sys::execve(path.as_ptr(), self.argv, self.envp) {
+                sys::ENOENT | sys::ENOTDIR => {}
+                sys::EACCES => worst = sys::EACCES,
+                errno => return errno,
+            }
+        }
+        worst
+    }
+
+    fn search_path(&self) -> &[u8] {
+        let mut variable = self.envp;
+        // SAFETY: the list ends with a null pointer, each text with a NUL.
+        unsafe {
+            while *variable != 0 {
+                let text = CStr::from_ptr(*variable as *const c_char).to_bytes();
+                if let Some(path) = text.strip_prefix(b"PATH=") {
+                    return path;
+                }
+                variable = variable.add(1);
+            }
+        }
+        b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    }
+}
+
+/// The texts behind a request, as exec wants them.
+struct Texts {
+    groups: *const u8,
+    folder: *const c_char,
+    argv: *const usize,
+    envp: *const usize,
+}
+
+impl Texts {
+    fn parse(request: &Request, payload: &[u8]) -> Option<Self> {
+        let (argc, envc) = (request.argc as usize, request.envc as usize);
+        if argc == 0 || argc + envc > MAX_WORDS {
+            return None;
+        }
+        let (groups, mut rest) = payload.split_at_checked(request.groups as usize * 4)?;
+        let mut next = || {
+            let end = rest.iter().position(|byte| *byte == 0)?;
+            let text = rest.as_ptr() as usize;
+            rest = &rest[end + 1..];
+            Some(text)
+        };
+        let folder = next()? as *const c_char;
+        let pointers = POINTERS.take();
+        for slot in &mut pointers[..argc] {
+            *slot = next()?;
+        }
+        pointers[argc] = 0;
+        for slot in &mut pointers[argc + 1..=argc + envc] {
+            *slot = next()?;
+        }
+        pointers[argc + envc + 1] = 0;
+        let argv = pointers.as_ptr();
+        Some(Self {
+            groups: groups.as_ptr(),
+            folder,
+            argv,
+            envp: pointers[argc + 1..].as_ptr(),
+        })
+    }
+}

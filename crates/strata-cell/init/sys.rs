@@ -1,0 +1,502 @@
+//! System calls by hand: the init has no C library. Only what it needs, each
+//! with the kernel's own signature, each answering the value or an errno.
+
+use core::arch::asm;
+use core::ffi::CStr;
+
+/// An errno.
+pub type Errno = i32;
+/// What a system call answers.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+pub const EINTR: Errno = 4;
+pub const EAGAIN: Errno = 11;
+pub const EINVAL: Errno = 22;
+pub const ENOENT: Errno = 2;
+pub const EACCES: Errno = 13;
+pub const ENOTDIR: Errno = 20;
+pub const ENOSPC: Errno = 28;
+pub const ESRCH: Errno = 3;
+pub const EPROTO: Errno = 71;
+
+pub const O_WRONLY: i32 = 1;
+pub const O_RDWR: i32 = 2;
+pub const O_CREAT: i32 = 0o100;
+pub const O_TRUNC: i32 = 0o1000;
+pub const O_NONBLOCK: i32 = 0o4000;
+pub const O_CLOEXEC: i32 = 0o2000000;
+pub const AT_FDCWD: i32 = -100;
+pub const SIG_BLOCK: i32 = 0;
+pub const SIG_SETMASK: i32 = 2;
+pub const SIGTERM: i32 = 15;
+pub const SIGCHLD: i32 = 17;
+
+#[cfg(target_arch = "x86_64")]
+mod nr {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const PWRITE64: usize = 18;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const SENDMSG: usize = 46;
+    pub const RECVMSG: usize = 47;
+    pub const EXECVE: usize = 59;
+    pub const EXIT_GROUP: usize = 231;
+    pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
+    pub const FCNTL: usize = 72;
+    pub const CHDIR: usize = 80;
+    pub const SETGROUPS: usize = 116;
+    pub const SETRESUID: usize = 117;
+    pub const SETRESGID: usize = 119;
+    pub const SETSID: usize = 112;
+    pub const PIVOT_ROOT: usize = 155;
+    pub const PRCTL: usize = 157;
+    pub const CHROOT: usize = 161;
+    pub const MOUNT: usize = 165;
+    pub const UMOUNT2: usize = 166;
+    pub const SETHOSTNAME: usize = 170;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const EPOLL_CTL: usize = 233;
+    pub const EPOLL_PWAIT: usize = 281;
+    pub const OPENAT: usize = 257;
+    pub const MKDIRAT: usize = 258;
+    pub const UNLINKAT: usize = 263;
+    pub const UNSHARE: usize = 272;
+    pub const SPLICE: usize = 275;
+    pub const ACCEPT4: usize = 288;
+    pub const SIGNALFD4: usize = 289;
+    pub const EPOLL_CREATE1: usize = 291;
+    pub const DUP3: usize = 292;
+    pub const PIPE2: usize = 293;
+    pub const EXECVEAT: usize = 322;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const CLONE3: usize = 435;
+    pub const MOUNT_SETATTR: usize = 442;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod nr {
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const CLOSE: usize = 57;
+    pub const PWRITE64: usize = 68;
+    pub const RT_SIGPROCMASK: usize = 135;
+    pub const IOCTL: usize = 29;
+    pub const GETPID: usize = 172;
+    pub const SOCKET: usize = 198;
+    pub const SENDMSG: usize = 211;
+    pub const RECVMSG: usize = 212;
+    pub const EXECVE: usize = 221;
+    pub const EXIT_GROUP: usize = 94;
+    pub const WAIT4: usize = 260;
+    pub const KILL: usize = 129;
+    pub const FCNTL: usize = 25;
+    pub const CHDIR: usize = 49;
+    pub const SETGROUPS: usize = 159;
+    pub const SETRESUID: usize = 147;
+    pub const SETRESGID: usize = 149;
+    pub const SETSID: usize = 157;
+    pub const PIVOT_ROOT: usize = 41;
+    pub const PRCTL: usize = 167;
+    pub const CHROOT: usize = 51;
+    pub const MOUNT: usize = 40;
+    pub const UMOUNT2: usize = 39;
+    pub const SETHOSTNAME: usize = 161;
+    pub const CLOCK_GETTIME: usize = 113;
+    pub const EPOLL_CTL: usize = 21;
+    pub const EPOLL_PWAIT: usize = 22;
+    pub const OPENAT: usize = 56;
+    pub const MKDIRAT: usize = 34;
+    pub const UNLINKAT: usize = 35;
+    pub const UNSHARE: usize = 97;
+    pub const SPLICE: usize = 76;
+    pub const ACCEPT4: usize = 242;
+    pub const SIGNALFD4: usize = 74;
+    pub const EPOLL_CREATE1: usize = 20;
+    pub const DUP3: usize = 24;
+    pub const PIPE2: usize = 59;
+    pub const EXECVEAT: usize = 281;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const CLONE3: usize = 435;
+    pub const MOUNT_SETATTR: usize = 442;
+}
+
+#[cfg(target_arch = "x86_64")]
+fn raw(n: usize, a: [usize; 6]) -> isize {
+    let answer: isize;
+    // SAFETY: the kernel preserves every register but rax, rcx and r11; the
+    // wrappers below pass pointers that are valid for the call.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => answer,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    answer
+}
+
+#[cfg(target_arch = "aarch64")]
+fn raw(n: usize, a: [usize; 6]) -> isize {
+    let answer: isize;
+    // SAFETY: the kernel preserves every register but x0; the wrappers below
+    // pass pointers that are valid for the call.
+    unsafe {
+        asm!("svc 0", in("x8") n, inlateout("x0") a[0] => answer,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3],
+            in("x4") a[4], in("x5") a[5], options(nostack));
+    }
+    answer
+}
+
+fn call(n: usize, a: [usize; 6]) -> Result<usize> {
+    match raw(n, a) {
+        error @ -4095..=-1 => Err(-error as Errno),
+        value => Ok(value as usize),
+    }
+}
+
+/// Pads the arguments of a system call.
+macro_rules! call {
+    ($n:ident) => { call(nr::$n, [0; 6]) };
+    ($n:ident, $a:expr) => { call(nr::$n, [$a as usize, 0, 0, 0, 0, 0]) };
+    ($n:ident, $a:expr, $b:expr) => { call(nr::$n, [$a as usize, $b as usize, 0, 0, 0, 0]) };
+    ($n:ident, $a:expr, $b:expr, $c:expr) => {
+        call(nr::$n, [$a as usize, $b as usize, $c as usize, 0, 0, 0])
+    };
+    ($n:ident, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        call(nr::$n, [$a as usize, $b as usize, $c as usize, $d as usize, 0, 0])
+    };
+    ($n:ident, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
+        call(nr::$n, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0])
+    };
+    ($n:ident, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        call(nr::$n, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
+    };
+}
+
+/// Ends the process.
+pub fn exit(code: i32) -> ! {
+    loop {
+        let _ = call!(EXIT_GROUP, code);
+    }
+}
+
+/// No file. 0 is standard input and never one of ours, and a table of zeros
+/// needs no room in the program.
+pub const NONE: i32 = 0;
+
+pub fn close(fd: i32) {
+    if fd != NONE {
+        let _ = call!(CLOSE, fd);
+    }
+}
+
+pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize> {
+    call!(READ, fd, buffer.as_mut_ptr(), buffer.len())
+}
+
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
+    call!(WRITE, fd, bytes.as_ptr(), bytes.len())
+}
+
+pub fn pwrite(fd: i32, bytes: &[u8], offset: u64) -> Result<usize> {
+    call!(PWRITE64, fd, bytes.as_ptr(), bytes.len(), offset)
+}
+
+pub fn openat(folder: i32, path: &CStr, flags: i32, mode: u32) -> Result<i32> {
+    call!(OPENAT, folder, path.as_ptr(), flags, mode).map(|fd| fd as i32)
+}
+
+pub fn unlinkat(folder: i32, path: &CStr) -> Result<()> {
+    call!(UNLINKAT, folder, path.as_ptr(), 0).map(drop)
+}
+
+pub fn mkdir(path: &CStr) -> Result<()> {
+    call!(MKDIRAT, AT_FDCWD, path.as_ptr(), 0o755).map(drop)
+}
+
+pub fn pipe() -> Result<[i32; 2]> {
+    let mut ends = [0i32; 2];
+    call!(PIPE2, ends.as_mut_ptr(), O_CLOEXEC)?;
+    Ok(ends)
+}
+
+/// Makes a pipe hold `bytes`; a smaller one works too, so errors are nobody's.
+pub fn set_pipe_size(fd: i32, bytes: usize) {
+    const F_SETPIPE_SZ: i32 = 1031;
+    let _ = call!(FCNTL, fd, F_SETPIPE_SZ, bytes);
+}
+
+pub fn set_nonblocking(fd: i32) -> Result<()> {
+    const F_SETFL: i32 = 4;
+    call!(FCNTL, fd, F_SETFL, O_NONBLOCK).map(drop)
+}
+
+/// Another descriptor of the same file, out of the way of 0 to 3.
+pub fn dup_above(fd: i32) -> Result<i32> {
+    const F_DUPFD_CLOEXEC: i32 = 1030;
+    call!(FCNTL, fd, F_DUPFD_CLOEXEC, 4).map(|fd| fd as i32)
+}
+
+pub fn dup_to(fd: i32, target: i32) -> Result<()> {
+    call!(DUP3, fd, target, 0).map(drop)
+}
+
+/// Moves at most `most` bytes from a pipe to `offset` of a file.
+pub fn splice(pipe: i32, file: i32, offset: u64, most: usize) -> Result<usize> {
+    const MOVE_NONBLOCK: usize = 1 | 2;
+    let mut at = offset;
+    call!(SPLICE, pipe, 0usize, file, &raw mut at, most, MOVE_NONBLOCK)
+}
+
+/// Unix nanoseconds.
+pub fn now() -> u64 {
+    let mut time = [0i64; 2];
+    let _ = call!(CLOCK_GETTIME, 0, time.as_mut_ptr());
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
+}
+
+/// `struct rusage`: times first, then fourteen longs.
+#[repr(C)]
+#[derive(Default)]
+pub struct Usage {
+    pub user: [i64; 2],
+    pub system: [i64; 2],
+    pub max_rss_kb: i64,
+    pub rest: [i64; 13],
+}
+
+/// The next child that has ended, if one has.
+pub fn reap() -> Option<(i32, i32, Usage)> {
+    const WNOHANG: i32 = 1;
+    let (mut status, mut usage) = (0i32, Usage::default());
+    match call!(WAIT4, -1isize, &raw mut status, WNOHANG, &raw mut usage) {
+        Ok(pid) if pid > 0 => Some((pid as i32, status, usage)),
+        _ => None,
+    }
+}
+
+pub fn pid() -> i32 {
+    call!(GETPID).unwrap_or(0) as i32
+}
+
+pub fn kill(pid: i32, signal: i32) -> Result<()> {
+    call!(KILL, pid as isize, signal).map(drop)
+}
+
+/// Sets the signal mask, one bit for each signal from 1 on.
+pub fn signal_mask(how: i32, mask: u64) {
+    let _ = call!(RT_SIGPROCMASK, how, &raw const mask, 0usize, 8);
+}
+
+pub const fn signal_bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+pub fn signalfd(mask: u64) -> Result<i32> {
+    call!(SIGNALFD4, -1isize, &raw const mask, 8, O_CLOEXEC | O_NONBLOCK).map(|fd| fd as i32)
+}
+
+/// `struct epoll_event`, packed on x86_64 alone.
+#[cfg_attr(target_arch = "x86_64", repr(C, packed))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C))]
+#[derive(Clone, Copy, Default)]
+pub struct Event {
+    pub events: u32,
+    pub data: u64,
+}
+
+pub fn epoll_create() -> Result<i32> {
+    call!(EPOLL_CREATE1, O_CLOEXEC).map(|fd| fd as i32)
+}
+
+pub fn epoll_add(epoll: i32, fd: i32, data: u64) -> Result<()> {
+    const ADD: i32 = 1;
+    const IN: u32 = 1;
+    let event = Event { events: IN, data };
+    call!(EPOLL_CTL, epoll, ADD, fd, &raw const event).map(drop)
+}
+
+pub fn epoll_wait(epoll: i32, events: &mut [Event]) -> usize {
+    call!(EPOLL_PWAIT, epoll, events.as_mut_ptr(), events.len(), -1isize, 0usize, 8).unwrap_or(0)
+}
+
+pub fn accept(fd: i32) -> Result<i32> {
+    call!(ACCEPT4, fd, 0usize, 0usize, O_CLOEXEC | O_NONBLOCK).map(|fd| fd as i32)
+}
+
+/// `struct msghdr` and the one `struct iovec` it needs here.
+#[repr(C)]
+pub struct Message {
+    pub name: usize,
+    pub name_len: usize,
+    pub iov: *mut [usize; 2],
+    pub iov_len: usize,
+    pub control: *mut u8,
+    pub control_len: usize,
+    pub flags: usize,
+}
+
+pub fn receive(fd: i32, message: &mut Message) -> Result<usize> {
+    const CMSG_CLOEXEC: i32 = 0x4000_0000;
+    call!(RECVMSG, fd, &raw mut *message, CMSG_CLOEXEC)
+}
+
+pub fn send(fd: i32, message: &Message) -> Result<usize> {
+    const NOSIGNAL: i32 = 0x4000;
+    call!(SENDMSG, fd, &raw const *message, NOSIGNAL)
+}
+
+pub fn chdir(path: &CStr) -> Result<()> {
+    call!(CHDIR, path.as_ptr()).map(drop)
+}
+
+pub fn chroot(path: &CStr) -> Result<()> {
+    call!(CHROOT, path.as_ptr()).map(drop)
+}
+
+pub fn pivot_root(new: &CStr, old: &CStr) -> Result<()> {
+    call!(PIVOT_ROOT, new.as_ptr(), old.as_ptr()).map(drop)
+}
+
+pub fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: u64, data: &CStr) -> Result<()> {
+    call!(MOUNT, source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr()).map(drop)
+}
+
+pub fn unmount_lazily(target: &CStr) -> Result<()> {
+    const DETACH: i32 = 2;
+    call!(UMOUNT2, target.as_ptr(), DETACH).map(drop)
+}
+
+/// Makes every mount from `path` down unchangeable.
+pub fn mount_read_only(path: &CStr) -> Result<()> {
+    const RECURSIVE: i32 = 0x8000;
+    let attributes: [u64; 4] = [1, 0, 0, 0];
+    call!(MOUNT_SETATTR, AT_FDCWD, path.as_ptr(), RECURSIVE, attributes.as_ptr(), 32).map(drop)
+}
+
+pub fn set_host_name(name: &[u8]) -> Result<()> {
+    call!(SETHOSTNAME, name.as_ptr(), name.len()).map(drop)
+}
+
+pub fn unshare(flags: u64) -> Result<()> {
+    call!(UNSHARE, flags).map(drop)
+}
+
+pub fn set_session() {
+    let _ = call!(SETSID);
+}
+
+pub fn set_groups(groups: *const u8, count: u32) -> Result<()> {
+    call!(SETGROUPS, count, groups).map(drop)
+}
+
+pub fn set_gid(gid: u32) -> Result<()> {
+    call!(SETRESGID, gid, gid, gid).map(drop)
+}
+
+pub fn set_uid(uid: u32) -> Result<()> {
+    call!(SETRESUID, uid, uid, uid).map(drop)
+}
+
+/// Shows `name` in lists of processes.
+pub fn set_name(name: &CStr) {
+    const SET_NAME: i32 = 15;
+    let _ = call!(PRCTL, SET_NAME, name.as_ptr());
+}
+
+/// Keeps processes of the cell from reading this one's memory and files.
+pub fn set_undumpable() {
+    const SET_DUMPABLE: i32 = 4;
+    let _ = call!(PRCTL, SET_DUMPABLE, 0);
+}
+
+pub fn socket_datagram() -> Result<i32> {
+    const INET: i32 = 2;
+    const DGRAM_CLOEXEC: i32 = 2 | O_CLOEXEC;
+    call!(SOCKET, INET, DGRAM_CLOEXEC, 0).map(|fd| fd as i32)
+}
+
+pub fn ioctl(fd: i32, request: usize, argument: *mut u8) -> Result<()> {
+    call!(IOCTL, fd, request, argument).map(drop)
+}
+
+pub fn execve(path: *const u8, argv: *const usize, envp: *const usize) -> Errno {
+    call!(EXECVE, path, argv, envp).err().unwrap_or(0)
+}
+
+/// Runs the program behind an open file.
+pub fn exec_fd(fd: i32, argv: *const usize, envp: *const usize) -> Errno {
+    const EMPTY_PATH: i32 = 0x1000;
+    call!(EXECVEAT, fd, c"".as_ptr(), argv, envp, EMPTY_PATH).err().unwrap_or(0)
+}
+
+pub fn pidfd_open(pid: i32) -> Result<i32> {
+    call!(PIDFD_OPEN, pid, 0).map(|fd| fd as i32)
+}
+
+/// `struct clone_args`.
+#[repr(C)]
+#[derive(Default)]
+pub struct CloneArgs {
+    pub flags: u64,
+    pub pidfd: u64,
+    pub child_tid: u64,
+    pub parent_tid: u64,
+    pub exit_signal: u64,
+    pub stack: u64,
+    pub stack_size: u64,
+    pub tls: u64,
+    pub set_tid: u64,
+    pub set_tid_size: u64,
+    pub cgroup: u64,
+}
+
+/// Starts a process that runs `child(argument)` on `args.stack`, which must
+/// not return. With CLONE_VM and CLONE_VFORK this returns only once the child
+/// has called exec or exit.
+#[cfg(target_arch = "x86_64")]
+pub fn clone3(args: &CloneArgs, child: extern "C" fn(usize) -> !, argument: usize) -> Result<i32> {
+    let answer: isize;
+    // SAFETY: the child has a stack of its own and never comes back here; the
+    // parent sees an ordinary system call.
+    unsafe {
+        asm!("syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") nr::CLONE3 as isize => answer,
+            in("rdi") &raw const *args, in("rsi") size_of::<CloneArgs>(),
+            in("r12") child, in("r13") argument,
+            lateout("rcx") _, lateout("r11") _);
+    }
+    if answer < 0 { Err(-answer as Errno) } else { Ok(answer as i32) }
+}
+
+#[cfg(target_arch = "aarch64")]
+pub fn clone3(args: &CloneArgs, child: extern "C" fn(usize) -> !, argument: usize) -> Result<i32> {
+    let answer: isize;
+    // SAFETY: as above.
+    unsafe {
+        asm!("svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x21",
+            "blr x20",
+            "brk 1",
+            "2:",
+            in("x8") nr::CLONE3,
+            inlateout("x0") &raw const *args as usize => answer,
+            in("x1") size_of::<CloneArgs>(),
+            in("x20") child, in("x21") argument, out("x30") _);
+    }
+    if answer < 0 { Err(-answer as Errno) } else { Ok(answer as i32) }
+}

@@ -1,0 +1,374 @@
+//! One control group: made, limited, joined, measured, taken away. All of it
+//! can be repeated: what is there already is no error, what is gone neither.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use strata_types::{CellSpec, DeviceRef, IoLimit};
+
+use super::kill::kill_members;
+use super::usage::Usage;
+use super::{CgroupError, Hierarchy, Join, Setting, Unsupported, v1, v2};
+
+/// The group of a cell, or of the whole run.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    hierarchy: Hierarchy,
+    /// Relative to each mount point.
+    path: PathBuf,
+}
+
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
+    let path = path.to_owned();
+    move |source| CgroupError::Io { what, path, source }
+}
+
+impl Cgroup {
+    pub(super) fn new(hierarchy: Hierarchy, path: PathBuf) -> Self {
+        Self { hierarchy, path }
+    }
+
+    /// Makes the group without limits.
+    pub fn create_plain(&self) -> Result<(), CgroupError> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => {
+                for (_, mount) in mounts
+                    .iter()
+                    .filter(|(controller, _)| *controller != "cpuset")
+                {
+                    make(&mount.join(&self.path))?;
+                }
+                Ok(())
+            }
+            Hierarchy::V2(mount) => {
+                let mut folder = mount.clone();
+                hand_down(&folder)?;
+                for part in &self.path {
+                    folder.push(part);
+                    make(&folder)?;
+                    hand_down(&folder)?;
+                }
+                make(&folder.join(v2::LEAF))
+            }
+        }
+    }
+
+    /// Makes the group with the limits of a cell.
+    pub fn create(&self, spec: &CellSpec) -> Result<(), CgroupError> {
+        let settings = match &self.hierarchy {
+            Hierarchy::V1(_) => v1::settings(spec, device_numbers),
+            Hierarchy::V2(_) => v2::settings(spec, device_numbers),
+        };
+        let settings = settings.map_err(CgroupError::Unsupported)?;
+        self.create_plain()?;
+        if spec.limits.cpuset.is_some() {
+            self.create_cpuset()?;
+        }
+        settings.iter().try_for_each(|setting| self.apply(setting))
+    }
+
+    fn apply(&self, setting: &Setting) -> Result<(), CgroupError> {
+        let folder = self.folder_of(setting.controller).ok_or_else(|| {
+            CgroupError::Unsupported(Unsupported {
+                field: "cell.options",
+                why: format!("this machine has no {} controller", setting.controller),
+            })
+        })?;
+        match write(&folder.join(setting.file), &setting.value) {
+            Err(error) if setting.optional && error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(CgroupError::Refused {
+                file: setting.file.into(),
+                value: setting.value.clone(),
+                source,
+            }),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A v1 cpuset is empty when it is made, and empty ones hold nobody:
+    /// every level takes over what the level above has.
+    fn create_cpuset(&self) -> Result<(), CgroupError> {
+        let Hierarchy::V1(mounts) = &self.hierarchy else {
+            return Ok(());
+        };
+        let Some((_, mount)) = mounts
+            .iter()
+            .find(|(controller, _)| *controller == "cpuset")
+        else {
+            return Ok(());
+        };
+        let mut folder = mount.clone();
+        for part in &self.path {
+            let above = folder.clone();
+            folder.push(part);
+            make(&folder)?;
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                let own = folder.join(file);
+                let value = fs::read_to_string(&own).map_err(io_error("read", &own))?;
+                if value.trim().is_empty() {
+                    let above = fs::read_to_string(above.join(file)).unwrap_or_default();
+                    write(&own, above.trim()).map_err(io_error("write", &own))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder in the hierarchy of one controller.
+    pub(super) fn folder_of(&self, controller: &str) -> Option<PathBuf> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => mounts
+                .iter()
+                .find(|(name, _)| *name == controller)
+                .map(|(_, mount)| mount.join(&self.path)),
+            Hierarchy::V2(mount) => Some(mount.join(&self.path)),
+        }
+    }
+
+    /// The folder whose members are followed: one hierarchy is enough.
+    fn members_folder(&self) -> Result<PathBuf, CgroupError> {
+        self.folder_of("pids").ok_or(CgroupError::Missing("pids"))
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => {
+                let mut all: Vec<_> = mounts.iter().map(|(_, m)| m.join(&self.path)).collect();
+                all.dedup();
+                all
+            }
+            Hierarchy::V2(mount) => vec![mount.join(&self.path)],
+        }
+    }
+
+    /// The way in for a cell's init.
+    pub(crate) fn join(&self) -> rustix::io::Result<Join> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => {
+                let mut files: Vec<OwnedFd> = Vec::new();
+                let mut seen: Vec<&PathBuf> = Vec::new();
+                for (_, mount) in mounts {
+                    let tasks = mount.join(&self.path).join("tasks");
+                    if !seen.contains(&mount) && tasks.exists() {
+                        seen.push(mount);
+                        files.push(rustix::fs::open(
+                            tasks,
+                            OFlags::WRONLY | OFlags::CLOEXEC,
+                            Mode::empty(),
+                        )?);
+                    }
+                }
+                Ok(Join::Tasks(files))
+            }
+            Hierarchy::V2(mount) => open_folder(&mount.join(&self.path).join(v2::LEAF)),
+        }
+    }
+
+    /// Makes the group of one run.
+    pub fn create_run(&self, run: u64) -> Result<RunGroup, CgroupError> {
+        let group = self.run(run)?;
+        make(&group.folder)?;
+        Ok(group)
+    }
+
+    /// The group of one run, which may be gone.
+    pub fn run(&self, run: u64) -> Result<RunGroup, CgroupError> {
+        Ok(RunGroup {
+            folder: self.members_folder()?.join(format!("_r{run}")),
+            v2: matches!(self.hierarchy, Hierarchy::V2(_)),
+        })
+    }
+
+    /// What the cell uses now.
+    pub fn usage(&self) -> Usage {
+        match &self.hierarchy {
+            Hierarchy::V1(_) => Usage::read_v1(|controller| self.folder_of(controller)),
+            Hierarchy::V2(mount) => Usage::read_v2(&mount.join(&self.path)),
+        }
+    }
+
+    /// How many processes the kernel has killed here for want of memory.
+    pub fn out_of_memory_kills(&self) -> u64 {
+        let file = match &self.hierarchy {
+            Hierarchy::V1(_) => "memory.oom_control",
+            Hierarchy::V2(_) => "memory.events",
+        };
+        let text = self
+            .folder_of("memory")
+            .and_then(|f| fs::read_to_string(f.join(file)).ok());
+        let count = |text: String| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+        };
+        text.and_then(count).unwrap_or(0)
+    }
+
+    /// The groups right below that belong to cells.
+    pub fn children(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.folders().iter().flat_map(|f| subfolders(f)).collect();
+        names.retain(|name| !name.starts_with('_'));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Removes the group above if it is empty.
+    pub(super) fn remove_empty_parent(&self) {
+        for folder in self.folders() {
+            if let Some(above) = folder.parent() {
+                let _ = fs::remove_dir(above);
+            }
+        }
+    }
+
+    /// Ends every process here and below, then removes the group and all
+    /// below it, in every hierarchy.
+    pub fn remove_tree(&self) -> Result<(), CgroupError> {
+        for folder in self.folders() {
+            kill_tree(&folder)?;
+        }
+        self.folders()
+            .iter()
+            .try_for_each(|folder| remove_tree(folder))
+    }
+}
+
+/// The group of one run, to find all that it forked.
+#[derive(Clone, Debug)]
+pub struct RunGroup {
+    folder: PathBuf,
+    v2: bool,
+}
+
+impl RunGroup {
+    /// The way in for the run's process.
+    pub(crate) fn join(&self) -> rustix::io::Result<Join> {
+        if self.v2 {
+            return open_folder(&self.folder);
+        }
+        let tasks = self.folder.join("tasks");
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        Ok(Join::Tasks(vec![rustix::fs::open(
+            tasks,
+            flags,
+            Mode::empty(),
+        )?]))
+    }
+
+    /// Ends whatever is still in the group and removes it.
+    pub fn remove(&self) -> Result<(), CgroupError> {
+        kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))?;
+        remove(&self.folder)
+    }
+}
+
+fn open_folder(folder: &Path) -> rustix::io::Result<Join> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Join::Folder(rustix::fs::open(
+        folder,
+        flags,
+        Mode::empty(),
+    )?))
+}
+
+/// Finds the numbers of a device by its path.
+fn device_numbers(limit: &IoLimit) -> Result<(u32, u32), Unsupported> {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+    let refuse = |why: String| Unsupported {
+        field: "cell.options.io.device",
+        why,
+    };
+    match &limit.device {
+        DeviceRef::Number(major, minor) => Ok((*major, *minor)),
+        DeviceRef::Path(path) => {
+            let metadata = fs::metadata(path).map_err(|e| refuse(format!("{path:?}: {e}")))?;
+            if !metadata.file_type().is_block_device() {
+                return Err(refuse(format!("{path:?} is no block device")));
+            }
+            let device = metadata.rdev();
+            Ok((rustix::fs::major(device), rustix::fs::minor(device)))
+        }
+    }
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(path)?
+        .write_all(value.as_bytes())
+}
+
+/// Makes a group and those it is in.
+fn make(folder: &Path) -> Result<(), CgroupError> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::create_dir_all(folder).map_err(io_error("make the cgroup", folder))
+        }
+        done => done.map_err(io_error("make the cgroup", folder)),
+    }
+}
+
+/// Lets the groups below a v2 group have its controllers.
+fn hand_down(folder: &Path) -> Result<(), CgroupError> {
+    let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let (has, given) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
+    let listed = |text: &str, name: &str| text.split_whitespace().any(|word| word == name);
+    let missing: Vec<String> = v2::CONTROLLERS
+        .into_iter()
+        .filter(|name| listed(&has, name) && !listed(&given, name))
+        .map(|name| format!("+{name}"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let file = folder.join("cgroup.subtree_control");
+    write(&file, &missing.join(" ")).map_err(io_error("hand down controllers in", &file))
+}
+
+fn subfolders(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+/// Innermost first: what is below cannot be seen from the group itself.
+fn kill_tree(folder: &Path) -> Result<(), CgroupError> {
+    for name in subfolders(folder) {
+        kill_tree(&folder.join(name))?;
+    }
+    kill_members(folder).map_err(io_error("end the processes of", folder))
+}
+
+fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
+    for name in subfolders(folder) {
+        remove_tree(&folder.join(name))?;
+    }
+    remove(folder)
+}
+
+/// Removes an empty group. A process that has just ended can hold it for a
+/// moment longer; the kernel gives no sign to wait on, so this asks again.
+fn remove(folder: &Path) -> Result<(), CgroupError> {
+    let mut pause = std::time::Duration::from_micros(50);
+    for _ in 0..16 {
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            done => return done.map_err(io_error("remove the cgroup", folder)),
+        }
+    }
+    fs::remove_dir(folder).map_err(io_error("remove the cgroup", folder))
+}

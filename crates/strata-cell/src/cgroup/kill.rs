@@ -1,0 +1,80 @@
+//! Ending all members of a group, including those that fork meanwhile.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// How long a killed process may take to be gone; one that hangs in the
+/// kernel longer than this is reported, not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Forks race with kills; each round there are fewer.
+const ROUNDS: usize = 1000;
+
+/// Kills until nobody is left. A group that is gone has no members.
+pub(super) fn kill_members(folder: &Path) -> io::Result<()> {
+    let mut stopped_forks = false;
+    for _ in 0..ROUNDS {
+        let members = members(folder)?;
+        if members.is_empty() {
+            return Ok(());
+        }
+        if !stopped_forks {
+            // One write ends all of a v2 group; where there is no such file,
+            // a limit of nothing keeps a fork bomb from outrunning us.
+            if fs::write(folder.join("cgroup.kill"), "1").is_err() {
+                let _ = fs::write(folder.join("pids.max"), "0");
+            }
+            stopped_forks = true;
+        }
+        let killed: Vec<OwnedFd> = members.into_iter().filter_map(kill).collect();
+        wait_all(&killed)?;
+    }
+    Err(io::Error::new(
+        ErrorKind::TimedOut,
+        "processes keep appearing",
+    ))
+}
+
+fn members(folder: &Path) -> io::Result<Vec<Pid>> {
+    match fs::read_to_string(folder.join("cgroup.procs")) {
+        // 0 stands for a process outside of our view of the machine.
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|l| Pid::from_raw(l.parse().ok()?))
+            .collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn kill(pid: Pid) -> Option<OwnedFd> {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    Some(pidfd)
+}
+
+fn wait_all(pidfds: &[OwnedFd]) -> io::Result<()> {
+    let timeout = Timespec {
+        tv_sec: PATIENCE.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    for pidfd in pidfds {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => {
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    "a killed process does not end",
+                ));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

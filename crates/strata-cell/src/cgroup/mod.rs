@@ -1,0 +1,188 @@
+//! Control groups, version 1 with its hierarchies apart and version 2 with
+//! its one tree. What is written where is decided by pure functions
+//! (`v1::settings`, `v2::settings`); this module does it, finds it again,
+//! and takes it away.
+//!
+//! ```text
+//! v1   <controller>/strata/<run>/a/b            processes of cell a/b
+//!      pids/strata/<run>/a/b/_r17               run 17 of it, to find what it forked
+//! v2   strata/<run>/a/b/_init                   the init of cell a/b
+//!      strata/<run>/a/b/_r17                    run 17 of it
+//! ```
+
+mod detect;
+mod group;
+mod kill;
+mod usage;
+mod v1;
+mod v2;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use strata_types::CellName;
+
+pub use group::{Cgroup, RunGroup};
+pub use usage::Usage;
+
+use crate::HostPaths;
+
+/// Why a cgroup could not be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// Neither version is mounted, or not with the controllers that are needed.
+    #[error("this machine has no cgroup {0} controller mounted; Strata needs cpu, memory and pids")]
+    Missing(&'static str),
+    /// A limit that this version of cgroups cannot keep.
+    #[error("{0}")]
+    Unsupported(Unsupported),
+    /// The kernel refused a value.
+    #[error("the kernel refused {value:?} for {file}: {source}")]
+    Refused {
+        /// The file, by its name alone.
+        file: String,
+        /// What was written.
+        value: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused something else.
+    #[error("cannot {what} {path}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// To which file or folder.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// A limit that cannot be kept here: which field, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unsupported {
+    /// The field of the request.
+    pub field: &'static str,
+    /// Why, and what to do instead.
+    pub why: String,
+}
+
+/// One value for one file of one controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) controller: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) value: String,
+    /// Left out where the kernel was built without it.
+    pub(crate) optional: bool,
+}
+
+impl Setting {
+    pub(crate) fn new(controller: &'static str, file: &'static str, value: impl ToString) -> Self {
+        Self {
+            controller,
+            file,
+            value: value.to_string(),
+            optional: false,
+        }
+    }
+}
+
+/// The controllers every cell has; `cpuset` is joined only where asked for.
+pub(crate) const V1_CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
+
+/// Where controllers are mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hierarchy {
+    /// Controller and mount point; several controllers may share one.
+    V1(Vec<(&'static str, PathBuf)>),
+    /// The one mount point.
+    V2(PathBuf),
+}
+
+/// All control groups of one run of the product.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    hierarchy: Hierarchy,
+    /// `strata/<run>`.
+    base: PathBuf,
+}
+
+impl Cgroups {
+    /// Finds out what the machine has. `run` names this run of the product.
+    pub fn detect(paths: &HostPaths, run: &str) -> Result<Self, CgroupError> {
+        let base = Path::new("strata").join(run);
+        Ok(Self {
+            hierarchy: detect::hierarchy(paths)?,
+            base,
+        })
+    }
+
+    /// Whether cells are made with cgroup v2.
+    pub fn is_v2(&self) -> bool {
+        matches!(self.hierarchy, Hierarchy::V2(_))
+    }
+
+    /// The group that holds all others of this run, and the keeper.
+    pub fn root(&self) -> Cgroup {
+        Cgroup::new(self.hierarchy.clone(), self.base.clone())
+    }
+
+    /// The group of a cell.
+    pub fn cell(&self, name: &CellName) -> Cgroup {
+        let mut path = self.base.clone();
+        path.extend(name.labels().iter().map(|label| label.as_str()));
+        Cgroup::new(self.hierarchy.clone(), path)
+    }
+
+    /// The outermost cells that have a group, wanted or not.
+    pub fn outermost(&self) -> Vec<String> {
+        self.root().children()
+    }
+
+    /// Ends every process in this run's groups and removes them all, and the
+    /// folder above when no other run is in it.
+    pub fn remove_all(&self) -> Result<(), CgroupError> {
+        self.root().remove_tree()?;
+        self.root().remove_empty_parent();
+        Ok(())
+    }
+}
+
+/// How a new process gets into a group.
+#[derive(Debug)]
+pub(crate) enum Join {
+    /// It writes itself into these `tasks` files.
+    Tasks(Vec<OwnedFd>),
+    /// It is born into this folder.
+    Folder(OwnedFd),
+}
+
+impl Join {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let files = match self {
+            Self::Tasks(files) => files.as_slice(),
+            Self::Folder(folder) => std::slice::from_ref(folder),
+        };
+        files.iter().map(AsFd::as_fd)
+    }
+
+    /// Files into which a process may write itself.
+    pub(crate) fn tasks_files(self) -> rustix::io::Result<Vec<OwnedFd>> {
+        match self {
+            Self::Tasks(files) => Ok(files),
+            Self::Folder(folder) => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                Ok(vec![rustix::fs::openat(
+                    folder,
+                    "cgroup.procs",
+                    flags,
+                    Mode::empty(),
+                )?])
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Inits as the daemon sees them: the keeper it starts itself, the inits of
+//! cells that the keeper or an outer cell's init starts, and the executables
+//! those start.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use strata_types::{CellSpec, ExecutableSpec, RootMode};
+
+use crate::cgroup::{Cgroup, Join, RunGroup};
+use crate::link::{InitLink, LinkError, listen};
+use crate::wire::{self, MAGIC, Request};
+
+/// The init, built by the build script.
+const IMAGE: &[u8] = include_bytes!(env!("STRATA_INIT"));
+/// What a process finds as `PATH` unless it is told otherwise.
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why an init, or what it was to start, did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// The init could not be talked to.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The machine refused while the start was prepared.
+    #[error("cannot {what}: {source}")]
+    Host {
+        /// What was being done.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The program cannot be run.
+    #[error("{program:?}: {}", exec_reason(*errno))]
+    Exec {
+        /// The first word of the command.
+        program: String,
+        /// Why exec failed.
+        errno: i32,
+    },
+    /// The folder to start in cannot be entered.
+    #[error("{folder:?}: {}", reason(*errno))]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// Why chdir failed.
+        errno: i32,
+    },
+    /// A step inside the cell failed.
+    #[error("cannot {}: {}", step_name(*step), reason(*errno))]
+    Step {
+        /// One of the protocol's steps.
+        step: u32,
+        /// Why it failed.
+        errno: i32,
+    },
+    /// The cell holds as many running executables as its init can look after.
+    #[error(
+        "the cell has {} running executables, which is the most",
+        wire::MAX_RUNS
+    )]
+    Full,
+}
+
+fn reason(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or(&text)
+        .to_lowercase()
+}
+
+fn exec_reason(errno: i32) -> String {
+    match rustix::io::Errno::from_raw_os_error(errno) {
+        rustix::io::Errno::NOENT => "no such file".into(),
+        rustix::io::Errno::ACCESS => "not executable".into(),
+        rustix::io::Errno::NOEXEC => "not a program: exec format error".into(),
+        _ => reason(errno),
+    }
+}
+
+fn step_name(step: u32) -> &'static str {
+    match step {
+        wire::STEP_FILES => "prepare the log files",
+        wire::STEP_CLONE => "make a new process",
+        wire::STEP_CGROUP => "enter the cell's cgroup",
+        wire::STEP_IDENTITY => "become the user asked for",
+        wire::STEP_MOUNTS => "make the cell's mounts",
+        wire::STEP_NETWORK => "make the cell's network",
+        _ => "start it",
+    }
+}
+
+fn host(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> InitError {
+    move |errno| InitError::Host {
+        what,
+        source: errno.into(),
+    }
+}
+
+/// The init's program in memory, sealed: nothing in a cell can rewrite it.
+#[derive(Debug)]
+pub struct InitImage(OwnedFd);
+
+impl InitImage {
+    /// Puts the program into memory.
+    pub fn new() -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut file = File::from(rustix::fs::memfd_create("strata-init", flags)?);
+        file.write_all(IMAGE)?;
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        // Out of the way of the place where an init finds its socket.
+        let clear_of_listen = wire::LISTEN_FD + 1;
+        Ok(Self(rustix::io::fcntl_dupfd_cloexec(
+            &file,
+            clear_of_listen,
+        )?))
+    }
+}
+
+/// How much of an executable's output is kept, for each of its channels.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLimits {
+    /// How large one file grows.
+    pub segment_bytes: u64,
+    /// How many files there are.
+    pub segments: u32,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 8 << 20,
+            segments: 8,
+        }
+    }
+}
+
+/// All that is needed to start an executable.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// What it is asked to be.
+    pub spec: &'a ExecutableSpec,
+    /// The number of this run, not used before in its cell.
+    pub run: u64,
+    /// Where its status and its logs go.
+    pub folder: &'a Path,
+    /// How much is kept of its output.
+    pub logs: LogLimits,
+    /// The cgroup of this run.
+    pub group: &'a RunGroup,
+}
+
+/// A run that has started.
+#[derive(Debug)]
+pub struct StartedRun {
+    /// The pid as this process sees it.
+    pub pid: i32,
+    /// Stays with the process whoever its parent is.
+    pub pidfd: OwnedFd,
+}
+
+/// An init that has been reached.
+#[derive(Debug)]
+pub struct StartedInit {
+    /// The init.
+    pub init: CellInit,
+    /// Its pid as this process sees it.
+    pub pid: i32,
+}
+
+/// An init that answers. Dropping this leaves it running.
+#[derive(Debug)]
+pub struct CellInit {
+    link: Mutex<InitLink>,
+    pidfd: OwnedFd,
+}
+
+impl CellInit {
+    /// Reaches an init that runs already, by the folder its socket is in.
+    pub fn connect(folder: &Path) -> Result<StartedInit, InitError> {
+        let link = InitLink::connect(folder)?;
+        let hello = Request {
+            magic: MAGIC,
+            kind: wire::HELLO,
+            ..Request::default()
+        };
+        let answer = link.ask(&hello, &[], &[])?;
+        if answer.reply.error != 0 {
+            let (step, errno) = (answer.reply.step, answer.reply.error);
+            return Err(InitError::Step { step, errno });
+        }
+        let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
+        let pid = pid_of(pidfd.as_fd())?;
+        Ok(StartedInit {
+            init: Self {
+                link: Mutex::new(link),
+                pidfd,
+            },
+            pid,
+        })
+    }
+
+    /// Starts the keeper: the parent of all outermost cells, without
+    /// namespaces, in a session of its own so that no terminal reaches it.
+    #[allow(unsafe_code)]
+    pub fn start_keeper(
+        image: &InitImage,
+        folder: &Path,
+        cgroup: &Cgroup,
+    ) -> Result<StartedInit, InitError> {
+        let socket = listen(folder)?;
+        let join = cgroup.join().map_err(host("open the keeper's cgroup"))?;
+        let listen_fd = socket.as_raw_fd();
+        let program = format!("/proc/self/fd/{}", image.0.as_raw_fd());
+        let mut command = Command::new(program);
+        command
+            .arg0("strata-init")
+            .args(["keeper", "0"])
+            .env_clear();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let tasks = join
+            .tasks_files()
+            .map_err(host("open the keeper's cgroup"))?;
+        // SAFETY: only system calls that are safe between fork and exec; the
+        // descriptors outlive the call.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::setsid()?;
+                for file in &tasks {
+                    rustix::io::write(file, b"0")?;
+                }
+                let from = BorrowedFd::borrow_raw(listen_fd);
+                let mut to = std::mem::ManuallyDrop::new(
+                    <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(wire::LISTEN_FD),
+                );
+                if listen_fd == wire::LISTEN_FD {
+                    rustix::io::fcntl_setfd(&*to, rustix::io::FdFlags::empty())?;
+                } else {
+                    rustix::io::dup2(from, &mut to)?;
+                }
+                Ok(())
+            });
+        }
+        command.spawn().map_err(|source| InitError::Host {
+            what: "start the keeper",
+            source,
+        })?;
+        drop(socket);
+        Self::connect(folder)
+    }
+
+    /// Has this init start the init of a cell inside it.
+    pub fn start_cell(
+        &self,
+        image: &InitImage,
+        spec: &CellSpec,
+        folder: &Path,
+        cgroup: &Cgroup,
+    ) -> Result<StartedInit, InitError> {
+        let socket = listen(folder)?;
+        let join = cgroup.join().map_err(host("open the cell's cgroup"))?;
+        let (flags, root) = init_flags(spec);
+        let payload = texts(
+            "/",
+            [
+                "strata-init",
+                &spec.name.to_string(),
+                &flags.to_string(),
+                root,
+            ],
+        );
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::SPAWN_CELL,
+            flags: join.flags(),
+            namespaces: namespaces(spec),
+            argc: 4,
+            ..Request::default()
+        };
+        let mut fds = vec![image.0.as_fd(), socket.as_fd()];
+        fds.extend(join.fds());
+        let answer = self.link().ask(&request, &payload, &fds)?;
+        if answer.reply.error != 0 {
+            let (step, errno) = (answer.reply.step, answer.reply.error);
+            return Err(InitError::Step { step, errno });
+        }
+        drop(socket);
+        Self::connect(folder).inspect_err(|_| {
+            // Whatever came of it must not stay behind unknown.
+            if let Some(pidfd) = &answer.fd {
+                let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+            }
+        })
+    }
+
+    /// Has this init start an executable. Comes back once it runs.
+    pub fn start(&self, launch: &Launch<'_>) -> Result<StartedRun, InitError> {
+        let spec = launch.spec;
+        let join = launch.group.join().map_err(host("open the run's cgroup"))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(launch.folder, flags, Mode::empty())
+            .map_err(host("open the run's folder"))?;
+        let (request, payload) = run_request(launch, join.flags());
+        let mut fds = vec![folder.as_fd()];
+        fds.extend(join.fds());
+        let answer = self.link().ask(&request, &payload, &fds)?;
+        let (step, errno) = (answer.reply.step, answer.reply.error);
+        match step {
+            _ if errno == 0 => {}
+            wire::STEP_EXEC => {
+                return Err(InitError::Exec {
+                    program: spec.command.program().to_owned(),
+                    errno,
+                });
+            }
+            wire::STEP_FOLDER => {
+                let folder = spec.working_directory.clone().unwrap_or_default();
+                return Err(InitError::Folder { folder, errno });
+            }
+            wire::STEP_RUN => return Err(InitError::Full),
+            _ => return Err(InitError::Step { step, errno }),
+        }
+        let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
+        Ok(StartedRun {
+            pid: pid_of(pidfd.as_fd())?,
+            pidfd,
+        })
+    }
+
+    /// Sends a signal to the process group of a run.
+    pub fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
+        self.link().signal(run, signal)
+    }
+
+    /// The runs this init has, each with its pid.
+    pub fn runs(&self) -> Result<Vec<(u64, i32)>, InitError> {
+        let runs = self.link().list()?;
+        runs.iter()
+            .map(|(run, pidfd)| Ok((*run, pid_of(pidfd.as_fd())?)))
+            .collect()
+    }
+
+    /// Ends the init at once, and with it every process of its namespace.
+    /// Comes back when all of them are gone.
+    pub fn kill(&self) -> io::Result<()> {
+        match rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        wait_gone(self.pidfd.as_fd())
+    }
+
+    fn link(&self) -> MutexGuard<'_, InitLink> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the end of a process, and takes its exit status if it is ours.
+pub(crate) fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(_) => break,
+        }
+    }
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match rustix::process::waitid(WaitId::PidFd(pidfd), options) {
+        Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The pid behind a pidfd, as this process sees it.
+fn pid_of(pidfd: BorrowedFd<'_>) -> Result<i32, InitError> {
+    let mut text = String::new();
+    File::open(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .map_err(|source| InitError::Host {
+            what: "read a pid",
+            source,
+        })?;
+    let pid = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    Ok(pid.ok_or(LinkError::Nonsense)?)
+}
+
+fn namespaces(spec: &CellSpec) -> u64 {
+    let own = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS | libc::CLONE_NEWIPC;
+    let network = if spec.isolated_network {
+        libc::CLONE_NEWNET
+    } else {
+        0
+    };
+    u64::from((own | network).cast_unsigned())
+}
+
+fn init_flags(spec: &CellSpec) -> (u32, &str) {
+    let network = if spec.isolated_network {
+        wire::INIT_NETWORK
+    } else {
+        0
+    };
+    let (root, folder) = match &spec.root {
+        RootMode::Host => (0, ""),
+        RootMode::ReadOnly => (wire::INIT_READ_ONLY, ""),
+        RootMode::Private => (wire::INIT_PRIVATE, ""),
+        RootMode::Folder(folder) => (wire::INIT_FOLDER, folder.as_str()),
+    };
+    (wire::INIT_CELL | network | root, folder)
+}
+
+fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
+    let spec = launch.spec;
+    let identity = &spec.identity;
+    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+    let given: Vec<&str> = spec
+        .environment
+        .iter()
+        .map(|variable| variable.as_str())
+        .collect();
+    let path = (!spec.environment.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
+    let variables: Vec<&str> = path.into_iter().chain(given).collect();
+    let words = spec.command.words();
+    let request = Request {
+        magic: MAGIC,
+        kind: wire::SPAWN,
+        run: launch.run,
+        flags: join_flags
+            | flag(identity.uid.is_some(), wire::SET_UID)
+            | flag(identity.gid.is_some(), wire::SET_GID),
+        uid: identity.uid.unwrap_or(0),
+        gid: identity.gid.unwrap_or(0),
+        groups: identity.groups.len() as u32,
+        argc: words.len() as u32,
+        envc: variables.len() as u32,
+        segments: launch.logs.segments,
+        segment_bytes: launch.logs.segment_bytes,
+        ..Request::default()
+    };
+    let mut payload: Vec<u8> = identity
+        .groups
+        .iter()
+        .flat_map(|g| g.to_ne_bytes())
+        .collect();
+    let folder = spec.working_directory.as_deref().unwrap_or("/");
+    let all = words.iter().map(String::as_str).chain(variables);
+    payload.extend(texts(folder, all));
+    (request, payload)
+}
+
+/// Texts as the init reads them: each ended by NUL.
+fn texts<'a>(folder: &'a str, words: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in std::iter::once(folder).chain(words) {
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+impl Join {
+    fn flags(&self) -> u32 {
+        match self {
+            Self::Tasks(_) => 0,
+            Self::Folder(_) => wire::CGROUP_V2,
+        }
+    }
+}

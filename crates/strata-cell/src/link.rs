@@ -1,0 +1,276 @@
+//! The daemon's side of the conversation with an init.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+};
+
+use crate::wire::{self, MAGIC, MAX_FDS, Reply, Request};
+
+/// How long an init may take to answer; it does nothing that waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The name of an init's socket in its folder.
+pub(crate) const SOCKET: &str = "init.sock";
+
+/// Why an init could not be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// Nobody listens, or the connection broke.
+    #[error("the cell's init does not answer")]
+    Unreachable(#[source] io::Error),
+    /// It answered with something else than expected.
+    #[error("the cell's init gave an answer that makes no sense")]
+    Nonsense,
+    /// It speaks another version.
+    #[error(
+        "the cell's init speaks version {theirs} of the protocol, this daemon {}",
+        wire::VERSION
+    )]
+    Version {
+        /// The version of the init.
+        theirs: u32,
+    },
+}
+
+impl From<rustix::io::Errno> for LinkError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Unreachable(errno.into())
+    }
+}
+
+/// A connection for requests, one at a time.
+#[derive(Debug)]
+pub struct InitLink {
+    socket: OwnedFd,
+}
+
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) fd: Option<OwnedFd>,
+}
+
+impl InitLink {
+    /// Connects to the init whose socket is in `folder`.
+    pub fn connect(folder: &Path) -> Result<Self, LinkError> {
+        let socket = socket()?;
+        let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
+        for timeout in [
+            rustix::net::sockopt::Timeout::Recv,
+            rustix::net::sockopt::Timeout::Send,
+        ] {
+            rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
+        }
+        rustix::net::connect(&socket, &address)?;
+        Ok(Self { socket })
+    }
+
+    /// Asks and waits for the answer.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        payload: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Answer, LinkError> {
+        self.send(request, payload, fds)?;
+        let answer = receive(&self.socket)?.ok_or_else(closed)?;
+        if answer.reply.kind != request.kind {
+            return Err(LinkError::Nonsense);
+        }
+        Ok(answer)
+    }
+
+    fn send(
+        &self,
+        request: &Request,
+        payload: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), LinkError> {
+        let mut space =
+            [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(LinkError::Nonsense);
+        }
+        let parts = [IoSlice::new(encode(request)), IoSlice::new(payload)];
+        sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The runs the init has, each with a pidfd.
+    pub fn list(&self) -> Result<Vec<(u64, OwnedFd)>, LinkError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::LIST,
+            ..Request::default()
+        };
+        self.send(&request, &[], &[])?;
+        let mut runs = Vec::new();
+        loop {
+            let Answer { reply, fd } = receive(&self.socket)?.ok_or_else(closed)?;
+            match (reply.run, fd) {
+                (0, _) => return Ok(runs),
+                (run, Some(fd)) => runs.push((run, fd)),
+                (_, None) => return Err(LinkError::Nonsense),
+            }
+        }
+    }
+
+    /// Sends a signal to the process group of a run. One that is over is no
+    /// error: there is nothing left to signal.
+    pub fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::SIGNAL,
+            run,
+            signal,
+            ..Request::default()
+        };
+        self.ask(&request, &[], &[]).map(drop)
+    }
+
+    /// Turns the connection into a stream of news.
+    pub fn subscribe(self) -> Result<InitEvents, LinkError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::SUBSCRIBE,
+            ..Request::default()
+        };
+        self.ask(&request, &[], &[])?;
+        rustix::io::ioctl_fionbio(&self.socket, true)?;
+        Ok(InitEvents {
+            socket: self.socket,
+        })
+    }
+}
+
+/// What an init tells unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitEvent {
+    /// The run has ended and its status is written.
+    Exited(u64),
+    /// The init itself is gone.
+    Gone,
+}
+
+/// A stream of news from an init. Its descriptor can be polled for reading.
+#[derive(Debug)]
+pub struct InitEvents {
+    socket: OwnedFd,
+}
+
+impl InitEvents {
+    /// The next piece of news; `WouldBlock` when there is none now.
+    pub fn next(&self) -> io::Result<InitEvent> {
+        match receive(&self.socket) {
+            Ok(Some(Answer { reply, .. })) if reply.kind == wire::EXITED => {
+                Ok(InitEvent::Exited(reply.run))
+            }
+            Err(LinkError::Unreachable(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error)
+            }
+            _ => Ok(InitEvent::Gone),
+        }
+    }
+}
+
+impl AsFd for InitEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for InitEvents {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// A socket that listens in `folder`, for an init to inherit.
+pub(crate) fn listen(folder: &Path) -> Result<OwnedFd, LinkError> {
+    let socket = socket()?;
+    let path = folder.join(SOCKET);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(LinkError::Unreachable(error));
+        }
+        _ => {}
+    }
+    let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
+    rustix::net::bind(&socket, &address)?;
+    // The folder is 0700 already; this is for who looks at the socket alone.
+    rustix::fs::chmod(&path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    rustix::net::listen(&socket, 8)?;
+    Ok(socket)
+}
+
+fn socket() -> Result<OwnedFd, LinkError> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
+}
+
+/// Socket addresses hold 108 bytes, folders nest deeper: go through an open
+/// folder, whose path under `/proc` is short. It must live as long as the
+/// address is used.
+fn address(folder: &Path) -> io::Result<(SocketAddrUnix, OwnedFd)> {
+    use std::os::fd::AsRawFd as _;
+    let flags =
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let open = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?;
+    let path = format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd());
+    Ok((SocketAddrUnix::new(path)?, open))
+}
+
+fn receive(socket: &OwnedFd) -> Result<Option<Answer>, LinkError> {
+    let mut reply = [0u8; size_of::<Reply>()];
+    let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let mut parts = [IoSliceMut::new(&mut reply)];
+        match recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            message => break message?,
+        }
+    };
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    match message.bytes {
+        0 => Ok(None),
+        n if n == reply.len() => decode(&reply).map(|reply| Some(Answer { reply, fd })),
+        _ => Err(LinkError::Nonsense),
+    }
+}
+
+fn closed() -> LinkError {
+    LinkError::Unreachable(io::ErrorKind::ConnectionReset.into())
+}
+
+#[allow(unsafe_code)]
+fn encode(request: &Request) -> &[u8] {
+    // SAFETY: a plain record without padding; every byte is set.
+    unsafe { std::slice::from_raw_parts((&raw const *request).cast(), size_of::<Request>()) }
+}
+
+#[allow(unsafe_code)]
+fn decode(bytes: &[u8; size_of::<Reply>()]) -> Result<Reply, LinkError> {
+    // SAFETY: as long as a Reply, and any bytes are a valid one.
+    let reply: Reply = unsafe { bytes.as_ptr().cast::<Reply>().read_unaligned() };
+    match reply {
+        Reply { magic, .. } if magic != MAGIC => Err(LinkError::Nonsense),
+        Reply { version, .. } if version != wire::VERSION => {
+            Err(LinkError::Version { theirs: version })
+        }
+        reply => Ok(reply),
+    }
+}

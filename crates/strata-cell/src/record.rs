@@ -1,0 +1,35 @@
+//! Small records on disk as JSON: readable by people, whole or absent.
+//!
+//! They guard against the death of the daemon, not of the machine: a cell
+//! does not survive the machine either, so nothing here waits for the disk.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Writes a record under a temporary name and renames it into place.
+pub fn write_record(path: &Path, record: &impl Serialize) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let bytes = serde_json::to_vec(record)?;
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?
+        .write_all(&bytes)?;
+    fs::rename(&temporary, path)
+}
+
+/// Reads a record; none when there is none.
+pub fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

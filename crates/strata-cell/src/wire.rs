@@ -1,0 +1,179 @@
+//! What the daemon and a cell's init say to each other, and what the init
+//! leaves on disk. Compiled into both sides: the library and, by path, the
+//! init, so this file knows neither the standard library nor any crate.
+//!
+//! Both sides are on one machine, so numbers travel in its own byte order.
+//! An init outlives the daemon that made it: what is here may be added to,
+//! never changed. The version goes up when the meaning of a field does.
+
+/// Begins every message and every record.
+pub const MAGIC: u32 = 0x5354_5241;
+/// The version this side speaks.
+pub const VERSION: u32 = 1;
+
+/// The longest message, either way: a command, an environment and some room.
+pub const MAX_MESSAGE: usize = 160 * 1024;
+/// The most file descriptors in one message.
+pub const MAX_FDS: usize = 16;
+/// The most processes one init looks after at a time.
+pub const MAX_RUNS: usize = 256;
+
+/// The most words and variables of one command.
+pub const MAX_WORDS: usize = 4096;
+
+/// Where an init finds its listening socket.
+pub const LISTEN_FD: i32 = 3;
+
+/// Request: are you there? Answered with the error of the set-up, if there was
+/// one, and with the init's own pidfd.
+pub const HELLO: u32 = 1;
+/// Request: start an executable. Fds: run folder, then cgroup fds. Answered
+/// with its pidfd.
+pub const SPAWN: u32 = 2;
+/// Request: start the init of a cell inside. Fds: init image, listening
+/// socket, then cgroup fds.
+pub const SPAWN_CELL: u32 = 3;
+/// Request: a signal to the process group of a run.
+pub const SIGNAL: u32 = 4;
+/// Request: one `Reply` with its pidfd for each run, then one of run 0.
+pub const LIST: u32 = 5;
+/// Request: from now on, an `EXITED` reply for every run that ends.
+pub const SUBSCRIBE: u32 = 6;
+/// Not a request: the kind of a reply that tells of an end.
+pub const EXITED: u32 = 7;
+
+/// Request flag: the cgroup fd is a v2 folder for `CLONE_INTO_CGROUP`;
+/// without it they are v1 `tasks` files to write into.
+pub const CGROUP_V2: u32 = 1;
+/// Request flag: `uid` holds a value.
+pub const SET_UID: u32 = 2;
+/// Request flag: `gid` holds a value.
+pub const SET_GID: u32 = 4;
+
+/// Init flag: it has namespaces of its own and sets up mounts and host name.
+pub const INIT_CELL: u32 = 1;
+/// Init flag: it has a network namespace; bring the loopback up.
+pub const INIT_NETWORK: u32 = 2;
+/// Init flag: no file can be changed.
+pub const INIT_READ_ONLY: u32 = 4;
+/// Init flag: changes stay in memory.
+pub const INIT_PRIVATE: u32 = 8;
+/// Init flag: the folder in the third argument becomes the root.
+pub const INIT_FOLDER: u32 = 16;
+
+/// A request; the payload follows at once: `groups` as u32, then texts, each
+/// ended by NUL: the folder to start in, `argc` words, `envc` variables.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Request {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// One of the request kinds.
+    pub kind: u32,
+    /// The run it is about.
+    pub run: u64,
+    /// Request flags.
+    pub flags: u32,
+    /// For `SIGNAL`.
+    pub signal: i32,
+    /// For `SPAWN_CELL`: namespaces to make, as `clone` flags.
+    pub namespaces: u64,
+    /// Who to become.
+    pub uid: u32,
+    /// Who to become.
+    pub gid: u32,
+    /// How many supplementary groups follow.
+    pub groups: u32,
+    /// How many words follow.
+    pub argc: u32,
+    /// How many variables follow.
+    pub envc: u32,
+    /// How many log segments are kept for each channel.
+    pub segments: u32,
+    /// How large a log segment grows.
+    pub segment_bytes: u64,
+}
+
+/// An answer, or the news of an end.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Reply {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// The kind of the request, or `EXITED`.
+    pub kind: u32,
+    /// The run it is about.
+    pub run: u64,
+    /// 0, or the errno of the step that failed.
+    pub error: i32,
+    /// Which step that was: one of the `STEP_` numbers.
+    pub step: u32,
+    /// The version the init speaks.
+    pub version: u32,
+    /// The pid as the init sees it.
+    pub pid: i32,
+}
+
+/// The run's folder, log files and pipes could not be made ready.
+pub const STEP_FILES: u32 = 1;
+/// The kernel refused a new process.
+pub const STEP_CLONE: u32 = 2;
+/// The process could not enter its cgroup.
+pub const STEP_CGROUP: u32 = 3;
+/// The process could not become the user asked for.
+pub const STEP_IDENTITY: u32 = 4;
+/// The folder to start in cannot be entered.
+pub const STEP_FOLDER: u32 = 5;
+/// The program cannot be run.
+pub const STEP_EXEC: u32 = 6;
+/// The cell's mounts could not be made.
+pub const STEP_MOUNTS: u32 = 7;
+/// The cell's network could not be made.
+pub const STEP_NETWORK: u32 = 8;
+/// There is no such run, or too many.
+pub const STEP_RUN: u32 = 9;
+
+/// A run that has not begun.
+pub const RUN_NEW: u32 = 0;
+/// A run whose process lives, or lived when its init last wrote.
+pub const RUN_STARTED: u32 = 1;
+/// A run whose process has ended.
+pub const RUN_ENDED: u32 = 2;
+
+/// The file `status` of a run. The daemon makes it at full size, so that
+/// writing it later needs no space on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RunStatus {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// One of the `RUN_` numbers.
+    pub state: u32,
+    /// Unix nanoseconds.
+    pub started_ns: u64,
+    /// Unix nanoseconds.
+    pub ended_ns: u64,
+    /// As `wait4` gives it.
+    pub wait_status: i32,
+    /// The pid as the init sees it.
+    pub pid: i32,
+    /// Microseconds of cpu time in user space.
+    pub user_us: u64,
+    /// Microseconds of cpu time in the kernel.
+    pub system_us: u64,
+    /// The most memory it had at once, in kilobytes.
+    pub max_rss_kb: u64,
+}
+
+/// One entry of a log segment's time index: bytes from `offset` on were
+/// written at `at_ns` or later, and `lost` bytes before them never were.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct TimeEntry {
+    /// Counted from the beginning of the log, not of the segment.
+    pub offset: u64,
+    /// Unix nanoseconds.
+    pub at_ns: u64,
+    /// Bytes that could not be stored, from the beginning of the log on.
+    pub lost: u64,
+}

@@ -1,0 +1,333 @@
+//! The mechanism on the real kernel: a keeper, cells, executables, their
+//! ends and their logs. Needs root; each test has a run of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use strata_cell::log::{Channel, LogReader, Read};
+use strata_cell::{
+    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, InitLink, Launch, LogLimits,
+    RunRecord, RunState, StartedInit,
+};
+use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity};
+
+struct World {
+    folder: tempfile::TempDir,
+    cgroups: Cgroups,
+    image: InitImage,
+    keeper: StartedInit,
+}
+
+impl World {
+    fn new(test: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let run = format!("test-{test}-{}", std::process::id());
+        let cgroups = Cgroups::detect(&HostPaths::default(), &run).unwrap();
+        cgroups.root().create_plain().unwrap();
+        let image = InitImage::new().unwrap();
+        let keeper = CellInit::start_keeper(&image, folder.path(), &cgroups.root()).unwrap();
+        Self {
+            folder,
+            cgroups,
+            image,
+            keeper,
+        }
+    }
+
+    fn cell(&self, spec: &CellSpec) -> Result<Cell<'_>, InitError> {
+        let folder = self
+            .folder
+            .path()
+            .join(spec.name.to_string().replace('/', "+"));
+        fs::create_dir(&folder).unwrap();
+        self.cgroups.cell(&spec.name).create(spec).unwrap();
+        let group = self.cgroups.cell(&spec.name);
+        let init = self
+            .keeper
+            .init
+            .start_cell(&self.image, spec, &folder, &group)?;
+        Ok(Cell {
+            world: self,
+            spec: spec.clone(),
+            folder,
+            init,
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.cgroups.remove_all().unwrap();
+        self.keeper.init.kill().unwrap();
+    }
+}
+
+struct Cell<'a> {
+    world: &'a World,
+    spec: CellSpec,
+    folder: PathBuf,
+    init: StartedInit,
+}
+
+impl Cell<'_> {
+    fn launch(&self, run: u64, command: &str) -> Result<(PathBuf, i32), InitError> {
+        self.launch_as(run, command, Identity::default())
+    }
+
+    fn launch_as(
+        &self,
+        run: u64,
+        command: &str,
+        identity: Identity,
+    ) -> Result<(PathBuf, i32), InitError> {
+        let folder = self.folder.join(run.to_string());
+        fs::create_dir(&folder).unwrap();
+        RunRecord::prepare(&folder).unwrap();
+        let spec = ExecutableSpec {
+            name: "main".parse().unwrap(),
+            cell: self.spec.name.clone(),
+            command: CommandLine::from_field("command", command).unwrap(),
+            description: String::new(),
+            identity,
+            environment: vec!["GREETING=hello".to_owned().try_into().unwrap()],
+            working_directory: None,
+            stop_grace: Duration::from_secs(1),
+        };
+        let group = self
+            .world
+            .cgroups
+            .cell(&self.spec.name)
+            .create_run(run)
+            .unwrap();
+        let logs = LogLimits::default();
+        let launch = Launch {
+            spec: &spec,
+            run,
+            folder: &folder,
+            logs,
+            group: &group,
+        };
+        let started = self.init.init.start(&launch)?;
+        Ok((folder, started.pid))
+    }
+
+    /// Runs a command to its end; answers its ending and its output.
+    fn run(&self, run: u64, command: &str) -> (Ending, String) {
+        let events = InitLink::connect(&self.folder)
+            .unwrap()
+            .subscribe()
+            .unwrap();
+        let (folder, _) = self.launch(run, command).unwrap();
+        wait_exit(&events, run);
+        (ending(&folder), output(&folder, Channel::Stdout))
+    }
+}
+
+fn wait_exit(events: &strata_cell::InitEvents, run: u64) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        poll(&mut [PollFd::new(events, PollFlags::IN)], None).unwrap();
+        if events.next().unwrap() == InitEvent::Exited(run) {
+            return;
+        }
+    }
+}
+
+fn ending(folder: &Path) -> Ending {
+    match RunRecord::read(folder).unwrap().state {
+        RunState::Ended(ending) => ending,
+        state => panic!("not ended: {state:?}"),
+    }
+}
+
+fn output(folder: &Path, channel: Channel) -> String {
+    let mut reader = LogReader::from_start(folder, channel).unwrap();
+    let mut out = Vec::new();
+    while reader.read(&mut out).unwrap() == Read::Some {}
+    reader.finish(&mut out);
+    let lines: Vec<_> = out
+        .iter()
+        .map(|e| String::from_utf8_lossy(&e.line))
+        .collect();
+    lines.join("\n")
+}
+
+fn spec(name: &str) -> CellSpec {
+    CellSpec::named(name.parse().unwrap())
+}
+
+#[test]
+fn an_executable_runs_in_its_own_namespaces_and_leaves_its_end_and_output() {
+    let world = World::new("namespaces");
+    let cell = world.cell(&spec("web")).unwrap();
+    let script = "sh -c 'hostname; cat /proc/1/comm; echo $GREETING $$; echo oops >&2; exit 3'";
+    let (ending, output) = cell.run(1, script);
+    assert_eq!(ending, Ending::Code(3));
+    assert_eq!(output, "web\nstrata-init\nhello 2");
+    let errors = self::output(&cell.folder.join("1"), Channel::Stderr);
+    assert_eq!(errors, "oops");
+}
+
+#[test]
+fn what_cannot_run_says_why_and_leaves_nothing() {
+    let world = World::new("badexec");
+    let cell = world.cell(&spec("web")).unwrap();
+    let missing = cell.launch(1, "no-such-program").unwrap_err();
+    assert_eq!(missing.to_string(), "\"no-such-program\": no such file");
+    let folder = cell.launch(2, "/etc").unwrap_err();
+    assert_eq!(folder.to_string(), "\"/etc\": not executable");
+    let text = world.folder.path().join("text");
+    fs::write(&text, "no program").unwrap();
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+    let garbage = cell.launch(3, text.to_str().unwrap()).unwrap_err();
+    assert!(garbage.to_string().contains("not a program"), "{garbage}");
+    assert_eq!(cell.init.init.runs().unwrap(), []);
+}
+
+#[test]
+fn an_executable_becomes_whom_it_is_told_to() {
+    let world = World::new("identity");
+    let cell = world.cell(&spec("web")).unwrap();
+    let events = InitLink::connect(&cell.folder)
+        .unwrap()
+        .subscribe()
+        .unwrap();
+    let identity = Identity {
+        uid: Some(1234),
+        gid: Some(2345),
+        groups: vec![7, 8],
+    };
+    let (folder, _) = cell
+        .launch_as(1, "sh -c 'id -u; id -g; id -G'", identity)
+        .unwrap();
+    wait_exit(&events, 1);
+    assert_eq!(output(&folder, Channel::Stdout), "1234\n2345\n2345 7 8");
+}
+
+#[test]
+fn pids_are_told_as_this_process_sees_them() {
+    let world = World::new("pids");
+    let cell = world.cell(&spec("web")).unwrap();
+    let (_, pid) = cell.launch(1, "sleep 1000").unwrap();
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    assert_eq!(comm.trim(), "sleep");
+    assert_eq!(cell.init.init.runs().unwrap(), [(1, pid)]);
+    let comm = fs::read_to_string(format!("/proc/{}/comm", cell.init.pid)).unwrap();
+    assert_eq!(comm.trim(), "strata-init");
+}
+
+#[test]
+fn killing_the_init_ends_all_that_it_holds() {
+    let world = World::new("kill");
+    let cell = world.cell(&spec("web")).unwrap();
+    let (_, pid) = cell
+        .launch(1, "sh -c 'sleep 1000 & setsid sleep 1000 & wait'")
+        .unwrap();
+    cell.init.init.kill().unwrap();
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert!(InitLink::connect(&cell.folder).is_err());
+    world.cgroups.cell(&cell.spec.name).remove_tree().unwrap();
+    assert!(world.cgroups.outermost().is_empty());
+}
+
+#[test]
+fn roots_are_as_asked_for() {
+    use strata_types::RootMode;
+    let world = World::new("roots");
+    let probe = world.folder.path().join("probe");
+    let write = format!(
+        "sh -c 'echo x > {} && cat {} && echo written'",
+        probe.display(),
+        probe.display()
+    );
+
+    let mut read_only = spec("read-only");
+    read_only.root = RootMode::ReadOnly;
+    let (ending, _) = world.cell(&read_only).unwrap().run(1, &write);
+    assert_ne!(ending, Ending::Code(0));
+    assert!(!probe.exists());
+
+    let mut private = spec("private");
+    private.root = RootMode::Private;
+    let (ending, output) = world.cell(&private).unwrap().run(1, &write);
+    assert_eq!((ending, output.as_str()), (Ending::Code(0), "x\nwritten"));
+    assert!(!probe.exists());
+
+    let root = world.folder.path().join("root");
+    for folder in ["bin", "proc", "dev"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::copy("/bin/busybox", root.join("bin/sh")).unwrap();
+    let mut own = spec("own");
+    own.root = RootMode::Folder(root.to_str().unwrap().into());
+    let (ending, output) = world
+        .cell(&own)
+        .unwrap()
+        .run(1, "/bin/sh -c 'cd /; echo *'");
+    assert_eq!((ending, output.as_str()), (Ending::Code(0), "bin dev proc"));
+
+    let mut missing = spec("missing");
+    missing.root = RootMode::Folder("/no/such/folder".into());
+    let error = world.cell(&missing).err().unwrap();
+    assert!(error.to_string().contains("mounts"), "{error}");
+}
+
+#[test]
+fn an_isolated_network_has_a_loopback_alone() {
+    let world = World::new("network");
+    let mut isolated = spec("isolated");
+    isolated.isolated_network = true;
+    let (_, output) = world.cell(&isolated).unwrap().run(1, "cat /proc/net/dev");
+    let interfaces: Vec<_> = output
+        .lines()
+        .skip(2)
+        .map(|l| l.split(':').next().unwrap().trim())
+        .collect();
+    assert_eq!(interfaces, ["lo"]);
+}
+
+#[test]
+fn more_output_than_a_pipe_holds_arrives_whole_and_in_order() {
+    let world = World::new("output");
+    let cell = world.cell(&spec("web")).unwrap();
+    let (ending, output) = cell.run(1, "seq 1 500000");
+    assert_eq!(ending, Ending::Code(0));
+    let expected: Vec<String> = (1..=500_000).map(|i| i.to_string()).collect();
+    assert!(output == expected.join("\n"), "{} bytes", output.len());
+}
+
+#[test]
+fn an_idle_init_is_small() {
+    let world = World::new("small");
+    let cell = world.cell(&spec("web")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", cell.init.pid)).unwrap();
+    let rss: u64 = status
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse()
+                .ok()
+        })
+        .unwrap();
+    println!("idle init: {rss} kB");
+    assert!(rss < 256, "an idle init takes {rss} kB");
+}
+
+#[test]
+fn starting_is_quick() {
+    let world = World::new("quick");
+    let begin = Instant::now();
+    let cells: Vec<_> = (0..50)
+        .map(|i| world.cell(&spec(&format!("c{i}"))).unwrap())
+        .collect();
+    let cell_time = begin.elapsed() / 50;
+    let begin = Instant::now();
+    for cell in &cells {
+        cell.launch(1, "/bin/busybox true").unwrap();
+    }
+    println!("cell {cell_time:?}, start {:?}", begin.elapsed() / 50);
+}

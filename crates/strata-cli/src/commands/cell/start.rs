@@ -1,0 +1,214 @@
+//! `strata cell start`: runs a command in a cell, and stays with it if asked.
+
+use clap::Args;
+use strata_api::runtime::{Executable, StartCellRequest};
+use strata_api::strata::v1::{ExecutableOptions, GetCellRequest};
+use strata_client::NodeClient;
+use strata_types::{CellName, CommandLine, ExecutableName, ExecutableSpec};
+
+use super::wait;
+use crate::commands::logs;
+use crate::complete;
+use crate::failure::{Exit, Failure, Result, cannot};
+use crate::output::OutputArgs;
+use crate::session::Session;
+use crate::values::{Span, cell_name, executable_name, variable};
+use crate::view::CellView;
+
+/// Run a command in a cell
+#[derive(Args, Debug)]
+#[command(after_help = "\
+No shell runs unless asked: $HOME, * and | are ordinary characters.
+
+Examples:
+  strata cell start web main -- nginx -g 'daemon off;'
+  strata cell start batch job --follow -- sh -c 'echo $HOSTNAME; exit 3'
+  strata cell start web tick --uid 1000 --env TZ=UTC --command 'sleep 60'")]
+pub struct Start {
+    /// The cell
+    #[arg(value_parser = cell_name, add = complete::cells())]
+    cell: CellName,
+
+    /// A name for the executable; that of an ended one can be used again
+    #[arg(value_parser = executable_name)]
+    name: ExecutableName,
+
+    /// Run as this user
+    #[arg(long, value_name = "ID")]
+    uid: Option<u32>,
+    /// Run as this group
+    #[arg(long, value_name = "ID")]
+    gid: Option<u32>,
+    /// Run in this group too; can be repeated
+    #[arg(long, value_name = "ID")]
+    group: Vec<u32>,
+    /// Put into its environment; can be repeated
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = variable)]
+    env: Vec<String>,
+    /// The folder it starts in
+    #[arg(long, value_name = "FOLDER")]
+    workdir: Option<String>,
+    /// Between SIGTERM and SIGKILL when it is stopped; 10s unless told
+    #[arg(long, value_name = "DURATION")]
+    grace: Option<Span>,
+    /// A word for people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// Print its output until it ends; exit with 7 when it fails
+    #[arg(long, conflicts_with_all = ["wait", "dry_run"])]
+    follow: bool,
+    /// Wait until it ends; exit with 7 when it fails
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    /// The command as one text, split into words as a shell would
+    #[arg(long, value_name = "STRING", required_unless_present = "words")]
+    command: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "command")]
+    words: Vec<String>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Start {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let executable = self.executable()?;
+        let (cell, name) = (self.cell.to_string(), self.name.to_string());
+        let node = session.node().await?;
+        if self.dry_run {
+            return dry_run(session, &node, executable).await;
+        }
+        let request = StartCellRequest {
+            executable: Some(executable),
+        };
+        let answer = node
+            .cell_service()
+            .start(request)
+            .await
+            .map_err(cannot(&node, format!("start {cell}/{name}")))?
+            .into_inner();
+        let pid = answer
+            .process_id
+            .map_or(String::new(), |pid| format!(", pid {pid}"));
+        session.printer.note(&format!("started {cell}/{name}{pid}"));
+        if !self.follow && !self.wait {
+            return match self.output.asked() {
+                Some(format) => wait::print_current(session, &node, &cell, &name, format).await,
+                None => Ok(()),
+            };
+        }
+        let detached = tokio::select! {
+            result = stay(session, &node, &cell, &name, self.follow, self.output) => return result,
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+        };
+        if detached.is_ok() {
+            session.printer.note(&format!(
+                "\n{cell}/{name} goes on. See it with `strata logs {cell} {name} -f`, \
+                 end it with `strata cell stop {cell} {name}`"
+            ));
+        }
+        Err(Failure::silent(Exit::Interrupted))
+    }
+
+    fn executable(&self) -> Result<Executable> {
+        let command = match &self.command {
+            Some(text) => text.clone(),
+            None => joined(self.words.clone())?,
+        };
+        Ok(Executable {
+            name: self.name.to_string(),
+            command,
+            description: self.description.clone().unwrap_or_default(),
+            cell_name: self.cell.to_string(),
+            options: Some(ExecutableOptions {
+                uid: self.uid,
+                gid: self.gid,
+                groups: self.group.clone(),
+                environment: self.env.clone(),
+                working_directory: self.workdir.clone().unwrap_or_default(),
+                stop_grace_ms: self.grace.map(Span::millis_u32),
+            }),
+        })
+    }
+}
+
+/// The words as one text that splits into the same words again.
+fn joined(words: Vec<String>) -> Result<String> {
+    CommandLine::try_from(words)
+        .map(|command| command.to_string())
+        .map_err(|why| Failure::new(Exit::Usage, why.to_string()))
+}
+
+async fn stay(
+    session: &mut Session,
+    node: &NodeClient,
+    cell: &str,
+    name: &str,
+    follow: bool,
+    output: OutputArgs,
+) -> Result {
+    if follow {
+        logs::follow(session, node, cell, name).await?;
+    }
+    let ended = wait::until_end(node, cell, name).await?;
+    wait::conclude(session, &ended, output)
+}
+
+async fn dry_run(session: &mut Session, node: &NodeClient, executable: Executable) -> Result {
+    let path = format!("{}/{}", executable.cell_name, executable.name);
+    let refused =
+        |why: String| Failure::new(Exit::Refused, format!("cannot start {path}")).because(why);
+    let spec = ExecutableSpec::try_from(executable).map_err(|why| refused(why.to_string()))?;
+    let request = GetCellRequest {
+        cell_name: spec.cell.to_string(),
+    };
+    let answer = node
+        .cells()
+        .get(request)
+        .await
+        .map_err(cannot(node, format!("start {path}")))?;
+    let cell = CellView::from(answer.into_inner());
+    let taken = |e: &&crate::view::ExecutableView| e.name == spec.name.as_str() && e.is_running();
+    if let Some(running) = cell.executables.iter().find(taken) {
+        return Err(refused(format!(
+            "it runs already, pid {}",
+            running.process_id
+        )));
+    }
+    let line = format!("would start {path}: {}\n", spec.command);
+    Ok(session.printer.data(line.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_the_wire() {
+        let words = ["sh", "-c", "echo 'a b' > \"$HOME\""]
+            .map(str::to_owned)
+            .to_vec();
+        let text = joined(words.clone()).unwrap();
+        let split: Vec<String> = CommandLine::from_field("command", &text).unwrap().into();
+        assert_eq!(split, words);
+    }
+
+    proptest! {
+        #[test]
+        fn the_wire_splits_words_back_as_they_were(
+            words in proptest::collection::vec("[^\0]{1,12}", 1..6)
+        ) {
+            let text = joined(words.clone()).unwrap();
+            let split: Vec<String> = CommandLine::from_field("command", &text).unwrap().into();
+            prop_assert_eq!(split, words);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Machines made up of facts, and what the doctor says of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{Cgroups, Device, Disk, Facts};
+use super::findings::{Finding, Level, evaluate};
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn healthy() -> Facts {
+    Facts {
+        uid: Some(0),
+        capabilities: Some(u64::MAX),
+        kernel: Some("6.1.0-18-amd64".into()),
+        cgroups: Cgroups {
+            v1: BTreeMap::new(),
+            v2: Some((
+                "/sys/fs/cgroup".into(),
+                set(&["cpu", "cpuset", "io", "memory", "pids"]),
+            )),
+        },
+        namespaces: set(&["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"]),
+        filesystems: set(&["overlay", "btrfs"]),
+        kvm: Device::Open,
+        programs: set(&["qemu-system-x86_64", "nft"]),
+        inotify_instances: Some(512),
+        inotify_watches: Some(65_536),
+        open_files: Some(1_048_576),
+        disk: Some(Disk {
+            path: "/var/lib".into(),
+            free: 100 << 30,
+        }),
+    }
+}
+
+fn finding(name: &str, change: impl FnOnce(&mut Facts)) -> Finding {
+    let mut facts = healthy();
+    change(&mut facts);
+    let findings = evaluate(&facts);
+    findings
+        .into_iter()
+        .find(|finding| finding.name == name)
+        .unwrap()
+}
+
+fn level(name: &str, change: impl FnOnce(&mut Facts)) -> Level {
+    finding(name, change).level
+}
+
+#[test]
+fn a_healthy_machine_has_nothing_to_do() {
+    let findings = evaluate(&healthy());
+    for finding in &findings {
+        assert_eq!(finding.level, Level::Ok, "{finding:?}");
+        assert_eq!(finding.advice, None, "{finding:?}");
+    }
+    assert_eq!(findings.len(), 15);
+}
+
+#[test]
+fn an_unknown_machine_is_told_about_without_a_panic() {
+    let findings = evaluate(&Facts::default());
+    assert!(findings.iter().any(|f| f.level == Level::Missing));
+    assert!(findings.iter().all(|f| !f.found.is_empty()));
+}
+
+#[test]
+fn what_is_needed_is_missing_without_it() {
+    use Level::Missing;
+    assert_eq!(level("root", |f| f.uid = Some(1000)), Missing);
+    assert_eq!(
+        level("kernel", |f| f.kernel = Some("5.4.0".into())),
+        Missing
+    );
+    assert_eq!(
+        level("cgroups", |f| f.cgroups = Cgroups::default()),
+        Missing
+    );
+    assert_eq!(
+        level("namespaces", |f| _ = f.namespaces.remove("pid")),
+        Missing
+    );
+    assert_eq!(
+        level("disk", |f| f.disk.as_mut().unwrap().free = 1 << 20),
+        Missing
+    );
+    let lacking = finding("capabilities", |f| f.capabilities = Some(!(1 << 21)));
+    assert_eq!(
+        (lacking.level, lacking.found.as_str()),
+        (Missing, "no CAP_SYS_ADMIN")
+    );
+}
+
+#[test]
+fn what_is_useful_is_warned_about() {
+    use Level::Warn;
+    assert_eq!(
+        level("CAP_SYS_RESOURCE", |f| f.capabilities = Some(!(1 << 24))),
+        Warn
+    );
+    assert_eq!(
+        level("kernel", |f| f.kernel = Some("5.10.0-28-amd64".into())),
+        Warn
+    );
+    assert_eq!(level("kvm", |f| f.kvm = Device::Closed), Warn);
+    assert_eq!(level("qemu", |f| f.programs.clear()), Warn);
+    assert_eq!(level("overlayfs", |f| f.filesystems.clear()), Warn);
+    assert_eq!(level("open files", |f| f.open_files = Some(1024)), Warn);
+    assert_eq!(level("inotify", |f| f.inotify_watches = None), Warn);
+    assert_eq!(
+        level("disk", |f| f.disk.as_mut().unwrap().free = 2 << 30),
+        Warn
+    );
+}
+
+#[test]
+fn controllers_are_looked_for_where_they_are() {
+    let hybrid = |names: &'static [&'static str]| {
+        move |facts: &mut Facts| {
+            let mount = |name: &&str| ((*name).to_owned(), format!("/sys/fs/cgroup/{name}").into());
+            facts.cgroups.v1 = names.iter().map(mount).collect();
+        }
+    };
+    let all = hybrid(&["cpu", "cpuset", "memory", "pids", "blkio"]);
+    assert_eq!(finding("cgroups", all).found, "hybrid: controllers on v1");
+    assert_eq!(level("controllers", all), Level::Ok);
+    let some = finding("controllers", hybrid(&["cpu", "memory", "pids"]));
+    assert_eq!(
+        (some.level, some.found.as_str()),
+        (Level::Warn, "no cpuset, blkio")
+    );
+    let few = finding("controllers", hybrid(&["cpu"]));
+    assert_eq!(
+        (few.level, few.found.as_str()),
+        (Level::Missing, "no memory, pids")
+    );
+}
+
+#[test]
+fn findings_keep_their_json() {
+    let finding = finding("kvm", |f| f.kvm = Device::Absent);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&finding).unwrap(), @"");
+}

@@ -1,0 +1,108 @@
+//! `strata login`: remembers a server and the proof for it, once the server
+//! has accepted it.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use strata_client::{Address, Context, Contexts, ServerClient};
+
+use super::whoami;
+use crate::failure::{Exit, Failure, Result};
+use crate::session::Session;
+
+/// Remember a server and the proof for it
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The login is kept in ~/.config/strata/config.toml, for you alone.
+
+Examples:
+  strata login --server https://strata.lan:7700 --credentials ./me
+  strata login --server https://strata.lan:7700 --ca ca.crt --token-file token")]
+pub struct Login {
+    /// A file with an API token; - is stdin
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    token_file: Option<PathBuf>,
+
+    /// A name for the login
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
+}
+
+impl Login {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let usage = |what: &str, hint: &str| Failure::new(Exit::Usage, what).hint(hint);
+        let Some(address) = session.discovery.server.clone() else {
+            return Err(usage(
+                "no server was named",
+                "add --server https://HOST:PORT",
+            ));
+        };
+        let Some(file) = session.discovery.places.logins.clone() else {
+            return Err(usage("there is no home to keep the login in", "set HOME"));
+        };
+        if let Some(token) = &self.token_file {
+            session.discovery.token = Some(read_token(token, &mut session.input)?);
+        }
+        let context = context(session, &address)?;
+        let target = session.discovery.server()?;
+        let caller = whoami::ask(&ServerClient::connect(&target).await?).await?;
+        let mut contexts = Contexts::read(&file)?;
+        contexts.use_context(&self.name, context);
+        contexts.write(&file)?;
+        session
+            .printer
+            .note(&format!("logged in as {}", caller.line()));
+        Ok(())
+    }
+}
+
+fn context(session: &Session, address: &Address) -> Result<Context> {
+    let discovery = &session.discovery;
+    let folder = match (&discovery.credentials, &discovery.data_dir) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, Some(data_dir)) if discovery.token.is_none() => Some(data_dir.join("client")),
+        _ => None,
+    };
+    if let Some(folder) = folder {
+        let folder = folder
+            .canonicalize()
+            .map_err(|why| Failure::file("use", &folder, &why))?;
+        return Ok(Context {
+            server: address.to_string(),
+            credentials: Some(folder),
+            token: None,
+            ca_pem: None,
+        });
+    }
+    let (Some(token), Some(ca)) = (&discovery.token, &discovery.ca) else {
+        return Err(
+            Failure::new(Exit::Usage, "nothing was given to log in with")
+                .hint("add --credentials FOLDER, or --token-file FILE and --ca FILE"),
+        );
+    };
+    let ca_pem = std::fs::read_to_string(ca).map_err(|why| Failure::file("read", ca, &why))?;
+    Ok(Context {
+        server: address.to_string(),
+        credentials: None,
+        token: Some(token.clone()),
+        ca_pem: Some(ca_pem),
+    })
+}
+
+fn read_token(file: &Path, input: &mut dyn std::io::Read) -> Result<String> {
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        input.read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    read.map_err(|why| Failure::file("read", file, &why))?;
+    match text.trim() {
+        "" => Err(Failure::new(
+            Exit::Usage,
+            format!("{} holds no token", file.display()),
+        )),
+        token => Ok(token.to_owned()),
+    }
+}

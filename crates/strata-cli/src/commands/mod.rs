@@ -1,0 +1,62 @@
+//! Every command: one folder per noun, one file per verb.
+
+mod cell;
+mod certificate;
+mod completion;
+mod doctor;
+mod login;
+mod logs;
+mod token;
+mod top;
+mod version;
+mod whoami;
+
+use clap::Subcommand;
+
+use crate::failure::Result;
+use crate::session::Session;
+
+/// What the command line can do beside running the daemons.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Isolated places on a node, and what runs in them
+    #[command(subcommand)]
+    Cell(cell::CellCommand),
+    /// The output of what runs, or of the daemon itself
+    Logs(logs::Logs),
+    /// What the cells of a node use, live
+    Top(top::Top),
+    /// What this machine can and cannot do for Strata
+    Doctor(doctor::Doctor),
+    /// Tokens for the API and for nodes that join
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Certificates of this installation's own CA
+    #[command(subcommand)]
+    Certificate(certificate::CertificateCommand),
+    /// Remember a server and the proof for it
+    Login(login::Login),
+    /// Who the server says is calling
+    Whoami(whoami::Whoami),
+    /// Print the completion script of a shell
+    Completion(completion::Completion),
+    /// What this binary was built from
+    Version(version::Version),
+}
+
+impl Command {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        match self {
+            Self::Cell(command) => command.run(session).await,
+            Self::Logs(command) => command.run(session).await,
+            Self::Top(command) => command.run(session).await,
+            Self::Doctor(command) => command.run(session),
+            Self::Token(command) => command.run(session).await,
+            Self::Certificate(command) => command.run(session).await,
+            Self::Login(command) => command.run(session).await,
+            Self::Whoami(command) => command.run(session).await,
+            Self::Completion(command) => command.run(session),
+            Self::Version(command) => command.run(session),
+        }
+    }
+}

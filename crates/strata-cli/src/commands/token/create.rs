@@ -1,0 +1,88 @@
+//! `strata token create`: the token alone on stdout, so that a shell can take
+//! it; what it is, on stderr.
+
+use clap::Args;
+use strata_api::strata::v1::{CreateTokenRequest, Role as WireRole, TokenKind};
+use strata_types::Role;
+
+use crate::failure::{Result, cannot};
+use crate::output::{self, Format, OutputArgs, human};
+use crate::session::Session;
+use crate::values::{Span, role};
+use crate::view::TokenView;
+
+/// Make a token; it is shown this once
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  strata token create --name ci --role operator --ttl 30d
+  strata token create --name rack1-7 --join
+  strata node --server https://strata.lan:7700 \\
+      --join-token \"$(strata token create --name n --join -q)\"")]
+pub struct Create {
+    /// A name to tell it by
+    #[arg(long)]
+    name: String,
+
+    /// What its holder may do: admin, operator or viewer
+    #[arg(long, value_parser = role, required_unless_present = "join", conflicts_with = "join")]
+    role: Option<Role>,
+
+    /// A token for one node to join with, once
+    #[arg(long)]
+    join: bool,
+
+    /// How long it is good for; else 15 minutes to join, 90 days for the API
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<Span>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Create {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let server = session.server().await?;
+        let kind = if self.join {
+            TokenKind::Join
+        } else {
+            TokenKind::Api
+        };
+        let request = CreateTokenRequest {
+            name: self.name.clone(),
+            kind: kind.into(),
+            role: self
+                .role
+                .map_or(WireRole::Unspecified, WireRole::from)
+                .into(),
+            ttl_seconds: self.ttl.map_or(0, |ttl| ttl.0.as_secs()),
+        };
+        let created = server
+            .identity()
+            .create_token(request)
+            .await
+            .map_err(cannot(&server, format!("create the token {}", self.name)))?
+            .into_inner();
+        let mut view = TokenView::from(created.info.unwrap_or_default());
+        match self.output.asked() {
+            Some(format @ (Format::Json | Format::Yaml)) => {
+                view.token = Some(created.token);
+                output::document(session, format, &view)
+            }
+            Some(Format::Name) => output::one(session, Format::Name, &view),
+            _ => {
+                let left = view.expires_at.map_or(String::new(), |at| {
+                    let seconds = at.as_second() - session.now().as_second();
+                    format!(", good for {}", human::seconds(seconds.max(0)))
+                });
+                session.printer.note(&format!(
+                    "created token {} ({}, {}){left}; it is shown this once:",
+                    view.id, view.kind, view.role
+                ));
+                Ok(session
+                    .printer
+                    .data(format!("{}\n", created.token).as_bytes())?)
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Completion in shells: commands and flags from the parser, names of cells
+//! and executables from the node. The shell waits for us at every tab, so the
+//! node gets a moment only, and whoever does not answer is passed over in
+//! silence.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::CompleteEnv;
+use strata_api::strata::v1::{CellInfo, ListCellsRequest};
+use strata_client::{NodeClient, Places};
+
+use crate::global::Global;
+
+/// What a shell sets when it wants completions.
+pub(crate) const VARIABLE: &str = "STRATA_COMPLETE";
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// Answers a shell that asks for completions, and ends the process; returns
+/// when this is an ordinary run. Call it first thing in `main`, before any
+/// runtime is started.
+pub fn complete(parser: impl Fn() -> clap::Command) {
+    CompleteEnv::with_factory(parser).var(VARIABLE).complete();
+}
+
+/// Completes the names of cells.
+pub(crate) fn cells() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = live_cells(&Line::of_process())
+            .into_iter()
+            .map(|cell| cell.name);
+        candidates(names, current)
+    })
+}
+
+/// Completes the names of the executables in the cell that the line names.
+pub(crate) fn executables() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let line = Line::of_process();
+        let names = live_cells(&line)
+            .into_iter()
+            .filter(|cell| line.words.contains(&cell.name))
+            .flat_map(|cell| cell.executables)
+            .map(|executable| executable.name);
+        candidates(names, current)
+    })
+}
+
+fn candidates(names: impl Iterator<Item = String>, current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    names
+        .filter(|name| name.starts_with(&*current))
+        .map(CompletionCandidate::new)
+        .collect()
+}
+
+/// What has been typed so far, as far as it matters here.
+#[derive(Debug, Default, PartialEq)]
+struct Line {
+    words: Vec<String>,
+    data_dir: Option<String>,
+    node: Option<String>,
+}
+
+impl Line {
+    /// A shell passes the line behind `--`.
+    fn of_process() -> Self {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        Self::parse(words.skip_while(|word| word != "--").skip(1))
+    }
+
+    fn parse(mut words: impl Iterator<Item = String>) -> Self {
+        let mut line = Self::default();
+        while let Some(word) = words.next() {
+            let (flag, value) = match word.split_once('=') {
+                Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+                None => (word.clone(), None),
+            };
+            match flag.as_str() {
+                "--data-dir" => line.data_dir = value.or_else(|| words.next()),
+                "--node" => line.node = value.or_else(|| words.next()),
+                _ => line.words.push(word),
+            }
+        }
+        line
+    }
+
+    fn global(&self) -> Global {
+        let variable = |name: &str| std::env::var(name).ok();
+        let of = |said: &Option<String>, name: &str| said.clone().or_else(|| variable(name));
+        Global {
+            data_dir: of(&self.data_dir, "STRATA_DATA_DIR").map(PathBuf::from),
+            node: of(&self.node, "STRATA_NODE").and_then(|node| node.parse().ok()),
+            credentials: variable("STRATA_CREDENTIALS").map(PathBuf::from),
+            ..Global::default()
+        }
+    }
+}
+
+fn live_cells(line: &Line) -> Vec<CellInfo> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let discovery = line.global().discovery(Places::new(home.as_deref()), None);
+    wait_for(async move {
+        let node = NodeClient::connect(&discovery.node().ok()?).await.ok()?;
+        let answer = node.cells().list(ListCellsRequest::default()).await.ok()?;
+        Some(answer.into_inner().cells)
+    })
+    .unwrap_or_default()
+}
+
+fn wait_for<T>(work: impl Future<Output = Option<T>>) -> Option<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .ok()?;
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.ok().flatten() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Line {
+        Line::parse(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn the_line_says_which_node_to_ask() {
+        let line = parse("strata --data-dir /a cell stop web --node=unix:/b m");
+        assert_eq!(line.data_dir.as_deref(), Some("/a"));
+        assert_eq!(line.node.as_deref(), Some("unix:/b"));
+        assert_eq!(line.words, ["strata", "cell", "stop", "web", "m"]);
+        assert_eq!(parse("strata --data-dir"), parse("strata"));
+    }
+
+    #[test]
+    fn nobody_is_waited_for() {
+        let line = parse("strata --node unix:/nonexistent/node.sock cell show ");
+        assert!(live_cells(&line).is_empty());
+    }
+}

@@ -1,0 +1,64 @@
+//! The arguments that every command takes: where to connect to, and how
+//! loud to be.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use strata_client::{Address, Discovery, Places};
+
+use crate::printer::Color;
+
+/// Flatten this beside the subcommand.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Global {
+    /// The data folder of a daemon on this machine; DIR/client says where it
+    /// listens and holds the credentials
+    #[arg(long, value_name = "DIR", env = "STRATA_DATA_DIR", global = true)]
+    #[arg(value_hint = ValueHint::DirPath, help_heading = "Connection")]
+    pub data_dir: Option<PathBuf>,
+
+    /// The server, as https://HOST:PORT
+    #[arg(long, value_name = "URL", env = "STRATA_SERVER", global = true)]
+    #[arg(help_heading = "Connection")]
+    pub server: Option<Address>,
+
+    /// The node, as https://HOST:PORT or unix:PATH
+    #[arg(long, value_name = "URL", env = "STRATA_NODE", global = true)]
+    #[arg(help_heading = "Connection")]
+    pub node: Option<Address>,
+
+    /// A folder with ca.crt, client.crt and client.key
+    #[arg(long, value_name = "FOLDER", env = "STRATA_CREDENTIALS", global = true)]
+    #[arg(value_hint = ValueHint::DirPath, help_heading = "Connection")]
+    pub credentials: Option<PathBuf>,
+
+    /// The CA of the server, for a token in STRATA_TOKEN
+    #[arg(long, value_name = "FILE", env = "STRATA_CA", global = true)]
+    #[arg(value_hint = ValueHint::FilePath, help_heading = "Connection")]
+    pub ca: Option<PathBuf>,
+
+    /// When to colour; NO_COLOR is honoured
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN", global = true)]
+    #[arg(hide_possible_values = true, help_heading = "Output")]
+    pub color: Color,
+
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl Global {
+    /// What was said about where to connect to. A token is never an argument:
+    /// arguments can be read by every user of the machine.
+    pub fn discovery(&self, places: Places, token: Option<String>) -> Discovery {
+        Discovery {
+            node: self.node.clone(),
+            server: self.server.clone(),
+            data_dir: self.data_dir.clone(),
+            credentials: self.credentials.clone(),
+            token,
+            ca: self.ca.clone(),
+            places,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! How results look: tables for people, JSON and YAML of a stable shape for
+//! programs, and bare names for shells.
+
+mod format;
+pub(crate) mod human;
+mod table;
+
+pub(crate) use format::{Format, OutputArgs, Show, document, line, one, rows, table};
+pub(crate) use table::{Column, Table, TableCell};

@@ -1,0 +1,215 @@
+//! The one place that writes. Data goes to stdout, everything for people to
+//! stderr; a pipe gets neither colour nor cut lines.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::failure::Failure;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What a piece of text says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Good,
+    Warn,
+    Bad,
+    Dim,
+    Bold,
+}
+
+impl Tone {
+    /// `text` in this tone.
+    pub(crate) fn paint(self, text: &str, color: bool) -> String {
+        let code = match self {
+            _ if !color => return text.to_owned(),
+            Self::Plain => return text.to_owned(),
+            Self::Good => "32",
+            Self::Warn => "33",
+            Self::Bad => "31",
+            Self::Dim => "2",
+            Self::Bold => "1",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// How often to look whether the reader of stdout has left.
+const LOOK_FOR_READER: Duration = Duration::from_secs(1);
+
+type Sink = Box<dyn Write + Send>;
+
+/// Where output goes and how it looks there.
+pub struct Printer {
+    out: Sink,
+    err: Sink,
+    /// Colour on stdout.
+    pub(crate) color: bool,
+    color_err: bool,
+    /// The width of the terminal that stdout is; none when it is something
+    /// else.
+    pub(crate) width: Option<usize>,
+    quiet: bool,
+    of_process: bool,
+}
+
+impl Printer {
+    /// The streams of this process.
+    pub fn of_process(color: Color, quiet: bool) -> Self {
+        let (out, err) = (io::stdout(), io::stderr());
+        let colored = |terminal: bool| match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                terminal
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        Self {
+            color: colored(out.is_terminal()),
+            color_err: colored(err.is_terminal()),
+            width: out.is_terminal().then(terminal_width),
+            quiet,
+            of_process: true,
+            out: Box::new(out),
+            err: Box::new(err),
+        }
+    }
+
+    /// Writes to `out` and `err`, plainly, as into two pipes.
+    pub fn plain(out: impl Write + Send + 'static, err: impl Write + Send + 'static) -> Self {
+        Self {
+            out: Box::new(out),
+            err: Box::new(err),
+            color: false,
+            color_err: false,
+            width: None,
+            quiet: false,
+            of_process: false,
+        }
+    }
+
+    /// Says nothing to people but errors.
+    #[must_use]
+    pub fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    /// Whether stdout is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.width.is_some()
+    }
+
+    /// Data, as it is.
+    pub(crate) fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.out.flush()
+    }
+
+    /// Bytes of another program's stderr, as they are.
+    pub(crate) fn data_err(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.err.write_all(bytes)?;
+        self.err.flush()
+    }
+
+    /// Waits for `next`, unless the reader of our stdout leaves first: a quiet
+    /// log must not keep `| head` waiting for one more line.
+    pub(crate) async fn unless_gone<T>(&self, next: impl Future<Output = T>) -> io::Result<T> {
+        let gone = async {
+            let mut looks = tokio::time::interval(LOOK_FOR_READER);
+            loop {
+                looks.tick().await;
+                if self.of_process && reader_is_gone() {
+                    return io::Error::from(io::ErrorKind::BrokenPipe);
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            next = next => Ok(next),
+            error = gone => Err(error),
+        }
+    }
+
+    /// Something worth knowing, for people.
+    pub(crate) fn note(&mut self, text: &str) {
+        if !self.quiet {
+            self.tell(text);
+        }
+    }
+
+    /// Something that may hurt, for people.
+    pub(crate) fn warn(&mut self, text: &str) {
+        if !self.quiet {
+            let prefix = Tone::Warn.paint("warning:", self.color_err);
+            self.tell(&format!("{prefix} {text}"));
+        }
+    }
+
+    /// A question, without the end of its line.
+    pub(crate) fn ask(&mut self, text: &str) {
+        let _ = write!(self.err, "{text}");
+        let _ = self.err.flush();
+    }
+
+    /// Why the command failed.
+    pub(crate) fn failure(&mut self, failure: &Failure) {
+        if failure.what.is_empty() {
+            return;
+        }
+        let prefix = Tone::Bad.paint("error:", self.color_err);
+        self.tell(&format!("{prefix} {}", failure.what));
+        for why in &failure.why {
+            self.tell(&format!("  {why}"));
+        }
+        if let Some(hint) = &failure.hint {
+            let prefix = Tone::Bold.paint("hint:", self.color_err);
+            self.tell(&format!("{prefix} {hint}"));
+        }
+    }
+
+    /// Nobody is left to tell when stderr itself is gone.
+    fn tell(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}");
+        let _ = self.err.flush();
+    }
+}
+
+fn reader_is_gone() -> bool {
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut watched, Some(&Timespec::default())).is_ok()
+        && watched[0].revents().contains(PollFlags::ERR)
+}
+
+/// How wide the terminal on stdout is.
+pub(crate) fn terminal_width() -> usize {
+    terminal_size().0
+}
+
+/// Columns and rows of the terminal on stdout.
+pub(crate) fn terminal_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+            (usize::from(size.ws_col), usize::from(size.ws_row))
+        }
+        _ => (80, 24),
+    }
+}

@@ -1,0 +1,50 @@
+//! From a parsed command to an exit code; the one place where failures are
+//! printed.
+
+use std::process::ExitCode;
+
+use crate::commands::Command;
+use crate::failure::{Exit, Failure, Result};
+use crate::global::Global;
+use crate::session::Session;
+
+/// For the end of the binary's own help.
+pub const AFTER_HELP: &str = "\
+Examples:
+  strata up                                       everything on this machine
+  strata cell allocate web --memory-max 64MiB
+  strata cell start web main -- nginx -g 'daemon off;'
+  strata logs web -f
+  strata top
+  strata doctor                                   what this machine can do
+
+Exit codes:
+  0 ok   1 unexpected   2 usage   3 cannot connect   4 server error
+  5 not allowed   6 refused   7 what was waited for failed";
+
+/// Runs a command with the streams of this process.
+pub async fn run(command: Command, global: &Global) -> ExitCode {
+    let mut session = Session::of_process(global);
+    run_in(command, &mut session).await.into()
+}
+
+/// Runs a command in surroundings of the caller's choice.
+pub async fn run_in(command: Command, session: &mut Session) -> Exit {
+    let result = command.run(session).await;
+    finish(result, session)
+}
+
+/// Prints a failure of the binary's own commands as those here are printed.
+pub fn report(result: Result, global: &Global) -> ExitCode {
+    finish(result, &mut Session::of_process(global)).into()
+}
+
+fn finish(result: Result, session: &mut Session) -> Exit {
+    match result {
+        Ok(()) => Exit::Ok,
+        Err(failure) => {
+            session.printer.failure(&failure);
+            Failure::exit(&failure)
+        }
+    }
+}

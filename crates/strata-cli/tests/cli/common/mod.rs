@@ -1,0 +1,173 @@
+//! Runs whole commands in this process, against a fake node on a socket in a
+//! folder of its own.
+
+mod data;
+mod fake;
+mod services;
+
+use std::io::{self, Cursor, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use jiff::Timestamp;
+use strata_cli::{Command, Global, Printer, Session, run_in};
+use strata_client::Places;
+use strata_identity::Clock;
+
+pub use self::data::{NOW, line};
+pub use self::fake::{FakeNode, State};
+
+#[derive(Debug, Parser)]
+#[command(name = "strata", term_width = 80)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A folder in which commands run, and the node they reach.
+pub struct World {
+    pub folder: tempfile::TempDir,
+    pub node: FakeNode,
+    /// What a person at the terminal answers; nobody is there when `None`.
+    pub answer: Option<&'static str>,
+    /// Breaks stdout after so many bytes.
+    pub stdout_breaks_after: Option<usize>,
+    pub stdout: Captured,
+    pub stderr: Captured,
+}
+
+impl World {
+    /// A node with a few cells.
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A node with a few cells, changed.
+    pub fn with(change: impl FnOnce(&mut State)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let node = FakeNode::start(folder.path().join("node.sock"), change);
+        Self {
+            folder,
+            node,
+            answer: None,
+            stdout_breaks_after: None,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a command as it would be typed; `{}` is the world's folder.
+    pub async fn run(&self, line: &str) -> String {
+        let exit = self.exit(line).await;
+        let text = format!(
+            "exit {exit}\n--- stdout\n{}--- stderr\n{}",
+            self.stdout.take(),
+            self.stderr.take()
+        );
+        text.replace(self.folder.path().to_str().unwrap(), "{}")
+    }
+
+    /// Runs a command and gives its exit code.
+    pub async fn exit(&self, line: &str) -> u8 {
+        let line = line.replace("{}", self.folder.path().to_str().unwrap());
+        let words = shell_words(&line);
+        let parsed = Cli::command()
+            .color(clap::ColorChoice::Never)
+            .try_get_matches_from(words)
+            .and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = match parsed {
+            Ok(cli) => cli,
+            Err(error) => {
+                let mut out = if error.use_stderr() {
+                    self.stderr.clone()
+                } else {
+                    self.stdout.clone()
+                };
+                write!(out, "{}", error.render()).unwrap();
+                return u8::try_from(error.exit_code()).unwrap();
+            }
+        };
+        let mut session = self.session(&cli.global);
+        run_in(cli.command, &mut session).await as u8
+    }
+
+    fn session(&self, global: &Global) -> Session {
+        let places = Places {
+            node_socket: self.path("node.sock"),
+            data_dir: self.path("no-data"),
+            logins: Some(self.path("home/config.toml")),
+        };
+        let out = Breaking {
+            inner: self.stdout.clone(),
+            left: self.stdout_breaks_after,
+        };
+        Session {
+            printer: Printer::plain(out, self.stderr.clone()).quiet(global.quiet),
+            discovery: global.discovery(places, None),
+            clock: Clock::from_fn(|| NOW.parse::<Timestamp>().unwrap()),
+            input: Box::new(Cursor::new(self.answer.unwrap_or_default())),
+            interactive: self.answer.is_some(),
+        }
+    }
+}
+
+fn shell_words(line: &str) -> Vec<String> {
+    let command = strata_types::CommandLine::from_field("line", line).unwrap();
+    command.into()
+}
+
+/// Bytes that were written.
+#[derive(Clone, Default)]
+pub struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    pub fn take(&self) -> String {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A pipe whose reader leaves.
+struct Breaking {
+    inner: Captured,
+    left: Option<usize>,
+}
+
+impl Write for Breaking {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.left {
+            None => self.inner.write(bytes),
+            Some(0) => Err(io::ErrorKind::BrokenPipe.into()),
+            Some(left) => {
+                let written = self.inner.write(&bytes[..bytes.len().min(*left)])?;
+                *left -= written;
+                Ok(written)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

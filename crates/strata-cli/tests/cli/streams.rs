@@ -1,0 +1,96 @@
+//! `strata logs` and `strata top`: streams, their ends, and readers that
+//! leave.
+
+use std::time::Duration;
+
+use crate::common::World;
+
+#[tokio::test]
+async fn both_channels_go_where_they_came_from() {
+    let world = World::new();
+    assert_eq!(world.exit("strata logs web main").await, 0);
+    assert_eq!(
+        world.stdout.bytes(),
+        b"first\nraw \xff bytes\nafter a gap\n"
+    );
+    assert_eq!(
+        world.stderr.take(),
+        "a complaint\nwarning: 2KiB were lost here\n"
+    );
+}
+
+#[tokio::test]
+async fn several_executables_are_merged_by_time() {
+    insta::assert_snapshot!(World::new().run("strata logs web --timestamps").await, @"");
+}
+
+#[tokio::test]
+async fn the_tail_is_the_tail_of_each() {
+    insta::assert_snapshot!(World::new().run("strata logs web --tail 1").await, @"");
+}
+
+#[tokio::test]
+async fn a_cell_in_which_nothing_ran_says_so() {
+    insta::assert_snapshot!(World::new().run("strata logs batch").await, @"");
+}
+
+#[tokio::test]
+async fn the_daemon_log_ends_with_its_history() {
+    insta::assert_snapshot!(World::new().run("strata logs --daemon --tail 2 -t").await, @"");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut world = World::new();
+    world.stdout_breaks_after = Some(6);
+    insta::assert_snapshot!(world.run("strata logs web main").await, @"");
+    world.stdout_breaks_after = Some(0);
+    insta::assert_snapshot!(world.run("strata cell list").await, @"");
+}
+
+#[tokio::test]
+async fn a_server_that_vanishes_is_told_of() {
+    let world = World::with(|state| state.endless = true);
+    let exit = {
+        let command = world.exit("strata logs web main -f");
+        let stdout = world.stdout.clone();
+        let seen = wait_for(move || stdout.bytes().ends_with(b"after a gap\n"));
+        tokio::pin!(command);
+        tokio::select! {
+            exit = &mut command => panic!("ended by itself with {exit}"),
+            () = seen => {}
+        }
+        world.node.vanish();
+        command.await
+    };
+    assert_eq!(exit, 3);
+    let stderr = world.stderr.take();
+    assert!(
+        stderr.contains("error: lost the connection to unix:"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("hint: see whether the daemon still runs"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn top_tells_rates_between_two_looks() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run("strata top --once").await, @"");
+    insta::assert_snapshot!(world.run("strata top --once -o json --under batch").await, @"");
+}
+
+#[tokio::test]
+async fn top_into_a_pipe_prints_a_table_each_time() {
+    insta::assert_snapshot!(World::new().run("strata top --interval 200ms --sort name").await, @"");
+}
+
+async fn wait_for(condition: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

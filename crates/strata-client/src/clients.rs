@@ -1,0 +1,89 @@
+//! What can be called on a node and on a server, as generated clients over
+//! one connection.
+
+use strata_api::observe::observe_client::ObserveClient;
+use strata_api::runtime::cell_service_client::CellServiceClient;
+use strata_api::strata::v1::cells_client::CellsClient;
+use strata_api::strata::v1::identity_client::IdentityClient;
+use strata_api::strata::v1::logs_client::LogsClient;
+use strata_api::strata::v1::node_client::NodeClient as NodeServiceClient;
+use tonic::Status;
+
+use crate::connection::{Channel, Connection};
+use crate::error::{Error, Result};
+use crate::{Address, Target};
+
+/// The longest answer that is read: a node with thousands of cells.
+const MAX_MESSAGE: usize = 32 << 20;
+
+/// A connected node.
+#[derive(Clone)]
+pub struct NodeClient(Connection);
+
+impl NodeClient {
+    /// Connects to a node.
+    pub async fn connect(target: &Target) -> Result<Self> {
+        Connection::open(target).await.map(Self)
+    }
+
+    /// `runtime.CellService`: allocate, free, start, stop.
+    pub fn cell_service(&self) -> CellServiceClient<Channel> {
+        CellServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Cells`: list, get, watch, wait.
+    pub fn cells(&self) -> CellsClient<Channel> {
+        CellsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Logs`.
+    pub fn logs(&self) -> LogsClient<Channel> {
+        LogsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Node`.
+    pub fn node(&self) -> NodeServiceClient<Channel> {
+        NodeServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `observe.Observe`.
+    pub fn observe(&self) -> ObserveClient<Channel> {
+        ObserveClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// What it is connected to.
+    pub fn address(&self) -> &Address {
+        self.0.address()
+    }
+
+    /// The error that a status of one of its calls tells of.
+    pub fn error(&self, status: &Status) -> Error {
+        self.0.error(status)
+    }
+}
+
+/// A connected server, or a node that runs alone and so is its own server.
+#[derive(Clone)]
+pub struct ServerClient(Connection);
+
+impl ServerClient {
+    /// Connects to a server.
+    pub async fn connect(target: &Target) -> Result<Self> {
+        Connection::open(target).await.map(Self)
+    }
+
+    /// `strata.v1.Identity`.
+    pub fn identity(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// What it is connected to.
+    pub fn address(&self) -> &Address {
+        self.0.address()
+    }
+
+    /// The error that a status of one of its calls tells of.
+    pub fn error(&self, status: &Status) -> Error {
+        self.0.error(status)
+    }
+}

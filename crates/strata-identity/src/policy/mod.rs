@@ -1,0 +1,260 @@
+//! Who may call what: one table, asked for every request before any handler
+//! sees it. What is not in the table is refused, so a forgotten line shows
+//! itself at once and never as a hole.
+//!
+//! A call is named by its gRPC path (`/runtime.CellService/Start`) or by its
+//! HTTP method and path (`GET /metrics`). Which *objects* a role may touch
+//! (a node speaks of itself alone) is for the handler, which has the caller.
+
+mod table;
+
+use strata_types::Role;
+
+use crate::Caller;
+pub use table::Access;
+use table::{GRPC, HTTP};
+
+/// What the table says about one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Go on.
+    Allow,
+    /// Say first who you are.
+    Unauthenticated,
+    /// Not you, or not at all.
+    Denied,
+}
+
+/// Whether `caller` may call `method`: a gRPC path, or an HTTP method and
+/// path with a space between.
+pub fn decide(method: &str, caller: Option<&Caller>) -> Decision {
+    match (access(method), caller) {
+        (None, _) => Decision::Denied,
+        (Some(Access::Anyone), _) => Decision::Allow,
+        (Some(Access::Roles(_)), None) => Decision::Unauthenticated,
+        (Some(Access::Roles(roles)), Some(caller)) if roles.contains(&caller.role) => {
+            Decision::Allow
+        }
+        (Some(Access::Roles(_)), Some(_)) => Decision::Denied,
+    }
+}
+
+/// Who may call `method`; `None` when nothing is known of it.
+pub fn access(method: &str) -> Option<Access> {
+    if method.starts_with('/') {
+        let entry = GRPC.iter().find(|(path, _)| *path == method);
+        return entry.map(|(_, access)| *access);
+    }
+    let (verb, path) = method.split_once(' ')?;
+    // Whoever may read may ask whether there is something to read.
+    let verb = if verb == "HEAD" { "GET" } else { verb };
+    HTTP.iter()
+        .find(|(listed, pattern, _)| *listed == verb && fits(pattern, path))
+        .map(|(_, _, access)| *access)
+}
+
+/// Every gRPC path of the table, for the test that holds it against the
+/// services there are.
+pub fn grpc_methods() -> impl Iterator<Item = &'static str> {
+    GRPC.iter().map(|(path, _)| *path)
+}
+
+/// The roles in words, for refusals: `admin or operator`.
+pub fn roles_in_words(roles: &[Role]) -> String {
+    let words: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+    words.join(" or ")
+}
+
+/// Segment by segment; `{…}` stands for any one segment. A slash at the end
+/// makes no difference, as on the routes themselves.
+fn fits(pattern: &str, path: &str) -> bool {
+    fn segments(path: &str) -> impl Iterator<Item = &str> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        path.split('/')
+    }
+    let mut path = segments(path);
+    segments(pattern).all(|wanted| {
+        path.next()
+            .is_some_and(|found| wanted == found || (wanted.starts_with('{') && !found.is_empty()))
+    }) && path.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Proof;
+
+    fn caller(role: Role) -> Caller {
+        Caller {
+            name: "somebody".parse().unwrap(),
+            role,
+            proof: Proof::Certificate,
+            expires_at: None,
+        }
+    }
+
+    fn allowed(method: &str) -> Vec<Role> {
+        let may = |role: &Role| decide(method, Some(&caller(*role))) == Decision::Allow;
+        Role::ALL.into_iter().filter(may).collect()
+    }
+
+    #[test]
+    fn every_entry_is_there_once() {
+        let paths: Vec<_> = grpc_methods().collect();
+        assert_eq!(paths.iter().collect::<BTreeSet<_>>().len(), paths.len());
+        let routes: BTreeSet<_> = HTTP.iter().map(|(verb, path, _)| (verb, path)).collect();
+        assert_eq!(routes.len(), HTTP.len());
+    }
+
+    #[test]
+    fn the_admin_may_call_everything_there_is() {
+        let routes = HTTP.iter().map(|(verb, path, _)| format!("{verb} {path}"));
+        for method in grpc_methods().map(str::to_owned).chain(routes) {
+            assert!(allowed(&method).contains(&Role::Admin), "{method}");
+        }
+    }
+
+    #[test]
+    fn nobody_gets_in_unnamed_but_to_join_and_to_ask_for_health() {
+        let routes = HTTP.iter().map(|(verb, path, _)| format!("{verb} {path}"));
+        let open: Vec<String> = grpc_methods()
+            .map(str::to_owned)
+            .chain(routes)
+            .filter(|method| decide(method, None) != Decision::Unauthenticated)
+            .collect();
+        assert_eq!(
+            open,
+            [
+                "/grpc.health.v1.Health/Check",
+                "/strata.v1.Identity/Join",
+                "GET /healthz"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_viewer_reads_and_no_more() {
+        let seen: BTreeSet<_> = grpc_methods()
+            .filter(|method| allowed(method).contains(&Role::Viewer))
+            .collect();
+        let reads = [
+            "/cnct.kaas.api.Cluster/GetClusterList",
+            "/cnct.kaas.api.Cluster/GetClusterNodesStatus",
+            "/cnct.kaas.api.Cluster/GetUpgradeClusterInformation",
+            "/cnct.kaas.api.Cluster/GetVersionInformation",
+            "/grpc.health.v1.Health/Check",
+            "/grpc.health.v1.Health/Watch",
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            "/observe.Observe/GetAuraeDaemonLogStream",
+            "/observe.Observe/GetSubProcessStream",
+            "/operations.v1.OperationsService/ListHypervisors",
+            "/strata.v1.Cells/Get",
+            "/strata.v1.Cells/List",
+            "/strata.v1.Cells/Wait",
+            "/strata.v1.Cells/Watch",
+            "/strata.v1.Identity/Join",
+            "/strata.v1.Identity/RenewCertificate",
+            "/strata.v1.Identity/WhoAmI",
+            "/strata.v1.Logs/Read",
+            "/strata.v1.Node/GetInfo",
+        ];
+        assert_eq!(seen, BTreeSet::from(reads));
+    }
+
+    #[test]
+    fn a_kubeconfig_is_a_credential_and_not_for_viewers() {
+        let operators = [Role::Admin, Role::Operator];
+        assert_eq!(allowed("/cnct.kaas.api.Cluster/GetCluster"), operators);
+        assert_eq!(allowed("GET /api/v1/cluster"), operators);
+    }
+
+    #[test]
+    fn an_operator_keeps_off_identities_and_whole_machines() {
+        for method in [
+            "/strata.v1.Identity/IssueCertificate",
+            "/strata.v1.Identity/CreateToken",
+            "/strata.v1.Identity/ListTokens",
+            "/strata.v1.Identity/RevokeToken",
+            "/strata.v1.Node/PowerOff",
+            "/operations.v1.OperationsService/CreateHypervisor",
+            "/operations.v1.OperationsService/DestroyHypervisor",
+            "/operations.v1.OperationsService/ShrinkStorage",
+        ] {
+            assert_eq!(allowed(method), [Role::Admin], "{method}");
+        }
+        let operators = [Role::Admin, Role::Operator];
+        assert_eq!(allowed("/runtime.CellService/Start"), operators);
+    }
+
+    #[test]
+    fn a_node_speaks_of_itself_and_starts_nothing() {
+        let nodes = [Role::Admin, Role::Node];
+        assert_eq!(allowed("/scheduler.NodeService/Register"), nodes);
+        assert_eq!(allowed("/controller.SchedulerService/setNodeStatus"), nodes);
+        for method in [
+            "/runtime.CellService/Start",
+            "/scheduler.InstanceService/Create",
+            "/strata.v1.Identity/IssueCertificate",
+            "/observe.Observe/GetSubProcessStream",
+            "GET /instance/",
+        ] {
+            assert!(!allowed(method).contains(&Role::Node), "{method}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_is_denied_to_all() {
+        for method in [
+            "",
+            "/",
+            "/runtime.CellService/start",
+            "/runtime.CellService/Start/",
+            "//runtime.CellService/Start",
+            "POST /runtime.CellService/Start",
+            "/metrics",
+            "POST /metrics",
+            "GET //metrics",
+            "GET /instance/a/b",
+            "GET /instance/a/exec/x",
+            "CONNECT /healthz",
+        ] {
+            assert_eq!(
+                decide(method, Some(&caller(Role::Admin))),
+                Decision::Denied,
+                "{method}"
+            );
+            assert_eq!(decide(method, None), Decision::Denied, "{method}");
+        }
+    }
+
+    #[test]
+    fn routes_match_with_and_without_the_last_slash() {
+        let all = [Role::Admin, Role::Operator, Role::Viewer];
+        for method in [
+            "GET /instance",
+            "GET /instance/",
+            "HEAD /instance/x",
+            "GET /instance/x/",
+        ] {
+            assert_eq!(allowed(method), all, "{method}");
+        }
+        assert_eq!(allowed("DELETE /instance/x"), [Role::Admin, Role::Operator]);
+        assert_eq!(
+            allowed("GET /instance/x/exec"),
+            [Role::Admin, Role::Operator]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_of_any_kind_opens_a_door(method in "(GET |PUT |/)?[ -~]{0,40}") {
+            prop_assume!(access(&method).is_none());
+            prop_assert_eq!(decide(&method, Some(&caller(Role::Admin))), Decision::Denied);
+        }
+    }
+}

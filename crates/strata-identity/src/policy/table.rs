@@ -1,0 +1,135 @@
+//! The table itself. One line for each call; a test holds the gRPC half
+//! against every service of every proto, so a new call cannot be forgotten.
+
+use strata_types::Role::{self, Admin, Node, Operator, Viewer};
+
+/// Who may make a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, without a name.
+    Anyone,
+    /// These roles.
+    Roles(&'static [Role]),
+}
+
+/// To join and to ask for health there is no identity yet.
+const ANYONE: Access = Access::Anyone;
+/// Of oneself and of the product; everybody who has a name.
+const NAMED: Access = Access::Roles(&[Admin, Operator, Viewer, Node]);
+/// Looks at things.
+const READ: Access = Access::Roles(&[Admin, Operator, Viewer]);
+/// Runs and changes work, or is handed credentials to it.
+const OPERATE: Access = Access::Roles(&[Admin, Operator]);
+/// Says what a node says. The object is checked by the handler.
+const NODE: Access = Access::Roles(&[Admin, Node]);
+/// Identities, and machines as a whole.
+const ADMIN: Access = Access::Roles(&[Admin]);
+
+pub(super) const GRPC: &[(&str, Access)] = &[
+    // Clusters. GetCluster hands out a kubeconfig: that is not reading.
+    ("/cnct.kaas.api.Cluster/CreateCluster", OPERATE),
+    ("/cnct.kaas.api.Cluster/GetCluster", OPERATE),
+    ("/cnct.kaas.api.Cluster/DeleteCluster", OPERATE),
+    ("/cnct.kaas.api.Cluster/GetClusterList", READ),
+    ("/cnct.kaas.api.Cluster/GetClusterNodesStatus", READ),
+    ("/cnct.kaas.api.Cluster/GetVersionInformation", READ),
+    ("/cnct.kaas.api.Cluster/AddNodePool", OPERATE),
+    ("/cnct.kaas.api.Cluster/DeleteNodePool", OPERATE),
+    ("/cnct.kaas.api.Cluster/ScaleNodePool", OPERATE),
+    ("/cnct.kaas.api.Cluster/GetUpgradeClusterInformation", READ),
+    ("/cnct.kaas.api.Cluster/UpgradeCluster", OPERATE),
+    // Status pushed by schedulers and agents.
+    ("/controller.SchedulerService/setNodeStatus", NODE),
+    ("/controller.SchedulerService/setInstanceStatus", NODE),
+    // Health and reflection, as everybody's tools know them. Check answers
+    // once; Watch holds a stream, which a stranger may not.
+    ("/grpc.health.v1.Health/Check", ANYONE),
+    ("/grpc.health.v1.Health/Watch", NAMED),
+    (
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        NAMED,
+    ),
+    (
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        NAMED,
+    ),
+    // Logs.
+    ("/observe.Observe/GetAuraeDaemonLogStream", READ),
+    ("/observe.Observe/GetSubProcessStream", READ),
+    // Hypervisors, storage, backups. A backup takes nothing from anybody.
+    ("/operations.v1.OperationsService/ListHypervisors", READ),
+    ("/operations.v1.OperationsService/CreateHypervisor", ADMIN),
+    ("/operations.v1.OperationsService/DestroyHypervisor", ADMIN),
+    ("/operations.v1.OperationsService/ExpandStorage", ADMIN),
+    ("/operations.v1.OperationsService/ShrinkStorage", ADMIN),
+    ("/operations.v1.OperationsService/CreateBackup", OPERATE),
+    // Cells and executables.
+    ("/runtime.CellService/Allocate", OPERATE),
+    ("/runtime.CellService/Free", OPERATE),
+    ("/runtime.CellService/Start", OPERATE),
+    ("/runtime.CellService/Stop", OPERATE),
+    // Nodes and instances.
+    ("/scheduler.NodeService/Status", NODE),
+    ("/scheduler.NodeService/Register", NODE),
+    ("/scheduler.NodeService/Unregister", NODE),
+    ("/scheduler.InstanceService/Create", OPERATE),
+    ("/scheduler.InstanceService/Start", OPERATE),
+    ("/scheduler.InstanceService/Stop", OPERATE),
+    ("/scheduler.InstanceService/Destroy", OPERATE),
+    // What the published documents lack.
+    ("/strata.v1.Cells/List", READ),
+    ("/strata.v1.Cells/Get", READ),
+    ("/strata.v1.Cells/Watch", READ),
+    ("/strata.v1.Cells/Wait", READ),
+    ("/strata.v1.Identity/WhoAmI", NAMED),
+    ("/strata.v1.Identity/IssueCertificate", ADMIN),
+    ("/strata.v1.Identity/RenewCertificate", NAMED),
+    ("/strata.v1.Identity/Join", ANYONE),
+    ("/strata.v1.Identity/CreateToken", ADMIN),
+    ("/strata.v1.Identity/ListTokens", ADMIN),
+    ("/strata.v1.Identity/RevokeToken", ADMIN),
+    ("/strata.v1.Logs/Read", READ),
+    ("/strata.v1.Node/GetInfo", READ),
+    ("/strata.v1.Node/PowerOff", ADMIN),
+];
+
+pub(super) const HTTP: &[(&str, &str, Access)] = &[
+    ("GET", "/healthz", ANYONE),
+    ("GET", "/version", NAMED),
+    ("GET", "/metrics", READ),
+    ("GET", "/openapi.json", READ),
+    // The controller.
+    ("GET", "/instance", READ),
+    ("PUT", "/instance", OPERATE),
+    ("GET", "/instance/{id}", READ),
+    ("PATCH", "/instance/{id}", OPERATE),
+    ("DELETE", "/instance/{id}", OPERATE),
+    ("GET", "/instance/{id}/logs", READ),
+    ("GET", "/instance/{id}/placement", READ),
+    ("GET", "/instance/{id}/exec", OPERATE),
+    ("POST", "/instance/{id}/exec", OPERATE),
+    ("GET", "/workload", READ),
+    ("PUT", "/workload", OPERATE),
+    ("GET", "/workload/{id}", READ),
+    ("PATCH", "/workload/{id}", OPERATE),
+    ("DELETE", "/workload/{id}", OPERATE),
+    ("GET", "/node", READ),
+    ("GET", "/node/{id}", READ),
+    ("GET", "/machine", READ),
+    ("GET", "/machine/{id}", READ),
+    ("GET", "/operation", READ),
+    ("GET", "/operation/{id}", READ),
+    ("GET", "/event", READ),
+    // The gateway of clusters, as published.
+    ("POST", "/api/v1/cluster", OPERATE),
+    ("GET", "/api/v1/cluster", OPERATE),
+    ("DELETE", "/api/v1/cluster", OPERATE),
+    ("GET", "/api/v1/cluster/list", READ),
+    ("GET", "/api/v1/cluster/nodesstatus", READ),
+    ("GET", "/api/v1/version", READ),
+    ("POST", "/api/v1/cluster/pool", OPERATE),
+    ("DELETE", "/api/v1/cluster/pool", OPERATE),
+    ("PUT", "/api/v1/cluster/pool", OPERATE),
+    ("GET", "/api/v1/cluster/upgrade", READ),
+    ("PUT", "/api/v1/cluster/upgrade", OPERATE),
+];

@@ -1,0 +1,106 @@
+//! What is kept of a token: everything but its secret.
+//!
+//! ```text
+//! live ──▶ revoked          by an admin
+//!      ├─▶ used             a join token, by the node that joined
+//!      └─▶ expired          by the clock, from any of these; then forgotten
+//! ```
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use strata_types::Role;
+
+use super::text::SecretHash;
+use crate::Name;
+
+/// What a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenKind {
+    /// `Authorization: Bearer`, as often as wanted.
+    Api,
+    /// For one node to join, once.
+    Join,
+}
+
+/// What can be told about a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenInfo {
+    /// What it is listed and revoked by.
+    pub id: String,
+    /// Whom it speaks for; for a join token, what it was made for.
+    pub name: Name,
+    /// What it is for.
+    pub kind: TokenKind,
+    /// The role it gives.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// How a token ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ended {
+    Revoked,
+    Used,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub(crate) struct Record {
+    pub(crate) info: TokenInfo,
+    pub(crate) hash: SecretHash,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// A record as the file has it.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    info: TokenInfo,
+    secret_sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
+}
+
+impl From<Record> for Stored {
+    fn from(record: Record) -> Self {
+        Self {
+            info: record.info,
+            secret_sha256: record.hash.to_hex(),
+            ended: record.ended,
+        }
+    }
+}
+
+impl TryFrom<Stored> for Record {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
+        Ok(Self {
+            info: stored.info,
+            hash: SecretHash::from_hex(&stored.secret_sha256)
+                .ok_or("secret_sha256 is not 64 hexadecimal digits")?,
+            ended: stored.ended,
+        })
+    }
+}
+
+/// Every token that has not expired, by id.
+pub(crate) type Records = BTreeMap<String, Record>;
+
+/// The whole file.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct File {
+    pub(crate) version: u32,
+    pub(crate) tokens: Vec<Record>,
+}
+
+impl File {
+    pub(crate) const VERSION: u32 = 1;
+}

@@ -1,0 +1,121 @@
+//! Credentials on disk: private, replaced as a pair, mended after a crash.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use strata_identity::{
+    Authority, CertificateSpec, Credentials, CredentialsError, FileError, LiveIdentity,
+};
+use strata_types::Role;
+use tempfile::TempDir;
+
+struct World {
+    folder: TempDir,
+    authority: Authority,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::open(&folder.path().join("ca")).unwrap();
+        Self { folder, authority }
+    }
+
+    fn client(&self) -> std::path::PathBuf {
+        self.folder.path().join("client")
+    }
+
+    fn issue(&self) -> Credentials {
+        let spec = CertificateSpec::caller("somebody".parse().unwrap(), Role::Admin);
+        self.authority.issue(&spec).unwrap()
+    }
+}
+
+#[test]
+fn they_are_private_and_come_back_as_they_were() {
+    let world = World::new();
+    let credentials = world.issue();
+    credentials.write(&world.client()).unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&world.client()), 0o700);
+    let mut names: Vec<_> = fs::read_dir(world.client())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["ca.crt", "client.crt", "client.key"]);
+    for name in names {
+        assert_eq!(mode(&world.client().join(name)), 0o600);
+    }
+    let read = Credentials::read(&world.client()).unwrap();
+    assert_eq!(read.ca_pem, credentials.ca_pem);
+    assert_eq!(read.certificate_pem, credentials.certificate_pem);
+    assert_eq!(read.key_pem.expose(), credentials.key_pem.expose());
+}
+
+#[test]
+fn printing_them_does_not_show_the_key() {
+    let credentials = World::new().issue();
+    let secret = credentials.key_pem.expose().lines().nth(1).unwrap();
+    assert!(!format!("{credentials:?}").contains(secret));
+    let live = LiveIdentity::new(&credentials).unwrap();
+    assert!(!format!("{live:?}").contains(secret));
+}
+
+#[test]
+fn an_exchange_that_was_cut_short_is_completed_by_the_next_reader() {
+    let world = World::new();
+    let (old, new) = (world.issue(), world.issue());
+    let client = world.client();
+
+    // Before the key moved: the old pair stands.
+    old.write(&client).unwrap();
+    fs::write(client.join("client.crt.next"), &new.certificate_pem).unwrap();
+    let read = Credentials::read(&client).unwrap();
+    assert_eq!(read.certificate_pem, old.certificate_pem);
+
+    // After the key moved: the new pair is made whole, on disk as well.
+    fs::write(client.join("client.key"), new.key_pem.expose()).unwrap();
+    let read = Credentials::read(&client).unwrap();
+    assert_eq!(read.certificate_pem, new.certificate_pem);
+    let on_disk = fs::read_to_string(client.join("client.crt")).unwrap();
+    assert_eq!(on_disk, new.certificate_pem);
+    assert!(!client.join("client.crt.next").exists());
+}
+
+#[test]
+fn what_cannot_be_used_is_told() {
+    let world = World::new();
+    let client = world.client();
+    let missing = Credentials::read(&client).unwrap_err();
+    assert!(matches!(missing, CredentialsError::Missing(_)));
+
+    world.issue().write(&client).unwrap();
+    fs::write(client.join("client.crt"), world.issue().certificate_pem).unwrap();
+    let mismatch = Credentials::read(&client).unwrap_err();
+    assert!(matches!(mismatch, CredentialsError::Mismatch));
+
+    fs::write(client.join("client.key"), "nonsense").unwrap();
+    let key = Credentials::read(&client).unwrap_err();
+    assert!(matches!(key, CredentialsError::Key));
+
+    fs::set_permissions(client.join("client.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let exposed = Credentials::read(&client).unwrap_err();
+    assert!(matches!(
+        exposed,
+        CredentialsError::File(FileError::Exposed { .. })
+    ));
+}
+
+#[test]
+fn an_exchange_that_fails_leaves_the_old_certificate_in_use() {
+    let world = World::new();
+    let live = LiveIdentity::new(&world.issue()).unwrap();
+    let before = live.validity();
+    let mut mixed = world.issue();
+    mixed.key_pem = world.issue().key_pem;
+    assert!(live.swap(&mixed).is_err());
+    assert_eq!(live.validity(), before);
+    live.swap(&world.issue()).unwrap();
+}

@@ -1,0 +1,85 @@
+//! The keeper: the init that starts outermost cells. It is found again after
+//! a restart of the daemon, and replaced when it has died; cells whose keeper
+//! died live on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use strata_cell::{CellInit, Cgroup, InitError, StartedInit};
+use strata_types::{CellSpec, Error, Result};
+
+use super::Shared;
+use super::error::{cgroup_error, init_error};
+use crate::blocking::blocking;
+
+/// A way to the keeper; none until it is needed.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    current: Mutex<Option<Arc<StartedInit>>>,
+}
+
+impl Keeper {
+    /// Starts a cell's init under the keeper. Blocks.
+    pub(super) fn start_cell(
+        &self,
+        shared: &Shared,
+        spec: &CellSpec,
+        cgroup: &Cgroup,
+    ) -> Result<StartedInit> {
+        let folder = shared.folder.cell(&spec.name);
+        let start =
+            |keeper: &StartedInit| keeper.init.start_cell(&shared.image, spec, &folder, cgroup);
+        match start(&*self.reach(shared)?) {
+            Err(InitError::Link(_)) => {
+                self.forget();
+                start(&*self.reach(shared)?).map_err(|error| init_error(&error))
+            }
+            started => started.map_err(|error| init_error(&error)),
+        }
+    }
+
+    /// The keeper that runs, or a new one.
+    fn reach(&self, shared: &Shared) -> Result<Arc<StartedInit>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keeper) = &*current {
+            return Ok(keeper.clone());
+        }
+        let folder = shared.folder.keeper();
+        let keeper = match CellInit::connect(&folder) {
+            Ok(keeper) => keeper,
+            Err(_) => {
+                let root = shared.cgroups.root();
+                root.create_plain().map_err(cgroup_error)?;
+                CellInit::start_keeper(&shared.image, &folder, &root)
+                    .map_err(|error| Error::internal(error.to_string()))?
+            }
+        };
+        let keeper = Arc::new(keeper);
+        *current = Some(keeper.clone());
+        Ok(keeper)
+    }
+
+    fn forget(&self) {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
+    /// Ends the keeper and removes what it stood on.
+    pub(super) async fn release(&self, shared: &Arc<Shared>) {
+        self.forget();
+        let shared = shared.clone();
+        let released = blocking(move || {
+            if let Ok(keeper) = CellInit::connect(&shared.folder.keeper()) {
+                keeper
+                    .init
+                    .kill()
+                    .map_err(|error| Error::internal(error.to_string()))?;
+            }
+            shared.cgroups.remove_all().map_err(cgroup_error)
+        });
+        if let Err(error) = released.await {
+            tracing::warn!(%error, "the keeper could not be released");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! All cells of the node: a table of them, and the rules of the tree they
+//! form. What happens inside one cell is [`cell::Cell`]'s.
+
+mod cell;
+mod error;
+mod executable;
+mod keeper;
+mod phase;
+mod recover;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use strata_cell::{Cgroups, InitImage, LogLimits};
+use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Result};
+
+pub(crate) use cell::Cell;
+use error::cgroup_error;
+pub(crate) use executable::{Executable, RunView};
+use keeper::Keeper;
+pub(crate) use phase::Phase;
+
+use crate::folder::NodeFolder;
+
+/// How many names of freed cells are remembered, so that freeing twice is
+/// told apart from freeing what never was.
+const FREED_NAMES: usize = 65_536;
+
+/// What all cells share.
+pub(crate) struct Shared {
+    pub(crate) folder: NodeFolder,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) image: InitImage,
+    pub(crate) keeper: Keeper,
+    pub(crate) logs: LogLimits,
+}
+
+/// All cells of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Cells {
+    shared: Arc<Shared>,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    cells: BTreeMap<CellName, Arc<Cell>>,
+    freed: VecDeque<CellName>,
+}
+
+impl Cells {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            table: Arc::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether cells are made with cgroup v2.
+    pub fn is_cgroup_v2(&self) -> bool {
+        self.shared.cgroups.is_v2()
+    }
+
+    /// Makes a cell. Asking again for the same one is fine.
+    pub(crate) async fn allocate(&self, spec: CellSpec) -> Result<()> {
+        loop {
+            let (cell, is_new) = self.reserve(&spec)?;
+            if is_new {
+                return self.build(cell).await;
+            }
+            match cell.settled().await {
+                Phase::Ready => return Ok(()),
+                Phase::Dead(_) => return self.revive(&cell).await,
+                Phase::Freeing => return Err(being_freed(&spec.name)),
+                // The other caller's attempt failed; ours may not.
+                Phase::Gone | Phase::Allocating => {}
+            }
+        }
+    }
+
+    /// Finds the cell, or puts a new one in its place.
+    fn reserve(&self, spec: &CellSpec) -> Result<(Arc<Cell>, bool)> {
+        let mut table = self.table();
+        if let Some(cell) = table.cells.get(&spec.name) {
+            if cell.phase() == Phase::Freeing {
+                return Err(being_freed(&spec.name));
+            }
+            if cell.spec != *spec {
+                return Err(Error::already_exists(format!(
+                    "cell {:?} is allocated already, with other settings",
+                    spec.name.to_string()
+                ))
+                .in_field("cell.name")
+                .with_hint("free it first, or allocate with the settings it has"));
+            }
+            return Ok((cell.clone(), false));
+        }
+        if let Some(parent) = spec.name.parent() {
+            table.require_parent(&parent)?;
+        }
+        let cell = Arc::new(Cell::new(spec.clone(), &self.shared));
+        table.cells.insert(spec.name.clone(), cell.clone());
+        Ok((cell, true))
+    }
+
+    /// Makes what a reserved cell needs; takes the reservation back on failure.
+    async fn build(&self, cell: Arc<Cell>) -> Result<()> {
+        let built = match self.parent_of(&cell).await {
+            Ok(parent) => cell.build(parent).await,
+            Err(error) => Err(error),
+        };
+        if built.is_err() {
+            self.table().cells.remove(&cell.spec.name);
+            cell.set_phase(Phase::Gone);
+        }
+        built
+    }
+
+    async fn revive(&self, cell: &Arc<Cell>) -> Result<()> {
+        let parent = self.parent_of(cell).await?;
+        cell.revive(parent).await
+    }
+
+    /// The cell around, alive; none for an outermost cell.
+    async fn parent_of(&self, cell: &Cell) -> Result<Option<Arc<Cell>>> {
+        let Some(name) = cell.spec.name.parent() else {
+            return Ok(None);
+        };
+        let parent = self.find("cell_name", &name)?;
+        if matches!(parent.settled().await, Phase::Dead(_)) {
+            Box::pin(self.revive(&parent)).await?;
+        }
+        Ok(Some(parent))
+    }
+
+    /// Stops all that runs in a cell and in those inside it, and removes them.
+    pub(crate) async fn free(&self, name: &CellName, grace: Option<Duration>) -> Result<()> {
+        let cells = {
+            let table = self.table();
+            let Some(cell) = table.cells.get(name) else {
+                if table.freed.contains(name) {
+                    return Ok(());
+                }
+                return Err(unknown_cell("cell_name", name));
+            };
+            cell.begin_freeing();
+            table.within(name)
+        };
+        for cell in &cells {
+            cell.settled().await;
+            cell.begin_freeing();
+        }
+        // All stop at once, so that graces run side by side; removal then
+        // goes from the innermost outwards.
+        let stops = cells.iter().map(|cell| cell.stop_all(grace));
+        for stopped in futures_util::future::join_all(stops).await {
+            stopped?;
+        }
+        for cell in cells.iter().rev() {
+            cell.remove().await?;
+            self.table().forget(&cell.spec.name);
+            cell.set_phase(Phase::Gone);
+        }
+        Ok(())
+    }
+
+    /// Starts an executable; answers its pid.
+    pub(crate) async fn start(&self, spec: ExecutableSpec) -> Result<i64> {
+        let cell = self.find("executable.cell_name", &spec.cell)?;
+        match cell.settled().await {
+            Phase::Ready => {}
+            Phase::Dead(_) => self.revive(&cell).await?,
+            _ => return Err(being_freed(&spec.cell)),
+        }
+        cell.start(spec).await
+    }
+
+    /// Stops an executable and all that it forked.
+    pub(crate) async fn stop(
+        &self,
+        cell: &CellName,
+        name: &ExecutableName,
+        grace: Option<Duration>,
+    ) -> Result<()> {
+        self.find("cell_name", cell)?.stop(name, grace).await
+    }
+
+    /// A cell by its name, which came from the field `field`.
+    pub(crate) fn find(&self, field: &str, name: &CellName) -> Result<Arc<Cell>> {
+        self.table()
+            .cells
+            .get(name)
+            .cloned()
+            .ok_or_else(|| unknown_cell(field, name))
+    }
+
+    /// The latest run of an executable.
+    pub(crate) fn executable(
+        &self,
+        cell: &CellName,
+        name: &ExecutableName,
+    ) -> Result<Arc<Executable>> {
+        self.find("cell_name", cell)?.executable(name)
+    }
+
+    /// The run that has, or last had, this pid.
+    pub(crate) fn by_pid(&self, pid: i64) -> Option<Arc<Executable>> {
+        let cells: Vec<_> = self.table().cells.values().cloned().collect();
+        cells
+            .iter()
+            .flat_map(|cell| cell.runs())
+            .filter(|run| run.pid == pid)
+            .max_by_key(|run| run.run)
+    }
+
+    /// Every cell, or those at and below one, in the order of their names.
+    pub(crate) fn list(&self, under: Option<&CellName>) -> Vec<Arc<Cell>> {
+        let table = self.table();
+        let wanted = |cell: &&Arc<Cell>| under.is_none_or(|top| cell.spec.name.is_within(top));
+        table
+            .cells
+            .values()
+            .filter(wanted)
+            .filter(|cell| cell.phase() != Phase::Allocating)
+            .cloned()
+            .collect()
+    }
+
+    /// Frees every cell, as `--stop-workloads` asks for.
+    pub async fn free_all(&self) -> Result<()> {
+        let outermost: Vec<_> = self
+            .list(None)
+            .into_iter()
+            .filter(|cell| cell.spec.name.depth() == 1)
+            .collect();
+        let frees = outermost
+            .iter()
+            .map(|cell| self.free(&cell.spec.name, None));
+        futures_util::future::join_all(frees)
+            .await
+            .into_iter()
+            .collect()
+    }
+
+    /// Ends the keeper when it keeps nothing, so that an unused node leaves
+    /// no process behind.
+    pub async fn release_keeper(&self) {
+        if self.table().cells.is_empty() {
+            self.shared.keeper.release(&self.shared).await;
+        }
+    }
+}
+
+impl Table {
+    fn require_parent(&self, parent: &CellName) -> Result<()> {
+        let known = self.cells.get(parent).map(|cell| cell.phase());
+        match known {
+            Some(Phase::Ready | Phase::Dead(_)) => Ok(()),
+            Some(Phase::Freeing) => Err(being_freed(parent)),
+            _ => Err(Error::wrong_state(format!(
+                "the cell around it, {:?}, is not allocated",
+                parent.to_string()
+            ))
+            .in_field("cell.name")
+            .with_hint(format!("allocate {parent} first"))),
+        }
+    }
+
+    /// A cell and all inside it, outermost first.
+    fn within(&self, name: &CellName) -> Vec<Arc<Cell>> {
+        self.cells
+            .values()
+            .filter(|cell| cell.spec.name.is_within(name))
+            .cloned()
+            .collect()
+    }
+
+    fn forget(&mut self, name: &CellName) {
+        self.cells.remove(name);
+        if self.freed.len() == FREED_NAMES {
+            self.freed.pop_front();
+        }
+        if !self.freed.contains(name) {
+            self.freed.push_back(name.clone());
+        }
+    }
+}
+
+fn unknown_cell(field: &str, name: &CellName) -> Error {
+    Error::not_found(format!("there is no cell {:?}", name.to_string())).in_field(field)
+}
+
+fn being_freed(name: &CellName) -> Error {
+    Error::wrong_state(format!("cell {:?} is being freed", name.to_string()))
+        .with_hint("try again when it is gone")
+}

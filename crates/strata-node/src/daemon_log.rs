@@ -1,0 +1,69 @@
+//! The daemon's own log: to standard error for whoever started it, and into
+//! rotated files so that `Observe.GetAuraeDaemonLogStream` has a history that
+//! survives restarts.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use strata_cell::log::{Channel, SegmentWriter};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::clock::now_ns;
+
+/// At most this much is kept: eight files of two megabytes.
+const SEGMENT_BYTES: u64 = 2 << 20;
+const SEGMENTS: usize = 8;
+
+/// A writer for `tracing_subscriber`.
+#[derive(Clone)]
+pub struct DaemonLog {
+    file: Arc<Mutex<SegmentWriter>>,
+}
+
+impl DaemonLog {
+    /// Opens the log in `folder` and goes on where it ends.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let file = SegmentWriter::open(folder, Channel::Daemon, SEGMENT_BYTES, SEGMENTS)?;
+        Ok(Self {
+            file: Arc::new(Mutex::new(file)),
+        })
+    }
+}
+
+impl<'a> MakeWriter<'a> for DaemonLog {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line {
+            log: self.clone(),
+            bytes: Vec::with_capacity(256),
+        }
+    }
+}
+
+/// One line in the making; written whole when it is dropped.
+pub struct Line {
+    log: DaemonLog,
+    bytes: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // A log that cannot be written has nobody to tell.
+        let _ = io::stderr().write_all(&self.bytes);
+        let mut file = self.log.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = file.write(&self.bytes, now_ns());
+    }
+}

@@ -1,0 +1,87 @@
+//! `strata.v1.Logs`: the output of an executable by its name.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt as _};
+use strata_api::strata::v1;
+use strata_cell::log::Channel;
+use strata_types::{CellName, ExecutableName, Result};
+use tonic::{Request, Response, Status};
+
+use super::status;
+use crate::clock::ms;
+use crate::logs::{Follow, LogWatch, merge};
+use crate::{Cells, Node};
+
+pub(super) struct Face {
+    cells: Cells,
+    watch: LogWatch,
+}
+
+type Lines = Pin<Box<dyn Stream<Item = Result<v1::LogLine, Status>> + Send>>;
+
+impl Face {
+    pub(super) fn new(node: &Node) -> Self {
+        Self {
+            cells: node.cells.clone(),
+            watch: node.watch.clone(),
+        }
+    }
+
+    fn read(&self, request: &v1::ReadLogsRequest) -> Result<Lines> {
+        let cell = CellName::from_field("cell_name", &request.cell_name)?;
+        let name = ExecutableName::from_field("executable_name", &request.executable_name)?;
+        let run = self.cells.executable(&cell, &name)?;
+        let both = request.stdout == request.stderr;
+        let wanted = [
+            (Channel::Stdout, request.stdout),
+            (Channel::Stderr, request.stderr),
+        ];
+        let streams = wanted
+            .into_iter()
+            .filter(|(_, wanted)| *wanted || both)
+            .map(|(channel, _)| {
+                let follow = Follow {
+                    folder: run.folder.clone(),
+                    channel,
+                    tail: request.tail,
+                    live: request.follow.then(|| Some(run.watch())),
+                };
+                (channel, follow.start(&self.watch))
+            });
+        let since_ms = request.since_ms.unwrap_or(i64::MIN);
+        let lines = merge(streams.collect()).filter_map(move |line| {
+            let line = match line {
+                Ok((_, entry)) if ms(entry.at_ns) < since_ms => None,
+                Ok((channel, entry)) => Some(Ok(v1::LogLine {
+                    channel: channel_of(channel).into(),
+                    line: entry.line,
+                    written_at_ms: ms(entry.at_ns),
+                    lost_bytes: entry.lost,
+                })),
+                Err(error) => Some(Err(status(error))),
+            };
+            std::future::ready(line)
+        });
+        Ok(Box::pin(lines))
+    }
+}
+
+fn channel_of(channel: Channel) -> v1::LogChannel {
+    match channel {
+        Channel::Stdout => v1::LogChannel::Stdout,
+        Channel::Stderr => v1::LogChannel::Stderr,
+        Channel::Daemon => v1::LogChannel::Unspecified,
+    }
+}
+
+#[tonic::async_trait]
+impl v1::logs_server::Logs for Face {
+    type ReadStream = Lines;
+
+    async fn read(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<Lines>, Status> {
+        self.read(request.get_ref())
+            .map(Response::new)
+            .map_err(status)
+    }
+}

@@ -1,0 +1,58 @@
+//! The node's faces, one thin file per service: parse, call the core, map
+//! the answer. Who may call what is decided before a request comes here.
+
+mod cell_service;
+mod cells;
+mod logs;
+mod node;
+mod observe;
+mod views;
+
+use strata_api::observe::observe_server::{Observe, ObserveServer};
+use strata_api::runtime::cell_service_server::{CellService, CellServiceServer};
+use strata_api::status_from_error;
+use strata_api::strata::v1::cells_server::{Cells, CellsServer};
+use strata_api::strata::v1::logs_server::{Logs, LogsServer};
+use strata_api::strata::v1::node_server::{Node as NodeApi, NodeServer};
+use strata_types::Error;
+use tonic::Status;
+
+use crate::Node;
+
+/// The largest request: a command, an environment and some room.
+const MAX_REQUEST: usize = 256 << 10;
+
+impl Node {
+    /// `runtime.CellService`.
+    pub fn cell_service(&self) -> CellServiceServer<impl CellService> {
+        CellServiceServer::new(cell_service::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
+    }
+
+    /// `observe.Observe`.
+    pub fn observe(&self) -> ObserveServer<impl Observe> {
+        ObserveServer::new(observe::Face::new(self))
+    }
+
+    /// `strata.v1.Cells`.
+    pub fn cells_service(&self) -> CellsServer<impl Cells> {
+        CellsServer::new(cells::Face::new(self))
+    }
+
+    /// `strata.v1.Logs`.
+    pub fn logs_service(&self) -> LogsServer<impl Logs> {
+        LogsServer::new(logs::Face::new(self))
+    }
+
+    /// `strata.v1.Node`.
+    pub fn node_service(&self) -> NodeServer<impl NodeApi> {
+        NodeServer::new(node::Face::new(self))
+    }
+}
+
+/// The status of an error, which is logged here, once, if it is ours.
+fn status(error: Error) -> Status {
+    if error.kind() == strata_types::ErrorKind::Internal {
+        tracing::error!(%error, "a request failed");
+    }
+    status_from_error(&error)
+}

@@ -1,0 +1,86 @@
+//! `strata.v1.Node`: what a node tells of itself, and its end.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use strata_api::strata::v1;
+use strata_types::{Error, Result};
+use tonic::{Request, Response, Status};
+
+use super::status;
+use crate::Node;
+use crate::blocking::blocking;
+
+pub(super) struct Face {
+    node: Node,
+}
+
+impl Face {
+    pub(super) fn new(node: &Node) -> Self {
+        Self { node: node.clone() }
+    }
+
+    fn info(node: &Node) -> v1::NodeInfo {
+        let system = rustix::system::uname();
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        v1::NodeInfo {
+            id: node.id.to_string(),
+            version: node.config.version.clone(),
+            hostname: text(system.nodename()),
+            kernel: text(system.release()),
+            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            memory_bytes: kilobytes("/proc/meminfo", "MemTotal:"),
+            started_at_ms: node.started_at_ms,
+            cgroup_v2: node.cells.is_cgroup_v2(),
+            owns_machine: node.config.machine_init.is_some(),
+            resident_bytes: kilobytes("/proc/self/status", "VmRSS:"),
+            data_dir: node.config.data_dir.display().to_string(),
+            process_id: std::process::id().into(),
+        }
+    }
+
+    fn power_off(&self) -> Result<()> {
+        let init = self.node.config.machine_init.ok_or_else(|| {
+            Error::wrong_state("this node does not own its machine, so it cannot switch it off")
+        })?;
+        tracing::warn!("switching the machine off");
+        let pid = Pid::from_raw(init.cast_signed())
+            .ok_or_else(|| Error::internal("the machine's init has no pid"))?;
+        kill_process(pid, Signal::TERM)
+            .map_err(|error| Error::internal(format!("cannot tell the machine's init: {error}")))
+    }
+}
+
+/// A line such as `VmRSS:  1234 kB`, in bytes.
+fn kilobytes(file: &str, key: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let number = |line: &str| {
+        line.strip_prefix(key)?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    };
+    text.lines().find_map(number).unwrap_or(0u64) * 1024
+}
+
+#[tonic::async_trait]
+impl v1::node_server::Node for Face {
+    async fn get_info(
+        &self,
+        _request: Request<v1::GetNodeInfoRequest>,
+    ) -> Result<Response<v1::NodeInfo>, Status> {
+        let node = self.node.clone();
+        let info = blocking(move || Ok(Self::info(&node))).await;
+        info.map(Response::new).map_err(status)
+    }
+
+    async fn power_off(
+        &self,
+        _request: Request<v1::PowerOffRequest>,
+    ) -> Result<Response<v1::PowerOffResponse>, Status> {
+        self.power_off()
+            .map(|()| Response::new(v1::PowerOffResponse {}))
+            .map_err(status)
+    }
+}

@@ -1,0 +1,131 @@
+//! `observe.Observe`: the published streams of the daemon's log and of the
+//! output of its processes.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use strata_api::observe::observe_server::Observe;
+use strata_api::observe::{
+    GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogChannelType, LogItem,
+};
+use strata_cell::log::{Channel, LogEntry};
+use strata_types::{Error, Result};
+use tonic::{Request, Response, Status};
+
+use super::status;
+use crate::logs::{Follow, LogStream, LogWatch};
+use crate::{Cells, Node};
+
+pub(super) struct Face {
+    cells: Cells,
+    watch: LogWatch,
+    log_folder: std::path::PathBuf,
+}
+
+type Items = Pin<Box<dyn Stream<Item = Result<LogItem, Status>> + Send>>;
+
+impl Face {
+    pub(super) fn new(node: &Node) -> Self {
+        Self {
+            cells: node.cells.clone(),
+            watch: node.watch.clone(),
+            log_folder: node.log_folder.clone(),
+        }
+    }
+
+    fn sub_process(&self, request: GetSubProcessStreamRequest) -> Result<Items> {
+        let channel = match LogChannelType::try_from(request.channel_type) {
+            Ok(LogChannelType::ChannelStdout) => Channel::Stdout,
+            Ok(LogChannelType::ChannelStderr) => Channel::Stderr,
+            Err(_) => {
+                let why = format!(
+                    "{} is no channel; 0 is stdout, 1 is stderr",
+                    request.channel_type
+                );
+                return Err(Error::invalid("channel_type", why));
+            }
+        };
+        let pid = request.process_id;
+        if pid <= 0 {
+            return Err(Error::invalid("process_id", format!("{pid} is no pid")));
+        }
+        let run = self.cells.by_pid(pid).ok_or_else(|| {
+            Error::not_found(format!("this node has started no process with pid {pid}"))
+                .in_field("process_id")
+        })?;
+        let live = Some(Some(run.watch()));
+        let follow = Follow {
+            folder: run.folder.clone(),
+            channel,
+            tail: None,
+            live,
+        };
+        Ok(items(follow.start(&self.watch), channel))
+    }
+}
+
+/// Lines as the published document has them: text, and time in seconds.
+fn items(stream: LogStream, channel: Channel) -> Items {
+    let name = channel.as_str();
+    Box::pin(stream.flat_map(move |batch| {
+        let items: Vec<_> = match batch {
+            Ok(lines) => lines
+                .iter()
+                .flat_map(|line| item(name, line))
+                .map(Ok)
+                .collect(),
+            Err(error) => vec![Err(status(error))],
+        };
+        stream::iter(items)
+    }))
+}
+
+/// A line, and before it the word of what was lost.
+fn item(channel: &str, entry: &LogEntry) -> impl Iterator<Item = LogItem> {
+    let timestamp = i64::try_from(entry.at_ns / 1_000_000_000).unwrap_or(i64::MAX);
+    let gap = (entry.lost > 0).then(|| LogItem {
+        channel: "strata".into(),
+        line: format!(
+            "gap: {} bytes of {channel} were rotated away unread",
+            entry.lost
+        ),
+        timestamp,
+    });
+    let line = LogItem {
+        channel: channel.into(),
+        line: String::from_utf8_lossy(&entry.line).into_owned(),
+        timestamp,
+    };
+    gap.into_iter().chain([line])
+}
+
+#[tonic::async_trait]
+impl Observe for Face {
+    type GetAuraeDaemonLogStreamStream = Items;
+
+    async fn get_aurae_daemon_log_stream(
+        &self,
+        _request: Request<GetAuraeDaemonLogStreamRequest>,
+    ) -> Result<Response<Items>, Status> {
+        let folder = self.log_folder.clone();
+        let channel = Channel::Daemon;
+        let follow = Follow {
+            folder,
+            channel,
+            tail: None,
+            live: Some(None),
+        };
+        Ok(Response::new(items(follow.start(&self.watch), channel)))
+    }
+
+    type GetSubProcessStreamStream = Items;
+
+    async fn get_sub_process_stream(
+        &self,
+        request: Request<GetSubProcessStreamRequest>,
+    ) -> Result<Response<Items>, Status> {
+        self.sub_process(request.into_inner())
+            .map(Response::new)
+            .map_err(status)
+    }
+}

@@ -1,0 +1,74 @@
+//! Cells and executables as the wire shows them.
+
+use strata_api::strata::v1;
+use strata_types::{Ending, ExecutableState};
+
+use crate::cells::{Cell, Executable, Phase};
+use crate::clock::ms;
+
+/// A cell with its figures and its executables. Reads files of the kernel.
+pub(super) fn cell(cell: &Cell, cgroup_v2: bool) -> v1::CellInfo {
+    let usage = cell.usage();
+    let phase = cell.phase();
+    v1::CellInfo {
+        name: cell.spec.name.to_string(),
+        state: v1::CellState::from(phase.state()).into(),
+        cpu_shares: cell.spec.cpu_shares.get(),
+        options: Some((&cell.spec).into()),
+        cgroup_v2,
+        init_pid: cell.init_pid(),
+        allocated_at_ms: cell.allocated_at_ms(),
+        usage: Some(v1::CellUsage {
+            cpu_usec: usage.cpu_usec,
+            memory_bytes: usage.memory_bytes,
+            memory_peak_bytes: usage.memory_peak_bytes,
+            pids: usage.pids,
+            io_read_bytes: usage.io_read_bytes,
+            io_write_bytes: usage.io_write_bytes,
+        }),
+        executables: cell
+            .latest_runs()
+            .iter()
+            .map(|run| executable(run))
+            .collect(),
+        reason: match phase {
+            Phase::Dead(why) => why.to_string(),
+            _ => String::new(),
+        },
+    }
+}
+
+/// The latest run of an executable.
+pub(super) fn executable(run: &Executable) -> v1::ExecutableInfo {
+    let view = run.view();
+    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let (exit_code, signal) = match view.ending {
+        Some(Ending::Code(code)) => (Some(code), None),
+        Some(Ending::Signal(signal)) => (None, Some(signal)),
+        Some(Ending::OutOfMemory) => (None, Some(9)),
+        Some(Ending::Lost) | None => (None, None),
+    };
+    v1::ExecutableInfo {
+        name: run.spec.name.to_string(),
+        cell_name: run.spec.cell.to_string(),
+        command: run.spec.command.to_string(),
+        description: run.spec.description.clone(),
+        options: Some((&run.spec).into()),
+        state: v1::ExecutableState::from(view.state).into(),
+        process_id: run.pid,
+        started_at_ms: ms(view.started_ns),
+        ended_at_ms: ms(view.ended_ns),
+        exit_code,
+        signal,
+        reason: match view.state {
+            ExecutableState::Exited => view
+                .ending
+                .map(|ending| ending.to_string())
+                .unwrap_or_default(),
+            _ => String::new(),
+        },
+        cpu_user_usec: micros(view.cpu_user),
+        cpu_system_usec: micros(view.cpu_system),
+        memory_peak_bytes: view.memory_peak_bytes,
+    }
+}

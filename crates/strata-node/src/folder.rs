@@ -1,0 +1,130 @@
+//! What a node keeps on disk.
+//!
+//! ```text
+//! node/run                       the name of this run on the host
+//! node/id                        the name of this node
+//! node/keeper/init.sock          the parent of outermost cells
+//! node/log/daemon.*              the daemon's own log
+//! node/cells/a/cell.json         cell a; written last, removed first
+//! node/cells/a/init.sock
+//! node/cells/a/runs/17/          run 17 of some executable: run.json, status, logs
+//! node/cells/a/cells/b/...       cell a/b
+//! ```
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use strata_types::CellName;
+use uuid::Uuid;
+
+/// The node's part of the data folder.
+#[derive(Clone, Debug)]
+pub struct NodeFolder {
+    root: PathBuf,
+}
+
+impl NodeFolder {
+    /// Opens, or makes, the node's folder below the data folder.
+    pub fn open(data_dir: &Path) -> io::Result<Self> {
+        let root = data_dir.join("node");
+        for folder in [
+            &root,
+            &root.join("keeper"),
+            &root.join("log"),
+            &root.join("cells"),
+        ] {
+            make_private(folder)?;
+        }
+        Ok(Self { root })
+    }
+
+    /// The name under which everything of this run is found on the host.
+    pub fn run(&self) -> io::Result<String> {
+        self.once("run", || short_id(Uuid::now_v7()))
+    }
+
+    /// The name of this node.
+    pub fn id(&self) -> io::Result<String> {
+        self.once("id", || Uuid::now_v7().to_string())
+    }
+
+    /// A text that is made up once and kept.
+    fn once(&self, file: &str, make: impl FnOnce() -> String) -> io::Result<String> {
+        let path = self.root.join(file);
+        match fs::read_to_string(&path) {
+            Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+            Ok(_) => self.keep(&path, make()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.keep(&path, make()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep(&self, path: &Path, text: String) -> io::Result<String> {
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, &text)?;
+        fs::rename(&temporary, path)?;
+        Ok(text)
+    }
+
+    pub(crate) fn keeper(&self) -> PathBuf {
+        self.root.join("keeper")
+    }
+
+    /// Where the daemon's own log is.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    pub(crate) fn cells(&self) -> PathBuf {
+        self.root.join("cells")
+    }
+
+    /// The folder of a cell.
+    pub(crate) fn cell(&self, name: &CellName) -> PathBuf {
+        let mut path = self.root.clone();
+        for label in name.labels() {
+            path.push("cells");
+            path.push(label.as_str());
+        }
+        path
+    }
+}
+
+/// The random end of a UUIDv7: its beginning is the same for minutes.
+fn short_id(id: Uuid) -> String {
+    let text = id.simple().to_string();
+    text[text.len() - 12..].to_owned()
+}
+
+/// Makes a folder for this user alone.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_across_restarts() {
+        let data = tempfile::tempdir().unwrap();
+        let first = NodeFolder::open(data.path()).unwrap();
+        let (run, id) = (first.run().unwrap(), first.id().unwrap());
+        let again = NodeFolder::open(data.path()).unwrap();
+        assert_eq!(
+            (again.run().unwrap(), again.id().unwrap()),
+            (run.clone(), id)
+        );
+        assert_eq!(run.len(), 12);
+    }
+
+    #[test]
+    fn nested_cells_have_nested_folders() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = NodeFolder::open(data.path()).unwrap();
+        let path = folder.cell(&"a/b".parse().unwrap());
+        assert!(path.ends_with("node/cells/a/cells/b"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Two channels of one executable as one stream, by the time of their lines.
+//! Where only one has lines it goes ahead: the other may never speak again.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::Stream;
+use strata_cell::log::{Channel, LogEntry};
+use strata_types::Result;
+
+use super::LogStream;
+
+/// One channel and the lines of it that wait for their turn.
+struct Side {
+    channel: Channel,
+    stream: Option<LogStream>,
+    lines: VecDeque<LogEntry>,
+}
+
+impl Side {
+    /// Takes in what has arrived; an error ends the side.
+    fn fill(&mut self, context: &mut Context<'_>) -> Option<strata_types::Error> {
+        while self.lines.is_empty() {
+            match Pin::new(self.stream.as_mut()?).poll_next(context) {
+                Poll::Ready(Some(Ok(batch))) => self.lines.extend(batch),
+                Poll::Ready(Some(Err(error))) => {
+                    self.stream = None;
+                    return Some(error);
+                }
+                Poll::Ready(None) => self.stream = None,
+                Poll::Pending => return None,
+            }
+        }
+        None
+    }
+}
+
+/// Lines of several channels.
+pub(crate) struct Merged {
+    sides: Vec<Side>,
+}
+
+/// Merges channels by time.
+pub(crate) fn merge(streams: Vec<(Channel, LogStream)>) -> Merged {
+    let side = |(channel, stream)| Side {
+        channel,
+        stream: Some(stream),
+        lines: VecDeque::new(),
+    };
+    Merged {
+        sides: streams.into_iter().map(side).collect(),
+    }
+}
+
+impl Stream for Merged {
+    type Item = Result<(Channel, LogEntry)>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        for side in &mut self.sides {
+            if let Some(error) = side.fill(context) {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+        let next = self
+            .sides
+            .iter_mut()
+            .filter(|side| !side.lines.is_empty())
+            .min_by_key(|side| side.lines.front().map(|line| line.at_ns));
+        match next.and_then(|side| Some((side.channel, side.lines.pop_front()?))) {
+            Some(line) => Poll::Ready(Some(Ok(line))),
+            None if self.sides.iter().all(|side| side.stream.is_none()) => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The faces over real TLS on loopback, through the gate, as clients see them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod foundation;
+mod identity;
+mod world;

@@ -1,0 +1,116 @@
+//! One connection, from its first byte of HTTP to its end.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+use crate::{Gate, Limits, Peer};
+
+/// What the peer agreed to speak.
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+    /// Found out by looking.
+    Either,
+}
+
+/// What all connections of a listener share.
+pub(crate) struct Shared {
+    pub(crate) app: axum::Router,
+    pub(crate) gate: Gate,
+    pub(crate) limits: Limits,
+    /// Finish what is under way, take no more.
+    pub(crate) drain: CancellationToken,
+    /// Stop now.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Serves requests until the peer is done, or we are.
+pub(crate) async fn serve<S>(stream: S, protocol: Protocol, peer: Peer, shared: &Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stranger = peer.is_stranger();
+    let peer = Arc::new(peer);
+    let gated = shared.gate.layer(shared.app.clone());
+    let (began, mut begun) = watch::channel(false);
+    let service = service_fn(|mut request: http::Request<Incoming>| {
+        began.send_if_modified(|began| !std::mem::replace(began, true));
+        request.extensions_mut().insert(peer.clone());
+        gated.clone().call(request)
+    });
+
+    let builder = builder(protocol, &shared.limits);
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let patience = shared.limits.header_timeout;
+    let silent = async {
+        match stranger {
+            true => tokio::time::timeout(patience, begun.wait_for(|begun| *begun))
+                .await
+                .is_err(),
+            false => false,
+        }
+    };
+    let mut silent = pin!(silent);
+    let mut waiting = true;
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return,
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, remote = ?peer.remote, "connection ended");
+                }
+                return;
+            }
+            too_long = silent.as_mut(), if waiting => {
+                if too_long {
+                    tracing::debug!(remote = ?peer.remote, "no request came");
+                    return;
+                }
+                waiting = false;
+            }
+            () = shared.drain.cancelled(), if !draining => {
+                connection.as_mut().graceful_shutdown();
+                draining = true;
+            }
+        }
+    }
+}
+
+fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = match protocol {
+        Protocol::Http1 => Builder::new(TokioExecutor::new()).http1_only(),
+        Protocol::Http2 => Builder::new(TokioExecutor::new()).http2_only(),
+        Protocol::Either => Builder::new(TokioExecutor::new()),
+    };
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.keepalive_interval)
+        .keep_alive_timeout(limits.keepalive_timeout)
+        .max_concurrent_streams(limits.streams);
+    builder
+}
+
+/// A handshake that did not come to its end, for the log.
+pub(crate) fn handshake_failed(error: &io::Error, remote: std::net::SocketAddr) {
+    tracing::debug!(%error, %remote, "TLS handshake failed");
+}

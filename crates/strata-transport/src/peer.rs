@@ -1,0 +1,54 @@
+//! The other end of a connection, looked at once: what it showed, and whom
+//! that makes it.
+
+use std::net::SocketAddr;
+
+use rustls_pki_types::CertificateDer;
+use strata_identity::{Caller, caller_from_certificate};
+
+/// The other end of a connection. In the extensions of every request, as
+/// `Arc<Peer>`.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address, over TCP.
+    pub remote: Option<SocketAddr>,
+    /// The certificate it holds the key of, over TLS.
+    pub certificate: Option<CertificateDer<'static>>,
+    /// Whom the connection itself proves; why not, where it tried.
+    pub caller: Result<Option<Caller>, String>,
+}
+
+impl Peer {
+    /// Of a TLS connection whose handshake is done: the chain was verified.
+    pub(crate) fn over_tls(
+        remote: SocketAddr,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> Self {
+        let caller = match &certificate {
+            None => Ok(None),
+            Some(der) => match caller_from_certificate(der) {
+                Ok(caller) => Ok(Some(caller)),
+                Err(error) => Err(format!("the certificate names no caller: {error}")),
+            },
+        };
+        Self {
+            remote: Some(remote),
+            certificate,
+            caller,
+        }
+    }
+
+    /// Of a Unix socket, by the user that the kernel vouches for.
+    pub(crate) fn over_unix(caller: Result<Caller, String>) -> Self {
+        Self {
+            remote: None,
+            certificate: None,
+            caller: caller.map(Some),
+        }
+    }
+
+    /// Nobody knows it yet.
+    pub(crate) fn is_stranger(&self) -> bool {
+        !matches!(self.caller, Ok(Some(_)))
+    }
+}

@@ -1,0 +1,116 @@
+//! Certificates are renewed before they end, while everything runs: after two
+//! thirds of their lifetime, and again and again until it works.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_identity::{
+    Authority, CertificateSpec, Clock, Credentials, CredentialsError, LiveIdentity, in_full,
+    renew_at,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Looked at this often at least: the wall clock may be set, and a machine
+/// may sleep, both of which a long timer would not notice.
+const LOOK: Duration = Duration::from_secs(10 * 60);
+/// After a failure; doubled up to [`LOOK`].
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Keeps `identity` renewed until `shutdown`: when it is due, `reissue` is
+/// asked for new credentials, and they are put into use.
+pub async fn keep_renewed<F, R, E>(
+    what: &str,
+    identity: Arc<LiveIdentity>,
+    clock: Clock,
+    reissue: F,
+    shutdown: CancellationToken,
+) where
+    F: Fn() -> R,
+    R: Future<Output = Result<Credentials, E>>,
+    E: Display,
+{
+    let mut retry = RETRY;
+    loop {
+        let wait = match until_due(&identity, &clock) {
+            Some(wait) => wait.min(LOOK),
+            None => match renew(&identity, &reissue).await {
+                Ok(()) => {
+                    let until = identity.validity().not_after;
+                    tracing::info!(what, %until, "certificate renewed");
+                    retry = RETRY;
+                    // New credentials that are due at once are no reason to spin.
+                    RETRY
+                }
+                Err(error) => {
+                    let until = identity.validity().not_after;
+                    tracing::warn!(what, %error, %until, "certificate not renewed");
+                    let wait = retry;
+                    retry = (retry * 2).min(LOOK);
+                    wait
+                }
+            },
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Keeps a server's own certificate renewed by the CA beside it.
+pub async fn keep_served(
+    authority: Arc<Authority>,
+    spec: CertificateSpec,
+    identity: Arc<LiveIdentity>,
+    shutdown: CancellationToken,
+) {
+    let clock = authority.clock().clone();
+    let reissue = || std::future::ready(authority.issue(&spec));
+    keep_renewed("server", identity, clock, reissue, shutdown).await;
+}
+
+/// Keeps the credentials in a folder renewed by the CA beside it.
+pub async fn keep_written(
+    authority: Arc<Authority>,
+    spec: CertificateSpec,
+    folder: PathBuf,
+    shutdown: CancellationToken,
+) -> Result<(), CredentialsError> {
+    let credentials = Credentials::read(&folder)?;
+    let identity = match LiveIdentity::new(&credentials) {
+        Ok(identity) => Arc::new(identity),
+        Err(_) => return Err(CredentialsError::Mismatch),
+    };
+    let clock = authority.clock().clone();
+    let reissue = || {
+        let written = || {
+            let credentials = authority.issue(&spec).map_err(|error| in_full(&error))?;
+            let wrote = credentials.write(&folder);
+            wrote.map_err(|error| in_full(&error))?;
+            Ok::<_, String>(credentials)
+        };
+        std::future::ready(written())
+    };
+    keep_renewed("client folder", identity, clock, reissue, shutdown).await;
+    Ok(())
+}
+
+/// How long until renewal is due; `None` when it is.
+fn until_due(identity: &LiveIdentity, clock: &Clock) -> Option<Duration> {
+    let validity = identity.validity();
+    let due = renew_at(validity.not_before, validity.not_after);
+    let left: Duration = due.duration_since(clock.now()).try_into().ok()?;
+    (!left.is_zero()).then_some(left)
+}
+
+async fn renew<F, R, E>(identity: &LiveIdentity, reissue: &F) -> Result<(), String>
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<Credentials, E>>,
+    E: Display,
+{
+    let credentials = reissue().await.map_err(|error| error.to_string())?;
+    identity.swap(&credentials).map_err(|error| in_full(&error))
+}

@@ -1,0 +1,122 @@
+//! What the binary understands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use strata_cli::Global;
+
+/// One binary, from metal to workload.
+#[derive(Parser)]
+#[command(name = "strata", version, about, after_help = strata_cli::AFTER_HELP)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) role: Role,
+}
+
+/// The daemons, and everything that talks to them.
+#[derive(Subcommand)]
+pub(crate) enum Role {
+    /// Run everything on this machine: the server and a node
+    #[command(
+        after_help = "Examples:\n  strata up\n  strata up --data-dir /srv/strata --listen 0.0.0.0:7700"
+    )]
+    Up(UpArguments),
+    /// Run the control plane alone
+    #[command(after_help = "Examples:\n  strata server --listen 0.0.0.0:7700")]
+    Server(ServerArguments),
+    /// Run the node daemon alone; as PID 1 it owns the machine
+    #[command(
+        after_help = "Examples:\n  strata node\n  strata node --server https://10.0.0.1:7700 --join-token strata_join_…"
+    )]
+    Node(NodeArguments),
+    /// Stop a run and remove everything it made on this machine
+    #[command(
+        after_help = "Examples:\n  strata down\n  strata down --data-dir /srv/strata --purge --yes"
+    )]
+    Down(DownArguments),
+    #[command(flatten)]
+    Client(strata_cli::Command),
+}
+
+/// What every daemon takes.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Common {
+    /// A file of settings; flags win over it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Free all cells when told to end; they go on otherwise
+    #[arg(long)]
+    pub(crate) stop_workloads: bool,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) node: NodeListen,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct ServerArguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct NodeArguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) node: NodeListen,
+    /// Trade this token for a certificate of the server given with --server
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "STRATA_JOIN_TOKEN",
+        hide_env_values = true
+    )]
+    pub(crate) join_token: Option<String>,
+    /// The name to join under; made by the server unless told
+    #[arg(long, value_name = "NAME", requires = "join_token")]
+    pub(crate) name: Option<String>,
+}
+
+/// Where the server listens.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Listen {
+    /// Where the server listens; port 0 takes a free one [default: 127.0.0.1:7700]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+}
+
+/// Where a node listens.
+#[derive(Args, Clone, Default)]
+pub(crate) struct NodeListen {
+    /// Where the node listens; port 0 takes a free one [default: 127.0.0.1:7710]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) node_listen: Option<String>,
+    /// The node's Unix socket [default: /run/strata/node.sock, or DIR/node.sock with --data-dir DIR]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) node_socket: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct DownArguments {
+    /// Also remove the data folder: identities, tokens, logs
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Tell what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}

@@ -1,0 +1,209 @@
+//! Settings: flags first, then the file, then what holds by default.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use strata_cell::LogLimits;
+use strata_cli::{Exit, Failure, Global};
+use strata_types::Role;
+
+use crate::args::{Common, Listen, NodeListen};
+
+/// Where everything is kept unless told.
+pub(crate) const DATA_DIR: &str = "/var/lib/strata";
+const SOCKET: &str = "/run/strata/node.sock";
+
+/// The file given with `--config`, in TOML. Every key is optional.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// Where everything is kept.
+    data_dir: Option<PathBuf>,
+    /// Where the server listens, as HOST:PORT.
+    listen: Option<String>,
+    /// Where the node listens, as HOST:PORT.
+    node_listen: Option<String>,
+    /// The node's Unix socket.
+    node_socket: Option<PathBuf>,
+    /// Further names or addresses by which this machine is reached; the
+    /// certificates name them.
+    #[serde(default)]
+    hosts: Vec<String>,
+    #[serde(default)]
+    logs: LogsTable,
+    socket_group: Option<SocketGroup>,
+}
+
+/// How much is kept of each executable's output, for each of its channels.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogsTable {
+    /// How large one file grows, in bytes; 4096 is the least.
+    segment_bytes: Option<u64>,
+    /// How many files there are; 2 to 16.
+    segments: Option<u32>,
+}
+
+/// A group whose members may use the node's socket, and as what.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SocketGroup {
+    /// The number of the group.
+    pub(crate) gid: u32,
+    /// What its members may do.
+    pub(crate) role: Role,
+}
+
+/// What a daemon goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) listen: String,
+    pub(crate) node_listen: String,
+    pub(crate) node_socket: PathBuf,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) logs: LogLimits,
+    pub(crate) socket_group: Option<SocketGroup>,
+    pub(crate) stop_workloads: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(
+        global: &Global,
+        common: &Common,
+        listen: &Listen,
+        node: &NodeListen,
+    ) -> Result<Self, Failure> {
+        let file = match &common.config {
+            Some(path) => read(path)?,
+            None => File::default(),
+        };
+        Ok(Self::merge(
+            file,
+            global.data_dir.clone(),
+            common,
+            listen,
+            node,
+        ))
+    }
+
+    fn merge(
+        file: File,
+        data_dir: Option<PathBuf>,
+        common: &Common,
+        listen: &Listen,
+        node: &NodeListen,
+    ) -> Self {
+        let own_folder = data_dir.or(file.data_dir);
+        // Two runs side by side differ in their folders, so their sockets
+        // must too, unless they were told where to be.
+        let socket = own_folder
+            .as_ref()
+            .map_or(SOCKET.into(), |folder| folder.join("node.sock"));
+        let or = |flag: &Option<String>, file: Option<String>, default: &str| {
+            flag.clone().or(file).unwrap_or_else(|| default.to_owned())
+        };
+        let logs = LogLimits::default();
+        Self {
+            data_dir: own_folder.unwrap_or_else(|| DATA_DIR.into()),
+            listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
+            node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),
+            node_socket: node
+                .node_socket
+                .clone()
+                .or(file.node_socket)
+                .unwrap_or(socket),
+            hosts: file.hosts,
+            logs: LogLimits {
+                segment_bytes: file
+                    .logs
+                    .segment_bytes
+                    .unwrap_or(logs.segment_bytes)
+                    .max(4096),
+                segments: file.logs.segments.unwrap_or(logs.segments).clamp(2, 16),
+            },
+            socket_group: file.socket_group,
+            stop_workloads: common.stop_workloads,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("cannot read {}: {error}", path.display()),
+        )
+    })?;
+    parse(&text).map_err(|why| {
+        Failure::new(
+            Exit::Usage,
+            format!("{} is no valid configuration", path.display()),
+        )
+        .because(why)
+    })
+}
+
+fn parse(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merge(file: &str, data_dir: Option<&str>, node_listen: Option<&str>) -> Settings {
+        let node = NodeListen {
+            node_listen: node_listen.map(Into::into),
+            node_socket: None,
+        };
+        let file = parse(file).unwrap();
+        Settings::merge(
+            file,
+            data_dir.map(Into::into),
+            &Common::default(),
+            &Listen::default(),
+            &node,
+        )
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let settings = merge(
+            "node_listen = '0.0.0.0:1'\nlisten = '[::]:2'",
+            None,
+            Some("127.0.0.1:0"),
+        );
+        assert_eq!(settings.node_listen, "127.0.0.1:0");
+        assert_eq!(settings.listen, "[::]:2");
+        assert_eq!(settings.data_dir, Path::new(DATA_DIR));
+    }
+
+    #[test]
+    fn a_folder_of_ones_own_brings_a_socket_of_ones_own() {
+        assert_eq!(
+            merge("", Some("/srv/a"), None).node_socket,
+            Path::new("/srv/a/node.sock")
+        );
+        assert_eq!(merge("", None, None).node_socket, Path::new(SOCKET));
+        let told = merge("node_socket = '/run/x.sock'", Some("/srv/a"), None);
+        assert_eq!(told.node_socket, Path::new("/run/x.sock"));
+    }
+
+    #[test]
+    fn a_key_that_does_not_exist_is_refused() {
+        assert!(parse("lisen = 'x'").unwrap_err().contains("lisen"));
+        assert!(parse("[logs]\nsegments = -1").is_err());
+        assert!(parse("[socket_group]\ngid = 5\nrole = 'king'").is_err());
+    }
+
+    #[test]
+    fn log_limits_stay_in_bounds() {
+        let settings = merge("[logs]\nsegment_bytes = 1\nsegments = 99", None, None);
+        assert_eq!(
+            (settings.logs.segment_bytes, settings.logs.segments),
+            (4096, 16)
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! The daemons: put together, announced, served, and ended in order.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_cli::{BuildInfo, Exit, Failure, Global, Result};
+use strata_client::Endpoints;
+use strata_identity::{CertificateSpec, Clock, Name};
+use strata_node::daemon_log::DaemonLog;
+use strata_node::{Node, NodeConfig, NodeFolder};
+use strata_server::{Faces, IdentityFace, Metrics};
+use strata_transport::Gate;
+use strata_types::Role;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::args::{Listen, NodeArguments, NodeListen, ServerArguments, UpArguments};
+use crate::config::Settings;
+use crate::identity::{Identities, client_folder};
+use crate::join::{self, Joined};
+use crate::serve::{self, Port};
+use crate::{lock, machine};
+
+/// How long requests under way may take to finish when the daemon ends.
+const DRAIN: Duration = Duration::from_secs(6);
+
+/// `strata up`: the server and a node.
+pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
+    let settings = Settings::new(
+        global,
+        &arguments.common,
+        &arguments.listen,
+        &arguments.node,
+    )?;
+    let mut daemon = Daemon::prepare(settings)?;
+    let identities = Identities::open(&daemon.settings.data_dir)?;
+    daemon.serve_control_plane(&identities).await?;
+    let authority = NodeAuthority::Own(&identities, false);
+    daemon.serve_node(authority).await?;
+    daemon.run().await
+}
+
+/// `strata server`: the control plane alone.
+pub(crate) async fn server(global: &Global, arguments: ServerArguments) -> Result {
+    let node = NodeListen::default();
+    let settings = Settings::new(global, &arguments.common, &arguments.listen, &node)?;
+    let mut daemon = Daemon::prepare(settings)?;
+    let identities = Identities::open(&daemon.settings.data_dir)?;
+    daemon.serve_control_plane(&identities).await?;
+    daemon.run().await
+}
+
+/// `strata node`: a node alone, or one that joins a server.
+pub(crate) async fn node(global: &Global, arguments: NodeArguments) -> Result {
+    let listen = Listen::default();
+    let settings = Settings::new(global, &arguments.common, &listen, &arguments.node)?;
+    let mut daemon = Daemon::prepare(settings)?;
+    let data_dir = daemon.settings.data_dir.clone();
+    if let Some(joined) = join::ensure(global, &arguments, &data_dir).await? {
+        daemon.serve_node(NodeAuthority::Joined(&joined)).await?;
+    } else {
+        let identities = Identities::open(&data_dir)?;
+        daemon
+            .serve_node(NodeAuthority::Own(&identities, true))
+            .await?;
+    }
+    daemon.run().await
+}
+
+/// Whose certificates a node goes by.
+enum NodeAuthority<'a> {
+    /// Its own CA; the flag says whether it also serves identities.
+    Own(&'a Identities, bool),
+    /// The CA of the server it joined.
+    Joined(&'a Joined),
+}
+
+/// A daemon in the making.
+struct Daemon {
+    settings: Settings,
+    endpoints: Endpoints,
+    node: Option<Node>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+    _lock: lock::Lock,
+}
+
+impl Daemon {
+    /// Takes the data folder and starts to log.
+    fn prepare(settings: Settings) -> Result<Self> {
+        let data_dir = &settings.data_dir;
+        let cannot = |what: &str, error: &dyn std::fmt::Display| {
+            Failure::new(
+                Exit::Unexpected,
+                format!("cannot {what} {}: {error}", data_dir.display()),
+            )
+        };
+        make_private(data_dir).map_err(|error| cannot("make the data folder", &error))?;
+        let lock = lock::take(data_dir)?;
+        let folder =
+            NodeFolder::open(data_dir).map_err(|error| cannot("use the data folder", &error))?;
+        let log =
+            DaemonLog::open(&folder.log()).map_err(|error| cannot("open the log in", &error))?;
+        start_logging(log);
+        raise_open_files();
+        tracing::info!(
+            version = BuildInfo::current().version,
+            pid = std::process::id(),
+            "starting"
+        );
+        Ok(Self {
+            settings,
+            endpoints: Endpoints::default(),
+            node: None,
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+            _lock: lock,
+        })
+    }
+
+    async fn serve_control_plane(&mut self, identities: &Identities) -> Result {
+        let port = Port::bind("--listen", &self.settings.listen).await?;
+        let name: Name = "server".parse().map_err(unexpected)?;
+        let hosts = serve::hosts(&port, &self.settings.hosts, &[]);
+        let live = identities.serving(
+            CertificateSpec::server(name),
+            &hosts,
+            &self.tasks,
+            &self.shutdown,
+        )?;
+        identities.keep_client(&self.settings.data_dir, &self.tasks, &self.shutdown)?;
+        let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
+        let metrics = Arc::new(Metrics::new(gate.refusals()));
+        let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
+        let app = Faces::new(metrics)
+            .grpc(identity.service())
+            .router()
+            .await
+            .map_err(unexpected)?;
+        let tls = serve::tls(identities.authority.ca_pem(), live, true)?;
+        self.endpoints.server = Some(port.url.clone());
+        port.serve(tls, app, gate, &self.tasks, &self.shutdown);
+        Ok(())
+    }
+
+    async fn serve_node(&mut self, authority: NodeAuthority<'_>) -> Result {
+        let settings = &self.settings;
+        let port = Port::bind("--node-listen", &settings.node_listen).await?;
+        let group = settings.socket_group;
+        let socket = serve::bind_socket(&settings.node_socket, group.map(|group| group.gid))?;
+        let node = Node::open(NodeConfig {
+            data_dir: settings.data_dir.clone(),
+            host: Default::default(),
+            logs: settings.logs,
+            version: BuildInfo::current().version.to_owned(),
+            machine_init: machine::init_pid(),
+        })
+        .await
+        .map_err(unexpected)?;
+        let hosts = serve::hosts(&port, &settings.hosts, &[]);
+        let (live, ca_pem, identities) = match authority {
+            NodeAuthority::Own(identities, serves_identities) => {
+                let name: Name = node.id().parse().map_err(unexpected)?;
+                let spec = CertificateSpec::caller(name, Role::Node);
+                let live = identities.serving(spec, &hosts, &self.tasks, &self.shutdown)?;
+                let ca_pem = identities.authority.ca_pem().to_owned();
+                (live, ca_pem, serves_identities.then_some(identities))
+            }
+            NodeAuthority::Joined(joined) => (
+                joined.keep(&self.tasks, &self.shutdown),
+                joined.ca_pem.clone(),
+                None,
+            ),
+        };
+        let mut gate = Gate::new(identities.map(|i| i.tokens.clone()), Clock::system());
+        if let Some(group) = group {
+            gate = gate.with_socket_group(group.gid, group.role);
+        }
+        let app = node_app(&node, &gate, identities).await?;
+        if let Some(identities) = identities {
+            identities.keep_client(&settings.data_dir, &self.tasks, &self.shutdown)?;
+        }
+        let tls = serve::tls(&ca_pem, live, false)?;
+        self.endpoints.node = Some(port.url.clone());
+        self.endpoints.node_socket = Some(settings.node_socket.clone());
+        port.serve(tls, app.clone(), gate.clone(), &self.tasks, &self.shutdown);
+        serve::serve_socket(socket, app, gate, &self.tasks, &self.shutdown);
+        self.node = Some(node);
+        Ok(())
+    }
+
+    /// Says that it serves, and serves until it is told to end.
+    async fn run(self) -> Result {
+        let client = client_folder(&self.settings.data_dir);
+        make_private(&client).map_err(unexpected)?;
+        self.endpoints.write(&client).map_err(unexpected)?;
+        let mut ends = Ends::listen().map_err(unexpected)?;
+        self.announce().map_err(unexpected)?;
+        let why = ends.next().await;
+        tracing::info!(signal = why, "ending");
+        tokio::spawn(async move {
+            ends.next().await;
+            tracing::warn!("told twice, ending at once");
+            std::process::exit(1);
+        });
+        self.end().await
+    }
+
+    fn announce(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match (&self.endpoints.server, &self.endpoints.node_socket) {
+            (Some(url), _) => writeln!(out, "ready {url}")?,
+            (None, Some(socket)) => writeln!(out, "ready unix:{}", socket.display())?,
+            (None, None) => {}
+        }
+        out.flush()
+    }
+
+    async fn end(self) -> Result {
+        self.shutdown.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(DRAIN, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests did not finish in time");
+        }
+        if let Some(node) = self.node {
+            if self.settings.stop_workloads {
+                node.cells().free_all().await.map_err(unexpected)?;
+            }
+            node.cells().release_keeper().await;
+        }
+        tracing::info!("ended");
+        Ok(())
+    }
+}
+
+async fn node_app(
+    node: &Node,
+    gate: &Gate,
+    identities: Option<&Identities>,
+) -> Result<axum::Router> {
+    let mut faces = Faces::new(Arc::new(Metrics::new(gate.refusals())))
+        .grpc(node.cell_service())
+        .grpc(node.observe())
+        .grpc(node.cells_service())
+        .grpc(node.logs_service())
+        .grpc(node.node_service());
+    if let Some(Identities { authority, tokens }) = identities {
+        faces = faces.grpc(IdentityFace::new(authority.clone(), tokens.clone()).service());
+    }
+    faces.router().await.map_err(unexpected)
+}
+
+/// The signals that end a daemon.
+struct Ends {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Ends {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}
+
+pub(crate) fn unexpected(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Unexpected, error.to_string())
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+fn start_logging(log: DaemonLog) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("STRATA_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A second daemon in one process would be a test's; the first one's
+    // subscriber serves both.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(log)
+        .try_init();
+}
+
+/// Every cell takes a few descriptors, every connection one.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const ENOUGH: u64 = 65_536;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    if current.is_some_and(|current| current < wanted) {
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(wanted),
+                maximum,
+            },
+        );
+    }
+}

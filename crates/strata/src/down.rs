@@ -1,0 +1,168 @@
+//! `strata down`: ends the daemon of a data folder and removes all that its
+//! run made on this machine, found by the name of the run. Works without the
+//! daemon too, and after a crash.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use strata_cell::{Cgroups, HostPaths};
+use strata_cli::{Exit, Failure, Global, Result};
+
+use crate::args::DownArguments;
+use crate::config::DATA_DIR;
+use crate::daemon::unexpected;
+use crate::identity::client_folder;
+use crate::lock;
+
+/// How long a daemon may take to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn run(global: &Global, arguments: &DownArguments) -> Result {
+    let data_dir = global.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
+    let arguments = DownArguments { ..*arguments };
+    tokio::task::spawn_blocking(move || down(&data_dir, &arguments))
+        .await
+        .map_err(unexpected)?
+}
+
+fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
+    let plan = Plan::of(data_dir)?;
+    if arguments.dry_run {
+        plan.tell(arguments.purge);
+        return Ok(());
+    }
+    if !arguments.yes && plan.has_workloads() {
+        confirm(&plan)?;
+    }
+    if let Some(pid) = plan.daemon {
+        end_daemon(pid)?;
+    }
+    plan.cgroups.remove_all().map_err(unexpected)?;
+    for path in plan.leftovers(arguments.purge) {
+        remove(&path)?;
+    }
+    Ok(())
+}
+
+/// What there is to remove.
+struct Plan {
+    data_dir: PathBuf,
+    daemon: Option<i32>,
+    cgroups: Cgroups,
+    cells: Vec<String>,
+}
+
+impl Plan {
+    fn of(data_dir: &Path) -> Result<Self> {
+        let run = fs::read_to_string(data_dir.join("node/run")).map_err(|_| {
+            Failure::new(
+                Exit::Refused,
+                format!("nothing has run on {}", data_dir.display()),
+            )
+            .hint("give the folder that the daemon was started with: --data-dir DIR")
+        })?;
+        let cgroups = Cgroups::detect(&HostPaths::default(), run.trim()).map_err(unexpected)?;
+        Ok(Self {
+            data_dir: data_dir.to_owned(),
+            daemon: lock::holder(data_dir),
+            cells: cgroups.outermost(),
+            cgroups,
+        })
+    }
+
+    fn has_workloads(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
+    /// Paths that go with the run; with `purge`, everything.
+    fn leftovers(&self, purge: bool) -> Vec<PathBuf> {
+        if purge {
+            return vec![self.data_dir.clone()];
+        }
+        let endpoints = strata_client::Endpoints::path(&client_folder(&self.data_dir));
+        let node = self.data_dir.join("node");
+        vec![
+            node.join("cells"),
+            node.join("keeper"),
+            self.data_dir.join("node.sock"),
+            endpoints,
+        ]
+    }
+
+    #[allow(clippy::print_stdout)]
+    fn tell(&self, purge: bool) {
+        if let Some(pid) = self.daemon {
+            println!("would end the daemon, pid {pid}");
+        }
+        for cell in &self.cells {
+            println!("would free cell {cell} and all in it");
+        }
+        for path in self.leftovers(purge).iter().filter(|path| path.exists()) {
+            println!("would remove {}", path.display());
+        }
+    }
+}
+
+/// Asks on a terminal; elsewhere the flag is needed only to purge nothing
+/// more than was asked, so the call itself is the answer.
+#[allow(clippy::print_stderr)]
+fn confirm(plan: &Plan) -> Result {
+    use std::io::IsTerminal as _;
+    if !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    eprint!(
+        "free {} cells and end what runs in them? [y/N] ",
+        plan.cells.len()
+    );
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(unexpected)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::new(Exit::Refused, "nothing was removed")),
+    }
+}
+
+fn end_daemon(pid: i32) -> Result {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return Ok(());
+    };
+    let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return Ok(());
+    };
+    let _ = pidfd_send_signal(&pidfd, Signal::TERM);
+    if !gone_within(&pidfd, PATIENCE)? {
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        gone_within(&pidfd, PATIENCE)?;
+    }
+    Ok(())
+}
+
+fn gone_within(pidfd: &std::os::fd::OwnedFd, patience: Duration) -> Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    let ready = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+    ready.map(|n| n > 0).map_err(unexpected)
+}
+
+fn remove(path: &Path) -> Result {
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(
+            Exit::Unexpected,
+            format!("cannot remove {}: {error}", path.display()),
+        )),
+        _ => Ok(()),
+    }
+}

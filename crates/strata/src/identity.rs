@@ -1,0 +1,150 @@
+//! The identities of one run: its CA, its tokens, and what local root finds
+//! in `DIR/client`.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_cli::{Exit, Failure};
+use strata_identity::{Authority, CertificateSpec, Credentials, Host, LiveIdentity, Name, Tokens};
+use strata_transport::{keep_served, keep_written};
+use strata_types::Role;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+const ADMIN: &str = "local-admin";
+const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The CA and the tokens of a run that has its own.
+#[derive(Clone)]
+pub(crate) struct Identities {
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+fn failure(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Unexpected, format!("cannot {what}: {error}"))
+}
+
+/// The folder for clients on this machine.
+pub(crate) fn client_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("client")
+}
+
+impl Identities {
+    /// Opens the CA and the tokens, and makes sure that `DIR/client` works.
+    pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
+        let authority =
+            Authority::open(&data_dir.join("ca")).map_err(|e| failure("open the CA", e))?;
+        let tokens = Tokens::open(&data_dir.join("tokens.json"))
+            .map_err(|e| failure("open the tokens", e))?;
+        let identities = Self {
+            authority: Arc::new(authority),
+            tokens: Arc::new(tokens),
+        };
+        identities.ensure_client(&client_folder(data_dir))?;
+        Ok(identities)
+    }
+
+    fn admin() -> Result<CertificateSpec, Failure> {
+        let name: Name = ADMIN
+            .parse()
+            .map_err(|e| failure("name the local admin", e))?;
+        Ok(CertificateSpec::caller(name, Role::Admin))
+    }
+
+    fn ensure_client(&self, folder: &Path) -> Result<(), Failure> {
+        if !self.is_good(folder) {
+            let credentials = self
+                .authority
+                .issue(&Self::admin()?)
+                .map_err(|e| failure("issue the local admin's certificate", e))?;
+            credentials
+                .write(folder)
+                .map_err(|e| failure("write the local admin's certificate", e))?;
+        }
+        let file = folder.join("token");
+        let known = fs::read_to_string(&file).unwrap_or_default();
+        if self.tokens.verify_api(known.trim()).is_err() {
+            let name = ADMIN
+                .parse()
+                .map_err(|e| failure("name the local admin", e))?;
+            let (_, token) = self
+                .tokens
+                .create_api(&name, Role::Admin, Some(TOKEN_TTL))
+                .map_err(|e| failure("make the local admin's token", e))?;
+            write_private(&file, token.expose())
+                .map_err(|e| failure("write the local admin's token", e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the credentials there are of this CA and not about to end.
+    fn is_good(&self, folder: &Path) -> bool {
+        let Ok(credentials) = Credentials::read(folder) else {
+            return false;
+        };
+        let is_ours = credentials.ca_pem.trim() == self.authority.ca_pem().trim();
+        let lives = credentials
+            .validity()
+            .is_ok_and(|validity| validity.not_after > self.authority.clock().now());
+        is_ours && lives
+    }
+
+    /// Keeps `DIR/client` renewed.
+    pub(crate) fn keep_client(
+        &self,
+        data_dir: &Path,
+        tasks: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) -> Result<(), Failure> {
+        let (authority, spec) = (self.authority.clone(), Self::admin()?);
+        let (folder, shutdown) = (client_folder(data_dir), shutdown.clone());
+        tasks.spawn(async move {
+            if let Err(error) = keep_written(authority, spec, folder, shutdown).await {
+                tracing::warn!(%error, "the local admin's certificate is not renewed");
+            }
+        });
+        Ok(())
+    }
+
+    /// A certificate of this CA that is renewed while it serves.
+    pub(crate) fn serving(
+        &self,
+        spec: CertificateSpec,
+        hosts: &[Host],
+        tasks: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) -> Result<Arc<LiveIdentity>, Failure> {
+        let spec = spec.with_hosts(hosts.iter().cloned());
+        let credentials = self
+            .authority
+            .issue(&spec)
+            .map_err(|e| failure("issue a certificate", e))?;
+        let live = LiveIdentity::new(&credentials).map_err(|e| failure("use a certificate", e))?;
+        let live = Arc::new(live);
+        tasks.spawn(keep_served(
+            self.authority.clone(),
+            spec,
+            live.clone(),
+            shutdown.clone(),
+        ));
+        Ok(live)
+    }
+}
+
+/// Writes a secret for this user alone, whole or not at all.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("new");
+    let _ = fs::remove_file(&temporary);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?
+        .write_all(text.as_bytes())?;
+    fs::rename(&temporary, path)
+}

@@ -1,0 +1,210 @@
+//! `strata node` as PID 1: the machine is Strata's. This process mounts what
+//! a kernel leaves unmounted, runs the node daemon as its child and again
+//! when that dies, reaps whatever is orphaned, and switches the machine off.
+//!
+//! PID 1 itself does next to nothing, so that a fault in the daemon is a
+//! restart and not a kernel panic.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::system::{RebootCommand, reboot};
+use tokio::signal::{
+    self,
+    unix::{SignalKind, signal},
+};
+
+/// Tells the daemon that its parent owns the machine.
+const VARIABLE: &str = "STRATA_MACHINE_INIT";
+/// Run once before the daemon, where the machine's image brings one: loads
+/// drivers, sets addresses.
+const START_HOOK: &str = "/etc/strata/start";
+/// How long processes get between SIGTERM and SIGKILL at the end.
+const GRACE: Duration = Duration::from_secs(8);
+
+pub(crate) fn is_pid_1() -> bool {
+    std::process::id() == 1
+}
+
+/// The process that switches the machine off, where this daemon's parent is.
+pub(crate) fn init_pid() -> Option<u32> {
+    std::env::var(VARIABLE).ok()?.parse().ok()
+}
+
+/// Lives as long as the machine.
+pub(crate) fn run() -> ExitCode {
+    say("strata is PID 1");
+    for (source, target, kind, options) in MOUNTS {
+        if let Err(error) = mount_once(source, target, kind, options) {
+            say(&format!("cannot mount {target}: {error}"));
+        }
+    }
+    if Path::new(START_HOOK).exists() {
+        match Command::new(START_HOOK).status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => say(&format!("{START_HOOK}: {status}")),
+            Err(error) => say(&format!("{START_HOOK}: {error}")),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let lived = runtime.and_then(|runtime| runtime.block_on(live()));
+    if let Err(error) = lived {
+        say(&format!("cannot go on: {error}"));
+    }
+    say("switching off");
+    rustix::fs::sync();
+    if let Err(error) = reboot(RebootCommand::PowerOff) {
+        say(&format!("cannot switch off: {error}"));
+    }
+    ExitCode::FAILURE
+}
+
+const MOUNTS: [(&str, &str, &str, &str); 8] = [
+    ("proc", "/proc", "proc", ""),
+    ("sysfs", "/sys", "sysfs", ""),
+    ("devtmpfs", "/dev", "devtmpfs", "mode=0755"),
+    ("devpts", "/dev/pts", "devpts", "mode=0620,ptmxmode=0666"),
+    ("tmpfs", "/dev/shm", "tmpfs", "mode=1777"),
+    ("tmpfs", "/run", "tmpfs", "mode=0755"),
+    ("tmpfs", "/tmp", "tmpfs", "mode=1777"),
+    ("cgroup2", "/sys/fs/cgroup", "cgroup2", ""),
+];
+
+/// Mounts what is not mounted yet.
+fn mount_once(source: &str, target: &str, kind: &str, options: &str) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(target))
+    {
+        return Ok(());
+    }
+    fs::create_dir_all(target)?;
+    let flags = if kind.starts_with("dev") {
+        MountFlags::NOSUID
+    } else {
+        MountFlags::NOSUID | MountFlags::NODEV
+    };
+    let options = std::ffi::CString::new(options)?;
+    mount(source, target, kind, flags, Some(options.as_c_str()))?;
+    Ok(())
+}
+
+/// Runs the daemon until the machine is told to end, then ends everything.
+async fn live() -> io::Result<()> {
+    let mut children = signal(SignalKind::child())?;
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        supervised = supervise(&mut children) => supervised?,
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    end_everything(&mut children).await;
+    Ok(())
+}
+
+/// Keeps a daemon running; ends only when none can be started.
+async fn supervise(children: &mut signal::unix::Signal) -> io::Result<()> {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let daemon = start_daemon()?;
+        let started = Instant::now();
+        let how = loop {
+            children.recv().await;
+            if let Some((_, how)) = reap().into_iter().find(|(pid, _)| *pid == daemon) {
+                break how;
+            }
+        };
+        say(&format!("the node daemon ended ({how}), starting it again"));
+        pause = next_pause(pause, started.elapsed());
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// SIGTERM to everybody, a grace period, SIGKILL to whoever is left.
+async fn end_everything(children: &mut signal::unix::Signal) {
+    for (signal, grace) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE / 4)] {
+        for pid in processes() {
+            let _ = kill_process(pid, signal);
+        }
+        let all_gone = async {
+            loop {
+                reap();
+                if processes().is_empty() {
+                    return;
+                }
+                children.recv().await;
+            }
+        };
+        if tokio::time::timeout(grace, all_gone).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Doubles up to ten seconds; a daemon that ran for a while starts afresh.
+fn next_pause(pause: Duration, lived: Duration) -> Duration {
+    if lived > Duration::from_secs(60) {
+        return Duration::from_millis(100);
+    }
+    (pause * 2).min(Duration::from_secs(10))
+}
+
+/// The daemon is this program with the same arguments.
+fn start_daemon() -> io::Result<Pid> {
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments
+        .first()
+        .is_none_or(|first| first != "node" && first != "up")
+    {
+        arguments.insert(0, "node".into());
+    }
+    let child = Command::new("/proc/self/exe")
+        .args(arguments)
+        .env(VARIABLE, "1")
+        .spawn()?;
+    Pid::from_raw(child.id().cast_signed()).ok_or_else(|| io::Error::other("no pid"))
+}
+
+/// Everything that has ended.
+fn reap() -> Vec<(Pid, String)> {
+    let mut ended = Vec::new();
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        let how = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => format!("exit {code}"),
+            (_, Some(signal)) => format!("signal {signal}"),
+            _ => "stopped".to_owned(),
+        };
+        ended.push((pid, how));
+    }
+    ended
+}
+
+/// Every process but this one and the kernel's own threads.
+fn processes() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| *pid != 1)
+        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|c| !c.is_empty()))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// There is no log yet when PID 1 speaks: it goes to the console.
+#[allow(clippy::print_stderr)]
+fn say(text: &str) {
+    eprintln!("strata: {text}");
+}

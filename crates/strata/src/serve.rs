@@ -1,0 +1,140 @@
+//! Listeners: bound before anything is promised, named as they really are.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use strata_cli::{Exit, Failure};
+use strata_identity::{Host, LiveIdentity};
+use strata_transport::{Gate, bind_unix, serve_tls, serve_unix};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// A bound TCP port, and how to reach it.
+pub(crate) struct Port {
+    listener: TcpListener,
+    /// As it was asked for, for the certificate.
+    pub(crate) host: Option<Host>,
+    /// With the port it really has.
+    pub(crate) url: String,
+}
+
+impl Port {
+    /// Binds `HOST:PORT`; port 0 takes a free one.
+    pub(crate) async fn bind(flag: &str, address: &str) -> Result<Self, Failure> {
+        let bad = |why: String| {
+            Failure::new(
+                Exit::Usage,
+                format!("cannot listen on {address}, given with {flag}"),
+            )
+            .because(why)
+        };
+        let Some((host, _)) = address.rsplit_once(':') else {
+            return Err(bad("HOST:PORT is expected, such as 127.0.0.1:7700".into()));
+        };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            bad(error.to_string()).hint("is another daemon there? port 0 takes a free one")
+        })?;
+        let bound = listener
+            .local_addr()
+            .map_err(|error| bad(error.to_string()))?;
+        Ok(Self {
+            listener,
+            host: host.parse().ok(),
+            url: url(host, bound),
+        })
+    }
+
+    /// Serves `app` over TLS until `shutdown`.
+    pub(crate) fn serve(
+        self,
+        tls: Arc<rustls::ServerConfig>,
+        app: axum::Router,
+        gate: Gate,
+        tasks: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) {
+        tasks.spawn(serve_tls(self.listener, tls, app, gate, shutdown.clone()));
+    }
+}
+
+/// What to connect to: an address that means "all of them" is reached, from
+/// here, by the loopback.
+fn url(host: &str, bound: SocketAddr) -> String {
+    let port = bound.port();
+    match host {
+        "0.0.0.0" => format!("https://127.0.0.1:{port}"),
+        "[::]" | "::" | "" => format!("https://[::1]:{port}"),
+        host => format!("https://{host}:{port}"),
+    }
+}
+
+/// Binds a node's socket, for root alone or for a group as well.
+pub(crate) fn bind_socket(path: &Path, group: Option<u32>) -> Result<UnixListener, Failure> {
+    let mode = if group.is_some() { 0o660 } else { 0o600 };
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(
+            Exit::Refused,
+            format!("cannot listen on {}: {error}", path.display()),
+        )
+    };
+    let listener = bind_unix(path, mode).map_err(|error| failed(&error))?;
+    if let Some(gid) = group {
+        std::os::unix::fs::chown(path, None, Some(gid)).map_err(|error| failed(&error))?;
+    }
+    Ok(listener)
+}
+
+/// Serves `app` on a socket until `shutdown`.
+pub(crate) fn serve_socket(
+    listener: UnixListener,
+    app: axum::Router,
+    gate: Gate,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    tasks.spawn(serve_unix(listener, app, gate, shutdown.clone()));
+}
+
+/// The hosts a certificate for `port` names, beyond this machine itself.
+pub(crate) fn hosts(port: &Port, further: &[String], live: &[&str]) -> Vec<Host> {
+    let further = further
+        .iter()
+        .map(String::as_str)
+        .chain(live.iter().copied());
+    port.host
+        .iter()
+        .cloned()
+        .chain(further.filter_map(|host| host.parse().ok()))
+        .collect()
+}
+
+/// The TLS of a port that asks for certificates: of everybody, or of those
+/// who bring no token.
+pub(crate) fn tls(
+    ca_pem: &str,
+    identity: Arc<LiveIdentity>,
+    tokens_too: bool,
+) -> Result<Arc<rustls::ServerConfig>, Failure> {
+    let clock = strata_identity::Clock::system();
+    let config = if tokens_too {
+        strata_identity::server_config_optional_client(ca_pem, identity, clock)
+    } else {
+        strata_identity::server_config_required_client(ca_pem, identity, clock)
+    };
+    config.map_err(|error| Failure::new(Exit::Unexpected, format!("cannot set up TLS: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_can_be_connected_to() {
+        let bound = "0.0.0.0:7700".parse().unwrap();
+        assert_eq!(url("0.0.0.0", bound), "https://127.0.0.1:7700");
+        assert_eq!(url("[::]", bound), "https://[::1]:7700");
+        assert_eq!(url("node-1.example", bound), "https://node-1.example:7700");
+    }
+}
