@@ -1,1 +1,2 @@
-//! Worlds for tests: a daemon of one's own, a look at the host before and after, waiting on conditions.
+//! Worlds for tests: a daemon of one's own, a look at the host before and
+//! after, waiting on conditions.

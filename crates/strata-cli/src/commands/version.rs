@@ -66,8 +66,14 @@ mod tests {
             rustc: "rustc 1.95.0",
             platform: "x86_64-unknown-linux-gnu",
         };
-        insta::assert_snapshot!(text(&build), @"");
-        insta::assert_snapshot!(serde_json::to_string(&build).unwrap(), @"");
+        insta::assert_snapshot!(text(&build), @r#"
+        strata 0.1.0
+        commit    0123abc (clean)
+        built     2026-01-31T12:00:00Z
+        compiler  rustc 1.95.0
+        platform  x86_64-unknown-linux-gnu
+        "#);
+        insta::assert_snapshot!(serde_json::to_string(&build).unwrap(), @r#"{"version":"0.1.0","commit":"0123abc","tree_state":"clean","build_date":"2026-01-31T12:00:00Z","rustc":"rustc 1.95.0","platform":"x86_64-unknown-linux-gnu"}"#);
         assert!(!BuildInfo::current().rustc.is_empty());
     }
 }

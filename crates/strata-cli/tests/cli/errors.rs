@@ -7,11 +7,40 @@ use strata_types::{Error, ErrorKind};
 async fn nobody_there() {
     let world = World::new();
     world.node.vanish();
-    insta::assert_snapshot!(world.run("strata cell list").await, @"");
+    insta::assert_snapshot!(world.run("strata cell list").await, @r#"
+    exit 3
+    --- stdout
+    --- stderr
+    error: cannot connect to unix:{}/node.sock
+      Connection refused (os error 111)
+    hint: start the daemon with `strata up`, or say where it is with --data-dir DIR or --node
+    "#);
     std::fs::remove_file(world.path("node.sock")).unwrap();
-    insta::assert_snapshot!(world.run("strata cell list").await, @"");
-    insta::assert_snapshot!(world.run("strata whoami").await, @"");
-    insta::assert_snapshot!(world.run("strata cell list --data-dir {}/other").await, @"");
+    insta::assert_snapshot!(world.run("strata cell list").await, @r#"
+    exit 3
+    --- stdout
+    --- stderr
+    error: cannot connect to unix:{}/node.sock
+      No such file or directory (os error 2)
+    hint: start the daemon with `strata up`, or say where it is with --data-dir DIR or --node
+    "#);
+    insta::assert_snapshot!(world.run("strata whoami").await, @r#"
+    exit 3
+    --- stdout
+    --- stderr
+    error: found no server to talk to
+      {}/home/config.toml holds no login
+      {}/no-data/client/endpoints.json is not there
+    hint: start one with `strata up`, or say where it is with --data-dir DIR or --server
+    "#);
+    insta::assert_snapshot!(world.run("strata cell list --data-dir {}/other").await, @r#"
+    exit 3
+    --- stdout
+    --- stderr
+    error: found no node to talk to
+      {}/other/client/endpoints.json is not there
+    hint: start one with `strata up`, or say where it is with --data-dir DIR or --node
+    "#);
 }
 
 #[tokio::test]
@@ -22,7 +51,14 @@ async fn not_allowed() {
     )
     .with_hint("ask an admin for the role operator");
     let world = World::with(|state| state.refuse = Some(refusal));
-    insta::assert_snapshot!(world.run("strata cell allocate web").await, @"");
+    insta::assert_snapshot!(world.run("strata cell allocate web").await, @r#"
+    exit 5
+    --- stdout
+    --- stderr
+    error: cannot allocate the cell web
+      the role viewer may not allocate
+    hint: ask an admin for the role operator
+    "#);
 }
 
 #[tokio::test]
@@ -47,9 +83,22 @@ async fn every_kind_of_answer_has_its_exit_code() {
 #[tokio::test]
 async fn https_without_a_proof_says_how_to_give_one() {
     insta::assert_snapshot!(
-        World::new().run("strata cell list --node https://127.0.0.1:1").await, @"");
+        World::new().run("strata cell list --node https://127.0.0.1:1").await, @r#"
+    exit 5
+    --- stdout
+    --- stderr
+    error: nothing to prove who is calling https://127.0.0.1:1 with
+    hint: add --credentials FOLDER or --data-dir DIR, set STRATA_TOKEN with --ca FILE, or run `strata login`
+    "#);
     insta::assert_snapshot!(
-        World::new().run("strata token list --server http://127.0.0.1:1").await, @"");
+        World::new().run("strata token list --server http://127.0.0.1:1").await, @r#"
+    exit 2
+    --- stdout
+    --- stderr
+    error: invalid value 'http://127.0.0.1:1' for '--server <URL>': http:// is not spoken here, everything is on TLS; use https://HOST:PORT
+
+    For more information, try '--help'.
+    "#);
 }
 
 #[tokio::test]
@@ -57,7 +106,12 @@ async fn damaged_endpoints_are_named() {
     let world = World::new();
     std::fs::create_dir_all(world.path("data/client")).unwrap();
     std::fs::write(world.path("data/client/endpoints.json"), "{\"node\": 3}").unwrap();
-    insta::assert_snapshot!(world.run("strata cell list --data-dir {}/data").await, @"");
+    insta::assert_snapshot!(world.run("strata cell list --data-dir {}/data").await, @r#"
+    exit 1
+    --- stdout
+    --- stderr
+    error: {}/data/client/endpoints.json is damaged: invalid type: integer `3`, expected a string at line 1 column 10
+    "#);
 }
 
 #[tokio::test]
@@ -70,6 +124,23 @@ async fn a_data_folder_leads_to_its_own_node() {
         ..Default::default()
     };
     endpoints.write(&world.path("data/client")).unwrap();
-    insta::assert_snapshot!(world.run("strata cell list -o name --data-dir {}/data").await, @"");
-    insta::assert_snapshot!(world.run("strata whoami -o json --data-dir {}/data").await, @"");
+    insta::assert_snapshot!(world.run("strata cell list -o name --data-dir {}/data").await, @r#"
+    exit 0
+    --- stdout
+    cell/batch
+    cell/web
+    cell/web/cache
+    --- stderr
+    "#);
+    insta::assert_snapshot!(world.run("strata whoami -o json --data-dir {}/data").await, @r#"
+    exit 0
+    --- stdout
+    {
+      "name": "uid-0",
+      "role": "admin",
+      "proof": "socket",
+      "server": "unix:{}/node.sock"
+    }
+    --- stderr
+    "#);
 }

@@ -141,5 +141,13 @@ fn controllers_are_looked_for_where_they_are() {
 #[test]
 fn findings_keep_their_json() {
     let finding = finding("kvm", |f| f.kvm = Device::Absent);
-    insta::assert_snapshot!(serde_json::to_string_pretty(&finding).unwrap(), @"");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&finding).unwrap(), @r#"
+    {
+      "name": "kvm",
+      "level": "warn",
+      "found": "no /dev/kvm",
+      "why": "without it virtual machines are emulated, many times slower",
+      "advice": "enable virtualization in the firmware, or nesting in the host"
+    }
+    "#);
 }

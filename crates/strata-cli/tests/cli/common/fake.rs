@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use strata_api::observe::observe_server::ObserveServer;
 use strata_api::runtime::cell_service_server::CellServiceServer;
@@ -88,7 +89,9 @@ impl FakeNode {
     /// Gone, in the middle of whatever it does.
     pub fn vanish(&self) {
         if let Some(runtime) = self.runtime.lock().unwrap().take() {
-            runtime.shutdown_background();
+            // A runtime may not wait for another one's end on its own thread.
+            let gone = std::thread::spawn(|| runtime.shutdown_timeout(Duration::from_secs(5)));
+            gone.join().unwrap();
         }
     }
 }
