@@ -1,1 +1,77 @@
-//! To come.
+//! Strata can be all there is on a machine: in a QEMU guest with Debian's
+//! cloud kernel our binary is PID 1. Everything is asked over the node's TLS
+//! port from outside. One boot serves all of it, because a boot takes seconds
+//! and most machines that run this have no KVM for it.
+//!
+//! The guest has cgroup v2, so the mechanism's own tests run there too: this
+//! very file, static as everything here, is packed into the machine.
+
+#[path = "../crates/strata-cell/tests/cell.rs"]
+mod mechanism;
+
+#[path = "machine/cells.rs"]
+mod cells;
+#[path = "machine/life.rs"]
+mod life;
+#[path = "machine/limits.rs"]
+mod limits;
+#[path = "machine/outside.rs"]
+mod outside;
+#[path = "machine/roots.rs"]
+mod roots;
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use outside::Machine;
+use strata_testkit::guest::{Guest, Image};
+
+/// Says it whether or not the test's output is captured.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "machine: {text}");
+}
+
+/// Runs a check and tells how long it took.
+macro_rules! check {
+    ($check:expr) => {{
+        let begin = Instant::now();
+        $check.await;
+        let name = stringify!($check).split('(').next().unwrap_or_default();
+        tell(&format!("{name}: {:.1} s", begin.elapsed().as_secs_f64()));
+    }};
+}
+
+#[tokio::test]
+async fn a_machine_runs_on_strata_alone() {
+    if let Some(why) = Guest::lacks() {
+        tell(&format!("SKIPPED, nothing is proven: {why}"));
+        return;
+    }
+    let begin = Instant::now();
+    let image = Image {
+        program: env!("CARGO_BIN_EXE_strata").into(),
+        programs: vec![("bin/mechanism".to_owned(), std::env::current_exe().unwrap())],
+        start: outside::START.to_owned(),
+    };
+    let guest = Guest::boot(&image).unwrap();
+    tell(&format!("image: {:.1} s", begin.elapsed().as_secs_f64()));
+    let machine = Machine::new(guest).await;
+
+    check!(life::the_machine_is_set_up(&machine));
+    check!(limits::a_cells_limits_are_in_its_files(&machine));
+    check!(limits::limits_hold(&machine));
+    check!(limits::cells_nest(&machine));
+    check!(cells::namespaces_are_the_cells_own(&machine));
+    check!(cells::several_run_at_once_and_their_output_arrives(
+        &machine
+    ));
+    check!(cells::stop_takes_along_all_that_was_forked(&machine));
+    check!(cells::free_leaves_nothing(&machine));
+    check!(roots::roots_are_as_asked_for(&machine));
+    check!(life::orphans_are_reaped(&machine));
+    check!(life::a_storm_leaves_no_zombies(&machine));
+    check!(life::the_mechanism_holds_on_cgroup_v2(&machine));
+    check!(life::the_daemons_death_is_a_restart(&machine));
+    check!(life::it_switches_itself_off(machine));
+    tell(&format!("all: {:.1} s", begin.elapsed().as_secs_f64()));
+}

@@ -1,1 +1,39 @@
-//! To come.
+//! Nothing dies with the daemon: it is killed, ended, started again, and
+//! whatever ran goes on, whatever happened meanwhile is known, and whatever
+//! was half done is finished or cleared away.
+
+#[path = "survival/ends.rs"]
+mod ends;
+#[path = "survival/kills.rs"]
+mod kills;
+#[path = "survival/leftovers.rs"]
+mod leftovers;
+#[path = "survival/storms.rs"]
+mod storms;
+
+use std::path::Path;
+
+use strata_testkit::{PATIENCE, holds, wait_for};
+
+const STRATA: &str = env!("CARGO_BIN_EXE_strata");
+
+/// A shell command that waits for a file before it goes on with `rest`.
+fn after(file: &Path, rest: &str) -> String {
+    let file = file.display();
+    format!("sh -c 'while [ ! -e {file} ]; do sleep 0.01; done; {rest}'")
+}
+
+/// Waits until a process is gone, and reaped.
+async fn gone(pid: i64) {
+    let folder = format!("/proc/{pid}");
+    wait_for("the process to be gone", PATIENCE, async || {
+        holds(!Path::new(&folder).exists())
+    })
+    .await;
+}
+
+fn kill(pid: i64) {
+    let pid = i32::try_from(pid).expect("a pid is a small number");
+    let pid = rustix::process::Pid::from_raw(pid).expect("it is running");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it can be killed");
+}

@@ -102,8 +102,20 @@ impl Link {
         Ok(true)
     }
 
-    pub fn send(&self, reply: &Reply, fd: Option<i32>) -> sys::Result<()> {
-        let mut control = [HEADER as u64 + 4, 1 | 1 << 32, fd.unwrap_or(0) as u64];
+    /// Sends a reply, and with it `pid` as a credential, which the kernel
+    /// translates into what the receiver calls that process, and a file.
+    pub fn send(&self, reply: &Reply, pid: i32, fd: Option<i32>) -> sys::Result<()> {
+        const CREDENTIALS: u64 = 1 | 2 << 32;
+        const FILE: u64 = 1 | 1 << 32;
+        let mut control = [
+            HEADER as u64 + 12,
+            CREDENTIALS,
+            pid as u64,
+            0,
+            HEADER as u64 + 4,
+            FILE,
+            fd.unwrap_or(0) as u64,
+        ];
         let mut iov = [&raw const *reply as usize, size_of::<Reply>()];
         let message = Message {
             name: 0,
@@ -111,7 +123,7 @@ impl Link {
             iov: &raw mut iov,
             iov_len: 1,
             control: control.as_mut_ptr().cast(),
-            control_len: if fd.is_some() { 24 } else { 0 },
+            control_len: if fd.is_some() { 56 } else { 32 },
             flags: 0,
         };
         sys::send(self.fd, &message).map(drop)

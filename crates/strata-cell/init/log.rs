@@ -56,14 +56,15 @@ impl Log {
         last_entry_ns: 0,
     };
 
-    pub fn open(&mut self, folder: i32, channel: u8, keep: u32, bytes: u64) -> sys::Result<()> {
+    /// Files are made when there is something to put into them: many
+    /// programs say nothing, on one channel or on both.
+    pub fn open(&mut self, channel: u8, keep: u32, bytes: u64) {
         *self = Self {
             channel,
             keep: (keep as usize).clamp(2, MAX_SEGMENTS),
             segment_bytes: bytes.max(4096),
             ..Self::CLOSED
         };
-        self.begin_segment(folder)
     }
 
     /// Opens the segment that begins where the log now ends, and drops the
@@ -99,35 +100,56 @@ impl Log {
     pub fn pump(&mut self, folder: i32) -> bool {
         let mut moved = 0;
         while self.pipe != sys::NONE && moved < TURN {
-            if self.len >= self.segment_bytes && self.begin_segment(folder).is_err() {
-                match self.discard() {
-                    Ok(0) => return true,
-                    Ok(n) => moved += n,
-                    Err(_) => return false,
-                }
-                continue;
-            }
-            self.note_time();
-            let room = self.segment_bytes.saturating_sub(self.len).clamp(1, 1 << 20);
-            match sys::splice(self.pipe, self.file, self.len, room as usize) {
+            let result = match self.file {
+                sys::NONE => self.begin(folder),
+                _ => self.go_on(folder),
+            };
+            match result {
                 Ok(0) => return true,
-                Ok(n) => {
-                    self.len += n as u64;
-                    moved += n;
-                }
-                Err(sys::EAGAIN) => return false,
+                Ok(n) => moved += n,
                 Err(sys::EINTR) => {}
-                Err(_) => match self.discard() {
-                    Ok(0) => return true,
-                    Ok(n) => moved += n,
-                    Err(_) => return false,
-                },
+                Err(_) => return false,
             }
         }
         self.pipe == sys::NONE
     }
 
-    /// Reads and forgets: the disk takes nothing now.
+    /// The first bytes go through our hands: only they tell that there is
+    /// something to make a file for.
+    fn begin(&mut self, folder: i32) -> sys::Result<usize> {
+        let scratch = SCRATCH.take();
+        let n = sys::read(self.pipe, scratch)?;
+        if n == 0 {
+            return Ok(0);
+        }
+        let stored = self.begin_segment(folder).and_then(|()| {
+            self.note_time();
+            sys::pwrite(self.file, &scratch[..n], 0)
+        });
+        let stored = stored.unwrap_or(0);
+        self.len += stored as u64;
+        self.lost += (n - stored) as u64;
+        Ok(n)
+    }
+
+    /// Further bytes go from the pipe to the file directly. When the disk
+    /// takes nothing they are read and forgotten, and counted.
+    fn go_on(&mut self, folder: i32) -> sys::Result<usize> {
+        if self.len >= self.segment_bytes && self.begin_segment(folder).is_err() {
+            return self.discard();
+        }
+        self.note_time();
+        let room = (self.segment_bytes - self.len).min(1 << 20) as usize;
+        match sys::splice(self.pipe, self.file, self.len, room) {
+            Ok(n) => {
+                self.len += n as u64;
+                Ok(n)
+            }
+            Err(errno @ (sys::EAGAIN | sys::EINTR)) => Err(errno),
+            Err(_) => self.discard(),
+        }
+    }
+
     fn discard(&mut self) -> sys::Result<usize> {
         let n = sys::read(self.pipe, SCRATCH.take())?;
         self.lost += n as u64;

@@ -167,7 +167,7 @@ impl Init {
     fn announce(&mut self, run: u64) {
         let news = Reply { kind: wire::EXITED, run, ..link::ok() };
         for link in &mut self.links {
-            if link.as_ref().is_some_and(|l| l.subscribed && l.send(&news, None).is_err()) {
+            if link.as_ref().is_some_and(|l| l.subscribed && l.send(&news, sys::pid(), None).is_err()) {
                 link.take().map(Link::close);
             }
         }
@@ -205,34 +205,36 @@ impl Init {
     fn answer(&mut self, i: usize, inbox: &Inbox) -> Result<(), ()> {
         let request = inbox.request().ok_or(())?;
         let mut reply = Reply { kind: request.kind, run: request.run, ..link::ok() };
-        let mut pidfd = None;
+        let (mut pid, mut pidfd) = (sys::pid(), None);
         match request.kind {
             wire::HELLO => {
                 if let Some((step, error)) = self.failure {
                     (reply.step, reply.error) = (step, error);
-                    let _ = self.link(i)?.send(&reply, None);
+                    let _ = self.link(i)?.send(&reply, pid, None);
                     sys::exit(1);
                 }
+                self.links[i].as_mut().ok_or(())?.subscribed = true;
                 // Its own, so that the daemon can watch and end this very
                 // process whoever started it.
-                pidfd = sys::pidfd_open(sys::pid()).ok();
+                pidfd = sys::pidfd_open(pid).ok();
             }
-            wire::SUBSCRIBE => self.links[i].as_mut().ok_or(())?.subscribed = true,
             wire::SIGNAL => match self.signal(request.run, request.signal) {
                 Ok(()) => {}
                 Err(error) => (reply.step, reply.error) = (wire::STEP_RUN, error),
             },
-            wire::LIST => self.list(i, reply)?,
+            wire::LIST => {
+                self.list(i, reply)?;
+                reply.run = 0;
+            }
             wire::SPAWN | wire::SPAWN_CELL => match self.spawn(&request, inbox) {
-                Ok((pid, fd)) => (reply.pid, pidfd) = (pid, Some(fd)),
+                // Its zombie is not reaped before this reply is sent, so the
+                // pid means something even if it has ended.
+                Ok((child, fd)) => (pid, pidfd) = (child, (fd != sys::NONE).then_some(fd)),
                 Err((step, error)) => (reply.step, reply.error) = (step, error),
             },
             _ => return Err(()),
         }
-        if request.kind == wire::LIST {
-            reply.run = 0;
-        }
-        let sent = self.link(i)?.send(&reply, pidfd);
+        let sent = self.link(i)?.send(&reply, pid, pidfd);
         pidfd.map(sys::close);
         sent.map_err(drop)
     }
@@ -248,11 +250,8 @@ impl Init {
 
     fn list(&self, i: usize, template: Reply) -> Result<(), ()> {
         for run in self.runs.iter().filter(|run| run.pid > 0) {
-            let reply = Reply { run: run.id, pid: run.pid, ..template };
-            let pidfd = sys::pidfd_open(run.pid).map_err(drop)?;
-            let sent = self.link(i)?.send(&reply, Some(pidfd));
-            sys::close(pidfd);
-            sent.map_err(drop)?;
+            let reply = Reply { run: run.id, ..template };
+            self.link(i)?.send(&reply, run.pid, None).map_err(drop)?;
         }
         Ok(())
     }

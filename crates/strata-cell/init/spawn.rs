@@ -105,7 +105,7 @@ impl Run {
         let flags = sys::O_WRONLY | sys::O_CLOEXEC;
         self.status_file = sys::openat(folder, c"status", flags, 0)?;
         for (channel, log) in self.logs.iter_mut().enumerate() {
-            log.open(folder, channel as u8, request.segments, request.segment_bytes)?;
+            log.open(channel as u8, request.segments, request.segment_bytes);
             let pipe = sys::pipe()?;
             (log.pipe, ends[channel]) = (pipe[0], pipe[1]);
             sys::set_pipe_size(log.pipe, PIPE_BYTES);
@@ -132,7 +132,7 @@ struct Child {
 }
 
 impl Init {
-    /// Starts what is asked for; answers the pid and a pidfd.
+    /// Starts what is asked for; answers the pid and, for an init, a pidfd.
     pub fn spawn(&mut self, request: &Request, inbox: &Inbox) -> Result<(i32, i32), Failure> {
         let malformed = (wire::STEP_RUN, sys::EINVAL);
         let texts = Texts::parse(request, inbox.payload()).ok_or(malformed)?;
@@ -185,7 +185,7 @@ impl Init {
             Err(errno) => Err((wire::STEP_FILES, errno)),
         };
         ends.into_iter().for_each(sys::close);
-        let (pid, pidfd) = started.inspect_err(|_| run.release())?;
+        let (pid, _) = started.inspect_err(|_| run.release())?;
         run.pid = pid;
         run.status.pid = pid;
         run.status.state = wire::RUN_STARTED;
@@ -193,7 +193,7 @@ impl Init {
         for (channel, log) in run.logs.iter().enumerate() {
             let _ = sys::epoll_add(self.epoll, log.pipe, PIPES + (2 * i + channel) as u64);
         }
-        Ok((pid, pidfd))
+        Ok((pid, sys::NONE))
     }
 }
 
@@ -202,10 +202,11 @@ fn clone(
     namespaces: u64,
     into_cgroup: Option<i32>,
 ) -> Result<(i32, i32), Failure> {
-    let mut pidfd = -1i32;
-    let flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | namespaces;
+    let mut pidfd = sys::NONE;
+    let flags = CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND | namespaces;
+    let with_pidfd = if namespaces == 0 { 0 } else { CLONE_PIDFD };
     let args = CloneArgs {
-        flags: flags | into_cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
+        flags: flags | with_pidfd | into_cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
         pidfd: &raw mut pidfd as u64,
         exit_signal: sys::SIGCHLD as u64,
         stack: CHILD_STACK.take().as_mut_ptr() as u64,

@@ -3,7 +3,7 @@
 //! those start.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions};
 use strata_types::{CellSpec, ExecutableSpec, RootMode};
 
 use crate::cgroup::{Cgroup, Join, RunGroup};
-use crate::link::{InitLink, LinkError, listen};
+use crate::link::{InitEvents, InitLink, LinkError, listen};
 use crate::wire::{self, MAGIC, Request};
 
 /// The init, built by the build script.
@@ -159,28 +159,20 @@ pub struct Launch<'a> {
     pub group: &'a RunGroup,
 }
 
-/// A run that has started.
-#[derive(Debug)]
-pub struct StartedRun {
-    /// The pid as this process sees it.
-    pub pid: i32,
-    /// Stays with the process whoever its parent is.
-    pub pidfd: OwnedFd,
-}
-
 /// An init that has been reached.
 #[derive(Debug)]
 pub struct StartedInit {
     /// The init.
     pub init: CellInit,
-    /// Its pid as this process sees it.
-    pub pid: i32,
+    /// What it tells unasked.
+    pub events: InitEvents,
 }
 
 /// An init that answers. Dropping this leaves it running.
 #[derive(Debug)]
 pub struct CellInit {
     link: Mutex<InitLink>,
+    pid: i32,
     pidfd: OwnedFd,
 }
 
@@ -188,25 +180,18 @@ impl CellInit {
     /// Reaches an init that runs already, by the folder its socket is in.
     pub fn connect(folder: &Path) -> Result<StartedInit, InitError> {
         let link = InitLink::connect(folder)?;
-        let hello = Request {
-            magic: MAGIC,
-            kind: wire::HELLO,
-            ..Request::default()
-        };
-        let answer = link.ask(&hello, &[], &[])?;
+        let (answer, events) = InitLink::connect(folder)?.hello()?;
         if answer.reply.error != 0 {
             let (step, errno) = (answer.reply.step, answer.reply.error);
             return Err(InitError::Step { step, errno });
         }
         let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
-        let pid = pid_of(pidfd.as_fd())?;
-        Ok(StartedInit {
-            init: Self {
-                link: Mutex::new(link),
-                pidfd,
-            },
-            pid,
-        })
+        let init = Self {
+            link: Mutex::new(link),
+            pid: answer.pid,
+            pidfd,
+        };
+        Ok(StartedInit { init, events })
     }
 
     /// Starts the keeper: the parent of all outermost cells, without
@@ -305,8 +290,9 @@ impl CellInit {
         })
     }
 
-    /// Has this init start an executable. Comes back once it runs.
-    pub fn start(&self, launch: &Launch<'_>) -> Result<StartedRun, InitError> {
+    /// Has this init start an executable; answers its pid as this process
+    /// sees it. Comes back once it runs.
+    pub fn start(&self, launch: &Launch<'_>) -> Result<i32, InitError> {
         let spec = launch.spec;
         let join = launch.group.join().map_err(host("open the run's cgroup"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -332,11 +318,12 @@ impl CellInit {
             wire::STEP_RUN => return Err(InitError::Full),
             _ => return Err(InitError::Step { step, errno }),
         }
-        let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
-        Ok(StartedRun {
-            pid: pid_of(pidfd.as_fd())?,
-            pidfd,
-        })
+        Ok(answer.pid)
+    }
+
+    /// Its pid as this process sees it.
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// Sends a signal to the process group of a run.
@@ -345,11 +332,8 @@ impl CellInit {
     }
 
     /// The runs this init has, each with its pid.
-    pub fn runs(&self) -> Result<Vec<(u64, i32)>, InitError> {
-        let runs = self.link().list()?;
-        runs.iter()
-            .map(|(run, pidfd)| Ok((*run, pid_of(pidfd.as_fd())?)))
-            .collect()
+    pub fn runs(&self) -> Result<Vec<(u64, i32)>, LinkError> {
+        self.link().list()
     }
 
     /// Ends the init at once, and with it every process of its namespace.
@@ -382,21 +366,6 @@ pub(crate) fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
         Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// The pid behind a pidfd, as this process sees it.
-fn pid_of(pidfd: BorrowedFd<'_>) -> Result<i32, InitError> {
-    let mut text = String::new();
-    File::open(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
-        .and_then(|mut file| file.read_to_string(&mut text))
-        .map_err(|source| InitError::Host {
-            what: "read a pid",
-            source,
-        })?;
-    let pid = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    Ok(pid.ok_or(LinkError::Nonsense)?)
 }
 
 fn namespaces(spec: &CellSpec) -> u64 {

@@ -22,8 +22,8 @@ mod wire;
 
 pub use cgroup::{Cgroup, CgroupError, Cgroups, RunGroup, Usage};
 pub use host::HostPaths;
-pub use init::{CellInit, InitError, InitImage, Launch, LogLimits, StartedInit, StartedRun};
-pub use link::{InitEvent, InitEvents, InitLink, LinkError};
+pub use init::{CellInit, InitError, InitImage, Launch, LogLimits, StartedInit};
+pub use link::{InitEvent, InitEvents, LinkError};
 pub use readable::readable;
-pub use record::{read_record, write_record};
+pub use record::{create_record, read_record};
 pub use status::{RunRecord, RunState};

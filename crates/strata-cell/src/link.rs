@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
@@ -45,26 +46,26 @@ impl From<rustix::io::Errno> for LinkError {
 
 /// A connection for requests, one at a time.
 #[derive(Debug)]
-pub struct InitLink {
+pub(crate) struct InitLink {
     socket: OwnedFd,
 }
 
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
+    /// The process it is about, as this process sees it.
+    pub(crate) pid: i32,
     pub(crate) fd: Option<OwnedFd>,
 }
 
 impl InitLink {
     /// Connects to the init whose socket is in `folder`.
-    pub fn connect(folder: &Path) -> Result<Self, LinkError> {
+    pub(crate) fn connect(folder: &Path) -> Result<Self, LinkError> {
         let socket = socket()?;
         let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
-        for timeout in [
-            rustix::net::sockopt::Timeout::Recv,
-            rustix::net::sockopt::Timeout::Send,
-        ] {
-            rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
+        for timeout in [Timeout::Recv, Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
         }
+        sockopt::set_socket_passcred(&socket, true)?;
         rustix::net::connect(&socket, &address)?;
         Ok(Self { socket })
     }
@@ -101,8 +102,8 @@ impl InitLink {
         Ok(())
     }
 
-    /// The runs the init has, each with a pidfd.
-    pub fn list(&self) -> Result<Vec<(u64, OwnedFd)>, LinkError> {
+    /// The runs the init has, each with its pid.
+    pub(crate) fn list(&self) -> Result<Vec<(u64, i32)>, LinkError> {
         let request = Request {
             magic: MAGIC,
             kind: wire::LIST,
@@ -111,18 +112,17 @@ impl InitLink {
         self.send(&request, &[], &[])?;
         let mut runs = Vec::new();
         loop {
-            let Answer { reply, fd } = receive(&self.socket)?.ok_or_else(closed)?;
-            match (reply.run, fd) {
-                (0, _) => return Ok(runs),
-                (run, Some(fd)) => runs.push((run, fd)),
-                (_, None) => return Err(LinkError::Nonsense),
+            let Answer { reply, pid, .. } = receive(&self.socket)?.ok_or_else(closed)?;
+            if reply.run == 0 {
+                return Ok(runs);
             }
+            runs.push((reply.run, pid));
         }
     }
 
     /// Sends a signal to the process group of a run. One that is over is no
     /// error: there is nothing left to signal.
-    pub fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
+    pub(crate) fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
         let request = Request {
             magic: MAGIC,
             kind: wire::SIGNAL,
@@ -133,18 +133,22 @@ impl InitLink {
         self.ask(&request, &[], &[]).map(drop)
     }
 
-    /// Turns the connection into a stream of news.
-    pub fn subscribe(self) -> Result<InitEvents, LinkError> {
+    /// Asks whether the init is there and well; from then on the connection
+    /// is a stream of news.
+    pub(crate) fn hello(self) -> Result<(Answer, InitEvents), LinkError> {
         let request = Request {
             magic: MAGIC,
-            kind: wire::SUBSCRIBE,
+            kind: wire::HELLO,
             ..Request::default()
         };
-        self.ask(&request, &[], &[])?;
+        let answer = self.ask(&request, &[], &[])?;
         rustix::io::ioctl_fionbio(&self.socket, true)?;
-        Ok(InitEvents {
-            socket: self.socket,
-        })
+        Ok((
+            answer,
+            InitEvents {
+                socket: self.socket,
+            },
+        ))
     }
 }
 
@@ -232,7 +236,8 @@ fn address(folder: &Path) -> io::Result<(SocketAddrUnix, OwnedFd)> {
 
 fn receive(socket: &OwnedFd) -> Result<Option<Answer>, LinkError> {
     let mut reply = [0u8; size_of::<Reply>()];
-    let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [const { std::mem::MaybeUninit::uninit() };
+        rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
         let mut parts = [IoSliceMut::new(&mut reply)];
@@ -241,13 +246,17 @@ fn receive(socket: &OwnedFd) -> Result<Option<Answer>, LinkError> {
             message => break message?,
         }
     };
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let (mut pid, mut fd) = (0, None);
+    for message in control.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
+            RecvAncillaryMessage::ScmCredentials(sender) => pid = sender.pid.as_raw_pid(),
+            _ => {}
+        }
+    }
     match message.bytes {
         0 => Ok(None),
-        n if n == reply.len() => decode(&reply).map(|reply| Some(Answer { reply, fd })),
+        n if n == reply.len() => decode(&reply).map(|reply| Some(Answer { reply, pid, fd })),
         _ => Err(LinkError::Nonsense),
     }
 }

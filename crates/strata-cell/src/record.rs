@@ -11,18 +11,16 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Writes a record under a temporary name and renames it into place.
-pub fn write_record(path: &Path, record: &impl Serialize) -> io::Result<()> {
-    let temporary = path.with_extension("new");
+/// Writes a record that was not there. It is one write of a few hundred
+/// bytes, which the death of this process does not tear.
+pub fn create_record(path: &Path, record: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec(record)?;
     OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
-        .open(&temporary)?
-        .write_all(&bytes)?;
-    fs::rename(&temporary, path)
+        .open(path)?
+        .write_all(&bytes)
 }
 
 /// Reads a record; none when there is none.

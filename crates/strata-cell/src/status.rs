@@ -1,16 +1,30 @@
-//! How a run went, read from the file its init keeps.
+//! A run on disk: one file that says what was asked for, which pid it got,
+//! and how it went.
+//!
+//! ```text
+//! 0    what the init writes: state, times, wait status, use (`RunStatus`)
+//! 56   what the daemon writes: the pid as the daemon sees it
+//! 64   what was asked for, as JSON
+//! ```
+//!
+//! It has its full size before the run begins, so that a full disk cannot
+//! keep an end from being written down.
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use strata_types::Ending;
 
 use crate::wire::{self, RunStatus};
 
 const FILE: &str = "status";
+const PID: usize = size_of::<RunStatus>();
+const ASKED: usize = PID + 8;
 
 /// Where a run is, as its init last wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +42,8 @@ pub enum RunState {
 pub struct RunRecord {
     /// Where it is.
     pub state: RunState,
+    /// The pid as the daemon saw it; 0 when it was not told in time.
+    pub pid: i32,
     /// Unix nanoseconds.
     pub started_ns: u64,
     /// Unix nanoseconds; 0 while it is not over.
@@ -41,21 +57,37 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Makes the file at its full size, so that a full disk cannot keep a
-    /// run's end from being written down.
-    pub fn prepare(run_folder: &Path) -> io::Result<()> {
+    /// Makes the file of a run that is about to begin.
+    pub fn create(run_folder: &Path, asked: &impl Serialize) -> io::Result<()> {
+        let mut bytes = vec![0; ASKED];
+        serde_json::to_writer(&mut bytes, asked)?;
         fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(run_folder.join(FILE))?
-            .write_all(&[0; size_of::<RunStatus>()])
+            .write_all(&bytes)
     }
 
-    /// Reads what the init wrote.
+    /// Writes down the pid, beside what the init writes.
+    pub fn write_pid(run_folder: &Path, pid: i32) -> io::Result<()> {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(run_folder.join(FILE))?;
+        file.write_all_at(&i64::from(pid).to_ne_bytes(), PID as u64)
+    }
+
+    /// Reads how it went.
     pub fn read(run_folder: &Path) -> io::Result<Self> {
-        Self::parse(&fs::read(run_folder.join(FILE))?)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a status record"))
+        Self::parse(&fs::read(run_folder.join(FILE))?).ok_or_else(damaged)
+    }
+
+    /// Reads what was asked for, and how it went.
+    pub fn read_whole<T: DeserializeOwned>(run_folder: &Path) -> io::Result<(T, Self)> {
+        let bytes = fs::read(run_folder.join(FILE))?;
+        let record = Self::parse(&bytes).ok_or_else(damaged)?;
+        let asked = serde_json::from_slice(bytes.get(ASKED..).unwrap_or_default())?;
+        Ok((asked, record))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -83,6 +115,7 @@ impl RunRecord {
                 wire::RUN_ENDED => RunState::Ended(ending(half(at!(wait_status))?.cast_signed())),
                 _ => return None,
             },
+            pid: i32::try_from(number(PID)?).unwrap_or(0),
             started_ns: number(at!(started_ns))?,
             ended_ns: number(at!(ended_ns))?,
             cpu_user: Duration::from_micros(number(at!(user_us))?),
@@ -90,6 +123,10 @@ impl RunRecord {
             memory_peak_bytes: number(at!(max_rss_kb))?.saturating_mul(1024),
         })
     }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not the status of a run")
 }
 
 /// Reads a wait status as the C macros do.
@@ -115,11 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_prepared_file_is_a_run_that_never_started() {
+    fn a_new_file_is_a_run_that_never_started() {
         let folder = tempfile::tempdir().unwrap();
-        RunRecord::prepare(folder.path()).unwrap();
+        RunRecord::create(folder.path(), &["sleep", "1"]).unwrap();
         assert_eq!(RunRecord::read(folder.path()).unwrap().state, RunState::New);
-        assert!(RunRecord::prepare(folder.path()).is_err());
+        assert!(RunRecord::create(folder.path(), &()).is_err());
+        RunRecord::write_pid(folder.path(), 77).unwrap();
+        let (asked, record): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        assert_eq!(
+            (asked, record.pid),
+            (vec!["sleep".to_owned(), "1".to_owned()], 77)
+        );
     }
 
     proptest! {

@@ -25,22 +25,20 @@ pub const MAX_WORDS: usize = 4096;
 pub const LISTEN_FD: i32 = 3;
 
 /// Request: are you there? Answered with the error of the set-up, if there was
-/// one, and with the init's own pidfd.
+/// one, and with the init's own pidfd; from then on, the connection carries an
+/// `EXITED` reply for every run that ends.
 pub const HELLO: u32 = 1;
-/// Request: start an executable. Fds: run folder, then cgroup fds. Answered
-/// with its pidfd.
+/// Request: start an executable. Fds: run folder, then cgroup fds.
 pub const SPAWN: u32 = 2;
 /// Request: start the init of a cell inside. Fds: init image, listening
-/// socket, then cgroup fds.
+/// socket, then cgroup fds. Answered with the new init's pidfd.
 pub const SPAWN_CELL: u32 = 3;
 /// Request: a signal to the process group of a run.
 pub const SIGNAL: u32 = 4;
-/// Request: one `Reply` with its pidfd for each run, then one of run 0.
+/// Request: one `Reply` for each run, then one of run 0.
 pub const LIST: u32 = 5;
-/// Request: from now on, an `EXITED` reply for every run that ends.
-pub const SUBSCRIBE: u32 = 6;
 /// Not a request: the kind of a reply that tells of an end.
-pub const EXITED: u32 = 7;
+pub const EXITED: u32 = 6;
 
 /// Request flag: the cgroup fd is a v2 folder for `CLONE_INTO_CGROUP`;
 /// without it they are v1 `tasks` files to write into.
@@ -94,7 +92,8 @@ pub struct Request {
     pub segment_bytes: u64,
 }
 
-/// An answer, or the news of an end.
+/// An answer, or the news of an end. The process it is about travels beside
+/// it as a credential, which the kernel translates between PID namespaces.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Reply {
@@ -110,8 +109,8 @@ pub struct Reply {
     pub step: u32,
     /// The version the init speaks.
     pub version: u32,
-    /// The pid as the init sees it.
-    pub pid: i32,
+    /// Fills the record up.
+    pub reserved: u32,
 }
 
 /// The run's folder, log files and pipes could not be made ready.

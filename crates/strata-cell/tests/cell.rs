@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use strata_cell::log::{Channel, LogReader, Read};
 use strata_cell::{
-    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, InitLink, Launch, LogLimits,
-    RunRecord, RunState, StartedInit,
+    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits, RunRecord,
+    RunState, StartedInit,
 };
 use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity};
 
@@ -84,7 +84,6 @@ impl Cell<'_> {
     ) -> Result<(PathBuf, i32), InitError> {
         let folder = self.folder.join(run.to_string());
         fs::create_dir(&folder).unwrap();
-        RunRecord::prepare(&folder).unwrap();
         let spec = ExecutableSpec {
             name: "main".parse().unwrap(),
             cell: self.spec.name.clone(),
@@ -95,6 +94,7 @@ impl Cell<'_> {
             working_directory: None,
             stop_grace: Duration::from_secs(1),
         };
+        RunRecord::create(&folder, &spec).unwrap();
         let group = self
             .world
             .cgroups
@@ -109,16 +109,13 @@ impl Cell<'_> {
             logs,
             group: &group,
         };
-        let started = self.init.init.start(&launch)?;
-        Ok((folder, started.pid))
+        let pid = self.init.init.start(&launch)?;
+        Ok((folder, pid))
     }
 
     /// Runs a command to its end; answers its ending and its output.
     fn run(&self, run: u64, command: &str) -> (Ending, String) {
-        let events = InitLink::connect(&self.folder)
-            .unwrap()
-            .subscribe()
-            .unwrap();
+        let events = CellInit::connect(&self.folder).unwrap().events;
         let (folder, _) = self.launch(run, command).unwrap();
         wait_exit(&events, run);
         (ending(&folder), output(&folder, Channel::Stdout))
@@ -190,10 +187,7 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
 fn an_executable_becomes_whom_it_is_told_to() {
     let world = World::new("identity");
     let cell = world.cell(&spec("web")).unwrap();
-    let events = InitLink::connect(&cell.folder)
-        .unwrap()
-        .subscribe()
-        .unwrap();
+    let events = CellInit::connect(&cell.folder).unwrap().events;
     let identity = Identity {
         uid: Some(1234),
         gid: Some(2345),
@@ -214,7 +208,7 @@ fn pids_are_told_as_this_process_sees_them() {
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     assert_eq!(comm.trim(), "sleep");
     assert_eq!(cell.init.init.runs().unwrap(), [(1, pid)]);
-    let comm = fs::read_to_string(format!("/proc/{}/comm", cell.init.pid)).unwrap();
+    let comm = fs::read_to_string(format!("/proc/{}/comm", cell.init.init.pid())).unwrap();
     assert_eq!(comm.trim(), "strata-init");
 }
 
@@ -227,7 +221,7 @@ fn killing_the_init_ends_all_that_it_holds() {
         .unwrap();
     cell.init.init.kill().unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
-    assert!(InitLink::connect(&cell.folder).is_err());
+    assert!(CellInit::connect(&cell.folder).is_err());
     world.cgroups.cell(&cell.spec.name).remove_tree().unwrap();
     assert!(world.cgroups.outermost().is_empty());
 }
@@ -302,7 +296,7 @@ fn more_output_than_a_pipe_holds_arrives_whole_and_in_order() {
 fn an_idle_init_is_small() {
     let world = World::new("small");
     let cell = world.cell(&spec("web")).unwrap();
-    let status = fs::read_to_string(format!("/proc/{}/status", cell.init.pid)).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", cell.init.init.pid())).unwrap();
     let rss: u64 = status
         .lines()
         .find_map(|line| {

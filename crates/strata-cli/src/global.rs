@@ -14,27 +14,27 @@ pub struct Global {
     /// The data folder of a daemon on this machine; DIR/client says where it
     /// listens and holds the credentials
     #[arg(long, value_name = "DIR", env = "STRATA_DATA_DIR", global = true)]
-    #[arg(value_hint = ValueHint::DirPath, help_heading = "Connection")]
+    #[arg(value_hint = ValueHint::DirPath, hide_env_values = true, help_heading = "Connection")]
     pub data_dir: Option<PathBuf>,
 
     /// The server, as https://HOST:PORT
     #[arg(long, value_name = "URL", env = "STRATA_SERVER", global = true)]
-    #[arg(help_heading = "Connection")]
+    #[arg(hide_env_values = true, help_heading = "Connection")]
     pub server: Option<Address>,
 
     /// The node, as https://HOST:PORT or unix:PATH
     #[arg(long, value_name = "URL", env = "STRATA_NODE", global = true)]
-    #[arg(help_heading = "Connection")]
+    #[arg(hide_env_values = true, help_heading = "Connection")]
     pub node: Option<Address>,
 
     /// A folder with ca.crt, client.crt and client.key
     #[arg(long, value_name = "FOLDER", env = "STRATA_CREDENTIALS", global = true)]
-    #[arg(value_hint = ValueHint::DirPath, help_heading = "Connection")]
+    #[arg(value_hint = ValueHint::DirPath, hide_env_values = true, help_heading = "Connection")]
     pub credentials: Option<PathBuf>,
 
     /// The CA of the server, for a token in STRATA_TOKEN
     #[arg(long, value_name = "FILE", env = "STRATA_CA", global = true)]
-    #[arg(value_hint = ValueHint::FilePath, help_heading = "Connection")]
+    #[arg(value_hint = ValueHint::FilePath, hide_env_values = true, help_heading = "Connection")]
     pub ca: Option<PathBuf>,
 
     /// When to colour; NO_COLOR is honoured

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | said outright | `node` | `server` |
 //! | named folder | its socket, else its TLS port | its server, else its node |
+//! | else | | `node`, said outright |
 //! | saved login | | the one in use |
 //! | defaults | the default folder, else the default socket | the default folder, else the default socket |
 //!
@@ -106,6 +107,8 @@ impl Discovery {
         let mut tried = Vec::new();
         let found = if let Some(data_dir) = &self.data_dir {
             self.server_of(data_dir, &mut tried)?
+        } else if let Some(address) = self.node.clone() {
+            return self.prove(node_at(address));
         } else if let Some(target) = self.saved(&mut tried)? {
             Some(target)
         } else {

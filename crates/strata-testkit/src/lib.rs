@@ -1,2 +1,30 @@
 //! Worlds for tests: a daemon of one's own, a look at the host before and
-//! after, waiting on conditions.
+//! after, the command line as a user types it, and waiting on conditions.
+//!
+//! Each test starts what it needs in a folder of its own with ports of its
+//! own, so that any number of them run side by side. What a test made is
+//! taken away when its [`Daemon`] goes out of scope, and that nothing is left
+//! is part of every test.
+
+mod cli;
+mod daemon;
+pub mod guest;
+mod host;
+mod node;
+mod requests;
+mod wait;
+
+pub use cli::{Cli, Ran};
+pub use daemon::{Daemon, DaemonBuilder};
+pub use host::{Host, Traces};
+pub use node::{Node, all};
+pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};
+pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};
+
+pub use serde_json;
+pub use strata_api::observe;
+pub use strata_api::runtime;
+pub use strata_api::strata::v1;
+pub use strata_client::{NodeClient, Target};
+pub use strata_identity::Credentials;
+pub use tonic::{Code, Status, Streaming};

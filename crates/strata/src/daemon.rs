@@ -232,7 +232,7 @@ impl Daemon {
             if self.settings.stop_workloads {
                 node.cells().free_all().await.map_err(unexpected)?;
             }
-            node.cells().release_keeper().await;
+            node.cells().release_keeper();
         }
         tracing::info!("ended");
         Ok(())

@@ -5,15 +5,19 @@
 //! PID 1 itself does next to nothing, so that a fault in the daemon is a
 //! restart and not a kernel panic.
 
+mod ending;
+mod loopback;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot};
 use tokio::signal::{
     self,
@@ -25,8 +29,6 @@ const VARIABLE: &str = "STRATA_MACHINE_INIT";
 /// Run once before the daemon, where the machine's image brings one: loads
 /// drivers, sets addresses.
 const START_HOOK: &str = "/etc/strata/start";
-/// How long processes get between SIGTERM and SIGKILL at the end.
-const GRACE: Duration = Duration::from_secs(8);
 
 pub(crate) fn is_pid_1() -> bool {
     std::process::id() == 1
@@ -45,6 +47,9 @@ pub(crate) fn run() -> ExitCode {
             say(&format!("cannot mount {target}: {error}"));
         }
     }
+    if let Err(error) = loopback::up() {
+        say(&format!("cannot bring up the loopback: {error}"));
+    }
     if Path::new(START_HOOK).exists() {
         match Command::new(START_HOOK).status() {
             Ok(status) if status.success() => {}
@@ -59,8 +64,8 @@ pub(crate) fn run() -> ExitCode {
     if let Err(error) = lived {
         say(&format!("cannot go on: {error}"));
     }
+    ending::release_disks();
     say("switching off");
-    rustix::fs::sync();
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         say(&format!("cannot switch off: {error}"));
     }
@@ -103,13 +108,14 @@ async fn live() -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        supervised = supervise(&mut children) => supervised?,
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
-    end_everything(&mut children).await;
-    Ok(())
+    let supervised = tokio::select! {
+        supervised = supervise(&mut children) => supervised,
+        _ = term.recv() => Ok(()),
+        _ = int.recv() => Ok(()),
+    };
+    say("ending everything");
+    ending::end_all().await;
+    supervised
 }
 
 /// Keeps a daemon running; ends only when none can be started.
@@ -127,27 +133,6 @@ async fn supervise(children: &mut signal::unix::Signal) -> io::Result<()> {
         say(&format!("the node daemon ended ({how}), starting it again"));
         pause = next_pause(pause, started.elapsed());
         tokio::time::sleep(pause).await;
-    }
-}
-
-/// SIGTERM to everybody, a grace period, SIGKILL to whoever is left.
-async fn end_everything(children: &mut signal::unix::Signal) {
-    for (signal, grace) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE / 4)] {
-        for pid in processes() {
-            let _ = kill_process(pid, signal);
-        }
-        let all_gone = async {
-            loop {
-                reap();
-                if processes().is_empty() {
-                    return;
-                }
-                children.recv().await;
-            }
-        };
-        if tokio::time::timeout(grace, all_gone).await.is_ok() {
-            return;
-        }
     }
 }
 
@@ -169,6 +154,7 @@ fn start_daemon() -> io::Result<Pid> {
         arguments.insert(0, "node".into());
     }
     let child = Command::new("/proc/self/exe")
+        .arg0("strata")
         .args(arguments)
         .env(VARIABLE, "1")
         .spawn()?;
@@ -187,20 +173,6 @@ fn reap() -> Vec<(Pid, String)> {
         ended.push((pid, how));
     }
     ended
-}
-
-/// Every process but this one and the kernel's own threads.
-fn processes() -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| *pid != 1)
-        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|c| !c.is_empty()))
-        .filter_map(Pid::from_raw)
-        .collect()
 }
 
 /// There is no log yet when PID 1 speaks: it goes to the console.

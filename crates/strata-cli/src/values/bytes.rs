@@ -89,7 +89,7 @@ impl fmt::Display for Bytes {
             (1 << 10, "KiB"),
         ]
         .into_iter()
-        .find(|(size, _)| n >= *size && n % size == 0);
+        .find(|(size, _)| n >= *size && n.is_multiple_of(*size));
         match exact {
             Some((size, unit)) => write!(f, "{}{unit}", n / size),
             None => write!(f, "{n}"),

@@ -18,8 +18,9 @@ pub(crate) struct ExecutableView {
     pub(crate) description: Option<String>,
     /// `running`, `stopping` or `exited`.
     pub(crate) state: &'static str,
-    /// As the node sees it.
-    pub(crate) process_id: i64,
+    /// As the node sees it; absent when it ended before it was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process_id: Option<i64>,
     pub(crate) started_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended_at: Option<Timestamp>,
@@ -57,6 +58,11 @@ impl ExecutableView {
         self.exit_code == Some(0) && self.signal.is_none()
     }
 
+    /// `, pid 4711` where it is known, for the end of a sentence.
+    pub(crate) fn with_pid(&self) -> String {
+        pid_phrase(self.process_id)
+    }
+
     /// `cell/name`, as people call it.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.cell, self.name)
@@ -74,6 +80,12 @@ impl ExecutableView {
     }
 }
 
+/// `, pid 4711` where there is one, for the end of a sentence.
+pub(crate) fn pid_phrase(pid: Option<i64>) -> String {
+    pid.filter(|pid| *pid > 0)
+        .map_or(String::new(), |pid| format!(", pid {pid}"))
+}
+
 impl From<v1::ExecutableInfo> for ExecutableView {
     fn from(info: v1::ExecutableInfo) -> Self {
         let state = match info.state() {
@@ -89,7 +101,7 @@ impl From<v1::ExecutableInfo> for ExecutableView {
             command: info.command,
             description: text(info.description),
             state,
-            process_id: info.process_id,
+            process_id: (info.process_id > 0).then_some(info.process_id),
             started_at: time_ms(info.started_at_ms),
             ended_at: time_ms(info.ended_at_ms),
             exit_code: info.exit_code,
@@ -137,10 +149,13 @@ impl Show for ExecutableView {
             (false, true) => Tone::Dim,
             (false, false) => Tone::Bad,
         };
+        let pid = self
+            .process_id
+            .map_or("-".to_owned(), |pid| pid.to_string());
         let mut row = vec![
             TableCell::from(&self.name),
             TableCell::toned(self.outcome(), tone),
-            self.process_id.to_string().into(),
+            pid.into(),
             TableCell::from(&self.command),
         ];
         if wide {

@@ -7,7 +7,7 @@ mod identity;
 mod limits;
 
 pub(crate) use cell::CellView;
-pub(crate) use executable::ExecutableView;
+pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};
 pub(crate) use limits::LimitsView;
 

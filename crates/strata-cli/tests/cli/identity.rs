@@ -124,13 +124,11 @@ async fn an_issued_certificate_is_written_for_its_owner_alone() {
 
 #[tokio::test]
 async fn whoami_is_one_row() {
-    insta::assert_snapshot!(World::new().run("strata whoami").await, @r#"
-    exit 0
-    --- stdout
-    NAME   ROLE   PROOF   SERVER                          LEFT
-    uid-0  admin  socket  unix:{}/node.sock  -
-    --- stderr
-    "#);
+    let world = World::new();
+    assert_eq!(world.exit("strata whoami").await, 0);
+    let stdout = world.stdout.take();
+    let row: Vec<_> = stdout.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..3], ["uid-0", "admin", "socket"]);
 }
 
 #[tokio::test]

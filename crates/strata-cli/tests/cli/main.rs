@@ -5,5 +5,7 @@
 mod cell;
 mod common;
 mod errors;
+mod help;
 mod identity;
 mod streams;
+mod tls;

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_cell::{
-    Cgroup, InitEvent, InitEvents, InitLink, Launch, RunRecord, StartedInit, Usage, read_record,
-    write_record,
+    CellInit, Cgroup, InitEvent, InitEvents, Launch, LinkError, RunRecord, StartedInit, Usage,
+    create_record, read_record,
 };
 use strata_types::{CellSpec, Error, ExecutableName, ExecutableSpec, Result};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use super::error::{cgroup_error, init_error, start_error};
-use super::executable::{Executable, RunFile, RunView};
+use super::executable::{Asked, Executable, RunView};
 use super::{Phase, Shared, being_freed};
 use crate::blocking::blocking;
 use crate::clock::{now_ms, now_ns};
@@ -27,6 +27,9 @@ use crate::folder::make_private;
 const KEPT_RUNS: usize = 3;
 /// Names of executables one cell remembers.
 const KEPT_NAMES: usize = 1000;
+/// The two signals of a stop.
+const TERM: i32 = 15;
+const KILL: i32 = 9;
 /// How long a killed process may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -52,7 +55,7 @@ pub(crate) struct Cell {
     cgroup: Cgroup,
     allocated_at_ms: Mutex<i64>,
     phase: watch::Sender<Phase>,
-    init: Mutex<Option<Arc<StartedInit>>>,
+    init: Mutex<Option<Arc<CellInit>>>,
     /// The runs of each name, the latest last.
     executables: Mutex<BTreeMap<ExecutableName, Vec<Arc<Executable>>>>,
     /// Held while a run or the init is started, so that the news of an end
@@ -125,7 +128,9 @@ impl Cell {
     }
 
     pub(crate) fn init_pid(&self) -> i64 {
-        guard(&self.init).as_ref().map_or(0, |init| init.pid.into())
+        guard(&self.init)
+            .as_ref()
+            .map_or(0, |init| init.pid().into())
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -140,28 +145,28 @@ impl Cell {
 
     /// Makes the cell: folder, cgroup, init, record. On failure all of it is
     /// taken away again.
-    pub(super) async fn build(self: &Arc<Self>, parent: Option<Arc<Self>>) -> Result<()> {
-        let cell = self.clone();
-        let built = blocking(move || {
-            make_private(&cell.folder.join("runs")).map_err(|e| internal("make a folder", e))?;
-            cell.start_init(parent.as_deref())?;
-            let file = CellFile {
-                spec: cell.spec.clone(),
-                allocated_at_ms: cell.allocated_at_ms(),
-            };
-            write_record(&cell.folder.join("cell.json"), &file)
-                .map_err(|e| internal("write the cell's record", e))
-        });
-        if let Err(error) = built.await {
-            if let Err(left) = self.take_away().await {
+    pub(super) fn build(self: &Arc<Self>, parent: Option<&Self>) -> Result<()> {
+        if let Err(error) = blocking(|| self.make(parent)) {
+            if let Err(left) = blocking(|| self.take_away()) {
                 tracing::error!(cell = %self.spec.name, %left, "a failed cell could not be cleaned up");
             }
             return Err(error);
         }
-        self.follow_init()?;
         self.set_phase(Phase::Ready);
         tracing::info!(cell = %self.spec.name, "allocated");
         Ok(())
+    }
+
+    fn make(self: &Arc<Self>, parent: Option<&Self>) -> Result<()> {
+        make_private(&self.folder).map_err(|e| internal("make the cell's folder", e))?;
+        let started = self.start_init(parent)?;
+        self.adopt_init(started)?;
+        let file = CellFile {
+            spec: self.spec.clone(),
+            allocated_at_ms: self.allocated_at_ms(),
+        };
+        create_record(&self.folder.join("cell.json"), &file)
+            .map_err(|e| internal("write the cell's record", e))
     }
 
     /// Gives a cell whose init died a new one.
@@ -172,36 +177,29 @@ impl Cell {
             Phase::Ready => return Ok(()),
             _ => return Err(being_freed(&self.spec.name)),
         }
-        let cell = self.clone();
-        blocking(move || {
-            cell.cgroup.remove_tree().map_err(cgroup_error)?;
-            cell.start_init(parent.as_deref())
-        })
-        .await?;
-        self.follow_init()?;
+        blocking(|| {
+            self.cgroup.remove_tree().map_err(cgroup_error)?;
+            let started = self.start_init(parent.as_deref())?;
+            self.adopt_init(started)
+        })?;
         self.set_phase(Phase::Ready);
         tracing::info!(cell = %self.spec.name, "revived");
         Ok(())
     }
 
-    fn start_init(&self, parent: Option<&Self>) -> Result<()> {
+    fn start_init(&self, parent: Option<&Self>) -> Result<StartedInit> {
         let shared = self.shared()?;
         self.cgroup.create(&self.spec).map_err(cgroup_error)?;
-        let started = match parent {
-            None => shared
-                .keeper
-                .start_cell(&shared, &self.spec, &self.cgroup)?,
+        match parent {
+            None => shared.keeper.start_cell(&shared, &self.spec, &self.cgroup),
             Some(parent) => parent
                 .init()?
-                .init
                 .start_cell(&shared.image, &self.spec, &self.folder, &self.cgroup)
-                .map_err(|error| init_error(&error))?,
-        };
-        *guard(&self.init) = Some(Arc::new(started));
-        Ok(())
+                .map_err(|error| init_error(&error)),
+        }
     }
 
-    fn init(&self) -> Result<Arc<StartedInit>> {
+    fn init(&self) -> Result<Arc<CellInit>> {
         guard(&self.init).clone().ok_or_else(|| {
             Error::wrong_state(format!(
                 "the init of cell {:?} has ended",
@@ -210,26 +208,14 @@ impl Cell {
         })
     }
 
-    pub(super) fn adopt_init(self: &Arc<Self>, init: StartedInit) -> Result<()> {
-        *guard(&self.init) = Some(Arc::new(init));
-        self.follow_init()
-    }
-
-    pub(super) fn adopt_run(&self, run: Executable) {
-        let mut executables = guard(&self.executables);
-        let runs = executables.entry(run.spec.name.clone()).or_default();
-        runs.push(Arc::new(run));
-        runs.sort_by_key(|run| run.run);
-    }
-
-    /// Listens to the init for as long as it lives.
-    fn follow_init(self: &Arc<Self>) -> Result<()> {
-        let news = InitLink::connect(&self.folder)
-            .and_then(InitLink::subscribe)
-            .map_err(|error| Error::unavailable(error.to_string()))?;
-        let news = news
+    /// Takes an init as this cell's, and listens to it for as long as it
+    /// lives.
+    pub(super) fn adopt_init(self: &Arc<Self>, started: StartedInit) -> Result<()> {
+        let news = started
+            .events
             .readable()
             .map_err(|e| internal("watch the cell's init", e))?;
+        *guard(&self.init) = Some(Arc::new(started.init));
         let cell = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
@@ -244,42 +230,48 @@ impl Cell {
         Ok(())
     }
 
-    async fn on_exit(self: &Arc<Self>, run: u64) {
-        let _starting = self.starting.lock().await;
-        let Some(run) = self.runs().into_iter().find(|known| known.run == run) else {
-            return;
-        };
-        self.conclude(run).await;
+    pub(super) fn adopt_run(&self, run: Executable) {
+        let mut executables = guard(&self.executables);
+        let runs = executables.entry(run.spec.name.clone()).or_default();
+        runs.push(Arc::new(run));
+        runs.sort_by_key(|run| run.run);
     }
 
-    async fn on_init_gone(self: &Arc<Self>) {
+    async fn on_exit(&self, run: u64) {
+        // A run becomes known only when its start is over.
+        drop(self.starting.lock().await);
+        if let Some(run) = self.runs().into_iter().find(|known| known.run == run) {
+            self.conclude(&run);
+        }
+    }
+
+    async fn on_init_gone(&self) {
         let _starting = self.starting.lock().await;
         guard(&self.init).take();
         if self.set_phase(Phase::Dead("its init ended".into())) {
             tracing::warn!(cell = %self.spec.name, "the cell's init ended, and all in it");
         }
         for run in self.runs() {
-            self.conclude(run).await;
+            self.conclude(&run);
         }
     }
 
     /// Takes in the end of a run: whatever it left running goes, its status
     /// is read, and whoever waits is told.
-    pub(super) async fn conclude(self: &Arc<Self>, run: Arc<Executable>) {
+    pub(super) fn conclude(&self, run: &Executable) {
         if run.view().is_over() {
             return;
         }
-        let (cell, ended) = (self.clone(), run.clone());
-        let concluded = blocking(move || {
-            ended.group.remove().map_err(cgroup_error)?;
-            let kills = cell.cgroup.out_of_memory_kills();
-            let record = RunRecord::read(&ended.folder).ok();
-            Ok((record, kills > ended.out_of_memory_kills))
-        });
-        let (record, was_out_of_memory) = concluded.await.unwrap_or_else(|error| {
-            tracing::error!(cell = %self.spec.name, executable = %run.spec.name, %error,
-                "a run's end could not be read");
-            (None, false)
+        let (record, was_out_of_memory) = blocking(|| {
+            if let Err(error) = run.group.remove() {
+                tracing::error!(cell = %self.spec.name, executable = %run.spec.name, %error,
+                    "what a run left behind could not be ended");
+            }
+            let kills = self.cgroup.out_of_memory_kills();
+            (
+                RunRecord::read(&run.folder).ok(),
+                kills > run.out_of_memory_kills,
+            )
         });
         run.set_ended(record.as_ref(), was_out_of_memory, now_ns());
         let ending = run.view().ending.map(|ending| ending.to_string());
@@ -296,8 +288,7 @@ impl Cell {
         if let Some(pid) = self.running_already(&spec)? {
             return Ok(pid);
         }
-        let cell = self.clone();
-        let run = blocking(move || cell.launch(spec)).await?;
+        let run = blocking(|| self.launch(spec))?;
         let pid = run.pid;
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid, "started");
         self.keep(run);
@@ -344,41 +335,39 @@ impl Cell {
     fn launch_in(
         &self,
         shared: &Shared,
-        init: &StartedInit,
+        init: &CellInit,
         spec: ExecutableSpec,
         run: u64,
         folder: &std::path::Path,
     ) -> Result<Executable> {
-        RunRecord::prepare(folder).map_err(|e| internal("prepare the run's status", e))?;
-        let group = self.cgroup.create_run(run).map_err(cgroup_error)?;
         let kills = self.cgroup.out_of_memory_kills();
-        let mut file = RunFile {
+        let asked = Asked {
             spec,
-            pid: 0,
             out_of_memory_kills: kills,
         };
-        let save = |file: &RunFile| {
-            file.write(folder)
-                .map_err(|e| internal("write the run's record", e))
+        RunRecord::create(folder, &asked).map_err(|e| internal("write the run's record", e))?;
+        let group = self.cgroup.create_run(run).map_err(cgroup_error)?;
+        let launch = Launch {
+            spec: &asked.spec,
+            run,
+            folder,
+            logs: shared.logs,
+            group: &group,
         };
-        save(&file)?;
-        let started = init
-            .init
-            .start(&Launch {
-                spec: &file.spec,
-                run,
-                folder,
-                logs: shared.logs,
-                group: &group,
-            })
-            .map_err(|error| start_error(&error))?;
-        file.pid = started.pid.into();
+        let pid = init.start(&launch).map_err(|error| start_error(&error))?;
         // It runs: a record without its pid is mended at the next restart.
-        if let Err(error) = save(&file) {
+        if let Err(error) = RunRecord::write_pid(folder, pid) {
             tracing::warn!(%error, "a pid could not be written down");
         }
         let view = RunView::running(run);
-        Ok(Executable::new(file, run, folder.to_owned(), group, view))
+        Ok(Executable::new(
+            asked,
+            run,
+            pid,
+            folder.to_owned(),
+            group,
+            view,
+        ))
     }
 
     /// Numbers of runs are times, and never the same twice.
@@ -459,13 +448,13 @@ impl Cell {
         }
         run.set_stopping();
         let grace = grace.unwrap_or(run.spec.stop_grace);
-        self.signal(run, libc_signal::TERM).await?;
+        self.signal(run, TERM)?;
         if tokio::time::timeout(grace, run.ended()).await.is_ok() {
             return Ok(());
         }
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, ?grace,
             "did not end in time, killed");
-        self.signal(run, libc_signal::KILL).await?;
+        self.signal(run, KILL)?;
         match tokio::time::timeout(KILL_PATIENCE, run.ended()).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::unavailable(format!(
@@ -475,15 +464,13 @@ impl Cell {
         }
     }
 
-    async fn signal(&self, run: &Arc<Executable>, signal: i32) -> Result<()> {
+    fn signal(&self, run: &Executable, signal: i32) -> Result<()> {
         // An init that is gone took the run along.
         let Ok(init) = self.init() else { return Ok(()) };
-        let run = run.run;
-        blocking(move || match init.init.signal(run, signal) {
-            Ok(()) | Err(strata_cell::LinkError::Unreachable(_)) => Ok(()),
+        match blocking(|| init.signal(run.run, signal)) {
+            Ok(()) | Err(LinkError::Unreachable(_)) => Ok(()),
             Err(error) => Err(Error::internal(error.to_string())),
-        })
-        .await
+        }
     }
 
     /// Stops every executable, all at once.
@@ -503,30 +490,25 @@ impl Cell {
         if self.phase() == Phase::Gone {
             return Ok(());
         }
-        self.take_away().await?;
+        blocking(|| self.take_away())?;
         tracing::info!(cell = %self.spec.name, "freed");
         Ok(())
     }
 
-    async fn take_away(self: &Arc<Self>) -> Result<()> {
-        let cell = self.clone();
-        blocking(move || {
-            remove_file(&cell.folder.join("cell.json"))
-                .map_err(|e| internal("remove the cell's record", e))?;
-            if let Some(init) = guard(&cell.init).take() {
-                init.init
-                    .kill()
-                    .map_err(|e| internal("end the cell's init", e))?;
+    fn take_away(&self) -> Result<()> {
+        remove_file(&self.folder.join("cell.json"))
+            .map_err(|e| internal("remove the cell's record", e))?;
+        if let Some(init) = guard(&self.init).take() {
+            init.kill()
+                .map_err(|e| internal("end the cell's init", e))?;
+        }
+        self.cgroup.remove_tree().map_err(cgroup_error)?;
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(internal("remove the cell's folder", error))
             }
-            cell.cgroup.remove_tree().map_err(cgroup_error)?;
-            match fs::remove_dir_all(&cell.folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(internal("remove the cell's folder", error))
-                }
-                _ => Ok(()),
-            }
-        })
-        .await
+            _ => Ok(()),
+        }
     }
 }
 
@@ -548,10 +530,4 @@ async fn next_event(news: &AsyncFd<InitEvents>) -> InitEvent {
             Err(_would_block) => {}
         }
     }
-}
-
-/// The two signals of a stop.
-mod libc_signal {
-    pub(super) const TERM: i32 = 15;
-    pub(super) const KILL: i32 = 9;
 }

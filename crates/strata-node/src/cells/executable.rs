@@ -1,35 +1,20 @@
 //! One run of an executable: what is known of it now, and what is kept of it
 //! on disk.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_cell::{RunGroup, RunRecord, RunState, read_record, write_record};
+use strata_cell::{RunGroup, RunRecord, RunState};
 use strata_types::{Ending, ExecutableSpec, ExecutableState};
 use tokio::sync::watch;
 
-const FILE: &str = "run.json";
-
-/// What is kept of a run besides its status and its logs.
+/// What is kept of a run's beginning.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RunFile {
+pub(super) struct Asked {
     pub(super) spec: ExecutableSpec,
-    /// As the node sees it; 0 until it is known.
-    pub(super) pid: i64,
     /// Kills for want of memory in the cell before this run.
     pub(super) out_of_memory_kills: u64,
-}
-
-impl RunFile {
-    pub(super) fn write(&self, folder: &std::path::Path) -> io::Result<()> {
-        write_record(&folder.join(FILE), self)
-    }
-
-    pub(super) fn read(folder: &std::path::Path) -> io::Result<Option<Self>> {
-        read_record(&folder.join(FILE))
-    }
 }
 
 /// What is known of a run now.
@@ -77,19 +62,20 @@ pub(crate) struct Executable {
 
 impl Executable {
     pub(super) fn new(
-        file: RunFile,
+        asked: Asked,
         run: u64,
+        pid: i32,
         folder: PathBuf,
         group: RunGroup,
         view: RunView,
     ) -> Self {
         Self {
-            spec: file.spec,
+            spec: asked.spec,
             run,
-            pid: file.pid,
+            pid: pid.into(),
             folder,
             group,
-            out_of_memory_kills: file.out_of_memory_kills,
+            out_of_memory_kills: asked.out_of_memory_kills,
             view: watch::Sender::new(view),
         }
     }

@@ -14,7 +14,7 @@ use crate::blocking::blocking;
 /// A way to the keeper; none until it is needed.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    current: Mutex<Option<Arc<StartedInit>>>,
+    current: Mutex<Option<Arc<CellInit>>>,
 }
 
 impl Keeper {
@@ -26,8 +26,7 @@ impl Keeper {
         cgroup: &Cgroup,
     ) -> Result<StartedInit> {
         let folder = shared.folder.cell(&spec.name);
-        let start =
-            |keeper: &StartedInit| keeper.init.start_cell(&shared.image, spec, &folder, cgroup);
+        let start = |keeper: &CellInit| keeper.start_cell(&shared.image, spec, &folder, cgroup);
         match start(&*self.reach(shared)?) {
             Err(InitError::Link(_)) => {
                 self.forget();
@@ -38,7 +37,7 @@ impl Keeper {
     }
 
     /// The keeper that runs, or a new one.
-    fn reach(&self, shared: &Shared) -> Result<Arc<StartedInit>> {
+    fn reach(&self, shared: &Shared) -> Result<Arc<CellInit>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(keeper) = &*current {
             return Ok(keeper.clone());
@@ -53,7 +52,7 @@ impl Keeper {
                     .map_err(|error| Error::internal(error.to_string()))?
             }
         };
-        let keeper = Arc::new(keeper);
+        let keeper = Arc::new(keeper.init);
         *current = Some(keeper.clone());
         Ok(keeper)
     }
@@ -66,10 +65,9 @@ impl Keeper {
     }
 
     /// Ends the keeper and removes what it stood on.
-    pub(super) async fn release(&self, shared: &Arc<Shared>) {
+    pub(super) fn release(&self, shared: &Shared) {
         self.forget();
-        let shared = shared.clone();
-        let released = blocking(move || {
+        let released = blocking(|| {
             if let Ok(keeper) = CellInit::connect(&shared.folder.keeper()) {
                 keeper
                     .init
@@ -78,7 +76,7 @@ impl Keeper {
             }
             shared.cgroups.remove_all().map_err(cgroup_error)
         });
-        if let Err(error) = released.await {
+        if let Err(error) = released {
             tracing::warn!(%error, "the keeper could not be released");
         }
     }

@@ -111,7 +111,7 @@ impl Cells {
     /// Makes what a reserved cell needs; takes the reservation back on failure.
     async fn build(&self, cell: Arc<Cell>) -> Result<()> {
         let built = match self.parent_of(&cell).await {
-            Ok(parent) => cell.build(parent).await,
+            Ok(parent) => cell.build(parent.as_deref()),
             Err(error) => Err(error),
         };
         if built.is_err() {
@@ -249,9 +249,9 @@ impl Cells {
 
     /// Ends the keeper when it keeps nothing, so that an unused node leaves
     /// no process behind.
-    pub async fn release_keeper(&self) {
+    pub fn release_keeper(&self) {
         if self.table().cells.is_empty() {
-            self.shared.keeper.release(&self.shared).await;
+            self.shared.keeper.release(&self.shared);
         }
     }
 }

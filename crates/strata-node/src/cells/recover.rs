@@ -14,7 +14,7 @@ use strata_cell::{CellInit, RunRecord, RunState, StartedInit};
 use strata_types::{CellName, Error, Result};
 
 use super::cell::CellFile;
-use super::executable::{Executable, RunFile, RunView};
+use super::executable::{Asked, Executable, RunView};
 use super::{Cell, Cells, Phase, Shared, cgroup_error};
 use crate::blocking::blocking;
 
@@ -22,9 +22,7 @@ impl Cells {
     /// Finds all cells again.
     pub(crate) async fn recover(shared: Arc<Shared>) -> Result<Self> {
         let cells = Self::new(shared.clone());
-        let finder = shared.clone();
-        let found = blocking(move || Ok(find(&finder))).await?;
-        for found in found {
+        for found in blocking(|| find(&shared)) {
             cells.adopt(found).await?;
         }
         let known: Vec<String> = cells
@@ -32,7 +30,7 @@ impl Cells {
             .iter()
             .map(|cell| cell.spec.name.labels()[0].to_string())
             .collect();
-        blocking(move || clear_orphans(&shared, &known)).await?;
+        blocking(|| clear_orphans(&shared, &known))?;
         Ok(cells)
     }
 
@@ -57,7 +55,7 @@ impl Cells {
             .into_iter()
             .filter(|run| !found.running.contains(&run.run))
         {
-            cell.conclude(run).await;
+            cell.conclude(&run);
         }
         tracing::info!(cell = %name, is_alive, running = found.running.len(), "found again");
         self.table().cells.insert(name, cell);
@@ -139,18 +137,24 @@ fn look_at_run(
     run: u64,
     pid: Option<i32>,
 ) -> Option<Executable> {
-    let mut file = RunFile::read(folder).ok()??;
-    let record = RunRecord::read(folder).ok()?;
+    let (asked, record) = RunRecord::read_whole::<Asked>(folder).ok()?;
     if record.state == RunState::New && pid.is_none() {
         return None;
     }
     let group = shared.cgroups.cell(cell).run(run).ok()?;
-    if let Some(pid) = pid.map(i64::from).filter(|pid| *pid != file.pid) {
-        file.pid = pid;
-        let _ = file.write(folder);
+    if let Some(pid) = pid.filter(|pid| *pid != record.pid) {
+        let _ = RunRecord::write_pid(folder, pid);
     }
     let view = RunView::running(record.started_ns);
-    Some(Executable::new(file, run, folder.to_owned(), group, view))
+    let pid = pid.unwrap_or(record.pid);
+    Some(Executable::new(
+        asked,
+        run,
+        pid,
+        folder.to_owned(),
+        group,
+        view,
+    ))
 }
 
 /// Removes what is left of a cell that is not whole.

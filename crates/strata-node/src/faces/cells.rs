@@ -34,19 +34,16 @@ impl Face {
     }
 }
 
-async fn snapshot(cells: &Cells, under: Option<&CellName>) -> Result<v1::ListCellsResponse> {
+fn snapshot(cells: &Cells, under: Option<&CellName>) -> v1::ListCellsResponse {
     let cgroup_v2 = cells.is_cgroup_v2();
     let found = cells.list(under);
-    blocking(move || {
-        Ok(v1::ListCellsResponse {
-            cells: found
-                .iter()
-                .map(|cell| views::cell(cell, cgroup_v2))
-                .collect(),
-            observed_at_ms: now_ms(),
-        })
+    blocking(|| v1::ListCellsResponse {
+        cells: found
+            .iter()
+            .map(|cell| views::cell(cell, cgroup_v2))
+            .collect(),
+        observed_at_ms: now_ms(),
     })
-    .await
 }
 
 async fn wait(cells: &Cells, request: &v1::WaitExecutableRequest) -> Result<v1::ExecutableInfo> {
@@ -64,10 +61,7 @@ impl v1::cells_server::Cells for Face {
         request: Request<v1::ListCellsRequest>,
     ) -> Result<Response<v1::ListCellsResponse>, Status> {
         let under = Self::under(&request.get_ref().under).map_err(status)?;
-        snapshot(&self.cells, under.as_ref())
-            .await
-            .map(Response::new)
-            .map_err(status)
+        Ok(Response::new(snapshot(&self.cells, under.as_ref())))
     }
 
     async fn get(
@@ -79,8 +73,7 @@ impl v1::cells_server::Cells for Face {
             .and_then(|name| self.cells.find("cell_name", &name))
             .map_err(status)?;
         let cgroup_v2 = self.cells.is_cgroup_v2();
-        let view = blocking(move || Ok(views::cell(&cell, cgroup_v2))).await;
-        view.map(Response::new).map_err(status)
+        Ok(Response::new(blocking(|| views::cell(&cell, cgroup_v2))))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::ListCellsResponse, Status>> + Send>>;
@@ -106,8 +99,8 @@ impl v1::cells_server::Cells for Face {
                     _ = ticks.tick() => {}
                     () = sender.closed() => return,
                 }
-                let view = snapshot(&cells, under.as_ref()).await.map_err(status);
-                if sender.send(view).await.is_err() {
+                let view = snapshot(&cells, under.as_ref());
+                if sender.send(Ok(view)).await.is_err() {
                     return;
                 }
             }

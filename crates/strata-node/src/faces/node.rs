@@ -70,9 +70,7 @@ impl v1::node_server::Node for Face {
         &self,
         _request: Request<v1::GetNodeInfoRequest>,
     ) -> Result<Response<v1::NodeInfo>, Status> {
-        let node = self.node.clone();
-        let info = blocking(move || Ok(Self::info(&node))).await;
-        info.map(Response::new).map_err(status)
+        Ok(Response::new(blocking(|| Self::info(&self.node))))
     }
 
     async fn power_off(

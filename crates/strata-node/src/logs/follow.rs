@@ -53,27 +53,18 @@ impl Follow {
             Some(_) => Some(watch.subscribe(&self.folder).map_err(failed)?),
             None => None,
         };
-        let (folder, channel, tail) = (self.folder.clone(), self.channel, self.tail);
-        let mut reader = blocking(move || {
-            match tail {
-                Some(lines) => LogReader::from_tail(&folder, channel, lines),
-                None => LogReader::from_start(&folder, channel),
-            }
-            .map_err(failed)
+        let mut reader = blocking(|| match self.tail {
+            Some(lines) => LogReader::from_tail(&self.folder, self.channel, lines),
+            None => LogReader::from_start(&self.folder, self.channel),
         })
-        .await?;
+        .map_err(failed)?;
         loop {
             // Whether it was over before this pass: only then is the end of
             // the files the end of the log.
             let is_over = self.is_over();
             loop {
-                let (back, batch, read) = blocking(move || {
-                    let mut batch = Vec::new();
-                    let read = reader.read(&mut batch).map_err(failed)?;
-                    Ok((reader, batch, read))
-                })
-                .await?;
-                reader = back;
+                let mut batch = Vec::new();
+                let read = blocking(|| reader.read(&mut batch)).map_err(failed)?;
                 if !batch.is_empty() && sender.send(Ok(batch)).await.is_err() {
                     return Ok(());
                 }

@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::OutputArgs;
 use crate::session::Session;
 use crate::values::{Span, cell_name, executable_name, variable};
-use crate::view::CellView;
+use crate::view::{CellView, ExecutableView, pid_phrase};
 
 /// Run a command in a cell
 #[derive(Args, Debug)]
@@ -93,9 +93,7 @@ impl Start {
             .await
             .map_err(cannot(&node, format!("start {cell}/{name}")))?
             .into_inner();
-        let pid = answer
-            .process_id
-            .map_or(String::new(), |pid| format!(", pid {pid}"));
+        let pid = pid_phrase(answer.process_id);
         session.printer.note(&format!("started {cell}/{name}{pid}"));
         if !self.follow && !self.wait {
             return match self.output.asked() {
@@ -174,12 +172,9 @@ async fn dry_run(session: &mut Session, node: &NodeClient, executable: Executabl
         .await
         .map_err(cannot(node, format!("start {path}")))?;
     let cell = CellView::from(answer.into_inner());
-    let taken = |e: &&crate::view::ExecutableView| e.name == spec.name.as_str() && e.is_running();
+    let taken = |e: &&ExecutableView| e.name == spec.name.as_str() && e.is_running();
     if let Some(running) = cell.executables.iter().find(taken) {
-        return Err(refused(format!(
-            "it runs already, pid {}",
-            running.process_id
-        )));
+        return Err(refused(format!("it runs already{}", running.with_pid())));
     }
     let line = format!("would start {path}: {}\n", spec.command);
     Ok(session.printer.data(line.as_bytes())?)

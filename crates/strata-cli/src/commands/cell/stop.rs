@@ -47,7 +47,7 @@ impl Stop {
         if self.dry_run {
             let executable = wait::current(&node, &cell, &name).await?;
             let line = if executable.is_running() {
-                format!("would stop {cell}/{name}, pid {}\n", executable.process_id)
+                format!("would stop {cell}/{name}{}\n", executable.with_pid())
             } else {
                 format!("{cell}/{name} has ended: {}\n", executable.outcome())
             };

@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub(super) namespaces: BTreeSet<String>,
     pub(super) filesystems: BTreeSet<String>,
     pub(super) kvm: Device,
+    /// Whether the cpu shows what kvm needs; none where it does not say.
+    pub(super) virtualization: Option<bool>,
     pub(super) programs: BTreeSet<String>,
     pub(super) inotify_instances: Option<u64>,
     pub(super) inotify_watches: Option<u64>,
@@ -79,6 +81,7 @@ pub(super) fn gather(root: &Path, path: &str, data_dir: &Path) -> Facts {
             .filter_map(|line| line.split_whitespace().last().map(str::to_owned))
             .collect(),
         kvm: device(&root.join("dev/kvm")),
+        virtualization: virtualization(&read("proc/cpuinfo")),
         programs: programs(root, path),
         inotify_instances: number("proc/sys/fs/inotify/max_user_instances"),
         inotify_watches: number("proc/sys/fs/inotify/max_user_watches"),
@@ -152,6 +155,13 @@ fn device(path: &Path) -> Device {
     }
 }
 
+/// Only x86 lists it among its flags.
+fn virtualization(cpuinfo: &str) -> Option<bool> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
+    let mut flags = line.split_whitespace();
+    Some(flags.any(|flag| flag == "vmx" || flag == "svm"))
+}
+
 fn programs(root: &Path, path: &str) -> BTreeSet<String> {
     let folders: Vec<PathBuf> = std::env::split_paths(path)
         .map(|folder| root.join(folder.strip_prefix("/").unwrap_or(&folder)))
@@ -221,6 +231,7 @@ mod tests {
                 "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n",
             ),
             ("usr/sbin/nft", ""),
+            ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu svm nx\n"),
             ("dev/kvm", ""),
         ]);
         let facts = gather(root.path(), "/bin:/usr/sbin", root.path());
@@ -240,6 +251,7 @@ mod tests {
         assert_eq!(facts.inotify_watches, Some(65_536));
         assert_eq!(facts.inotify_instances, None);
         assert_eq!(facts.kvm, Device::Open);
+        assert_eq!(facts.virtualization, Some(true));
         assert!(facts.programs.contains("nft"));
         assert!(facts.disk.is_some());
     }

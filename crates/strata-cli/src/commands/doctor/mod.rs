@@ -1,6 +1,7 @@
 //! `strata doctor`: what this machine can and cannot do for Strata. Facts are
 //! gathered by one thin function, judged by a pure one.
 
+mod checks;
 mod facts;
 mod findings;
 #[cfg(test)]
@@ -11,7 +12,8 @@ use std::path::Path;
 
 use clap::Args;
 
-use self::findings::{Finding, Level, evaluate};
+use self::checks::evaluate;
+use self::findings::{Finding, Level};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{self, Format, OutputArgs, Show as _, Table};
 use crate::session::Session;

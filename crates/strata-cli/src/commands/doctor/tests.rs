@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::checks::evaluate;
 use super::facts::{Cgroups, Device, Disk, Facts};
-use super::findings::{Finding, Level, evaluate};
+use super::findings::{Finding, Level};
 
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -24,6 +25,7 @@ fn healthy() -> Facts {
         namespaces: set(&["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"]),
         filesystems: set(&["overlay", "btrfs"]),
         kvm: Device::Open,
+        virtualization: Some(true),
         programs: set(&["qemu-system-x86_64", "nft"]),
         inotify_instances: Some(512),
         inotify_watches: Some(65_536),
@@ -105,6 +107,7 @@ fn what_is_useful_is_warned_about() {
         Warn
     );
     assert_eq!(level("kvm", |f| f.kvm = Device::Closed), Warn);
+    assert_eq!(level("kvm", |f| f.virtualization = Some(false)), Warn);
     assert_eq!(level("qemu", |f| f.programs.clear()), Warn);
     assert_eq!(level("overlayfs", |f| f.filesystems.clear()), Warn);
     assert_eq!(level("open files", |f| f.open_files = Some(1024)), Warn);

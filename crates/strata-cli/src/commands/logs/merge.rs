@@ -23,7 +23,9 @@ where
     if live {
         return stream::select_all(numbered).boxed();
     }
-    let sources = numbered.map(|stream| stream.peekable()).collect::<Vec<_>>();
+    let sources = numbered
+        .map(futures_util::StreamExt::peekable)
+        .collect::<Vec<_>>();
     stream::unfold(sources, |mut sources| async move {
         let heads = join_all(sources.iter_mut().map(|source| async {
             std::pin::Pin::new(source)

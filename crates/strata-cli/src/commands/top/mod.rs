@@ -150,12 +150,8 @@ async fn live(session: &mut Session, mut looks: Looks<'_>, mut sort: Sort) -> Re
 
 fn frame(moment: &Moment, sort: Sort, session: &Session) -> String {
     let now = session.now();
-    let cpu: f64 = moment
-        .cells
-        .iter()
-        .filter_map(|cell| cell.cpu_percent)
-        .sum();
-    let memory: u64 = moment.cells.iter().map(|cell| cell.memory_bytes).sum();
+    let cpu: f64 = moment.outermost().filter_map(|cell| cell.cpu_percent).sum();
+    let memory: u64 = moment.outermost().map(|cell| cell.memory_bytes).sum();
     let running: usize = moment.cells.iter().map(|cell| cell.running).sum();
     let at = moment.at.map_or(String::new(), |at| format!("{at:.0}"));
     let mut table = Table::new(Rate::columns(false));

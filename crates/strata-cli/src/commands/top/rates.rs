@@ -49,6 +49,21 @@ pub(super) struct Moment {
     pub(super) cells: Vec<Rate>,
 }
 
+impl Moment {
+    /// The cells that sit in no other of these: what a cell uses includes
+    /// what those in it use, so only these add up.
+    pub(super) fn outermost(&self) -> impl Iterator<Item = &Rate> {
+        self.cells.iter().filter(|cell| {
+            let inside = |other: &Rate| {
+                cell.name
+                    .strip_prefix(&other.name)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            };
+            !self.cells.iter().any(inside)
+        })
+    }
+}
+
 /// By which figure to sort, the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
@@ -220,6 +235,14 @@ mod tests {
             None,
             "no time"
         );
+    }
+
+    #[test]
+    fn what_sits_in_a_cell_is_not_counted_twice() {
+        let cells = [("web/cache", 1, 0, 0), ("web", 1, 0, 0), ("web2", 1, 0, 0)];
+        let moment = moment(None, &snapshot(0, &cells), Sort::Name);
+        let names: Vec<_> = moment.outermost().map(|cell| &*cell.name).collect();
+        assert_eq!(names, ["web", "web2"]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl<'a> Screen<'a> {
         let mut frame = String::from("\x1b[H");
         for line in text.lines().take(rows.saturating_sub(1)) {
             frame.push_str(line);
-            frame.push_str("\x1b[K\r\n");
+            frame.push_str("\x1b[K\n");
         }
         frame.push_str("\x1b[J");
         self.session.printer.data(frame.as_bytes())

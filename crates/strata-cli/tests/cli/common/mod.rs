@@ -4,6 +4,7 @@
 mod data;
 mod fake;
 mod services;
+mod tls;
 
 use std::io::{self, Cursor, Write};
 use std::path::PathBuf;

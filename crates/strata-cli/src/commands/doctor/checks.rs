@@ -1,0 +1,312 @@
+//! From facts to findings: one small pure function for each thing that is
+//! looked at.
+
+use std::collections::BTreeSet;
+
+use super::facts::{Device, Disk, Facts};
+use super::findings::{Finding, Level};
+use crate::output::human;
+
+/// What a check is about: its name, why it matters, what to do.
+struct Check(&'static str, &'static str, &'static str);
+
+impl Check {
+    fn ok(self, found: impl Into<String>) -> Finding {
+        self.at(Level::Ok, found)
+    }
+
+    fn at(self, level: Level, found: impl Into<String>) -> Finding {
+        let Self(name, why, advice) = self;
+        Finding {
+            name,
+            level,
+            found: found.into(),
+            why,
+            advice: (level != Level::Ok).then_some(advice),
+        }
+    }
+
+    /// Fine when `good`, else as bad as `otherwise`.
+    fn when(self, good: bool, otherwise: Level, found: impl Into<String>) -> Finding {
+        self.at(if good { Level::Ok } else { otherwise }, found)
+    }
+}
+
+/// Everything there is to say.
+pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![user(facts), capabilities(facts)];
+    findings.extend(resource_capability(facts));
+    findings.extend([kernel(facts), cgroups(facts)]);
+    findings.extend(controllers(facts));
+    findings.push(namespaces(facts));
+    findings.extend([
+        filesystem(
+            facts,
+            "overlay",
+            Check(
+                "overlayfs",
+                "private roots of cells and images of containers are layers",
+                "load the kernel module overlay",
+            ),
+        ),
+        filesystem(
+            facts,
+            "btrfs",
+            Check(
+                "btrfs",
+                "the storage pool and its snapshots are btrfs",
+                "load the kernel module btrfs, or leave the pool to another machine",
+            ),
+        ),
+        kvm(facts),
+        program(
+            facts,
+            "qemu-system-",
+            Check(
+                "qemu",
+                "virtual machines run in it",
+                "install qemu-system, or run no VMs here",
+            ),
+        ),
+        program(
+            facts,
+            "nft",
+            Check(
+                "nftables",
+                "published ports and the network of containers are nftables rules",
+                "install nftables",
+            ),
+        ),
+        inotify(facts),
+        open_files(facts),
+        disk(facts.disk.as_ref()),
+    ]);
+    findings
+}
+
+fn user(facts: &Facts) -> Finding {
+    let check = Check(
+        "root",
+        "cgroups, namespaces and mounts belong to root",
+        "run the daemon, and this check, as root",
+    );
+    match facts.uid {
+        Some(0) => check.ok("uid 0"),
+        Some(uid) => check.at(Level::Missing, format!("uid {uid}")),
+        None => check.at(Level::Warn, "unknown"),
+    }
+}
+
+const CAPABILITIES: [(u32, &str); 6] = [
+    (0, "CAP_CHOWN"),
+    (5, "CAP_KILL"),
+    (6, "CAP_SETGID"),
+    (7, "CAP_SETUID"),
+    (12, "CAP_NET_ADMIN"),
+    (21, "CAP_SYS_ADMIN"),
+];
+const SYS_RESOURCE: u32 = 24;
+
+fn capabilities(facts: &Facts) -> Finding {
+    let check = Check(
+        "capabilities",
+        "cells are made with clone, mount and setns, and their processes are signalled",
+        "give the daemon these capabilities; in a container, run it privileged",
+    );
+    let Some(bits) = facts.capabilities else {
+        return check.at(Level::Warn, "unknown");
+    };
+    let lacking: Vec<&str> = CAPABILITIES
+        .into_iter()
+        .filter(|(bit, _)| bits & (1 << bit) == 0)
+        .map(|(_, name)| name)
+        .collect();
+    match lacking.is_empty() {
+        true => check.ok("all that are needed"),
+        false => check.at(Level::Missing, format!("no {}", lacking.join(", "))),
+    }
+}
+
+fn resource_capability(facts: &Facts) -> Option<Finding> {
+    let bits = facts.capabilities?;
+    let check = Check(
+        "CAP_SYS_RESOURCE",
+        "without it limits cannot be raised, nor the daemon spared when memory runs out",
+        "grant it where the host allows; all else works",
+    );
+    let there = bits & (1 << SYS_RESOURCE) != 0;
+    Some(check.when(there, Level::Warn, if there { "there" } else { "absent" }))
+}
+
+fn kernel(facts: &Facts) -> Finding {
+    let check = Check(
+        "kernel",
+        "pidfds, clone3 and clone into a cgroup came with 5.7, cgroup.kill with 5.14",
+        "use a kernel of 5.14 or later",
+    );
+    let Some(release) = &facts.kernel else {
+        return check.at(Level::Warn, "unknown");
+    };
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let level = match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) if (major, minor) >= (5, 14) => Level::Ok,
+        (Some(major), Some(minor)) if (major, minor) >= (5, 7) => Level::Warn,
+        (Some(_), Some(_)) => Level::Missing,
+        _ => Level::Warn,
+    };
+    check.at(level, release)
+}
+
+fn cgroups(facts: &Facts) -> Finding {
+    let check = Check(
+        "cgroups",
+        "a cell is a cgroup",
+        "mount cgroup v2 at /sys/fs/cgroup, as every current distribution does",
+    );
+    let cgroups = &facts.cgroups;
+    match (&cgroups.v2, cgroups.v1.is_empty()) {
+        (Some((mount, _)), true) => check.ok(format!("v2 at {}", mount.display())),
+        (Some(_), false) => check.ok("hybrid: controllers on v1"),
+        (None, false) => check.ok("v1"),
+        (None, true) => check.at(Level::Missing, "none mounted"),
+    }
+}
+
+/// The controllers that cells use, on whichever version has them.
+fn controllers(facts: &Facts) -> Option<Finding> {
+    let cgroups = &facts.cgroups;
+    let mut there: BTreeSet<&str> = cgroups.v1.keys().map(String::as_str).collect();
+    let v2 = cgroups.v2.as_ref().filter(|_| there.is_empty());
+    let io = if v2.is_some() { "io" } else { "blkio" };
+    if let Some((_, controllers)) = v2 {
+        there.extend(controllers.iter().map(String::as_str));
+    } else if there.is_empty() {
+        return None;
+    }
+    let lacking = |wanted: &[&'static str]| -> Vec<&'static str> {
+        wanted
+            .iter()
+            .copied()
+            .filter(|name| !there.contains(name))
+            .collect()
+    };
+    let (needed, useful) = (
+        lacking(&["cpu", "memory", "pids"]),
+        lacking(&["cpuset", io]),
+    );
+    let check = Check(
+        "controllers",
+        "limits on cpu, memory, processes and io are theirs to keep",
+        "enable them on the kernel's command line or in the parent cgroup",
+    );
+    Some(match (needed.is_empty(), useful.is_empty()) {
+        (true, true) => check.ok(format!("cpu, memory, pids, cpuset, {io}")),
+        (true, false) => check.at(Level::Warn, format!("no {}", useful.join(", "))),
+        (false, _) => check.at(Level::Missing, format!("no {}", needed.join(", "))),
+    })
+}
+
+fn namespaces(facts: &Facts) -> Finding {
+    let check = Check(
+        "namespaces",
+        "a cell has its own processes, mounts, hostname and IPC, and a network if asked",
+        "use a kernel with CONFIG_NAMESPACES and all its kinds",
+    );
+    let lacking: Vec<&str> = ["ipc", "mnt", "net", "pid", "uts"]
+        .into_iter()
+        .filter(|name| !facts.namespaces.contains(*name))
+        .collect();
+    match lacking.is_empty() {
+        true => check.ok("ipc, mnt, net, pid, uts"),
+        false => check.at(Level::Missing, format!("no {}", lacking.join(", "))),
+    }
+}
+
+fn filesystem(facts: &Facts, name: &str, check: Check) -> Finding {
+    let there = facts.filesystems.contains(name);
+    check.when(
+        there,
+        Level::Warn,
+        if there {
+            "there"
+        } else {
+            "not in /proc/filesystems"
+        },
+    )
+}
+
+fn kvm(facts: &Facts) -> Finding {
+    let check = Check(
+        "kvm",
+        "without it virtual machines are emulated, many times slower",
+        "enable virtualization in the firmware, or nesting in the host",
+    );
+    match facts.kvm {
+        Device::Open if facts.virtualization == Some(false) => check.at(
+            Level::Warn,
+            "/dev/kvm opens, but the cpu has neither vmx nor svm",
+        ),
+        Device::Open => check.ok("/dev/kvm opens"),
+        Device::Closed => check.at(Level::Warn, "/dev/kvm cannot be opened"),
+        Device::Absent => check.at(Level::Warn, "no /dev/kvm"),
+    }
+}
+
+fn program(facts: &Facts, prefix: &str, check: Check) -> Finding {
+    match facts.programs.iter().find(|name| name.starts_with(prefix)) {
+        Some(found) => check.ok(found),
+        None => check.at(Level::Warn, "not in PATH"),
+    }
+}
+
+fn inotify(facts: &Facts) -> Finding {
+    let check = Check(
+        "inotify",
+        "logs are followed with it; each follower takes one",
+        "raise fs.inotify.max_user_instances to 512 and max_user_watches to 65536",
+    );
+    let (Some(instances), Some(watches)) = (facts.inotify_instances, facts.inotify_watches) else {
+        return check.at(Level::Warn, "unknown");
+    };
+    let enough = instances >= 128 && watches >= 8192;
+    check.when(
+        enough,
+        Level::Warn,
+        format!("{instances} instances, {watches} watches"),
+    )
+}
+
+fn open_files(facts: &Facts) -> Finding {
+    let check = Check(
+        "open files",
+        "each executable keeps a few open for its output",
+        "raise the hard limit of open files to 65536 for the daemon",
+    );
+    match facts.open_files {
+        None => check.at(Level::Warn, "unknown"),
+        Some(u64::MAX) => check.ok("unlimited"),
+        Some(limit) => check.when(limit >= 65_536, Level::Warn, format!("at most {limit}")),
+    }
+}
+
+fn disk(disk: Option<&Disk>) -> Finding {
+    let check = Check(
+        "disk",
+        "state, logs and images live in the data folder",
+        "make room, or choose another --data-dir",
+    );
+    let Some(Disk { path, free }) = disk else {
+        return check.at(Level::Warn, "unknown");
+    };
+    let level = match free >> 30 {
+        0 => Level::Missing,
+        1..5 => Level::Warn,
+        _ => Level::Ok,
+    };
+    check.at(
+        level,
+        format!("{} free at {}", human::bytes(*free), path.display()),
+    )
+}

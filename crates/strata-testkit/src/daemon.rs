@@ -1,0 +1,333 @@
+//! A daemon of one's own: the real binary in a folder of its own, on ports
+//! of its own. It can be killed, started again on the same folder, and asked
+//! to end. When it goes out of scope everything of it goes, and must be gone.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use strata_client::{Endpoints, Error, NodeClient, Target};
+use strata_identity::Credentials;
+use tempfile::TempDir;
+
+use crate::cli::{Cli, pid_of};
+use crate::host::{Host, open_file_names, open_files};
+use crate::node::Node;
+use crate::wait::{PATIENCE, wait_for_blocking};
+
+/// What kind of daemon to start.
+#[derive(Clone, Debug)]
+pub struct DaemonBuilder {
+    binary: PathBuf,
+    role: &'static str,
+    config: Option<String>,
+    arguments: Vec<String>,
+}
+
+impl DaemonBuilder {
+    /// `up`, `node` or `server`.
+    #[must_use]
+    pub fn role(mut self, role: &'static str) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// The text of a file for `--config`.
+    #[must_use]
+    pub fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.to_owned());
+        self
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts it and waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not come to serve.
+    pub async fn start(self) -> Daemon {
+        strata_identity::install_crypto_provider();
+        let folder = tempfile::Builder::new()
+            .prefix("strata-test-")
+            .tempdir()
+            .expect("a folder can be made");
+        let mut daemon = Daemon {
+            builder: self,
+            folder,
+            child: None,
+            ready: String::new(),
+        };
+        daemon.restart().await;
+        daemon
+    }
+}
+
+/// A running daemon, or one that was killed and may be started again.
+#[derive(Debug)]
+pub struct Daemon {
+    builder: DaemonBuilder,
+    folder: TempDir,
+    child: Option<Child>,
+    ready: String,
+}
+
+impl Daemon {
+    /// A daemon of this binary; `strata up` unless told.
+    pub fn build(binary: impl Into<PathBuf>) -> DaemonBuilder {
+        DaemonBuilder {
+            binary: binary.into(),
+            role: "up",
+            config: None,
+            arguments: Vec::new(),
+        }
+    }
+
+    /// `strata up` with nothing said, and a connected client.
+    pub async fn up(binary: impl Into<PathBuf>) -> (Self, Node) {
+        let daemon = Self::build(binary).start().await;
+        let node = daemon.node().await;
+        (daemon, node)
+    }
+
+    /// Starts again, or for the first time, on the same folder.
+    ///
+    /// # Panics
+    /// When it does not come to serve.
+    pub async fn restart(&mut self) {
+        assert!(self.child.is_none(), "the daemon runs");
+        let command = self.command();
+        let starting = tokio::task::spawn_blocking(move || start(command));
+        match starting.await.expect("starting does not panic") {
+            Ok((child, ready)) => {
+                self.ready = ready;
+                self.child = Some(child);
+            }
+            Err(why) => panic!("the daemon does not serve: {why}\n{}", self.log()),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("stderr"))
+            .expect("a log can be made");
+        let DaemonBuilder {
+            role,
+            config,
+            arguments,
+            ..
+        } = &self.builder;
+        let mut command = self.cli().command([*role, "--data-dir"]);
+        command.arg(self.data_dir()).stderr(log);
+        if *role != "node" {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        if *role != "server" {
+            command.args(["--node-listen", "127.0.0.1:0"]);
+        }
+        if let Some(text) = config {
+            let file = self.folder.path().join("config.toml");
+            fs::write(&file, text).expect("a file can be written");
+            command.arg("--config").arg(file);
+        }
+        command.args(arguments);
+        command
+    }
+
+    /// The line it printed when it was ready.
+    pub fn ready(&self) -> &str {
+        &self.ready
+    }
+
+    /// All state of the run.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A folder beside the data folder, for whatever a test needs.
+    pub fn scratch(&self) -> PathBuf {
+        let folder = self.folder.path().join("scratch");
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        folder
+    }
+
+    /// The pid of the daemon.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the daemon runs").id()
+    }
+
+    /// How many files the daemon has open.
+    pub fn open_files(&self) -> usize {
+        open_files(self.pid())
+    }
+
+    /// What the files are that the daemon has open.
+    pub fn open_file_names(&self) -> Vec<String> {
+        open_file_names(self.pid())
+    }
+
+    /// What it wrote to standard error.
+    pub fn log(&self) -> String {
+        let log = fs::read(self.folder.path().join("stderr")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Where traces of the run are looked for.
+    pub fn host(&self) -> Host {
+        Host::of(&self.data_dir())
+    }
+
+    /// The binary, with a home of its own and no word about any daemon.
+    pub fn cli(&self) -> Cli {
+        Cli::new(&self.builder.binary, self.folder.path())
+    }
+
+    /// The binary, told of this daemon.
+    pub fn told_cli(&self) -> Cli {
+        self.cli().env("STRATA_DATA_DIR", self.data_dir())
+    }
+
+    /// Where it listens.
+    ///
+    /// # Panics
+    /// When it never served.
+    pub fn endpoints(&self) -> Endpoints {
+        let endpoints = Endpoints::read(&self.data_dir().join("client"));
+        endpoints
+            .expect("the endpoints can be read")
+            .expect("the daemon has served")
+    }
+
+    /// A client over the Unix socket.
+    ///
+    /// # Panics
+    /// When it cannot connect.
+    pub async fn node(&self) -> Node {
+        let socket = self.endpoints().node_socket.expect("there is a node");
+        let client = NodeClient::connect(&Target::Unix(socket)).await;
+        Node::new(client.unwrap_or_else(|error| panic!("{error}\n{}", self.log())))
+    }
+
+    /// A client over the node's TLS port with the credentials in `folder`.
+    pub async fn node_with(&self, folder: &Path) -> Result<Node, Error> {
+        let address = self.endpoints().node.expect("there is a node");
+        let target = Target::Tls {
+            address: address.parse().expect("an address is one"),
+            credentials: Credentials::read(folder).expect("the credentials can be read"),
+        };
+        NodeClient::connect(&target).await.map(Node::new)
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("the daemon runs");
+        child.kill().expect("a child can be killed");
+        child.wait().expect("a child can be waited for");
+    }
+
+    /// SIGTERM; how it ended and how long that took.
+    ///
+    /// # Panics
+    /// When it does not run or does not end.
+    pub async fn terminate(&mut self) -> (ExitStatus, Duration) {
+        let child = self.child.take().expect("the daemon runs");
+        let ending = tokio::task::spawn_blocking(move || end(child));
+        ending.await.expect("the daemon ends")
+    }
+}
+
+fn end(mut child: Child) -> (ExitStatus, Duration) {
+    let begin = Instant::now();
+    kill_process(pid_of(&child), Signal::TERM).expect("a child can be told");
+    let status = wait_for_blocking("the daemon to end", PATIENCE, || {
+        let status = child.try_wait().map_err(|error| error.to_string())?;
+        status.ok_or_else(|| "it runs".to_owned())
+    });
+    (status, begin.elapsed())
+}
+
+/// Starts the command and reads the line that says it serves.
+fn start(mut command: Command) -> Result<(Child, String), String> {
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let stdout = child.stdout.take().ok_or("it has no output")?;
+    let (lines, first) = mpsc::channel();
+    // Goes on reading, so that the daemon's output never breaks.
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let _ = lines.send(line);
+        }
+    });
+    match first.recv_timeout(PATIENCE) {
+        Ok(ready) => Ok((child, ready)),
+        Err(error) => {
+            let _ = child.kill();
+            let status = child.wait().map_err(|error| error.to_string())?;
+            Err(format!("{error}; {status}"))
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let host = self.host();
+        let failed = self.take_down();
+        let left = host.look();
+        if std::thread::panicking() {
+            self.show();
+            return;
+        }
+        if let Err(why) = failed {
+            panic!("`strata down` failed: {why}\n{}", self.log());
+        }
+        assert!(left.is_empty(), "the run left {left:#?}\n{}", self.log());
+    }
+}
+
+impl Daemon {
+    /// Ends and removes everything of the run.
+    fn take_down(&mut self) -> Result<(), String> {
+        let has_run = self.data_dir().join("node/run").exists();
+        let down = has_run.then(|| {
+            self.cli()
+                .command(["down", "--yes", "--data-dir"])
+                .arg(self.data_dir())
+                .stdout(Stdio::null())
+                .output()
+        });
+        if let Some(child) = self.child.take() {
+            end(child);
+        }
+        match down {
+            Some(Err(error)) => Err(error.to_string()),
+            Some(Ok(output)) if !output.status.success() => {
+                Err(String::from_utf8_lossy(&output.stderr).into_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of the log, for whoever reads why a test failed.
+    #[allow(clippy::print_stderr)]
+    fn show(&self) {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines.len().saturating_sub(40);
+        eprintln!("--- the daemon's log\n{}\n---", lines[last..].join("\n"));
+    }
+}

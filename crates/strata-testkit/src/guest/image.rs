@@ -1,0 +1,110 @@
+//! The machine's one file: an initramfs with our binary as its init, busybox
+//! for everything else, the drivers of the network, and a CA that the test
+//! knows too.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cpio::Archive;
+
+/// Folders that every program expects; those without files of their own.
+const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "root", "var", "bin"];
+
+/// What goes into a machine.
+pub struct Image {
+    /// The `strata` binary, static.
+    pub program: PathBuf,
+    /// Further programs, static: path in the machine, file here.
+    pub programs: Vec<(String, PathBuf)>,
+    /// Lines for `/etc/strata/start`, after drivers and network are there.
+    pub start: String,
+}
+
+/// Loads the drivers and sets the address that QEMU's user network expects.
+const START: &str = "\
+#!/bin/sh
+cd /lib/modules
+while read -r module; do insmod \"$module\" || echo \"cannot load $module\"; done <order
+cd /
+ip addr add 10.0.2.15/24 dev eth0
+ip link set eth0 up
+ip route add default via 10.0.2.2
+";
+
+impl Image {
+    /// Writes the initramfs to `to`. `guest` holds the kernel's modules, `ca`
+    /// the CA of the node, `work` takes temporary files.
+    pub(super) fn write(&self, to: &Path, guest: &Path, ca: &Path, work: &Path) -> io::Result<()> {
+        let mut archive = Archive::new(BufWriter::new(File::create(to)?));
+        for folder in FOLDERS {
+            archive.folder(folder, 0o755)?;
+        }
+        for folder in ["etc", "etc/strata", "lib", "lib/modules", "var/lib"] {
+            archive.folder(folder, 0o755)?;
+        }
+        archive.file("init", 0o755, &stripped(&self.program, work)?)?;
+        for (path, file) in &self.programs {
+            archive.file(path, 0o755, &stripped(file, work)?)?;
+        }
+        add_busybox(&mut archive)?;
+        add_files(&mut archive, &guest.join("modules"), "lib/modules")?;
+        for folder in ["var/lib/strata", "var/lib/strata/ca"] {
+            archive.folder(folder, 0o700)?;
+        }
+        add_files(&mut archive, ca, "var/lib/strata/ca")?;
+        let start = format!("{START}{}", self.start);
+        archive.file("etc/strata/start", 0o755, start.as_bytes())?;
+        archive.finish().map(drop)
+    }
+}
+
+/// Half of a binary is for debuggers, and the machine has it all in memory.
+fn stripped(program: &Path, work: &Path) -> io::Result<Vec<u8>> {
+    let to = work.join("stripped");
+    let status = Command::new("strip")
+        .arg("-o")
+        .arg(&to)
+        .arg(program)
+        .status()?;
+    if !status.success() {
+        return Err(io::Error::other(format!(
+            "strip {}: {status}",
+            program.display()
+        )));
+    }
+    fs::read(&to)
+}
+
+fn add_busybox<W: io::Write>(archive: &mut Archive<W>) -> io::Result<()> {
+    let busybox = busybox().ok_or_else(|| io::Error::other("no busybox"))?;
+    archive.file("bin/busybox", 0o755, &fs::read(&busybox)?)?;
+    let list = Command::new(&busybox).arg("--list").output()?;
+    let list = String::from_utf8_lossy(&list.stdout);
+    for applet in list.lines().filter(|applet| *applet != "busybox") {
+        archive.link(&format!("bin/{applet}"), "busybox")?;
+    }
+    Ok(())
+}
+
+/// Where Debian has the static busybox.
+pub(super) fn busybox() -> Option<PathBuf> {
+    let places = ["/bin/busybox", "/usr/bin/busybox"];
+    places
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|path| path.exists())
+}
+
+/// Every file right in a folder, with the mode it has here.
+fn add_files<W: io::Write>(archive: &mut Archive<W>, folder: &Path, to: &str) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let mode = entry.metadata()?.permissions().mode() & 0o777;
+        let path = format!("{to}/{}", entry.file_name().to_string_lossy());
+        archive.file(&path, mode, &fs::read(entry.path())?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The end of a machine: everybody is asked to end, then made to, and what
+//! is on disks is left whole.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::time::{sleep, timeout};
+
+use super::{reap, say};
+
+/// How long processes get between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(8);
+/// How long killed processes may take to be gone.
+const KILLED: Duration = Duration::from_secs(2);
+/// The kernel tells PID 1 of the end of its own children alone, and most
+/// processes are children of a cell's init: it has to look.
+const LOOK: Duration = Duration::from_millis(20);
+/// The program of every cell's init, and of their keeper.
+const CELL_INIT: &str = "/memfd:strata-init (deleted)";
+
+/// SIGTERM to everybody, a grace period, SIGKILL to whoever is left.
+pub(super) async fn end_all() {
+    for process in Process::all() {
+        // An init passes it on to what it runs: nobody is told twice, which
+        // many take for impatience.
+        if process.is_cell_init || !process.is_in_cell {
+            let _ = kill_process(process.pid, Signal::TERM);
+        }
+    }
+    // Inits end with their machine, not before.
+    let ended = wait_while(GRACE, |process| !process.is_cell_init).await;
+    if let Err(left) = ended {
+        say(&format!("{} did not end in time, killed", left.join(", ")));
+    }
+    // To all but PID 1 itself, at once, so that nobody forks away from it.
+    let _ = kill_process_group(Pid::INIT, Signal::KILL);
+    if let Err(left) = wait_while(KILLED, |_| true).await {
+        say(&format!("{} cannot be killed", left.join(", ")));
+    }
+}
+
+/// Waits until no process is `counted` any more; the names of those that are
+/// after `patience`.
+async fn wait_while(
+    patience: Duration,
+    counted: impl Fn(&Process) -> bool,
+) -> Result<(), Vec<String>> {
+    let left = || {
+        Process::all()
+            .into_iter()
+            .filter(|process| counted(process))
+    };
+    let gone = async {
+        loop {
+            reap();
+            if left().next().is_none() {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    };
+    match timeout(patience, gone).await {
+        Ok(()) => Ok(()),
+        Err(_) => Err(left().map(|process| process.name()).collect()),
+    }
+}
+
+/// A process of user space that is not over.
+struct Process {
+    pid: Pid,
+    is_cell_init: bool,
+    is_in_cell: bool,
+}
+
+impl Process {
+    /// All but this one.
+    fn all() -> Vec<Self> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid| *pid != 1)
+            .filter_map(Self::look_at)
+            .collect()
+    }
+
+    fn look_at(pid: i32) -> Option<Self> {
+        // What has no program is the kernel's own, or over.
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some(Self {
+            pid: Pid::from_raw(pid)?,
+            is_cell_init: program.as_os_str() == CELL_INIT,
+            is_in_cell: is_below(&status),
+        })
+    }
+
+    fn name(&self) -> String {
+        let pid = self.pid;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{} ({pid})", name.trim())
+    }
+}
+
+/// Whether a process has a pid in a namespace below ours too.
+fn is_below(status: &str) -> bool {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.is_some_and(|pids| pids.split_whitespace().count() > 1)
+}
+
+/// Writes out what is on disks, and leaves nothing open there.
+pub(super) fn release_disks() {
+    rustix::fs::sync();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for folder in on_disks(&mounts).rev() {
+        if let Err(error) = release(&folder) {
+            say(&format!("cannot unmount {folder}: {error}"));
+        }
+    }
+}
+
+/// What is in use, the root for one, can still be made read-only.
+fn release(folder: &str) -> io::Result<()> {
+    if unmount(folder, UnmountFlags::NOFOLLOW).is_ok() {
+        return Ok(());
+    }
+    mount_remount(folder, MountFlags::RDONLY, c"")?;
+    Ok(())
+}
+
+/// The folders on which something other than the kernel's own is mounted, in
+/// the order they were.
+fn on_disks(mounts: &str) -> impl DoubleEndedIterator<Item = String> {
+    mounts.lines().filter_map(|line| {
+        let (source, rest) = line.split_once(' ')?;
+        let folder = rest.split(' ').next()?;
+        source
+            .starts_with('/')
+            .then(|| folder.replace("\\040", " "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_a_disk_is_released() {
+        let mounts = "\
+rootfs / rootfs rw 0 0
+proc /proc proc rw 0 0
+/dev/vda1 / ext4 rw 0 0
+tmpfs /run tmpfs rw 0 0
+/dev/vdb /my\\040data btrfs rw 0 0
+";
+        let found: Vec<_> = on_disks(mounts).collect();
+        assert_eq!(found, ["/", "/my data"]);
+    }
+
+    #[test]
+    fn a_process_in_a_cell_has_two_pids() {
+        assert!(is_below("Name:\tsh\nNSpid:\t312\t7\n"));
+        assert!(!is_below("Name:\tsh\nNSpid:\t312\n"));
+        assert!(!is_below(""));
+    }
+}

@@ -1,0 +1,217 @@
+//! Limits: each is in the kernel's file, and holds.
+
+use std::fs;
+use std::path::Path;
+
+use strata_testkit::v1::{CpuLimit, IoLimit, MemoryLimit};
+use strata_testkit::{Code, Daemon, cell_with, field_of};
+
+use crate::STRATA;
+
+fn file(daemon: &Daemon, controller: &str, cell: &str, file: &str) -> String {
+    let path = daemon.host().cgroup(controller).join(cell).join(file);
+    let text = fs::read_to_string(&path);
+    text.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .trim()
+        .to_owned()
+}
+
+/// Whether this machine's cells are on cgroup v1; the files differ.
+async fn is_v1(node: &strata_testkit::Node) -> bool {
+    let probe = node.allocate("probe").await.expect("a cell can be made");
+    !probe.cgroup_v2
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_limit_reaches_the_kernel() {
+    let (daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("web", |options| {
+        options.cpu = Some(CpuLimit {
+            quota_us: Some(50_000),
+            period_us: Some(200_000),
+            cpuset: "0".into(),
+        });
+        options.memory = Some(MemoryLimit {
+            low: Some(16 << 20),
+            high: None,
+            max: Some(64 << 20),
+        });
+        options.pids_max = Some(33);
+    });
+    node.allocate_as(wanted).await.unwrap();
+    let read = |controller, name| file(&daemon, controller, "web", name);
+    assert_eq!(read("pids", "pids.max"), "33");
+    assert_eq!(read("cpuset", "cpuset.cpus"), "0");
+    if is_v1(&node).await {
+        assert_eq!(read("cpu", "cpu.cfs_quota_us"), "50000");
+        assert_eq!(read("cpu", "cpu.cfs_period_us"), "200000");
+        assert_eq!(read("memory", "memory.limit_in_bytes"), "67108864");
+        assert_eq!(read("memory", "memory.soft_limit_in_bytes"), "16777216");
+    } else {
+        assert_eq!(read("cpu", "cpu.max"), "50000 200000");
+        assert_eq!(read("memory", "memory.max"), "67108864");
+        assert_eq!(read("memory", "memory.low"), "16777216");
+    }
+    let inside = node
+        .shell("web", "cpus", "grep Cpus_allowed_list /proc/self/status")
+        .await;
+    assert_eq!(inside.split_whitespace().last(), Some("0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_high_mark_on_cgroup_v1_is_refused_by_its_name() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("web", |options| {
+        options.memory = Some(MemoryLimit {
+            high: Some(64 << 20),
+            ..Default::default()
+        });
+    });
+    if !is_v1(&node).await {
+        node.allocate_as(wanted).await.unwrap();
+        return;
+    }
+    let status = node.allocate_as(wanted).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(
+        field_of(&status).as_deref(),
+        Some("cell.options.memory.high")
+    );
+    assert_eq!(node.names().await, ["probe"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_kernel_refuses_leaves_nothing_behind() {
+    let (daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("warm").await.unwrap();
+    let before = daemon.host().look();
+    let beyond = cell_with("web", |options| {
+        options.cpu = Some(CpuLimit {
+            cpuset: "8000".into(),
+            ..Default::default()
+        });
+    });
+    let status = node.allocate_as(beyond).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    let field = field_of(&status);
+    assert_eq!(field.as_deref(), Some("cell.options.cpu.cpuset"));
+    let missing = cell_with("web", |options| {
+        options.io.push(IoLimit {
+            device: "/dev/there-is-none".into(),
+            read_bps: Some(1),
+            ..Default::default()
+        });
+    });
+    let status = node.allocate_as(missing).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    let after = daemon.host().look();
+    let cell_groups = |group: &&std::path::PathBuf| group.ends_with("web");
+    assert_eq!(after.processes, before.processes);
+    assert_eq!(after.cgroups.iter().filter(cell_groups).count(), 0);
+    assert_eq!(node.names().await, ["warm"]);
+    node.allocate("web").await.unwrap();
+}
+
+/// A block device with its numbers, if the machine has one.
+fn a_block_device() -> Option<String> {
+    let partitions = fs::read_to_string("/proc/partitions").ok()?;
+    let name = partitions.lines().skip(2).find_map(|line| {
+        let name = line.split_whitespace().nth(3)?;
+        Path::new("/sys/block").join(name).exists().then_some(name)
+    })?;
+    let numbers = fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?;
+    Some(numbers.trim().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_is_throttled_as_asked() {
+    let Some(device) = a_block_device() else {
+        return;
+    };
+    let (daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("web", |options| {
+        options.io.push(IoLimit {
+            device: device.clone(),
+            read_bps: Some(1_000_000),
+            write_iops: Some(77),
+            ..Default::default()
+        });
+    });
+    node.allocate_as(wanted).await.unwrap();
+    if is_v1(&node).await {
+        let read = |name| file(&daemon, "blkio", "web", name);
+        let line = |value| format!("{device} {value}");
+        assert_eq!(
+            read("blkio.throttle.read_bps_device"),
+            line("1000000"),
+            "bytes"
+        );
+        assert_eq!(
+            read("blkio.throttle.write_iops_device"),
+            line("77"),
+            "requests"
+        );
+    } else {
+        let line = file(&daemon, "io", "web", "io.max");
+        assert!(line.contains("rbps=1000000") && line.contains("wiops=77"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_processes_than_allowed_can_be_forked() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("few", |options| options.pids_max = Some(5));
+    node.allocate_as(wanted).await.unwrap();
+    let script = "sh -c 'for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; wait'";
+    node.start("few", "bomb", script).await.unwrap();
+    let ended = node.wait("few", "bomb").await.unwrap();
+    assert_ne!(ended.exit_code, Some(0), "{ended:?}");
+    assert!(node.get("few").await.unwrap().usage.unwrap().pids <= 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_out_of_memory_is_told_in_words() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("small", |options| {
+        options.memory = Some(MemoryLimit {
+            max: Some(16 << 20),
+            ..Default::default()
+        });
+    });
+    node.allocate_as(wanted).await.unwrap();
+    let hog = "sh -c 'x=0123456789abcdef; while :; do x=$x$x; done'";
+    node.start("small", "hog", hog).await.unwrap();
+    let ended = node.wait("small", "hog").await.unwrap();
+    assert_eq!(ended.reason, "killed: out of memory");
+    assert_eq!((ended.exit_code, ended.signal), (None, Some(9)));
+    assert!(ended.memory_peak_bytes > 4 << 20, "{ended:?}");
+    let words = node.shell("small", "after", "echo still here").await;
+    assert_eq!(words, "still here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ran_out_of_memory_does_not_blame_its_neighbours() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    let wanted = cell_with("small", |options| {
+        options.memory = Some(MemoryLimit {
+            max: Some(16 << 20),
+            ..Default::default()
+        });
+    });
+    node.allocate_as(wanted).await.unwrap();
+    node.start("small", "quiet", "sleep 1000").await.unwrap();
+    let hog = "sh -c 'x=0123456789abcdef; while :; do x=$x$x; done'";
+    node.start("small", "hog", hog).await.unwrap();
+    let ended = node.wait("small", "hog").await.unwrap();
+    assert_eq!(ended.reason, "killed: out of memory");
+    assert!(node.is_running("small", "quiet").await);
+    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
+    node.start("small", "stubborn", stubborn).await.unwrap();
+    for name in ["quiet", "stubborn"] {
+        node.stop_within("small", name, std::time::Duration::ZERO)
+            .await
+            .unwrap();
+        let ended = node.wait("small", name).await.unwrap();
+        assert_ne!(ended.reason, "killed: out of memory", "{name}");
+    }
+}
