@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".strata.v1.LogLine.line")
+        .extern_path(".observe.LogItem", "crate::log_item::LogItem")
         .compile_fds(descriptors)?;
     Ok(())
 }

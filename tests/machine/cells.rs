@@ -87,7 +87,7 @@ pub(crate) async fn stop_takes_along_all_that_was_forked(machine: &Machine) {
         .await
         .unwrap();
     assert_eq!(lines.message().await.unwrap().unwrap().line, "forked");
-    let count = "pgrep -f \"^sleep 4711\" | wc -l";
+    let count = "ps -o args | grep -c \"^sleep 4711\"";
     machine.wait_outside("all of it to run", count, "4").await;
     let grace = Duration::from_millis(200);
     node.stop_within("apart", "stubborn", grace).await.unwrap();
@@ -103,7 +103,7 @@ pub(crate) async fn free_leaves_nothing(machine: &Machine) {
         node.free(cell).await.unwrap();
     }
     assert_eq!(node.names().await, ["hand"]);
-    let look = "cd /sys/fs/cgroup/strata/*/ && ls -d */; pgrep -f \"^sleep\" ; \
+    let look = "cd /sys/fs/cgroup/strata/*/ && ls -d */; ps -o args | grep ^sleep; \
         find /var/lib/strata/node/cells -maxdepth 1 -mindepth 1";
     let left = machine.outside(look).await;
     assert_eq!(left, "_init/\nhand/\n/var/lib/strata/node/cells/hand");

@@ -47,10 +47,11 @@ pub(crate) async fn the_machine_is_set_up(machine: &Machine) {
 
 /// A process whose parent ends before it is PID 1's.
 pub(crate) async fn orphans_are_reaped(machine: &Machine) {
-    let orphan = "sh -c \"sleep 1 >/dev/null & echo \\$!\"";
+    let orphan = "sh -c \"sleep 1000 >/dev/null 2>&1 & echo \\$!\"";
     let pid = machine.outside(orphan).await;
     let parent = format!("grep PPid /proc/{pid}/status");
     assert_eq!(machine.outside(&parent).await, "PPid:\t1");
+    machine.outside(&format!("kill {pid}")).await;
     let script = format!("test -e /proc/{pid} || echo gone");
     machine
         .wait_outside("the orphan to be reaped", &script, "gone")
@@ -82,7 +83,7 @@ pub(crate) async fn a_storm_leaves_no_zombies(machine: &Machine) {
         node.free(&name).await.unwrap();
     }
     machine.wait_outside("no zombies", ZOMBIES, "").await;
-    let left = machine.outside("pgrep -f \"^sleep\"; ls -d /sys/fs/cgroup/strata/*/storm*");
+    let left = machine.outside("ps -o args | grep ^sleep; ls -d /sys/fs/cgroup/strata/*/storm*");
     assert!(!left.await.contains("storm-"), "cgroups are left");
 }
 
@@ -93,7 +94,7 @@ pub(crate) async fn the_mechanism_holds_on_cgroup_v2(machine: &Machine) {
     let output = machine.outside(script).await;
     assert!(output.contains("test result: ok."), "{output}");
     assert!(!output.contains(" 0 passed"), "{output}");
-    let runs = machine.outside("ls /sys/fs/cgroup/strata | wc -l").await;
+    let runs = machine.outside("ls -d /sys/fs/cgroup/strata/*/ | wc -l").await;
     assert_eq!(runs, "1", "the node's run alone is left");
 }
 

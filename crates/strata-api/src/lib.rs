@@ -3,6 +3,7 @@
 //! public error and gRPC codes.
 
 mod convert;
+pub mod log_item;
 mod status;
 
 pub use convert::grace_from_field;
@@ -24,12 +25,21 @@ generated! {
     kaas = "cnct.kaas.api";
     /// Package `controller`: status pushed by schedulers and agents.
     controller = "controller";
-    /// Package `observe`: logs of a node and of what it started.
-    observe = "observe";
     /// Package `runtime`: cells and executables.
     runtime = "runtime";
     /// Package `scheduler`: nodes and instances.
     scheduler = "scheduler";
+}
+
+/// Package `observe`: logs of a node and of what it started.
+pub mod observe {
+    pub use self::wire::*;
+    pub use crate::log_item::{LogItem, Text};
+
+    generated! {
+        /// As the generator makes it, without `LogItem`.
+        wire = "observe";
+    }
 }
 
 /// Package `operations`.

@@ -15,6 +15,7 @@ use strata_identity::Credentials;
 use tempfile::TempDir;
 
 use crate::cli::{Cli, pid_of};
+use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files};
 use crate::node::Node;
 use crate::wait::{PATIENCE, wait_for_blocking};
@@ -159,6 +160,11 @@ impl Daemon {
         let folder = self.folder.path().join("scratch");
         fs::create_dir_all(&folder).expect("a folder can be made");
         folder
+    }
+
+    /// A gate for scripts that run in its cells.
+    pub fn gate(&self, name: &str) -> Gate {
+        Gate::new(&self.scratch(), name)
     }
 
     /// The pid of the daemon.

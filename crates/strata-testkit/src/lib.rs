@@ -8,6 +8,7 @@
 
 mod cli;
 mod daemon;
+mod gate;
 pub mod guest;
 mod host;
 mod node;
@@ -16,6 +17,7 @@ mod wait;
 
 pub use cli::{Cli, Ran};
 pub use daemon::{Daemon, DaemonBuilder};
+pub use gate::Gate;
 pub use host::{Host, Traces};
 pub use node::{Node, all};
 pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};

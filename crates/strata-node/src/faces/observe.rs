@@ -6,7 +6,7 @@ use std::pin::Pin;
 use futures_util::{Stream, StreamExt as _, stream};
 use strata_api::observe::observe_server::Observe;
 use strata_api::observe::{
-    GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogChannelType, LogItem,
+    GetAuraeDaemonLogStreamRequest, GetSubProcessStreamRequest, LogChannelType, LogItem, Text,
 };
 use strata_cell::log::{Channel, LogEntry};
 use strata_types::{Error, Result};
@@ -68,32 +68,29 @@ impl Face {
 fn items(stream: LogStream, channel: Channel) -> Items {
     let name = channel.as_str();
     Box::pin(stream.flat_map(move |batch| {
-        let items: Vec<_> = match batch {
-            Ok(lines) => lines
-                .iter()
-                .flat_map(|line| item(name, line))
-                .map(Ok)
-                .collect(),
-            Err(error) => vec![Err(status(error))],
+        let (lines, error) = match batch {
+            Ok(lines) => (lines, None),
+            Err(error) => (Vec::new(), Some(Err(status(error)))),
         };
-        stream::iter(items)
+        let items = lines
+            .into_iter()
+            .flat_map(move |line| item(name, line))
+            .map(Ok);
+        stream::iter(items.chain(error))
     }))
 }
 
 /// A line, and before it the word of what was lost.
-fn item(channel: &str, entry: &LogEntry) -> impl Iterator<Item = LogItem> {
+fn item(channel: &'static str, entry: LogEntry) -> impl Iterator<Item = LogItem> {
     let timestamp = i64::try_from(entry.at_ns / 1_000_000_000).unwrap_or(i64::MAX);
     let gap = (entry.lost > 0).then(|| LogItem {
-        channel: "strata".into(),
-        line: format!(
-            "gap: {} bytes of {channel} were rotated away unread",
-            entry.lost
-        ),
+        channel: Text::from_static("strata"),
+        line: format!("gap: {} bytes of {channel} are lost here", entry.lost).into(),
         timestamp,
     });
     let line = LogItem {
-        channel: channel.into(),
-        line: String::from_utf8_lossy(&entry.line).into_owned(),
+        channel: Text::from_static(channel),
+        line: Text::from_lossy(entry.line),
         timestamp,
     };
     gap.into_iter().chain([line])

@@ -1,0 +1,135 @@
+//! Rotation with small limits: the disk stays bounded, and what is lost is
+//! said.
+
+use std::fs;
+
+use strata_testkit::observe::LogChannelType::ChannelStdout;
+use strata_testkit::v1::{LogLine, ReadLogsRequest};
+use strata_testkit::{Daemon, all};
+
+use crate::STRATA;
+
+const LIMITS: &str = "[logs]\nsegment_bytes = 8192\nsegments = 3\n";
+
+fn request(follow: bool) -> ReadLogsRequest {
+    ReadLogsRequest {
+        cell_name: "web".into(),
+        executable_name: "main".into(),
+        stdout: true,
+        follow,
+        ..Default::default()
+    }
+}
+
+/// Bytes kept and bytes lost, as the lines tell.
+fn account(lines: &[LogLine]) -> (u64, u64) {
+    let kept: usize = lines.iter().map(|line| line.line.len() + 1).sum();
+    let lost = lines.iter().map(|line| line.lost_bytes).sum();
+    (kept as u64, lost)
+}
+
+/// What `seq 1 n` prints.
+fn printed(n: u64) -> u64 {
+    (1..=n).map(|i| i.to_string().len() as u64 + 1).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_disk_stays_bounded() {
+    let daemon = Daemon::build(STRATA).config(LIMITS).start().await;
+    let node = daemon.node().await;
+    node.allocate("web").await.unwrap();
+    let script = "sh -c 'seq 1 200000; seq 1 200000 >&2'";
+    node.start("web", "main", script).await.unwrap();
+    node.wait("web", "main").await.unwrap();
+    let runs = daemon.data_dir().join("node/cells/web/runs");
+    let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+    let sizes = |prefix: &str| -> Vec<u64> {
+        let files = fs::read_dir(&run).unwrap().flatten();
+        files
+            .filter(|file| file.file_name().to_string_lossy().starts_with(prefix))
+            .map(|file| file.metadata().unwrap().len())
+            .collect()
+    };
+    for channel in ["stdout.", "stderr."] {
+        let sizes = sizes(channel);
+        // Three segments and their indexes.
+        assert!(sizes.len() <= 6, "{sizes:?}");
+        assert!(sizes.iter().sum::<u64>() <= 2 * 3 * 8192, "{sizes:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_overtaken_is_told_how_much_it_missed() {
+    let daemon = Daemon::build(STRATA).config(LIMITS).start().await;
+    let node = daemon.node().await;
+    let gate = daemon.gate("go");
+    node.allocate("web").await.unwrap();
+    let script = format!("sh -c 'echo begin; {}; seq 1 500000'", gate.wait());
+    let pid = node.start("web", "main", &script).await.unwrap();
+    let mut by_name = node.read(request(true)).await.unwrap();
+    let mut by_pid = node.stream(ChannelStdout, pid).await.unwrap();
+    assert_eq!(by_name.message().await.unwrap().unwrap().line, "begin");
+    assert_eq!(by_pid.message().await.unwrap().unwrap().line, "begin");
+    gate.open();
+    node.wait("web", "main").await.unwrap();
+    let lines = all(by_name).await.unwrap();
+    let (kept, lost) = account(&lines);
+    assert!(lost > 0, "three segments do not hold it");
+    assert_eq!(kept + lost, printed(500_000));
+    assert_eq!(lines.last().unwrap().line, "500000");
+
+    let items = all(by_pid).await.unwrap();
+    let gaps: Vec<&str> = items
+        .iter()
+        .filter(|item| item.channel == "strata")
+        .map(|item| item.line.as_str())
+        .collect();
+    assert!(!gaps.is_empty(), "a gap is said, not hidden");
+    assert!(gaps.iter().all(|gap| gap.starts_with("gap: ")), "{gaps:?}");
+    assert_eq!(items.last().unwrap().line, "500000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_comes_late_is_told_what_is_gone_already() {
+    let daemon = Daemon::build(STRATA).config(LIMITS).start().await;
+    let node = daemon.node().await;
+    node.allocate("web").await.unwrap();
+    node.start("web", "main", "seq 1 100000").await.unwrap();
+    node.wait("web", "main").await.unwrap();
+    let lines = all(node.read(request(false)).await.unwrap()).await.unwrap();
+    let (kept, lost) = account(&lines);
+    assert!(kept <= 3 * 8192, "{kept}");
+    assert_eq!(kept + lost, printed(100_000));
+    // A tail asks for less than there is: nothing of it is missing.
+    let tail = ReadLogsRequest {
+        tail: Some(10),
+        ..request(false)
+    };
+    let lines = all(node.read(tail).await.unwrap()).await.unwrap();
+    assert_eq!(lines.len(), 10);
+    assert_eq!(lines[0].line, "99991");
+    assert_eq!(lines.iter().map(|line| line.lost_bytes).sum::<u64>(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_make_no_sense_are_refused() {
+    let daemon = Daemon::build(STRATA).start().await;
+    let file = daemon.scratch().join("config.toml");
+    for text in ["[logs]\nsegments = -1", "[logs]\nsegment = 2", "[logs", "[logs]\nsegments = 'x'"] {
+        fs::write(&file, text).unwrap();
+        let other = daemon.scratch().join("other");
+        let ran = daemon
+            .cli()
+            .run([
+                "up",
+                "--data-dir",
+                other.to_str().unwrap(),
+                "--config",
+                file.to_str().unwrap(),
+            ])
+            .await
+            .exits(2);
+        assert!(ran.stderr.contains("config.toml"), "{}", ran.stderr);
+        assert!(!other.exists(), "nothing was made");
+    }
+}
