@@ -40,10 +40,10 @@ test: ## Run every test (root); ARGS="name" runs those with that name
 test-unit: setup-build ## Run the tests that need no root
 	@$(CARGO) test --workspace --locked --lib --bins $(ARGS)
 
-bench: ## Measure it beside its peers (root)
+bench: ## Measure it beside its peers (root); ARGS=--quick for a first look
 	@scripts/setup build test bench
 	@$(CARGO) build --release --locked -p strata
-	@$(CARGO) run --release --locked -p strata-bench -- $(ARGS)
+	@$(CARGO) run --release --locked -p strata-bench -- $(ARGS) $(TARGET_DIR)/release/strata
 
 lint: setup-build ## Formatting, clippy, documentation, licences and bans
 	@$(CARGO) fmt --all --check

@@ -4,9 +4,7 @@
 use std::time::{Duration, Instant};
 
 use strata_testkit::v1::{CellState, ExecutableState};
-use strata_testkit::{
-    Code, Daemon, Node, PATIENCE, executable_with, holds, refused, wait_for,
-};
+use strata_testkit::{Code, Daemon, Node, PATIENCE, executable_with, holds, refused, wait_for};
 
 use crate::STRATA;
 
@@ -17,7 +15,7 @@ async fn spoken(node: &Node, pid: i64) -> String {
     use strata_testkit::observe::LogChannelType::ChannelStdout;
     let mut lines = node.stream(ChannelStdout, pid).await.expect("it runs");
     let line = lines.message().await.expect("its output can be read");
-    line.expect("it speaks before it ends").line
+    line.expect("it speaks before it ends").line.to_string()
 }
 
 /// Names of the processes of a run that run this command.
@@ -25,7 +23,9 @@ fn running(daemon: &Daemon, seconds: &str) -> usize {
     let pids = daemon.host().look().processes;
     let runs = |pid: &&i32| {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        command.split(|byte| *byte == 0).any(|word| word == seconds.as_bytes())
+        command
+            .split(|byte| *byte == 0)
+            .any(|word| word == seconds.as_bytes())
     };
     pids.keys().filter(runs).count()
 }
@@ -73,7 +73,9 @@ async fn while_it_is_given_time_it_is_shown_as_stopping() {
     })
     .await;
     // Another caller may have less patience.
-    node.stop_within("web", "main", Duration::ZERO).await.unwrap();
+    node.stop_within("web", "main", Duration::ZERO)
+        .await
+        .unwrap();
     stop.await.unwrap().unwrap();
 }
 
@@ -113,14 +115,17 @@ async fn a_fork_bomb_can_be_stopped() {
     let (daemon, node) = Daemon::up(STRATA).await;
     let wanted = strata_testkit::cell_with("bomb", |o| o.pids_max = Some(60));
     node.allocate_as(wanted).await.unwrap();
-    let bomb = "sh -c 'f() { setsid sh -c \"sleep 7004; sleep 7004\" & f | f & }; f; f; wait; sleep 7004'";
+    let bomb =
+        "sh -c 'f() { setsid sh -c \"sleep 7004; sleep 7004\" & f | f & }; f; f; wait; sleep 7004'";
     node.start("bomb", "main", bomb).await.unwrap();
     wait_for("it to spread", PATIENCE, async || {
         let info = node.executable("bomb", "main").await.unwrap();
         holds(running(&daemon, "7004") > 3 || info.state() == ExecutableState::Exited)
     })
     .await;
-    node.stop_within("bomb", "main", Duration::ZERO).await.unwrap();
+    node.stop_within("bomb", "main", Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(running(&daemon, "7004"), 0);
     assert_eq!(node.get("bomb").await.unwrap().usage.unwrap().pids, 1);
     node.free("bomb").await.unwrap();

@@ -115,7 +115,11 @@ async fn the_same_start_again_is_the_same_process() {
 async fn how_it_ended_is_kept() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let mut wanted = executable("web", "busy", "sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 9'");
+    let mut wanted = executable(
+        "web",
+        "busy",
+        "sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 9'",
+    );
     wanted.description = "counts".into();
     node.start_as(wanted).await.unwrap();
     let ended = node.wait("web", "busy").await.unwrap();

@@ -112,7 +112,10 @@ async fn a_folder_becomes_the_root() {
         options.root_folder = root.display().to_string();
     });
     node.allocate_as(wanted).await.unwrap();
-    let pid = node.start("jail", "v", "/bin/strata version").await.unwrap();
+    let pid = node
+        .start("jail", "v", "/bin/strata version")
+        .await
+        .unwrap();
     let lines = node.stdout(pid).await.unwrap();
     assert!(lines.join(" ").contains("strata"), "{lines:?}");
     let status = node.start("jail", "no", "/bin/sh -c true").await;
@@ -185,11 +188,17 @@ async fn nothing_of_the_daemon_leaks_into_an_executable() {
     let environment = node.shell("web", "env", "env | cut -d= -f1 | sort").await;
     let names: Vec<&str> = environment.lines().collect();
     assert!(
-        names.iter().all(|n| ["PATH", "PWD", "_", "SHLVL"].contains(n)),
+        names
+            .iter()
+            .all(|n| ["PATH", "PWD", "_", "SHLVL"].contains(n)),
         "{names:?}"
     );
     let signals = node
-        .shell("web", "signals", "grep -E \"Sig(Blk|Ign)\" /proc/self/status")
+        .shell(
+            "web",
+            "signals",
+            "grep -E \"Sig(Blk|Ign)\" /proc/self/status",
+        )
         .await;
     let zero = |line: &str| line.ends_with("0000000000000000");
     assert!(signals.lines().all(zero), "{signals}");

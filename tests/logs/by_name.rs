@@ -60,7 +60,12 @@ async fn a_tail_is_the_end_of_the_history() {
     node.allocate("web").await.unwrap();
     node.start("web", "main", "seq 1 1000").await.unwrap();
     node.wait("web", "main").await.unwrap();
-    for (tail, first) in [(0, None), (1, Some("1000")), (5, Some("996")), (5000, Some("1"))] {
+    for (tail, first) in [
+        (0, None),
+        (1, Some("1000")),
+        (5, Some("996")),
+        (5000, Some("1")),
+    ] {
         let mut request = request();
         request.tail = Some(tail);
         let lines = texts(&read(&node, request).await);
@@ -147,7 +152,7 @@ async fn what_is_not_there_is_not_found() {
     node.allocate("web").await.unwrap();
     refused(node.read(request()).await, Code::NotFound);
     for (change, field) in [
-        ((".." , "main"), "cell_name"),
+        (("..", "main"), "cell_name"),
         (("", "main"), "cell_name"),
         (("web", ""), "executable_name"),
         (("web", "a/b"), "executable_name"),

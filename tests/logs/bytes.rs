@@ -29,10 +29,30 @@ async fn bytes_come_back_as_they_were_written() {
             &["a\u{fffd}\u{fffd}b", "plain"],
         ),
         ("nul", r"a\000b\n\000\n", &[b"a\0b", b"\0"], &["a\0b", "\0"]),
-        ("crlf", r"one\r\ntwo\r\n", &[b"one\r", b"two\r"], &["one\r", "two\r"]),
-        ("empty", r"\n\n\nx\n\n", &[b"", b"", b"", b"x", b""], &["", "", "", "x", ""]),
-        ("partial", r"whole\nhalf", &[b"whole", b"half"], &["whole", "half"]),
-        ("unicode", r"\303\274\n\342\202\254", &["ü".as_bytes(), "€".as_bytes()], &["ü", "€"]),
+        (
+            "crlf",
+            r"one\r\ntwo\r\n",
+            &[b"one\r", b"two\r"],
+            &["one\r", "two\r"],
+        ),
+        (
+            "empty",
+            r"\n\n\nx\n\n",
+            &[b"", b"", b"", b"x", b""],
+            &["", "", "", "x", ""],
+        ),
+        (
+            "partial",
+            r"whole\nhalf",
+            &[b"whole", b"half"],
+            &["whole", "half"],
+        ),
+        (
+            "unicode",
+            r"\303\274\n\342\202\254",
+            &["ü".as_bytes(), "€".as_bytes()],
+            &["ü", "€"],
+        ),
     ];
     for (name, format, bytes, texts) in cases {
         let command = format!("printf '{format}'");

@@ -68,7 +68,10 @@ pub(crate) async fn several_run_at_once_and_their_output_arrives(machine: &Machi
         ..Default::default()
     };
     let mut errors = node.read(request).await.unwrap();
-    assert_eq!(errors.message().await.unwrap().unwrap().line.as_ref(), b"oops");
+    assert_eq!(
+        errors.message().await.unwrap().unwrap().line.as_ref(),
+        b"oops"
+    );
     assert!(node.is_running("apart", "other").await);
     node.stop("apart", "other").await.unwrap();
     let ended = node.wait("apart", "other").await.unwrap();

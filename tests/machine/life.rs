@@ -94,7 +94,9 @@ pub(crate) async fn the_mechanism_holds_on_cgroup_v2(machine: &Machine) {
     let output = machine.outside(script).await;
     assert!(output.contains("test result: ok."), "{output}");
     assert!(!output.contains(" 0 passed"), "{output}");
-    let runs = machine.outside("ls -d /sys/fs/cgroup/strata/*/ | wc -l").await;
+    let runs = machine
+        .outside("ls -d /sys/fs/cgroup/strata/*/ | wc -l")
+        .await;
     assert_eq!(runs, "1", "the node's run alone is left");
 }
 

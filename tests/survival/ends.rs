@@ -23,7 +23,10 @@ async fn workloads_go_on_after_the_daemon_has_ended() {
     assert!(alive.contains_key(&i32::try_from(pid).unwrap()));
     daemon.restart().await;
     let node = daemon.node().await;
-    assert_eq!(node.executable("web", "main").await.unwrap().process_id, pid);
+    assert_eq!(
+        node.executable("web", "main").await.unwrap().process_id,
+        pid
+    );
     assert!(node.is_running("web", "main").await);
 }
 
@@ -38,7 +41,13 @@ async fn it_ends_in_time_whoever_is_still_listening() {
     let log = observe.get_aurae_daemon_log_stream(request).await;
     let mut log = log.unwrap().into_inner();
     let request = WatchCellsRequest::default();
-    let mut watch = node.client().cells().watch(request).await.unwrap().into_inner();
+    let mut watch = node
+        .client()
+        .cells()
+        .watch(request)
+        .await
+        .unwrap()
+        .into_inner();
     let read = ReadLogsRequest {
         cell_name: "web".into(),
         executable_name: "main".into(),

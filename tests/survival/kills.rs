@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use strata_testkit::v1::{CellState, ExecutableState, MemoryLimit};
 use strata_testkit::observe::LogChannelType::ChannelStdout;
+use strata_testkit::v1::{CellState, ExecutableState, MemoryLimit};
 use strata_testkit::{Code, Daemon, PATIENCE, cell_with, holds, refused, wait_for};
 
 use crate::{STRATA, after, gone, kill};
@@ -75,8 +75,17 @@ async fn logs_go_on_while_nobody_reads_them() {
     let go = daemon.scratch().join("go");
     node.allocate("web").await.unwrap();
     let script = format!("echo before; {}", "seq 1 20000; echo -n partial");
-    let script = script.replace("before;", &format!("before; while [ ! -e {} ]; do sleep 0.01; done;", go.display()));
-    let pid = node.start("web", "main", &format!("sh -c '{script}'")).await.unwrap();
+    let script = script.replace(
+        "before;",
+        &format!(
+            "before; while [ ! -e {} ]; do sleep 0.01; done;",
+            go.display()
+        ),
+    );
+    let pid = node
+        .start("web", "main", &format!("sh -c '{script}'"))
+        .await
+        .unwrap();
     let mut lines = node.stream(ChannelStdout, pid).await.unwrap();
     assert_eq!(lines.message().await.unwrap().unwrap().line, "before");
     daemon.kill();
@@ -110,8 +119,13 @@ async fn a_stop_that_was_cut_short_can_be_given_again() {
     daemon.restart().await;
     let node = daemon.node().await;
     let shown = node.executable("web", "main").await.unwrap();
-    assert_eq!((shown.state(), shown.process_id), (ExecutableState::Running, pid));
-    node.stop_within("web", "main", Duration::ZERO).await.unwrap();
+    assert_eq!(
+        (shown.state(), shown.process_id),
+        (ExecutableState::Running, pid)
+    );
+    node.stop_within("web", "main", Duration::ZERO)
+        .await
+        .unwrap();
     gone(pid).await;
 }
 
@@ -150,7 +164,10 @@ async fn a_killed_keeper_takes_nothing_along_and_is_replaced() {
     node.allocate("new").await.unwrap();
     assert_eq!(node.shell("new", "main", "echo works").await, "works");
     assert_eq!(node.shell("old", "more", "echo works").await, "works");
-    assert_eq!(node.executable("old", "main").await.unwrap().process_id, pid);
+    assert_eq!(
+        node.executable("old", "main").await.unwrap().process_id,
+        pid
+    );
     let traces = daemon.host().look();
     assert!(traces.zombies.is_empty(), "{traces:?}");
     node.free("old").await.unwrap();
@@ -169,7 +186,10 @@ async fn a_keeper_killed_while_the_daemon_is_away_is_replaced_too() {
     gone(keeper).await;
     daemon.restart().await;
     let node = daemon.node().await;
-    assert_eq!(node.executable("old", "main").await.unwrap().process_id, pid);
+    assert_eq!(
+        node.executable("old", "main").await.unwrap().process_id,
+        pid
+    );
     assert!(node.is_running("old", "main").await);
     node.allocate("new").await.unwrap();
     node.free("old").await.unwrap();

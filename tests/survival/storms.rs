@@ -31,10 +31,7 @@ async fn client(node: Node, number: usize, done: Arc<AtomicUsize>) {
         match answer.map_err(|status| status.code()) {
             Ok(())
             | Err(
-                Code::NotFound
-                | Code::FailedPrecondition
-                | Code::AlreadyExists
-                | Code::Aborted,
+                Code::NotFound | Code::FailedPrecondition | Code::AlreadyExists | Code::Aborted,
             ) => {}
             Err(Code::Internal) => panic!("a bug at step {step} of client {number}"),
             // The daemon is gone.
@@ -71,7 +68,10 @@ async fn killed_in_the_middle_of_anything_it_comes_back_whole() {
     assert_eq!(names.len(), 2, "the daemon and the keeper: {names:?}");
     let root = daemon.host().cgroup("pids");
     let run = root.file_name().unwrap();
-    assert!(left.cgroups.iter().all(|path| path.ends_with(run)), "{left:?}");
+    assert!(
+        left.cgroups.iter().all(|path| path.ends_with(run)),
+        "{left:?}"
+    );
 }
 
 /// Holds what the node says against what the machine has.
@@ -81,9 +81,8 @@ async fn is_whole(daemon: &Daemon) {
     let mut runs = 0;
     for cell in &cells {
         assert_eq!(cell.state(), CellState::Ready, "{cell:?}");
-        let is_running = |e: &&strata_testkit::v1::ExecutableInfo| {
-            e.state() == ExecutableState::Running
-        };
+        let is_running =
+            |e: &&strata_testkit::v1::ExecutableInfo| e.state() == ExecutableState::Running;
         runs += cell.executables.iter().filter(is_running).count();
     }
     let traces = daemon.host().look();
@@ -91,10 +90,17 @@ async fn is_whole(daemon: &Daemon) {
     let count = |name: &str| traces.processes.values().filter(|n| *n == name).count();
     assert_eq!(count("sleep"), runs, "{traces:?} {cells:?}");
     let keeper = usize::from(count("strata-init") > 0);
-    assert_eq!(count("strata-init"), cells.len() + keeper, "{traces:?} {cells:?}");
+    assert_eq!(
+        count("strata-init"),
+        cells.len() + keeper,
+        "{traces:?} {cells:?}"
+    );
 
     let root = daemon.host().cgroup("pids");
-    let below = traces.cgroups.iter().filter_map(|path| path.strip_prefix(&root).ok());
+    let below = traces
+        .cgroups
+        .iter()
+        .filter_map(|path| path.strip_prefix(&root).ok());
     let (run_groups, cell_groups): (BTreeSet<_>, BTreeSet<_>) = below
         .filter(|path| !path.as_os_str().is_empty())
         .map(|path| path.to_string_lossy().into_owned())

@@ -1,27 +1,21 @@
-//! What was built: the same facts in `/version`, in the metrics, and wherever
-//! else a person asks.
+//! What was built, as the binary that serves tells it: the same facts in
+//! `/version` and in the metrics.
 
 use serde::Serialize;
 
 /// The build that is running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Build {
     /// The version of the product.
-    pub version: &'static str,
-    /// The commit it was built from, where the build knew it.
-    pub commit: &'static str,
-    /// The machine it was built for.
-    pub platform: &'static str,
-}
-
-impl Build {
-    /// The facts of this very binary.
-    pub const THIS: Self = Self {
-        version: env!("CARGO_PKG_VERSION"),
-        commit: match option_env!("STRATA_COMMIT") {
-            Some(commit) => commit,
-            None => "unknown",
-        },
-        platform: std::env::consts::ARCH,
-    };
+    pub version: String,
+    /// The commit it was built from.
+    pub commit: String,
+    /// Whether the tree was clean.
+    pub tree_state: String,
+    /// When it was built.
+    pub build_date: String,
+    /// The compiler.
+    pub compiler: String,
+    /// What it was built for.
+    pub platform: String,
 }

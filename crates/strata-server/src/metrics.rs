@@ -34,27 +34,34 @@ struct Answered {
 pub struct Metrics {
     registry: Mutex<Registry>,
     requests: Family<Answered, Counter>,
+    build: Build,
 }
 
 impl Metrics {
+    /// The build that runs.
+    pub fn build(&self) -> &Build {
+        &self.build
+    }
+
     /// The media type of [`Metrics::render`].
     pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
     /// With the figures that every daemon has; `refusals` are its gate's.
-    pub fn new(refusals: Arc<Refusals>) -> Self {
+    pub fn new(refusals: Arc<Refusals>, build: Build) -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        let build = [
-            ("version", Build::THIS.version),
-            ("commit", Build::THIS.commit),
+        let labels = [
+            ("version", build.version.clone()),
+            ("commit", build.commit.clone()),
         ];
-        registry.register("strata_build", "The build that runs", Info::new(build));
+        registry.register("strata_build", "The build that runs", Info::new(labels));
         registry.register("strata_requests", "Requests answered", requests.clone());
         registry.register_collector(Box::new(Refused(refusals)));
         registry.register_collector(Box::new(Process));
         Self {
             registry: Mutex::new(registry),
             requests,
+            build,
         }
     }
 

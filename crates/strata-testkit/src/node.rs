@@ -170,7 +170,7 @@ impl Node {
         Ok(all(stream)
             .await?
             .into_iter()
-            .map(|item| item.line)
+            .map(|item| item.line.to_string())
             .collect())
     }
 

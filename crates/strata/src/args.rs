@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use strata_cli::Global;
 
-/// One binary, from metal to workload.
+const ABOUT: &str = "Strata turns machines into a datacenter: one binary, from metal to workload.";
+
+/// Everything the binary understands.
 #[derive(Parser)]
-#[command(name = "strata", version, about, after_help = strata_cli::AFTER_HELP)]
+#[command(name = "strata", version, about = ABOUT, after_help = strata_cli::AFTER_HELP)]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]

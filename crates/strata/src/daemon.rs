@@ -10,7 +10,7 @@ use strata_client::Endpoints;
 use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
 use strata_node::{Node, NodeConfig, NodeFolder};
-use strata_server::{Faces, IdentityFace, Metrics};
+use strata_server::{Build, Faces, IdentityFace, Metrics};
 use strata_transport::Gate;
 use strata_types::Role;
 use tokio::signal::unix::{SignalKind, signal};
@@ -133,7 +133,7 @@ impl Daemon {
         )?;
         identities.keep_client(&self.settings.data_dir, &self.tasks, &self.shutdown)?;
         let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
-        let metrics = Arc::new(Metrics::new(gate.refusals()));
+        let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
         let app = Faces::new(metrics)
             .grpc(identity.service())
@@ -244,7 +244,7 @@ async fn node_app(
     gate: &Gate,
     identities: Option<&Identities>,
 ) -> Result<axum::Router> {
-    let mut faces = Faces::new(Arc::new(Metrics::new(gate.refusals())))
+    let mut faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), build())))
         .grpc(node.cell_service())
         .grpc(node.observe())
         .grpc(node.cells_service())
@@ -254,6 +254,22 @@ async fn node_app(
         faces = faces.grpc(IdentityFace::new(authority.clone(), tokens.clone()).service());
     }
     faces.router().await.map_err(unexpected)
+}
+
+/// The facts of this binary, for whoever asks the daemon.
+fn build() -> Build {
+    let build = BuildInfo::current();
+    Build {
+        version: build.version.into(),
+        commit: build.commit.into(),
+        tree_state: build.tree_state.into(),
+        build_date: build
+            .build_date
+            .map(|date| date.to_string())
+            .unwrap_or_default(),
+        compiler: build.rustc.into(),
+        platform: build.platform.into(),
+    }
 }
 
 /// The signals that end a daemon.

@@ -10,14 +10,18 @@ use http::header::CONTENT_TYPE;
 use strata_transport::problem;
 use strata_types::Error;
 
-use crate::{Build, Metrics};
+use crate::Metrics;
 
 pub(super) fn routes(metrics: Arc<Metrics>) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .route("/version", get(async || Json(Build::THIS)))
+        .route("/version", get(version))
         .route("/metrics", get(render))
         .with_state(metrics)
+}
+
+async fn version(State(metrics): State<Arc<Metrics>>) -> Response {
+    Json(metrics.build()).into_response()
 }
 
 async fn render(State(metrics): State<Arc<Metrics>>) -> Response {

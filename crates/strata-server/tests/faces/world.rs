@@ -11,7 +11,7 @@ use strata_identity::{
     Authority, CertificateSpec, Clock, Credentials, Expect, LiveIdentity, Tokens, client_config,
     server_config_optional_client,
 };
-use strata_server::{Faces, IdentityFace, Metrics};
+use strata_server::{Build, Faces, IdentityFace, Metrics};
 use strata_transport::{Gate, serve_tls};
 use strata_types::Role;
 use tempfile::TempDir;
@@ -40,7 +40,8 @@ impl World {
             server_config_optional_client(authority.ca_pem(), identity, Clock::system()).unwrap();
         let gate = Gate::new(Some(tokens.clone()), Clock::system());
         let face = IdentityFace::new(authority.clone(), tokens.clone());
-        let faces = Faces::new(Arc::new(Metrics::new(gate.refusals()))).grpc(face.service());
+        let faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), Build::default())))
+            .grpc(face.service());
         let app = faces.router().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
