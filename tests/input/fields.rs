@@ -32,7 +32,11 @@ async fn state(node: &Node) -> Vec<CellInfo> {
 fn names<T: std::fmt::Debug>(answer: Result<T, Status>, field: &str, case: &str) {
     let status = answer.expect_err(case);
     assert_eq!(status.code(), Code::InvalidArgument, "{case}: {status:?}");
-    assert_eq!(field_of(&status).as_deref(), Some(field), "{case}: {status:?}");
+    assert_eq!(
+        field_of(&status).as_deref(),
+        Some(field),
+        "{case}: {status:?}"
+    );
     assert!(status.message().starts_with(field), "{case}: {status:?}");
     assert!(status.message().len() < 400, "{case}: it repeats the input");
 }
@@ -40,8 +44,30 @@ fn names<T: std::fmt::Debug>(answer: Result<T, Status>, field: &str, case: &str)
 /// Names that no cell and no executable can have.
 fn bad_names() -> Vec<String> {
     let mut all: Vec<String> = [
-        "", " ", ".", "..", "../..", "/etc", "a b", "A", "Ü", "日本", "\u{202e}x", "a\0b", "\0",
-        "-", "-a", "a-", "a_b", "a.b", "%2e%2e", "a\nb", "'; rm", "$(x)", "_r1", "_init",
+        "",
+        " ",
+        ".",
+        "..",
+        "../..",
+        "/etc",
+        "a b",
+        "A",
+        "Ü",
+        "日本",
+        "\u{202e}x",
+        "a\0b",
+        "\0",
+        "-",
+        "-a",
+        "a-",
+        "a_b",
+        "a.b",
+        "%2e%2e",
+        "a\nb",
+        "'; rm",
+        "$(x)",
+        "_r1",
+        "_init",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -148,9 +174,8 @@ fn bad_cells() -> Vec<(&'static str, Cell)> {
 }
 
 fn bad_memory() -> Vec<(&'static str, Cell)> {
-    let memory = |low, high, max| {
-        cell_with("new", |o| o.memory = Some(MemoryLimit { low, high, max }))
-    };
+    let memory =
+        |low, high, max| cell_with("new", |o| o.memory = Some(MemoryLimit { low, high, max }));
     let mb = 1u64 << 20;
     vec![
         ("cell.options.memory.max", memory(None, None, Some(0))),
@@ -185,7 +210,18 @@ fn bad_devices() -> Vec<(&'static str, Cell)> {
         ("cell.options.io", io(vec![device("8:0", Some(0))])),
         ("cell.options.io", io(vec![device("8:0", Some(1)); 65])),
     ];
-    for name in ["", "8", "8:", ":0", "-1:0", "sda", "/etc/passwd", "/dev/../etc", "a:b", "8:0\0"] {
+    for name in [
+        "",
+        "8",
+        "8:",
+        ":0",
+        "-1:0",
+        "sda",
+        "/etc/passwd",
+        "/dev/../etc",
+        "a:b",
+        "8:0\0",
+    ] {
         let limits = vec![device(name, Some(1))];
         all.push(("cell.options.io.device", io(limits)));
     }
@@ -245,7 +281,17 @@ fn bad_executables() -> Vec<(&'static str, Executable)> {
     }
     let huge = "x".repeat(65_537);
     let many_words = "x ".repeat(5000);
-    for command in ["", "   ", "'", "\"a", "''", "a\0b", "# x", &huge, &many_words] {
+    for command in [
+        "",
+        "   ",
+        "'",
+        "\"a",
+        "''",
+        "a\0b",
+        "# x",
+        &huge,
+        &many_words,
+    ] {
         all.push((
             "executable.command",
             strata_testkit::executable("web", "new", command),
@@ -300,7 +346,9 @@ async fn the_longest_that_is_allowed_works() {
     assert_eq!(lines[0].len(), 2 * 3000 - 1);
     let long = "z".repeat(60_000);
     let wanted = executable_with(&label, "long", &format!("echo {long}"), |options| {
-        options.environment = (0..100).map(|i| format!("V{i}={}", "v".repeat(600))).collect();
+        options.environment = (0..100)
+            .map(|i| format!("V{i}={}", "v".repeat(600)))
+            .collect();
         options.groups = (1..=64).collect();
     });
     let pid = node.start_as(wanted).await.unwrap();

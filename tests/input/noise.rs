@@ -103,11 +103,21 @@ fn arbitrary_texts_get_honest_answers_and_leak_nothing() {
         assert!(node.names().await.is_empty());
     });
     let left = daemon.host().look();
-    assert!(left.zombies.is_empty() && left.mounts.is_empty(), "{left:?}");
-    assert_eq!(left.processes.len(), 2, "the daemon and the keeper: {left:?}");
+    assert!(
+        left.zombies.is_empty() && left.mounts.is_empty(),
+        "{left:?}"
+    );
+    assert_eq!(
+        left.processes.len(),
+        2,
+        "the daemon and the keeper: {left:?}"
+    );
     let root = daemon.host().cgroup("pids");
     let run = root.file_name().unwrap();
-    assert!(left.cgroups.iter().all(|group| group.ends_with(run)), "{left:?}");
+    assert!(
+        left.cgroups.iter().all(|group| group.ends_with(run)),
+        "{left:?}"
+    );
     let _entered = runtime.enter();
     drop(daemon);
 }

@@ -17,8 +17,12 @@ async fn a_request_larger_than_any_that_makes_sense_is_refused() {
     });
     let status = node.start_as(huge).await.unwrap_err();
     assert!(
-        [Code::OutOfRange, Code::ResourceExhausted, Code::InvalidArgument]
-            .contains(&status.code()),
+        [
+            Code::OutOfRange,
+            Code::ResourceExhausted,
+            Code::InvalidArgument
+        ]
+        .contains(&status.code()),
         "{status:?}"
     );
     let request = GetCellRequest {

@@ -48,6 +48,7 @@ pub(crate) async fn a_cells_limits_are_in_its_files(machine: &Machine) {
     let usage = info.usage.unwrap();
     assert_eq!(usage.pids, 2, "an init and a sleep: {usage:?}");
     assert!(usage.memory_bytes > 0 && usage.cpu_usec > 0, "{usage:?}");
+    assert!(usage.memory_peak_bytes >= usage.memory_bytes, "{usage:?}");
 }
 
 pub(crate) async fn limits_hold(machine: &Machine) {
@@ -74,6 +75,26 @@ pub(crate) async fn limits_hold(machine: &Machine) {
     assert_eq!(node.get("small").await.unwrap().usage.unwrap().pids, 1);
     assert_eq!(node.shell("small", "echo", "echo fine").await, "fine");
     node.free("small").await.unwrap();
+}
+
+pub(crate) async fn disks_are_limited_and_measured(machine: &Machine) {
+    let node = &machine.node;
+    let reader = cell_with("reader", |options| {
+        options.io = vec![v1::IoLimit {
+            device: "/dev/nvme0n1".into(),
+            read_bps: Some(8 * MB),
+            write_iops: Some(1000),
+            ..Default::default()
+        }];
+    });
+    node.allocate_as(reader).await.unwrap();
+    let script = "cut -d \" \" -f 2- /sys/fs/cgroup/strata/*/reader/io.max; \
+        dd if=/dev/nvme0n1 of=/dev/null bs=1M count=2 skip=10; cat /sys/fs/cgroup/strata/*/reader/io.stat";
+    let limits = node.shell("reader", "dd", script).await;
+    assert_eq!(limits, "rbps=8388608 wbps=max riops=max wiops=1000");
+    let usage = node.get("reader").await.unwrap().usage.unwrap();
+    assert!(usage.io_read_bytes >= 2 * MB, "{usage:?}");
+    node.free("reader").await.unwrap();
 }
 
 pub(crate) async fn cells_nest(machine: &Machine) {

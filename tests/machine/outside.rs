@@ -8,11 +8,10 @@ use strata_testkit::guest::Guest;
 use strata_testkit::{Node, executable_with, wait_for};
 use strata_types::Role;
 
-use crate::tell;
-
-/// Lines for the start hook. Every order has an answer of its own, so that
+/// Lines for the start hook: a disk to lose, and the hand. Every order has an answer of its own, so that
 /// one is never taken for the end of another.
 pub(crate) const START: &str = "\
+mke2fs /dev/nvme0n1 >/dev/null && mkdir /data && mount /dev/nvme0n1 /data
 mkfifo /run/orders
 while :; do
   read -r n </run/orders && sh /run/order.$n >/run/answer.$n 2>&1
@@ -31,7 +30,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) async fn new(mut guest: Guest) -> Self {
         let (node, after) = guest.connect(Role::Admin).await;
-        tell(&format!("answers after {:.1} s", after.as_secs_f64()));
+        println!("answers after {:.1} s", after.as_secs_f64());
         node.allocate("hand").await.unwrap();
         Self {
             guest,

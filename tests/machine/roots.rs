@@ -36,6 +36,16 @@ pub(crate) async fn roots_are_as_asked_for(machine: &Machine) {
         "strata-init"
     );
 
+    // A private root in a private root begins with what is there.
+    let inner = cell_with("private/inner", |options| {
+        options.set_root(RootMode::Private)
+    });
+    node.allocate_as(inner).await.unwrap();
+    let script = "cat /probe && echo inner >/probe && cat /probe";
+    let found = node.shell("private/inner", "write", script).await;
+    assert_eq!(found, "mine\ninner");
+    assert_eq!(node.shell("private", "read", "cat /probe").await, "mine");
+
     folder(machine).await;
     for name in ["read-only", "private"] {
         node.free(name).await.unwrap();

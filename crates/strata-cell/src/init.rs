@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use strata_types::{CellSpec, ExecutableSpec, RootMode};
+use strata_types::{CellSpec, EnvironmentVariable, ExecutableSpec, RootMode};
 
 use crate::cgroup::{Cgroup, Join, RunGroup};
 use crate::link::{InitEvents, InitLink, LinkError, listen};
@@ -400,7 +400,7 @@ fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
     let given: Vec<&str> = spec
         .environment
         .iter()
-        .map(|variable| variable.as_str())
+        .map(EnvironmentVariable::as_str)
         .collect();
     let path = (!spec.environment.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
     let variables: Vec<&str> = path.into_iter().chain(given).collect();

@@ -1,5 +1,6 @@
 //! The mechanism on the real kernel: a keeper, cells, executables, their
 //! ends and their logs. Needs root; each test has a run of its own.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -325,4 +326,35 @@ fn starting_is_quick() {
         cell.launch(1, "/bin/busybox true").unwrap();
     }
     println!("cell {cell_time:?}, start {:?}", begin.elapsed() / 50);
+}
+
+#[test]
+fn garbage_on_its_socket_does_not_hurt_an_init() {
+    use rustix::net::{
+        AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, send, socket,
+    };
+    let world = World::new("garbage");
+    let cell = world.cell(&spec("web")).unwrap();
+    let address = SocketAddrUnix::new(cell.folder.join("init.sock")).unwrap();
+    // A generator of our own: the same bytes on every run.
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..3000 {
+        let mut packet: Vec<u8> = (0..random() % 300).map(|_| random() as u8).collect();
+        if packet.len() > 8 && round % 2 == 0 {
+            // Past the first checks: the right magic and a known kind.
+            packet[..4].copy_from_slice(&0x5354_5241u32.to_ne_bytes());
+            packet[4..8].copy_from_slice(&((random() % 8) as u32).to_ne_bytes());
+        }
+        let link = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&link, &address).unwrap();
+        let _ = send(&link, &packet, SendFlags::NOSIGNAL);
+    }
+    let (ending, output) = cell.run(1, "echo still here");
+    assert_eq!((ending, output.as_str()), (Ending::Code(0), "still here"));
 }

@@ -256,5 +256,21 @@ mod tests {
                 prop_assert!(was != ExecutableState::Exited || state == ExecutableState::Exited);
             }
         }
+
+        #[test]
+        fn a_variable_has_a_key_and_no_nul_or_is_refused(text in ".{0,100}") {
+            if let Ok(variable) = EnvironmentVariable::try_from(text.clone()) {
+                prop_assert!(!variable.key().is_empty());
+                prop_assert!(!text.contains('\0'));
+                prop_assert_eq!(variable.as_str(), text);
+            }
+        }
+
+        #[test]
+        fn any_text_is_refused_or_an_executable_name(text in ".{0,100}") {
+            if let Ok(name) = ExecutableName::from_field("f", &text) {
+                prop_assert_eq!(name.as_str(), text);
+            }
+        }
     }
 }

@@ -313,5 +313,31 @@ mod tests {
                 prop_assert_eq!(cpuset(&set.to_string()).unwrap(), set);
             }
         }
+
+        #[test]
+        fn any_text_is_refused_or_a_device_under_dev(text in ".{0,300}") {
+            match DeviceRef::from_field("d", &text) {
+                Ok(DeviceRef::Path(path)) => {
+                    prop_assert!(path.starts_with("/dev/") && !path.contains(".."));
+                }
+                Ok(DeviceRef::Number(major, minor)) => {
+                    let shown = format!("{major}:{minor}");
+                    prop_assert_eq!(DeviceRef::from_field("d", &shown).unwrap(), DeviceRef::Number(major, minor));
+                }
+                Err(error) => prop_assert!(error.to_string().len() < 600),
+            }
+        }
+
+        #[test]
+        fn memory_limits_are_ordered_or_refused(
+            low in proptest::option::of(any::<u64>()),
+            high in proptest::option::of(any::<u64>()),
+            max in proptest::option::of(any::<u64>()),
+        ) {
+            if let Ok(memory) = MemoryLimit::from_fields("m", low, high, max) {
+                let given: Vec<u64> = [memory.low, memory.high, memory.max].into_iter().flatten().collect();
+                prop_assert!(given.is_sorted());
+            }
+        }
     }
 }

@@ -206,4 +206,11 @@ mod tests {
             (4096, 16)
         );
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_file_panics(text in ".{0,300}") {
+            let _ = parse(&text);
+        }
+    }
 }

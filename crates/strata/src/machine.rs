@@ -132,8 +132,18 @@ async fn supervise(children: &mut signal::unix::Signal) -> io::Result<()> {
         };
         say(&format!("the node daemon ended ({how}), starting it again"));
         pause = next_pause(pause, started.elapsed());
-        tokio::time::sleep(pause).await;
+        rest(pause, children).await;
     }
+}
+
+/// Waits, and reaps meanwhile.
+async fn rest(pause: Duration, children: &mut signal::unix::Signal) {
+    let reaps = async {
+        while children.recv().await.is_some() {
+            reap();
+        }
+    };
+    let _ = tokio::time::timeout(pause, reaps).await;
 }
 
 /// Doubles up to ten seconds; a daemon that ran for a while starts afresh.

@@ -113,4 +113,11 @@ mod tests {
         let error = detect("", None).unwrap_err();
         assert!(error.to_string().contains("cpu"), "{error}");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_of_mountinfo_panics(line in ".{0,200}") {
+            let _ = mount(&line);
+        }
+    }
 }

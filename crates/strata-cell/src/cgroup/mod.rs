@@ -17,12 +17,13 @@ mod usage;
 mod v1;
 mod v2;
 
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use strata_types::CellName;
+use strata_types::{CellName, Label};
 
 pub use group::{Cgroup, RunGroup};
 pub use usage::Usage;
@@ -81,7 +82,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn new(controller: &'static str, file: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn new(controller: &'static str, file: &'static str, value: impl Display) -> Self {
         Self {
             controller,
             file,
@@ -134,7 +135,7 @@ impl Cgroups {
     /// The group of a cell.
     pub fn cell(&self, name: &CellName) -> Cgroup {
         let mut path = self.base.clone();
-        path.extend(name.labels().iter().map(|label| label.as_str()));
+        path.extend(name.labels().iter().map(Label::as_str));
         Cgroup::new(self.hierarchy.clone(), path)
     }
 

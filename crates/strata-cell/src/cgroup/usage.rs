@@ -72,14 +72,14 @@ fn sum_v1(text: &str, kind: &str) -> u64 {
             let mut words = line.split(' ').skip(1);
             (words.next()? == kind).then(|| words.next()?.parse::<u64>().ok())?
         })
-        .sum()
+        .fold(0, u64::saturating_add)
 }
 
 /// Lines such as `8:0 rbytes=4096 wbytes=0 rios=1`.
 fn sum_v2(text: &str, key: &str) -> u64 {
     text.split_whitespace()
         .filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok())
-        .sum()
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -111,5 +111,12 @@ mod tests {
             (42, 1000, 3)
         );
         assert_eq!(usage.memory_peak_bytes, 2000);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_of_the_kernel_panics(text in "[0-9a-zA-Z:= \n]{0,200}") {
+            let _ = (sum_v1(&text, "Read"), sum_v2(&text, "rbytes="));
+        }
     }
 }

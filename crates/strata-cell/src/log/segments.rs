@@ -50,4 +50,14 @@ mod tests {
             assert_eq!(start(other, Channel::Stdout), None);
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn names_come_back_and_others_are_none(start_at: u64, other in ".{0,40}") {
+            let path = path(Path::new(""), Channel::Stderr, start_at);
+            let name = path.to_str().unwrap();
+            proptest::prop_assert_eq!(start(name, Channel::Stderr), Some(start_at));
+            let _ = start(&other, Channel::Stderr);
+        }
+    }
 }

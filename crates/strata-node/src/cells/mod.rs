@@ -7,6 +7,7 @@ mod executable;
 mod keeper;
 mod phase;
 mod recover;
+mod runs;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

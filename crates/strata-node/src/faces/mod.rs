@@ -49,7 +49,9 @@ impl Node {
     }
 }
 
-/// The status of an error, which is logged here, once, if it is ours.
+/// The status of an error, which is logged here, once, if it is ours. Takes
+/// it whole, as `map_err` gives it.
+#[allow(clippy::needless_pass_by_value)]
 fn status(error: Error) -> Status {
     if error.kind() == strata_types::ErrorKind::Internal {
         tracing::error!(%error, "a request failed");

@@ -28,6 +28,8 @@ use crate::{Node, wait_for};
 const QEMU: &str = "qemu-system-x86_64";
 /// How long a boot may take on a busy machine without KVM.
 const BOOT: Duration = Duration::from_secs(120);
+/// How large the machine's disk is.
+const DISK: u64 = 16 << 20;
 /// How much of the console is shown when something fails.
 const TAIL: usize = 60;
 
@@ -63,6 +65,7 @@ impl Guest {
         let authority = Authority::open(&ca).map_err(io::Error::other)?;
         let kernel = kernel_folder();
         image.write(&initramfs, &kernel, &ca, folder.path())?;
+        File::create(folder.path().join("disk"))?.set_len(DISK)?;
         // Nobody else is given the number again so soon.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let switched_on = Instant::now();
@@ -108,6 +111,11 @@ impl Guest {
             address: address.parse().expect("an address"),
             credentials: self.authority.issue(&spec).expect("a certificate"),
         }
+    }
+
+    /// What is on the machine's disk, `/dev/nvme0n1` inside.
+    pub fn disk(&self) -> io::Result<Vec<u8>> {
+        fs::read(self.folder.path().join("disk"))
     }
 
     /// All that the machine's console showed so far.
@@ -197,7 +205,14 @@ fn command(kernel: &Path, initramfs: &Path, folder: &Path, port: u16) -> Command
         ])
         .arg("-netdev")
         .arg(format!("user,id=n0,hostfwd=tcp:127.0.0.1:{port}-:7710"))
-        .args(["-device", "virtio-net-pci,netdev=n0,romfile="]);
+        .args(["-device", "virtio-net-pci,netdev=n0,romfile="])
+        // The one kind of disk whose driver this kernel has built in.
+        .arg("-drive")
+        .arg(format!(
+            "file={},if=none,id=d0,format=raw",
+            folder.join("disk").display()
+        ))
+        .args(["-device", "nvme,drive=d0,serial=disk"]);
     command
 }
 
