@@ -16,7 +16,8 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     // Interleaved would be fairer still; the floor before and after shows
     // whether the machine was steady.
     let floor_before = floor::cell(PROGRAM, n)?;
-    let new_cell = new_cells(&daemon, n).await?;
+    let call = calls(&daemon, n).await?;
+    let (allocate, new_cell) = new_cells(&daemon, n).await?;
     let whole = whole_cycles(&daemon, n).await?;
     let further = further(&daemon, n).await?;
     let spawn = floor::spawn(PROGRAM, n)?;
@@ -31,6 +32,8 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     process.row("floor: clone3 without namespaces + exec + wait");
     network.row("floor: with a network namespace too");
     spawn.row("fork + exec, until exec is done");
+    call.row("strata: a call that only answers");
+    allocate.row("strata: Allocate");
     new_cell.row("strata: Allocate + Start, until exec is done");
     whole.row("strata: Allocate + Start + Wait + Free");
     further.row("strata: Start of a further executable");
@@ -72,18 +75,33 @@ fn print_blank() {
     println!();
 }
 
-/// Allocate and Start until exec is done; the cell is freed off the clock.
-async fn new_cells(daemon: &Daemon, n: usize) -> Result<Times> {
+/// A call whose answer is known at once: the price of being an API.
+async fn calls(daemon: &Daemon, n: usize) -> Result<Times> {
+    daemon.allocate("call").await?;
     let mut times = Vec::new();
+    for _ in 0..n {
+        let begin = Instant::now();
+        daemon.allocate("call").await?;
+        times.push(begin.elapsed());
+    }
+    daemon.free("call").await?;
+    Ok(Times::new(times))
+}
+
+/// Allocate, and Allocate and Start until exec is done; the cell is freed off
+/// the clock.
+async fn new_cells(daemon: &Daemon, n: usize) -> Result<(Times, Times)> {
+    let (mut allocates, mut times) = (Vec::new(), Vec::new());
     for i in 0..n {
         let name = format!("new-{i}");
         let begin = Instant::now();
         daemon.allocate(&name).await?;
+        allocates.push(begin.elapsed());
         daemon.run(&name, "main", "/bin/busybox true").await?;
         times.push(begin.elapsed());
         daemon.free(&name).await?;
     }
-    Ok(Times::new(times))
+    Ok((Times::new(allocates), Times::new(times)))
 }
 
 /// What the peers' `run` does: make, start, wait, remove.

@@ -17,6 +17,9 @@ use crate::{Address, Target, tls};
 
 /// How long the other side gets to accept a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of a stream may be under way: a log is read in large steps, and
+/// HTTP/2's own 64 kB would make it wait for every one of them.
+const STREAM_WINDOW: u32 = 4 << 20;
 /// A peer that vanished without a word is noticed after these two.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,6 +81,8 @@ impl Connection {
             async move { open.await.map(TokioIo::new) }
         });
         let endpoint = Endpoint::from(uri)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(2 * STREAM_WINDOW)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         let connecting = endpoint.connect_with_connector(connect);

@@ -253,6 +253,9 @@ impl Cell {
             return Ok(());
         }
         blocking(|| self.take_away())?;
+        // Still under the lock: whoever waits for it must not take away a
+        // new cell of the same name.
+        self.set_phase(Phase::Gone);
         tracing::info!(cell = %self.spec.name, "freed");
         Ok(())
     }

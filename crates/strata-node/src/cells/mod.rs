@@ -4,12 +4,13 @@
 mod cell;
 mod error;
 mod executable;
+mod freed;
 mod keeper;
 mod phase;
 mod recover;
 mod runs;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +20,11 @@ use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Re
 pub(crate) use cell::Cell;
 use error::cgroup_error;
 pub(crate) use executable::{Executable, RunView};
+use freed::FreedNames;
 use keeper::Keeper;
 pub(crate) use phase::Phase;
 
 use crate::folder::NodeFolder;
-
-/// How many names of freed cells are remembered, so that freeing twice is
-/// told apart from freeing what never was.
-const FREED_NAMES: usize = 65_536;
 
 /// What all cells share.
 pub(crate) struct Shared {
@@ -47,7 +45,7 @@ pub struct Cells {
 #[derive(Default)]
 struct Table {
     cells: BTreeMap<CellName, Arc<Cell>>,
-    freed: VecDeque<CellName>,
+    freed: FreedNames,
 }
 
 impl Cells {
@@ -164,8 +162,7 @@ impl Cells {
         }
         for cell in cells.iter().rev() {
             cell.remove().await?;
-            self.table().forget(&cell.spec.name);
-            cell.set_phase(Phase::Gone);
+            self.table().forget(cell);
         }
         Ok(())
     }
@@ -281,14 +278,17 @@ impl Table {
             .collect()
     }
 
-    fn forget(&mut self, name: &CellName) {
-        self.cells.remove(name);
-        if self.freed.len() == FREED_NAMES {
-            self.freed.pop_front();
+    /// Takes a cell out, unless another of the same name has taken its place.
+    fn forget(&mut self, gone: &Arc<Cell>) {
+        let name = &gone.spec.name;
+        if self
+            .cells
+            .get(name)
+            .is_some_and(|cell| Arc::ptr_eq(cell, gone))
+        {
+            self.cells.remove(name);
         }
-        if !self.freed.contains(name) {
-            self.freed.push_back(name.clone());
-        }
+        self.freed.add(name);
     }
 }
 
