@@ -97,6 +97,8 @@ impl Init {
             .iter()
             .fold(sys::signal_bit(sys::SIGCHLD), |mask, s| mask | sys::signal_bit(*s));
         sys::signal_mask(sys::SIG_BLOCK, mask);
+        // Whatever else whoever started the daemon had open is not ours.
+        sys::close_from(wire::LISTEN_FD + 1);
         sys::set_name(c"strata-init");
         sys::set_undumpable();
         let null = sys::openat(sys::AT_FDCWD, c"/dev/null", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
@@ -105,6 +107,7 @@ impl Init {
         sys::epoll_add(epoll, wire::LISTEN_FD, LISTEN)?;
         sys::epoll_add(epoll, signals, SIGNALS)?;
         sys::set_nonblocking(wire::LISTEN_FD)?;
+        sys::set_close_on_exec(wire::LISTEN_FD)?;
         let failure = setup::cell(name, flags, root).err();
         Ok(Self {
             epoll,
@@ -131,15 +134,26 @@ impl Init {
         }
     }
 
+    /// Takes in whoever connects. When there is no place, they wait in the
+    /// queue until one is free.
     fn accept(&mut self) {
-        while let Ok(fd) = sys::accept(wire::LISTEN_FD) {
-            let free = self.links.iter().position(Option::is_none);
-            match free {
-                Some(i) if sys::epoll_add(self.epoll, fd, LINKS + i as u64).is_ok() => {
-                    self.links[i] = Some(Link::new(fd));
-                }
-                _ => sys::close(fd),
+        loop {
+            let Some(i) = self.links.iter().position(Option::is_none) else {
+                return sys::epoll_remove(self.epoll, wire::LISTEN_FD);
+            };
+            let Ok(fd) = sys::accept(wire::LISTEN_FD) else { return };
+            match sys::epoll_add(self.epoll, fd, LINKS + i as u64) {
+                Ok(()) => self.links[i] = Some(Link::new(fd)),
+                Err(_) => sys::close(fd),
             }
+        }
+    }
+
+    fn close_link(&mut self, i: usize) {
+        if let Some(link) = self.links[i].take() {
+            link.close();
+            // In vain when it listens already.
+            let _ = sys::epoll_add(self.epoll, wire::LISTEN_FD, LISTEN);
         }
     }
 
@@ -166,9 +180,10 @@ impl Init {
     /// up is cut off: it comes back and asks for the list.
     fn announce(&mut self, run: u64) {
         let news = Reply { kind: wire::EXITED, run, ..link::ok() };
-        for link in &mut self.links {
-            if link.as_ref().is_some_and(|l| l.subscribed && l.send(&news, sys::pid(), None).is_err()) {
-                link.take().map(Link::close);
+        for i in 0..MAX_LINKS {
+            let cut_off = |l: &Link| l.subscribed && l.send(&news, sys::pid(), None).is_err();
+            if self.links[i].as_ref().is_some_and(cut_off) {
+                self.close_link(i);
             }
         }
     }
@@ -197,7 +212,7 @@ impl Init {
         };
         inbox.close_fds();
         if reply.is_err() {
-            self.links[i].take().map(Link::close);
+            self.close_link(i);
         }
     }
 

@@ -75,6 +75,7 @@ mod nr {
     pub const EXECVEAT: usize = 322;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLONE3: usize = 435;
+    pub const CLOSE_RANGE: usize = 436;
     pub const MOUNT_SETATTR: usize = 442;
 }
 
@@ -122,6 +123,7 @@ mod nr {
     pub const EXECVEAT: usize = 281;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLONE3: usize = 435;
+    pub const CLOSE_RANGE: usize = 436;
     pub const MOUNT_SETATTR: usize = 442;
 }
 
@@ -195,6 +197,11 @@ pub fn close(fd: i32) {
     }
 }
 
+/// Closes every descriptor from `first` on.
+pub fn close_from(first: i32) {
+    let _ = call!(CLOSE_RANGE, first, u32::MAX, 0);
+}
+
 pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize> {
     call!(READ, fd, buffer.as_mut_ptr(), buffer.len())
 }
@@ -234,6 +241,12 @@ pub fn set_pipe_size(fd: i32, bytes: usize) {
 pub fn set_nonblocking(fd: i32) -> Result<()> {
     const F_SETFL: i32 = 4;
     call!(FCNTL, fd, F_SETFL, O_NONBLOCK).map(drop)
+}
+
+/// Keeps a descriptor from whatever is started here.
+pub fn set_close_on_exec(fd: i32) -> Result<()> {
+    const F_SETFD: i32 = 2;
+    call!(FCNTL, fd, F_SETFD, 1).map(drop)
 }
 
 /// Another descriptor of the same file, out of the way of 0 to 3.
@@ -319,6 +332,11 @@ pub fn epoll_add(epoll: i32, fd: i32, data: u64) -> Result<()> {
     const IN: u32 = 1;
     let event = Event { events: IN, data };
     call!(EPOLL_CTL, epoll, ADD, fd, &raw const event).map(drop)
+}
+
+pub fn epoll_remove(epoll: i32, fd: i32) {
+    const REMOVE: i32 = 2;
+    let _ = call!(EPOLL_CTL, epoll, REMOVE, fd, 0usize);
 }
 
 pub fn epoll_wait(epoll: i32, events: &mut [Event]) -> usize {

@@ -235,6 +235,10 @@ impl CellInit {
                 } else {
                     rustix::io::dup2(from, &mut to)?;
                 }
+                // Whatever the daemon was started with open would be held
+                // by every cell for ever. Where this fails, it is.
+                let first = wire::LISTEN_FD.cast_unsigned() + 1;
+                libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed());
                 Ok(())
             });
         }

@@ -133,6 +133,16 @@ fn wait_exit(events: &strata_cell::InitEvents, run: u64) {
     }
 }
 
+/// A start comes back when exec can no longer fail, which is a moment before
+/// the new program can be seen.
+fn wait_for_program(pid: i32, program: &Path) {
+    let begin = Instant::now();
+    while fs::read_link(format!("/proc/{pid}/exe")).unwrap() != program {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{program:?}");
+        std::thread::yield_now();
+    }
+}
+
 fn ending(folder: &Path) -> Ending {
     match RunRecord::read(folder).unwrap().state {
         RunState::Ended(ending) => ending,
@@ -166,6 +176,20 @@ fn an_executable_runs_in_its_own_namespaces_and_leaves_its_end_and_output() {
     assert_eq!(output, "web\nstrata-init\nhello 2");
     let errors = self::output(&cell.folder.join("1"), Channel::Stderr);
     assert_eq!(errors, "oops");
+}
+
+#[test]
+fn an_executable_inherits_standard_streams_and_nothing_else() {
+    let world = World::new("files");
+    let cell = world.cell(&spec("web")).unwrap();
+    let inner = world.cell(&spec("other")).unwrap();
+    for cell in [cell, inner] {
+        // The one that lists has the folder itself open as well.
+        let (_, output) = cell.run(1, "/bin/busybox ls /proc/self/fd");
+        assert_eq!(output, "0\n1\n2\n3");
+        let (_, output) = cell.run(2, "/bin/busybox readlink /proc/self/fd/0");
+        assert_eq!(output, "/dev/null");
+    }
 }
 
 #[test]
@@ -206,9 +230,7 @@ fn pids_are_told_as_this_process_sees_them() {
     let world = World::new("pids");
     let cell = world.cell(&spec("web")).unwrap();
     let (_, pid) = cell.launch(1, "sleep 1000").unwrap();
-    // Not its name: the kernel lets us go on before it has changed that.
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
-    assert_eq!(program, fs::canonicalize("/bin/sleep").unwrap());
+    wait_for_program(pid, &fs::canonicalize("/bin/sleep").unwrap());
     assert_eq!(cell.init.init.runs().unwrap(), [(1, pid)]);
     let comm = fs::read_to_string(format!("/proc/{}/comm", cell.init.init.pid())).unwrap();
     assert_eq!(comm.trim(), "strata-init");

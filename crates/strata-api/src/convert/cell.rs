@@ -39,10 +39,10 @@ fn limits(options: &v1::CellOptions) -> Result<Limits, Error> {
                 .map_err(|why| why.in_field("cell.options.cpu.cpuset"))?,
         ),
     };
-    if let Some(pids @ (0 | 4_194_305..)) = options.pids_max {
+    if let Some(pids @ (0..2 | 4_194_305..)) = options.pids_max {
         return Err(Error::invalid(
             "cell.options.pids_max",
-            format!("is {pids}; 1 to 4194304 are allowed"),
+            format!("is {pids}; 2 to 4194304 are allowed, and the cell's init counts as one"),
         ));
     }
     if options.io.len() > MAX_IO {

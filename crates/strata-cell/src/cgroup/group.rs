@@ -230,6 +230,9 @@ impl Cgroup {
         for folder in self.folders() {
             kill_tree(&folder)?;
         }
+        if let Hierarchy::V2(mount) = &self.hierarchy {
+            settle_io(&mount.join(&self.path));
+        }
         self.folders()
             .iter()
             .try_for_each(|folder| remove_tree(folder))
@@ -261,8 +264,18 @@ impl RunGroup {
     /// Ends whatever is still in the group and removes it.
     pub fn remove(&self) -> Result<(), CgroupError> {
         kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))?;
+        if self.v2 {
+            settle_io(&self.folder);
+        }
         remove(&self.folder)
     }
+}
+
+/// Adds what a v2 group read and wrote to the figures of those it is in,
+/// which asking for it does. Removed unasked, some kernels forget it (6.1
+/// does): a cell would seem to have done nothing once its runs have ended.
+fn settle_io(folder: &Path) {
+    let _ = fs::read(folder.join("io.stat"));
 }
 
 fn open_folder(folder: &Path) -> rustix::io::Result<Join> {
@@ -302,15 +315,16 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
         .write_all(value.as_bytes())
 }
 
-/// Makes a group and those it is in.
+/// Makes a group and those it is in. Another run that ends removes the
+/// folder above all runs when it finds it empty; then this begins again.
 fn make(folder: &Path) -> Result<(), CgroupError> {
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(folder).map_err(io_error("make the cgroup", folder))
+    for _ in 0..100 {
+        match fs::create_dir_all(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => return done.map_err(io_error("make the cgroup", folder)),
         }
-        done => done.map_err(io_error("make the cgroup", folder)),
     }
+    fs::create_dir_all(folder).map_err(io_error("make the cgroup", folder))
 }
 
 /// Lets the groups below a v2 group have its controllers.

@@ -67,7 +67,10 @@ impl LogReader {
             .first()
             .copied()
             .unwrap_or(0);
-        Ok(Self::at(folder, channel, oldest))
+        let mut reader = Self::at(folder, channel, oldest);
+        // What was rotated away before anybody came is missing all the same.
+        reader.lost = oldest;
+        Ok(reader)
     }
 
     /// Begins with the last `lines` lines there are.
