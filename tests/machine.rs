@@ -5,6 +5,8 @@
 //!
 //! The guest has cgroup v2, so the mechanism's own tests run there too: this
 //! very file, static as everything here, is packed into the machine.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stdout, reason = "a test may tell how it is going")]
 
 #[path = "../crates/strata-cell/tests/cell.rs"]
 mod mechanism;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use strata_testkit::v1::{CpuLimit, IoLimit, MemoryLimit};
 use strata_testkit::{Code, Daemon, cell_with, field_of};
@@ -199,18 +200,21 @@ async fn one_that_ran_out_of_memory_does_not_blame_its_neighbours() {
         });
     });
     node.allocate_as(wanted).await.unwrap();
-    node.start("small", "quiet", "sleep 1000").await.unwrap();
+    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
+    for name in ["stopped", "killed"] {
+        node.start("small", name, stubborn).await.unwrap();
+    }
     let hog = "sh -c 'x=0123456789abcdef; while :; do x=$x$x; done'";
     node.start("small", "hog", hog).await.unwrap();
     let ended = node.wait("small", "hog").await.unwrap();
     assert_eq!(ended.reason, "killed: out of memory");
-    assert!(node.is_running("small", "quiet").await);
-    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
-    node.start("small", "stubborn", stubborn).await.unwrap();
-    for name in ["quiet", "stubborn"] {
-        node.stop_within("small", name, std::time::Duration::ZERO)
-            .await
-            .unwrap();
+    node.stop_within("small", "stopped", Duration::ZERO)
+        .await
+        .unwrap();
+    let pid = node.executable("small", "killed").await.unwrap().process_id;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    for name in ["stopped", "killed"] {
         let ended = node.wait("small", name).await.unwrap();
         assert_ne!(ended.reason, "killed: out of memory", "{name}");
     }

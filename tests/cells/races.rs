@@ -100,6 +100,31 @@ async fn free_while_it_is_allocated_leaves_it_whole_or_gone() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_comes_while_the_one_around_it_goes_does_not_outlive_it() {
+    let (daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("warm").await.unwrap();
+    let before = daemon.host().look();
+    for _ in 0..40 {
+        let mut tasks = JoinSet::new();
+        for name in ["web", "web/in", "web/in"] {
+            let node = node.clone();
+            tasks.spawn(async move { node.allocate(name).await.map(drop) });
+        }
+        let freeing = node.clone();
+        tasks.spawn(async move { freeing.free("web").await });
+        for answer in tasks.join_all().await {
+            if let Err(status) = answer {
+                assert!(is_honest(status.code()), "{status:?}");
+            }
+        }
+        node.allocate("web").await.unwrap();
+        node.free("web").await.unwrap();
+        assert_eq!(node.names().await, ["warm"]);
+        assert_eq!(daemon.host().look(), before);
+    }
+}
+
 /// Allocates, uses and frees one cell, over and over, beside others who do
 /// the same.
 async fn churn(node: Node, rounds: usize) {

@@ -70,7 +70,7 @@ fn arbitrary_texts_get_honest_answers_and_leak_nothing() {
     let (daemon, node) = runtime.block_on(Daemon::up(STRATA));
     // One daemon for all cases: what one leaves behind, the next ones meet.
     let mut runner = TestRunner::new(Config {
-        cases: 60,
+        cases: 150,
         failure_persistence: None,
         ..Config::default()
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use strata_testkit::observe::LogChannelType;
 use strata_testkit::v1::{CellState, GetNodeInfoRequest, NodeInfo, PowerOffRequest};
-use strata_testkit::{Code, Node, NodeClient, executable, refused, wait_for};
+use strata_testkit::{Code, Node, NodeClient, executable, holds, refused, wait_for};
 use strata_types::Role;
 
 use crate::outside::Machine;
@@ -14,9 +14,7 @@ const ZOMBIES: &str = "grep -ls \"^State:.Z\" /proc/[0-9]*/status";
 
 async fn info(node: &Node) -> Result<NodeInfo, String> {
     let answer = node.client().node().get_info(GetNodeInfoRequest {}).await;
-    answer
-        .map(|info| info.into_inner())
-        .map_err(|s| s.to_string())
+    Ok(answer.map_err(|status| status.to_string())?.into_inner())
 }
 
 pub(crate) async fn the_machine_is_set_up(machine: &Machine) {
@@ -76,7 +74,7 @@ pub(crate) async fn a_storm_leaves_no_zombies(machine: &Machine) {
         machine.outside(&format!("kill -9 {init}")).await;
         wait_for("the cell to be dead", Duration::from_secs(20), async || {
             let state = node.get(&name).await.map_err(|s| s.to_string())?.state();
-            strata_testkit::same(state, CellState::Dead)
+            holds(state == CellState::Dead)
         })
         .await;
         // The next start revives it.
@@ -122,7 +120,7 @@ pub(crate) async fn the_daemons_death_is_a_restart(machine: &Machine) {
     machine.order(&kill).await;
     let after = wait_for("a new daemon", Duration::from_secs(60), async || {
         let now = info(node).await?;
-        strata_testkit::holds(now.process_id != before.process_id).map(|()| now)
+        holds(now.process_id != before.process_id).map(|()| now)
     })
     .await;
     assert!(after.owns_machine, "{after:?}");

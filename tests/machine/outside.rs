@@ -8,8 +8,8 @@ use strata_testkit::guest::Guest;
 use strata_testkit::{Node, executable_with, wait_for};
 use strata_types::Role;
 
-/// Lines for the start hook: a disk to lose, and the hand. Every order has an answer of its own, so that
-/// one is never taken for the end of another.
+/// Lines for the start hook: a disk to lose, and the hand. Every order has an
+/// answer of its own, so that one is never taken for the end of another.
 pub(crate) const START: &str = "\
 mke2fs /dev/nvme0n1 >/dev/null && mkdir /data && mount /dev/nvme0n1 /data
 mkfifo /run/orders
@@ -61,7 +61,10 @@ impl Machine {
     /// Waits until a script outside of all cells prints what is wanted.
     pub(crate) async fn wait_outside(&self, what: &str, script: &str, wanted: &str) {
         wait_for(what, Duration::from_secs(20), async || {
-            strata_testkit::same(self.outside(script).await, wanted.to_owned())
+            match self.outside(script).await {
+                printed if printed == wanted => Ok(()),
+                printed => Err(format!("{printed:?}, not {wanted:?}")),
+            }
         })
         .await;
     }

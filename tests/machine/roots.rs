@@ -38,7 +38,7 @@ pub(crate) async fn roots_are_as_asked_for(machine: &Machine) {
 
     // A private root in a private root begins with what is there.
     let inner = cell_with("private/inner", |options| {
-        options.set_root(RootMode::Private)
+        options.set_root(RootMode::Private);
     });
     node.allocate_as(inner).await.unwrap();
     let script = "cat /probe && echo inner >/probe && cat /probe";

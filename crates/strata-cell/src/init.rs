@@ -61,6 +61,9 @@ pub enum InitError {
         /// Why it failed.
         errno: i32,
     },
+    /// More words and variables than an init takes.
+    #[error("has too many words: with the environment, {} is the most", wire::MAX_WORDS)]
+    Words,
     /// The cell holds as many running executables as its init can look after.
     #[error(
         "the cell has {} running executables, which is the most",
@@ -319,6 +322,7 @@ impl CellInit {
                 let folder = spec.working_directory.clone().unwrap_or_default();
                 return Err(InitError::Folder { folder, errno });
             }
+            wire::STEP_RUN if errno == libc::EINVAL => return Err(InitError::Words),
             wire::STEP_RUN => return Err(InitError::Full),
             _ => return Err(InitError::Step { step, errno }),
         }

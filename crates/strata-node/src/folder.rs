@@ -12,8 +12,8 @@
 //! ```
 
 use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use strata_types::CellName;
@@ -63,7 +63,13 @@ impl NodeFolder {
 
     fn keep(&self, path: &Path, text: String) -> io::Result<String> {
         let temporary = path.with_extension("new");
-        fs::write(&temporary, &text)?;
+        let _ = fs::remove_file(&temporary);
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text.as_bytes())?;
         fs::rename(&temporary, path)?;
         Ok(text)
     }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::cli::{Cli, pid_of};
 use crate::gate::Gate;
-use crate::host::{Host, open_file_names, open_files};
+use crate::host::{Host, open_file_names, open_files, watches};
 use crate::node::Node;
 use crate::wait::{PATIENCE, wait_for_blocking};
 
@@ -183,6 +183,11 @@ impl Daemon {
     /// What the files are that the daemon has open.
     pub fn open_file_names(&self) -> Vec<String> {
         open_file_names(self.pid())
+    }
+
+    /// How many files and folders the daemon watches.
+    pub fn watches(&self) -> usize {
+        watches(self.pid())
     }
 
     /// What it wrote to standard error.

@@ -187,3 +187,15 @@ pub(crate) fn open_file_names(pid: u32) -> Vec<String> {
     names.sort();
     names
 }
+
+/// How many folders and files a process has the kernel watch for it.
+pub(crate) fn watches(pid: u32) -> usize {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return 0;
+    };
+    let count = |entry: fs::DirEntry| {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with("inotify")).count()
+    };
+    entries.flatten().map(count).sum()
+}

@@ -100,11 +100,12 @@ impl Cgroup {
         else {
             return Ok(());
         };
+        // All levels first: an empty one may be taken away by another run.
+        make(&mount.join(&self.path))?;
         let mut folder = mount.clone();
         for part in &self.path {
             let above = folder.clone();
             folder.push(part);
-            make(&folder)?;
             for file in ["cpuset.cpus", "cpuset.mems"] {
                 let own = folder.join(file);
                 let value = fs::read_to_string(&own).map_err(io_error("read", &own))?;

@@ -126,7 +126,7 @@ impl LogReader {
 
     /// Opens the segment that holds the position; false when there is none.
     fn open_segment(&mut self, out: &mut Vec<LogEntry>) -> io::Result<bool> {
-        let starts = segments::starts(&self.folder, self.channel)?;
+        let starts = self.starts()?;
         let Some(oldest) = starts.first().copied() else {
             return Ok(false);
         };
@@ -148,12 +148,21 @@ impl LogReader {
         Ok(true)
     }
 
+    /// A log whose folder was removed meanwhile has no more segments; what is
+    /// open can still be read.
+    fn starts(&self) -> io::Result<Vec<u64>> {
+        match segments::starts(&self.folder, self.channel) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            starts => starts,
+        }
+    }
+
     /// At the end of a segment: moves to the next one if there is one.
     fn is_rotated(&mut self) -> io::Result<bool> {
         let Some(segment) = &self.segment else {
             return Ok(false);
         };
-        let starts = segments::starts(&self.folder, self.channel)?;
+        let starts = self.starts()?;
         if starts.last().is_none_or(|newest| *newest <= segment.start) {
             return Ok(false);
         }

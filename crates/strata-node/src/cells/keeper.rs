@@ -27,8 +27,11 @@ impl Keeper {
     ) -> Result<StartedInit> {
         let folder = shared.folder.cell(&spec.name);
         let start = |keeper: &CellInit| keeper.start_cell(&shared.image, spec, &folder, cgroup);
-        match start(&*self.reach(shared)?) {
+        let keeper = self.reach(shared)?;
+        match start(&keeper) {
             Err(InitError::Link(_)) => {
+                // Gone or stuck; either way it is ended for good and reaped.
+                let _ = keeper.kill();
                 self.forget();
                 start(&*self.reach(shared)?).map_err(|error| init_error(&error))
             }

@@ -26,6 +26,9 @@ pub(crate) use phase::Phase;
 
 use crate::folder::NodeFolder;
 
+/// How long executables get to end when the daemon ends and they go along.
+const LAST_GRACE: Duration = Duration::from_secs(3);
+
 /// What all cells share.
 pub(crate) struct Shared {
     pub(crate) folder: NodeFolder,
@@ -229,7 +232,8 @@ impl Cells {
             .collect()
     }
 
-    /// Frees every cell, as `--stop-workloads` asks for.
+    /// Frees every cell, as `--stop-workloads` asks for, in less time than
+    /// the daemon itself has to end.
     pub async fn free_all(&self) -> Result<()> {
         let outermost: Vec<_> = self
             .list(None)
@@ -238,7 +242,7 @@ impl Cells {
             .collect();
         let frees = outermost
             .iter()
-            .map(|cell| self.free(&cell.spec.name, None));
+            .map(|cell| self.free(&cell.spec.name, Some(LAST_GRACE)));
         futures_util::future::join_all(frees)
             .await
             .into_iter()

@@ -119,7 +119,7 @@ fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> Found {
         {
             Some(run) => runs.push(run),
             // It never started: its folder says nothing to anybody.
-            None => drop(fs::remove_dir_all(&path)),
+            None => clear_run(shared, name, &number, &path),
         }
     }
     Found {
@@ -155,6 +155,18 @@ fn look_at_run(
         group,
         view,
     ))
+}
+
+/// Removes what is left of a run that never started.
+fn clear_run(shared: &Shared, cell: &CellName, number: &str, folder: &Path) {
+    let group = number
+        .parse()
+        .ok()
+        .and_then(|run| shared.cgroups.cell(cell).run(run).ok());
+    if let Some(Err(error)) = group.map(|group| group.remove()) {
+        tracing::warn!(%cell, %error, "the group of a run that never started stays");
+    }
+    let _ = fs::remove_dir_all(folder);
 }
 
 /// Removes what is left of a cell that is not whole.

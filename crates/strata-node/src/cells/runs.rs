@@ -247,6 +247,8 @@ impl Cell {
 
     /// Stops every executable, all at once.
     pub(super) async fn stop_all(&self, grace: Option<Duration>) -> Result<()> {
+        // A start under way becomes known first; none begins after it.
+        drop(self.starting.lock().await);
         let runs = self.runs();
         let stops = runs.iter().map(|run| self.stop_run(run, grace));
         futures_util::future::join_all(stops)

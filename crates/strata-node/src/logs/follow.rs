@@ -47,7 +47,11 @@ impl Follow {
         watch: &LogWatch,
         sender: &mpsc::Sender<Result<Vec<LogEntry>>>,
     ) -> Result<()> {
-        let failed = |error: io::Error| Error::internal(format!("cannot read the log: {error}"));
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => Error::not_found("the log is gone, and its cell with it"),
+            _ => Error::internal(format!("cannot read the log: {error}")),
+        };
+        let mut is_history = true;
         // Before the first read: nothing that is added later goes unnoticed.
         let mut news = match &self.live {
             Some(_) => Some(watch.subscribe(&self.folder).map_err(failed)?),
@@ -71,6 +75,10 @@ impl Follow {
                 if read == Read::CaughtUp {
                     break;
                 }
+            }
+            // An empty batch is the word that the history ends here.
+            if std::mem::take(&mut is_history) && sender.send(Ok(Vec::new())).await.is_err() {
+                return Ok(());
             }
             if is_over {
                 let mut batch = Vec::new();

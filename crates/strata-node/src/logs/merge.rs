@@ -1,5 +1,6 @@
 //! Two channels of one executable as one stream, by the time of their lines.
-//! Where only one has lines it goes ahead: the other may never speak again.
+//! Beyond the history, where only one has lines it goes ahead: the other may
+//! never speak again.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,6 +16,8 @@ use super::LogStream;
 struct Side {
     channel: Channel,
     stream: Option<LogStream>,
+    /// All of its history has arrived.
+    is_live: bool,
     lines: VecDeque<LogEntry>,
 }
 
@@ -23,7 +26,10 @@ impl Side {
     fn fill(&mut self, context: &mut Context<'_>) -> Option<strata_types::Error> {
         while self.lines.is_empty() {
             match Pin::new(self.stream.as_mut()?).poll_next(context) {
-                Poll::Ready(Some(Ok(batch))) => self.lines.extend(batch),
+                Poll::Ready(Some(Ok(batch))) => {
+                    self.is_live |= batch.is_empty();
+                    self.lines.extend(batch);
+                }
                 Poll::Ready(Some(Err(error))) => {
                     self.stream = None;
                     return Some(error);
@@ -46,6 +52,7 @@ pub(crate) fn merge(streams: Vec<(Channel, LogStream)>) -> Merged {
     let side = |(channel, stream)| Side {
         channel,
         stream: Some(stream),
+        is_live: false,
         lines: VecDeque::new(),
     };
     Merged {
@@ -61,6 +68,10 @@ impl Stream for Merged {
             if let Some(error) = side.fill(context) {
                 return Poll::Ready(Some(Err(error)));
             }
+        }
+        let waits = |side: &Side| side.lines.is_empty() && side.stream.is_some() && !side.is_live;
+        if self.sides.iter().any(waits) {
+            return Poll::Pending;
         }
         let next = self
             .sides

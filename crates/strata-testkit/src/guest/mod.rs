@@ -188,8 +188,10 @@ async fn ask(target: &Target) -> Result<NodeClient, String> {
 }
 
 fn command(kernel: &Path, initramfs: &Path, folder: &Path, port: u16) -> Command {
-    let mut command = Command::new(QEMU);
+    // Dies with the thread that boots it, should that not get to dropping it.
+    let mut command = Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", QEMU])
         .args(["-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "768"])
         .args(["-nodefaults", "-no-reboot", "-display", "none"])
         .arg("-serial")

@@ -1,0 +1,121 @@
+//! What each role may do on a node and on the server.
+
+use strata_testkit::observe::LogChannelType::ChannelStdout;
+use strata_testkit::v1::ReadLogsRequest;
+use strata_testkit::{Code, Daemon, Node, refused};
+
+use crate::{STRATA, certificate};
+
+async fn world() -> (Daemon, i64) {
+    let (daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("web").await.expect("a cell can be made");
+    let pid = node.start("web", "main", "sh -c 'echo hello; sleep 1000'");
+    let pid = pid.await.expect("it can be started");
+    (daemon, pid)
+}
+
+/// Asserts that every call that changes something is denied.
+async fn may_change_nothing(node: &Node) {
+    let denied = Code::PermissionDenied;
+    let words = refused(node.allocate("new").await, denied);
+    assert!(words.contains("Allocate"), "{words}");
+    refused(node.start("web", "new", "true").await, denied);
+    refused(node.stop("web", "main").await, denied);
+    refused(node.free("web").await, denied);
+    // Nor do they learn what is there by how they are refused.
+    refused(node.free("none").await, denied);
+    refused(node.allocate("..").await, denied);
+    let request = strata_testkit::v1::PowerOffRequest {};
+    refused(node.client().node().power_off(request).await, denied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_looks_and_touches_nothing() {
+    let (daemon, pid) = world().await;
+    let folder = certificate(&daemon, "viewer").await;
+    let viewer = daemon.node_with(&folder).await.unwrap();
+    assert_eq!(viewer.names().await, ["web"]);
+    assert!(viewer.is_running("web", "main").await);
+    let mut lines = viewer.stream(ChannelStdout, pid).await.unwrap();
+    assert_eq!(&*lines.message().await.unwrap().unwrap().line, "hello");
+    let request = ReadLogsRequest {
+        cell_name: "web".into(),
+        executable_name: "main".into(),
+        ..Default::default()
+    };
+    viewer.read(request).await.unwrap();
+    may_change_nothing(&viewer).await;
+    let node = daemon.node().await;
+    assert_eq!(node.names().await, ["web"]);
+    assert!(node.is_running("web", "main").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_runs_things_and_makes_no_identities() {
+    let (daemon, _) = world().await;
+    let folder = certificate(&daemon, "operator").await;
+    let operator = daemon.node_with(&folder).await.unwrap();
+    operator.allocate("mine").await.unwrap();
+    assert_eq!(operator.shell("mine", "main", "echo yes").await, "yes");
+    operator.stop("web", "main").await.unwrap();
+    operator.free("mine").await.unwrap();
+    let request = strata_testkit::v1::PowerOffRequest {};
+    let answer = operator.client().node().power_off(request).await;
+    refused(answer, Code::PermissionDenied);
+    may_make_no_identities(&daemon, "operator").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_no_admin() {
+    let (daemon, pid) = world().await;
+    let folder = certificate(&daemon, "node").await;
+    let node = daemon.node_with(&folder).await.unwrap();
+    may_change_nothing(&node).await;
+    refused(node.list().await, Code::PermissionDenied);
+    refused(node.get("web").await, Code::PermissionDenied);
+    refused(node.stream(ChannelStdout, pid).await, Code::PermissionDenied);
+    may_make_no_identities(&daemon, "node").await;
+    // The daemon's own node certificate is of the same kind.
+    let who = cli(&daemon, "node").run(["whoami", "-o", "json"]).await;
+    assert_eq!(who.json()["role"], "node");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_by_certificate_may_do_everything_but_switch_off_a_foreign_machine() {
+    let (daemon, _) = world().await;
+    let admin = daemon.node_with(&daemon.data_dir().join("client")).await;
+    let admin = admin.unwrap();
+    admin.allocate("mine").await.unwrap();
+    admin.free("mine").await.unwrap();
+    let request = strata_testkit::v1::PowerOffRequest {};
+    let answer = admin.client().node().power_off(request).await;
+    refused(answer, Code::FailedPrecondition);
+}
+
+/// The command line with the certificate of a role and nothing else.
+fn cli(daemon: &Daemon, role: &str) -> strata_testkit::Cli {
+    let server = daemon.endpoints().server.expect("there is a server");
+    let folder = daemon.scratch().join(format!("as-{role}"));
+    daemon
+        .cli()
+        .env("STRATA_SERVER", server)
+        .env("STRATA_CREDENTIALS", folder)
+}
+
+async fn may_make_no_identities(daemon: &Daemon, role: &str) {
+    let cli = cli(daemon, role);
+    let out = daemon.scratch().join("stolen").display().to_string();
+    let issue = [
+        "certificate", "issue", "--role", "admin", "--name", "me", "--out", &out,
+    ];
+    cli.run(issue).await.exits(5);
+    for words in [
+        vec!["token", "create", "--name", "me", "--role", "admin"],
+        vec!["token", "create", "--name", "me", "--join"],
+        vec!["token", "list"],
+        vec!["token", "revoke", "00000000"],
+    ] {
+        let _ = cli.run(words).await.exits(5);
+    }
+    assert!(!daemon.scratch().join("stolen/client.crt").exists());
+}
