@@ -25,7 +25,14 @@ async fn certificate(daemon: &Daemon, role: &str) -> PathBuf {
     daemon
         .told_cli()
         .run([
-            "certificate", "issue", "--role", role, "--name", role, "--out", &out,
+            "certificate",
+            "issue",
+            "--role",
+            role,
+            "--name",
+            role,
+            "--out",
+            &out,
         ])
         .await
         .ok();

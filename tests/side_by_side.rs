@@ -97,7 +97,13 @@ async fn a_taken_port_or_socket_is_named() {
     assert!(ran.stderr.contains("--listen"), "{}", ran.stderr);
     let socket = endpoints.node_socket.unwrap().display().to_string();
     let words = [
-        "node", "--data-dir", &folder, "--node-listen", "127.0.0.1:0", "--node-socket", &socket,
+        "node",
+        "--data-dir",
+        &folder,
+        "--node-listen",
+        "127.0.0.1:0",
+        "--node-socket",
+        &socket,
     ];
     let ran = daemon.cli().run(words).await.exits(6);
     assert!(ran.stderr.contains(&socket), "{}", ran.stderr);
@@ -175,7 +181,11 @@ async fn a_folder_too_deep_for_a_socket_is_told_and_works_with_one_elsewhere() {
     let ports = ["--listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0"];
     let up = ["up", "--data-dir", &folder];
     let ran = daemon.cli().run(up.iter().chain(&ports)).await.exits(6);
-    assert!(ran.stderr.contains("too long for a socket"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("too long for a socket"),
+        "{}",
+        ran.stderr
+    );
 
     let socket = daemon.scratch().join("deep.sock").display().to_string();
     let elsewhere = ["--node-socket", &socket];

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use strata_testkit::observe::GetAuraeDaemonLogStreamRequest;
 use strata_testkit::Daemon;
+use strata_testkit::observe::GetAuraeDaemonLogStreamRequest;
 
 use crate::{STRATA, certificate, token};
 
@@ -79,7 +79,10 @@ async fn nothing_can_be_changed_by_others_and_no_secret_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_kept_hashed_and_never_logged() {
     let (daemon, node) = Daemon::up(STRATA).await;
-    let mut secrets = vec![token(&daemon, "admin").await, token(&daemon, "viewer").await];
+    let mut secrets = vec![
+        token(&daemon, "admin").await,
+        token(&daemon, "viewer").await,
+    ];
     let join = ["token", "create", "--name", "n", "--join"];
     secrets.push(daemon.told_cli().run(join).await.ok().trim().to_owned());
     let local = daemon.data_dir().join("client/token");
@@ -101,7 +104,10 @@ async fn tokens_are_kept_hashed_and_never_logged() {
         assert!(!daemon.log().contains(secret.as_str()));
         // The part that only its holder knows must be nowhere else either.
         let unknown = &secret[secret.len() - 16..];
-        for path in walk(&daemon.data_dir()).iter().filter(|path| **path != local) {
+        for path in walk(&daemon.data_dir())
+            .iter()
+            .filter(|path| **path != local)
+        {
             let bytes = fs::read(path).unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes);
             assert!(!text.contains(unknown), "{}", path.display());

@@ -36,8 +36,15 @@ async fn a_node_joins_once_with_a_token_and_no_second_one_does() {
 
     let other = server.scratch().join("other").display().to_string();
     let again = [
-        "node", "--data-dir", &other, "--node-listen", "127.0.0.1:0", "--server", &url,
-        "--join-token", &token,
+        "node",
+        "--data-dir",
+        &other,
+        "--node-listen",
+        "127.0.0.1:0",
+        "--server",
+        &url,
+        "--join-token",
+        &token,
     ];
     let ran = server.cli().run(again).await;
     assert!([5, 6].contains(&ran.code.unwrap()), "{ran:?}");
@@ -65,8 +72,15 @@ async fn wrong_tokens_and_wrong_servers_are_refused() {
     for token in [of_other, torn, api, "nonsense".to_owned(), String::new()] {
         let folder = server.scratch().join("joining").display().to_string();
         let words = [
-            "node", "--data-dir", &folder, "--node-listen", "127.0.0.1:0", "--server", &url,
-            "--join-token", &token,
+            "node",
+            "--data-dir",
+            &folder,
+            "--node-listen",
+            "127.0.0.1:0",
+            "--server",
+            &url,
+            "--join-token",
+            &token,
         ];
         let ran = server.cli().run(words).await;
         assert!([2, 3, 5, 6].contains(&ran.code.unwrap()), "{ran:?}");

@@ -73,7 +73,10 @@ async fn a_node_is_no_admin() {
     may_change_nothing(&node).await;
     refused(node.list().await, Code::PermissionDenied);
     refused(node.get("web").await, Code::PermissionDenied);
-    refused(node.stream(ChannelStdout, pid).await, Code::PermissionDenied);
+    refused(
+        node.stream(ChannelStdout, pid).await,
+        Code::PermissionDenied,
+    );
     may_make_no_identities(&daemon, "node").await;
     // The daemon's own node certificate is of the same kind.
     let who = cli(&daemon, "node").run(["whoami", "-o", "json"]).await;
@@ -106,7 +109,14 @@ async fn may_make_no_identities(daemon: &Daemon, role: &str) {
     let cli = cli(daemon, role);
     let out = daemon.scratch().join("stolen").display().to_string();
     let issue = [
-        "certificate", "issue", "--role", "admin", "--name", "me", "--out", &out,
+        "certificate",
+        "issue",
+        "--role",
+        "admin",
+        "--name",
+        "me",
+        "--out",
+        &out,
     ];
     cli.run(issue).await.exits(5);
     for words in [
@@ -115,7 +125,7 @@ async fn may_make_no_identities(daemon: &Daemon, role: &str) {
         vec!["token", "list"],
         vec!["token", "revoke", "00000000"],
     ] {
-        let _ = cli.run(words).await.exits(5);
+        cli.run(words).await.exits(5);
     }
     assert!(!daemon.scratch().join("stolen/client.crt").exists());
 }

@@ -46,7 +46,14 @@ async fn the_server_tells_strangers_that_it_lives_and_nothing_else() {
     let (daemon, _node) = Daemon::up(STRATA).await;
     let client = https(&daemon, &daemon.endpoints().server.unwrap());
     assert_eq!(client.get("/healthz", &[]).unwrap().status, 200);
-    for path in ["/version", "/metrics", "/instance", "/nowhere", "/", "/../etc/passwd"] {
+    for path in [
+        "/version",
+        "/metrics",
+        "/instance",
+        "/nowhere",
+        "/",
+        "/../etc/passwd",
+    ] {
         let answer = client.get(path, &[]).unwrap();
         assert!([401, 403].contains(&answer.status), "{path}: {answer:?}");
         let kind = answer.header("content-type");
@@ -81,7 +88,10 @@ async fn a_call_without_a_token_is_unauthenticated() {
         ] {
             let answer = client.send("POST", path, &headers).unwrap();
             let code = answer.header("grpc-status");
-            assert!([Some("16"), Some("7")].contains(&code), "{path}: {answer:?}");
+            assert!(
+                [Some("16"), Some("7")].contains(&code),
+                "{path}: {answer:?}"
+            );
             if !path.contains("no.such") {
                 assert_eq!(code, Some("16"), "{path}: {answer:?}");
             }
@@ -104,8 +114,14 @@ async fn tokens_open_the_routes_of_their_role() {
     let version = https(&daemon, &daemon.endpoints().server.unwrap());
     let local = std::fs::read_to_string(daemon.data_dir().join("client/token")).unwrap();
     let bearer = format!("Bearer {}", local.trim());
-    let answer = version.get("/version", &[("authorization", &bearer)]).unwrap();
-    assert!(answer.body.contains(env!("CARGO_PKG_VERSION")), "{}", answer.body);
+    let answer = version
+        .get("/version", &[("authorization", &bearer)])
+        .unwrap();
+    assert!(
+        answer.body.contains(env!("CARGO_PKG_VERSION")),
+        "{}",
+        answer.body
+    );
     let revoked = token(&daemon, "viewer").await;
     let list = daemon.told_cli().run(["token", "list", "-o", "json"]).await;
     for entry in list.json().as_array().unwrap() {
@@ -115,7 +131,9 @@ async fn tokens_open_the_routes_of_their_role() {
         }
     }
     let bearer = format!("Bearer {revoked}");
-    let answer = client.get("/version", &[("authorization", &bearer)]).unwrap();
+    let answer = client
+        .get("/version", &[("authorization", &bearer)])
+        .unwrap();
     assert_eq!(answer.status, 401, "{answer:?}");
 }
 

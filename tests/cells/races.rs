@@ -73,7 +73,7 @@ async fn free_in_the_middle_of_starts_leaves_nothing() {
             }
         }
         node.free("web").await.unwrap();
-        assert_eq!(daemon.host().look(), before);
+        daemon.host().returns_to(&before).await;
     }
 }
 
@@ -96,7 +96,7 @@ async fn free_while_it_is_allocated_leaves_it_whole_or_gone() {
             assert_eq!(words, "yes");
         }
         node.free("web").await.unwrap();
-        assert_eq!(daemon.host().look(), before);
+        daemon.host().returns_to(&before).await;
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_cell_that_comes_while_the_one_around_it_goes_does_not_outlive_it() {
         node.allocate("web").await.unwrap();
         node.free("web").await.unwrap();
         assert_eq!(node.names().await, ["warm"]);
-        assert_eq!(daemon.host().look(), before);
+        daemon.host().returns_to(&before).await;
     }
 }
 
@@ -155,7 +155,7 @@ async fn a_name_that_is_freed_and_taken_again_all_the_time_is_never_torn() {
         assert_eq!(node.shell("web", "last", "echo whole").await, "whole");
     }
     node.free("web").await.unwrap();
-    assert_eq!(daemon.host().look(), before);
+    daemon.host().returns_to(&before).await;
     assert_eq!(node.names().await, ["warm"]);
 }
 

@@ -12,17 +12,38 @@ async fn the_life_of_a_cell() {
     let (daemon, node) = Daemon::up(STRATA).await;
     let cli = daemon.told_cli();
     let words = [
-        "cell", "allocate", "web", "--cpus", "0.5", "--memory-max", "64MiB", "--pids-max", "40",
-        "--cpu-shares", "512",
+        "cell",
+        "allocate",
+        "web",
+        "--cpus",
+        "0.5",
+        "--memory-max",
+        "64MiB",
+        "--pids-max",
+        "40",
+        "--cpu-shares",
+        "512",
     ];
     let ran = cli.run(words).await.exits(0);
-    assert!(ran.stdout.is_empty() && ran.stderr.contains("web"), "{ran:?}");
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.contains("web"),
+        "{ran:?}"
+    );
     let shown = cli.run(["cell", "show", "web", "-o", "json"]).await.json();
     assert_eq!(shown["name"], "web");
     assert_eq!(shown["cpu_shares"], 512);
-    cli.run(["cell", "start", "web", "main", "--", "sh", "-c", "echo hi; sleep 1000"])
-        .await
-        .ok();
+    cli.run([
+        "cell",
+        "start",
+        "web",
+        "main",
+        "--",
+        "sh",
+        "-c",
+        "echo hi; sleep 1000",
+    ])
+    .await
+    .ok();
     assert!(node.is_running("web", "main").await);
     wait_for("it to have spoken", PATIENCE, async || {
         let logs = cli.run(["logs", "web", "main"]).await.ok();
@@ -66,8 +87,17 @@ async fn what_is_shown_can_be_allocated_again() {
     let (daemon, node) = Daemon::up(STRATA).await;
     let cli = daemon.told_cli();
     let words = [
-        "cell", "allocate", "web", "--cpus", "1.5", "--memory-max", "64MiB", "--root", "private",
-        "--network", "isolated",
+        "cell",
+        "allocate",
+        "web",
+        "--cpus",
+        "1.5",
+        "--memory-max",
+        "64MiB",
+        "--root",
+        "private",
+        "--network",
+        "isolated",
     ];
     cli.run(words).await.ok();
     let before = node.get("web").await.unwrap();
@@ -87,10 +117,16 @@ async fn follow_prints_what_is_written_where_it_was_written() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
-    let words = ["cell", "start", "web", "main", "--follow", "--", "sh", "-c", script];
+    let words = [
+        "cell", "start", "web", "main", "--follow", "--", "sh", "-c", script,
+    ];
     let ran = daemon.told_cli().run(words).await.exits(0);
     assert_eq!(ran.stdout, "out 1\nout 2\nout 3\n");
-    assert!(ran.stderr.contains("err 1\nerr 2\nerr 3\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("err 1\nerr 2\nerr 3\n"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,9 +137,8 @@ async fn logs_can_be_cut_short_by_a_pipe() {
         .await
         .unwrap();
     for follow in ["", "-f"] {
-        let script = format!(
-            "{STRATA} logs web main {follow} | head -n 3; echo ${{PIPESTATUS[0]}}"
-        );
+        let script =
+            format!("{STRATA} logs web main {follow} | head -n 3; echo ${{PIPESTATUS[0]}}");
         let output = std::process::Command::new("bash")
             .args(["-c", &script])
             .env("STRATA_DATA_DIR", daemon.data_dir())
@@ -114,7 +149,11 @@ async fn logs_can_be_cut_short_by_a_pipe() {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..3], ["1", "2", "3"]);
         assert!(["0", "141"].contains(&lines[3]), "{lines:?}");
-        assert!(output.stderr.is_empty(), "{:?}", String::from_utf8(output.stderr));
+        assert!(
+            output.stderr.is_empty(),
+            "{:?}",
+            String::from_utf8(output.stderr)
+        );
     }
     assert!(node.is_running("web", "main").await);
 }
@@ -126,19 +165,34 @@ async fn logs_follow_until_the_end_and_know_tails_and_channels() {
     node.allocate("web").await.unwrap();
     let script = format!("sh -c 'seq 1 10; echo oops >&2; {}; echo end'", gate.wait());
     node.start("web", "main", &script).await.unwrap();
-    let mut following = cli.command(["logs", "web", "main", "-f", "--stdout"]).spawn().unwrap();
+    let mut following = cli
+        .command(["logs", "web", "main", "-f", "--stdout"])
+        .spawn()
+        .unwrap();
     let mut begin = [0; 2];
-    following.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
+    following
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut begin)
+        .unwrap();
     assert_eq!(&begin, b"1\n");
     gate.open();
     let output = following.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdout, b"2\n3\n4\n5\n6\n7\n8\n9\n10\nend\n");
-    let tail = cli.run(["logs", "web", "main", "--stdout", "--tail", "2"]).await;
+    let tail = cli
+        .run(["logs", "web", "main", "--stdout", "--tail", "2"])
+        .await;
     assert_eq!(tail.ok(), "10\nend\n");
     let errors = cli.run(["logs", "web", "main", "--stderr"]).await.exits(0);
-    assert_eq!((errors.stdout.as_str(), errors.stderr.as_str()), ("", "oops\n"));
-    let since = cli.run(["logs", "web", "main", "--stdout", "--since", "10m"]).await;
+    assert_eq!(
+        (errors.stdout.as_str(), errors.stderr.as_str()),
+        ("", "oops\n")
+    );
+    let since = cli
+        .run(["logs", "web", "main", "--stdout", "--since", "10m"])
+        .await;
     assert_eq!(since.ok().lines().count(), 11);
     let daemons = cli.run(["logs", "--daemon"]).await.ok();
     assert!(daemons.contains("allocated"), "{daemons}");

@@ -32,7 +32,7 @@ async fn nobody_there_is_3() {
     let ran = daemon.cli().run(words).await.exits(3);
     assert!(ran.stderr.contains("strata up"), "a hint: {}", ran.stderr);
     let words = ["cell", "list", "--node", "unix:/nowhere/node.sock"];
-    let _ = daemon.cli().run(words).await.exits(3);
+    daemon.cli().run(words).await.exits(3);
     daemon.kill();
     let ran = cli.run(["cell", "list"]).await.exits(3);
     assert!(ran.stderr.contains("node.sock"), "{}", ran.stderr);
@@ -45,7 +45,14 @@ async fn not_allowed_is_5() {
     let (daemon, _) = Daemon::up(STRATA).await;
     let folder = daemon.scratch().join("viewer").display().to_string();
     let words = [
-        "certificate", "issue", "--role", "viewer", "--name", "v", "--out", &folder,
+        "certificate",
+        "issue",
+        "--role",
+        "viewer",
+        "--name",
+        "v",
+        "--out",
+        &folder,
     ];
     daemon.told_cli().run(words).await.ok();
     let viewer = daemon
@@ -88,17 +95,27 @@ async fn waiting_for_something_that_fails_is_7() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     let cli = daemon.told_cli();
-    let words = ["cell", "start", "web", "a", "--wait", "--", "sh", "-c", "exit 3"];
+    let words = [
+        "cell", "start", "web", "a", "--wait", "--", "sh", "-c", "exit 3",
+    ];
     let ran = cli.run(words).await.exits(7);
     assert!(ran.stderr.contains("exit 3"), "{}", ran.stderr);
-    let _ = cli.run(["cell", "wait", "web", "a"]).await.exits(7);
-    let words = ["cell", "start", "web", "b", "--follow", "--command", "sh -c 'echo x; kill -9 $$'"];
+    cli.run(["cell", "wait", "web", "a"]).await.exits(7);
+    let words = [
+        "cell",
+        "start",
+        "web",
+        "b",
+        "--follow",
+        "--command",
+        "sh -c 'echo x; kill -9 $$'",
+    ];
     let ran = cli.run(words).await.exits(7);
     assert_eq!(ran.stdout, "x\n");
     assert!(ran.stderr.contains("SIGKILL"), "{}", ran.stderr);
     node.start("web", "long", "sleep 1000").await.unwrap();
     let words = ["cell", "wait", "web", "long", "--timeout", "100ms"];
-    let _ = cli.run(words).await.exits(7);
+    cli.run(words).await.exits(7);
     let words = ["cell", "start", "web", "good", "--wait", "--", "true"];
     cli.run(words).await.ok();
 }

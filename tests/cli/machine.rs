@@ -63,7 +63,10 @@ async fn down_tells_first_what_it_would_remove() {
     assert!(said.contains(&daemon.pid().to_string()), "{said}");
     assert!(said.contains("web"), "{said}");
     assert!(node.is_running("web", "main").await);
-    let said = daemon.told_cli().run(["down", "--dry-run", "--purge"]).await;
+    let said = daemon
+        .told_cli()
+        .run(["down", "--dry-run", "--purge"])
+        .await;
     assert!(said.ok().contains(&daemon.data_dir().display().to_string()));
     assert!(daemon.data_dir().join("client/client.key").exists());
 }
@@ -75,5 +78,8 @@ async fn down_of_a_folder_where_nothing_ran_is_refused() {
     let words = ["down", "--yes", "--purge", "--data-dir", &folder];
     let ran = daemon.cli().run(words).await.exits(6);
     assert!(ran.stderr.contains(&folder), "{}", ran.stderr);
-    assert!(daemon.scratch().exists(), "a folder of somebody else's stays");
+    assert!(
+        daemon.scratch().exists(),
+        "a folder of somebody else's stays"
+    );
 }

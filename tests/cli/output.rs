@@ -41,7 +41,10 @@ async fn cells_in_every_format() {
         assert_eq!(lines.count(), 3, "{text}");
         assert!(!text.contains('\u{1b}'), "no colour into a pipe: {text}");
     }
-    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
     assert!(table.lines().next().unwrap().trim_end().ends_with("AGE"));
     assert!(wide.lines().next().unwrap().len() > table.lines().next().unwrap().len());
 }
@@ -55,8 +58,23 @@ async fn top_once_is_one_table_and_done() {
     let words = ["top", "--once", "--interval", "100ms", "-o", "json"];
     let json = cli.run(words).await.json();
     assert_eq!(json["cells"].as_array().unwrap().len(), 3, "{json}");
-    let words = ["top", "--once", "--interval", "100ms", "--under", "a", "-o", "name"];
-    let mut names: Vec<String> = cli.run(words).await.ok().lines().map(str::to_owned).collect();
+    let words = [
+        "top",
+        "--once",
+        "--interval",
+        "100ms",
+        "--under",
+        "a",
+        "-o",
+        "name",
+    ];
+    let mut names: Vec<String> = cli
+        .run(words)
+        .await
+        .ok()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     names.sort();
     assert_eq!(names, ["cell/a", "cell/a/b"]);
 }
@@ -79,7 +97,10 @@ async fn whoami_knows_every_way_in() {
         .ok();
     // From now on nothing needs to be said.
     let who = cli.run(["whoami", "-o", "json"]).await.json();
-    assert_eq!((&who["role"], &who["proof"]), (&"admin".into(), &"token".into()));
+    assert_eq!(
+        (&who["role"], &who["proof"]),
+        (&"admin".into(), &"token".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

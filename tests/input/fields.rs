@@ -80,7 +80,7 @@ fn bad_names() -> Vec<String> {
 async fn bad_names_are_refused_by_every_call() {
     let (_daemon, node, before) = world().await;
     for name in bad_names() {
-        let case = format!("{:.40?}", name);
+        let case = format!("{name:.40?}");
         names(node.allocate(&name).await, "cell.name", &case);
         let nested = format!("web/{name}");
         names(node.allocate(&nested).await, "cell.name", &case);
@@ -242,7 +242,7 @@ async fn bad_cells_are_refused_field_by_field() {
         names(node.allocate_as(cell).await, "cell.cpu_shares", "shares");
     }
     assert_eq!(state(&node).await, before);
-    assert_eq!(daemon.host().look(), traces);
+    daemon.host().returns_to(&traces).await;
     assert!(!daemon.data_dir().join("node/cells/new").exists());
 }
 
@@ -312,7 +312,7 @@ async fn bad_executables_are_refused_field_by_field() {
         names(node.start_as(executable).await, field, &case);
     }
     assert_eq!(state(&node).await, before);
-    assert_eq!(daemon.host().look(), traces);
+    daemon.host().returns_to(&traces).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use strata_testkit::{Code, Daemon, Node, Status};
+use strata_testkit::{Code, Daemon, Node, PATIENCE, Status, wait_for_blocking};
 
 use crate::STRATA;
 
@@ -102,16 +102,15 @@ fn arbitrary_texts_get_honest_answers_and_leak_nothing() {
         }
         assert!(node.names().await.is_empty());
     });
-    let left = daemon.host().look();
-    assert!(
-        left.zombies.is_empty() && left.mounts.is_empty(),
-        "{left:?}"
-    );
-    assert_eq!(
-        left.processes.len(),
-        2,
-        "the daemon and the keeper: {left:?}"
-    );
+    // The daemon and the keeper are what is left.
+    let left = wait_for_blocking("all else to be gone", PATIENCE, || {
+        let left = daemon.host().look();
+        let is_quiet = left.processes.len() == 2 && left.zombies.is_empty();
+        is_quiet
+            .then(|| left.clone())
+            .ok_or_else(|| format!("{left:?}"))
+    });
+    assert!(left.mounts.is_empty(), "{left:?}");
     let root = daemon.host().cgroup("pids");
     let run = root.file_name().unwrap();
     assert!(

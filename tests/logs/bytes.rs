@@ -17,11 +17,19 @@ async fn lines(node: &Node, name: &str) -> Vec<Vec<u8>> {
     lines.into_iter().map(|line| line.line.to_vec()).collect()
 }
 
+/// A name, what is printed, the bytes and the texts that are read.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [&'static [u8]],
+    &'static [&'static str],
+);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_come_back_as_they_were_written() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let cases: [(&str, &str, &[&[u8]], &[&str]); 6] = [
+    let cases: [Case; 6] = [
         (
             "broken",
             r"a\377\376b\nplain\n",
@@ -50,7 +58,7 @@ async fn bytes_come_back_as_they_were_written() {
         (
             "unicode",
             r"\303\274\n\342\202\254",
-            &["ü".as_bytes(), "€".as_bytes()],
+            &[b"\xc3\xbc", b"\xe2\x82\xac"],
             &["ü", "€"],
         ),
     ];

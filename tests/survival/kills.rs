@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::{CellState, ExecutableState, MemoryLimit};
-use strata_testkit::{Code, Daemon, PATIENCE, cell_with, holds, refused, wait_for};
+use strata_testkit::{Code, Daemon, PATIENCE, cell_with, holds, refused, same, wait_for};
 
 use crate::{STRATA, after, gone, kill};
 
@@ -66,7 +66,11 @@ async fn what_happened_meanwhile_is_known() {
     let ended = node.wait("web", "dies").await.unwrap();
     assert_eq!(ended.reason, "killed by SIGKILL");
     // What it had forked went along, late but surely.
-    assert_eq!(node.get("web").await.unwrap().usage.unwrap().pids, 1);
+    wait_for("what it had forked to be reaped", PATIENCE, async || {
+        let usage = node.get("web").await.unwrap().usage.unwrap();
+        same(usage.pids, &1)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,8 +172,10 @@ async fn a_killed_keeper_takes_nothing_along_and_is_replaced() {
         node.executable("old", "main").await.unwrap().process_id,
         pid
     );
-    let traces = daemon.host().look();
-    assert!(traces.zombies.is_empty(), "{traces:?}");
+    wait_for("the keeper to be reaped", PATIENCE, async || {
+        same(daemon.host().look().zombies.len(), &0)
+    })
+    .await;
     node.free("old").await.unwrap();
     node.free("new").await.unwrap();
     gone(pid).await;
@@ -226,6 +232,32 @@ async fn a_cell_with_all_the_executables_it_can_hold_is_found_again() {
     };
     assert_eq!(pids(&after), pids(&before));
     node.free_now("many").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_was_held_up_hears_of_every_end() {
+    let (daemon, node) = Daemon::up(STRATA).await;
+    let gate = daemon.gate("go");
+    node.allocate("many").await.unwrap();
+    node.start("many", "anchor", "sleep 1000").await.unwrap();
+    let mut pids = Vec::new();
+    for i in 0..255 {
+        let (name, script) = (format!("e{i}"), format!("sh -c '{}; exit 4'", gate.wait()));
+        pids.push(node.start("many", &name, &script).await.unwrap());
+    }
+    let pid = rustix::process::Pid::from_raw(daemon.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    gate.open();
+    for pid in pids {
+        gone(pid).await;
+    }
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    for i in 0..255 {
+        let ended = node.wait("many", &format!("e{i}")).await.unwrap();
+        assert_eq!(ended.exit_code, Some(4), "{ended:?}");
+    }
+    assert!(node.is_running("many", "anchor").await);
+    assert_eq!(node.get("many").await.unwrap().state(), CellState::Ready);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,8 +85,11 @@ async fn is_whole(daemon: &Daemon) {
             |e: &&strata_testkit::v1::ExecutableInfo| e.state() == ExecutableState::Running;
         runs += cell.executables.iter().filter(is_running).count();
     }
-    let traces = daemon.host().look();
-    assert!(traces.zombies.is_empty(), "{traces:?}");
+    let traces = wait_for("the dead to be reaped", PATIENCE, async || {
+        let traces = daemon.host().look();
+        holds(traces.zombies.is_empty()).map(|()| traces)
+    })
+    .await;
     let count = |name: &str| traces.processes.values().filter(|n| *n == name).count();
     assert_eq!(count("sleep"), runs, "{traces:?} {cells:?}");
     let keeper = usize::from(count("strata-init") > 0);

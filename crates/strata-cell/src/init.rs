@@ -62,7 +62,10 @@ pub enum InitError {
         errno: i32,
     },
     /// More words and variables than an init takes.
-    #[error("has too many words: with the environment, {} is the most", wire::MAX_WORDS)]
+    #[error(
+        "has too many words: with the environment, {} is the most",
+        wire::MAX_WORDS
+    )]
     Words,
     /// The cell holds as many running executables as its init can look after.
     #[error(
@@ -238,10 +241,11 @@ impl CellInit {
                 } else {
                     rustix::io::dup2(from, &mut to)?;
                 }
-                // Whatever the daemon was started with open would be held
-                // by every cell for ever. Where this fails, it is.
-                let first = wire::LISTEN_FD.cast_unsigned() + 1;
-                libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed());
+                // `nohup` and the like must not reach into cells: a signal
+                // that is ignored stays so through every exec.
+                for signal in 1..=64 {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 Ok(())
             });
         }

@@ -117,7 +117,6 @@ impl Ran {
     /// # Panics
     /// When it is another one.
     #[track_caller]
-    #[must_use]
     pub fn exits(self, code: i32) -> Self {
         let Self {
             shown,

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::wait::{PATIENCE, wait_for};
+
 /// Where to look for one run.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -31,6 +33,25 @@ impl Traces {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// What is here and was not before, and what is missing, in words.
+    fn beyond(&self, before: &Self) -> String {
+        let news: Vec<_> = self
+            .processes
+            .iter()
+            .filter(|(pid, _)| !before.processes.contains_key(pid))
+            .collect();
+        let lost: Vec<_> = before
+            .processes
+            .iter()
+            .filter(|(pid, _)| !self.processes.contains_key(pid))
+            .collect();
+        let groups: Vec<_> = self.cgroups.symmetric_difference(&before.cgroups).collect();
+        format!(
+            "new processes {news:?}, missing {lost:?}, zombies {:?}, groups {groups:?}, mounts {:?}",
+            self.zombies, self.mounts
+        )
+    }
 }
 
 impl Host {
@@ -41,6 +62,21 @@ impl Host {
             data_dir: data_dir.to_owned(),
             run: run.map(|run| run.trim().to_owned()),
         }
+    }
+
+    /// Waits until what is found is what was found before. The kernel takes
+    /// a moment to forget the dead.
+    ///
+    /// # Panics
+    /// When something else stays.
+    pub async fn returns_to(&self, before: &Traces) {
+        wait_for("the machine to be as it was", PATIENCE, async || {
+            let now = self.look();
+            (now == *before)
+                .then_some(())
+                .ok_or_else(|| now.beyond(before))
+        })
+        .await;
     }
 
     /// Looks now.
@@ -195,7 +231,9 @@ pub(crate) fn watches(pid: u32) -> usize {
     };
     let count = |entry: fs::DirEntry| {
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        text.lines().filter(|line| line.starts_with("inotify")).count()
+        text.lines()
+            .filter(|line| line.starts_with("inotify"))
+            .count()
     };
     entries.flatten().map(count).sum()
 }

@@ -65,8 +65,8 @@ pub fn holds(condition: bool) -> Result<(), String> {
 }
 
 /// Two values that are to become equal.
-pub fn same<T: PartialEq + std::fmt::Debug>(now: T, wanted: T) -> Result<T, String> {
-    if now == wanted {
+pub fn same<T: PartialEq + std::fmt::Debug>(now: T, wanted: &T) -> Result<T, String> {
+    if now == *wanted {
         return Ok(now);
     }
     Err(format!("is {now:?}, not {wanted:?}"))

@@ -197,14 +197,8 @@ impl Cgroup {
             Hierarchy::V1(_) => "memory.oom_control",
             Hierarchy::V2(_) => "memory.events",
         };
-        let text = self
-            .folder_of("memory")
-            .and_then(|f| fs::read_to_string(f.join(file)).ok());
-        let count = |text: String| {
-            text.lines()
-                .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-        };
-        text.and_then(count).unwrap_or(0)
+        self.folder_of("memory")
+            .map_or(0, |folder| count_kills(&folder.join(file)))
     }
 
     /// The groups right below that belong to cells.
@@ -262,6 +256,13 @@ impl RunGroup {
         )?]))
     }
 
+    /// How many processes of this run the kernel has killed for want of
+    /// memory; none where runs have no memory group of their own (v1).
+    pub fn out_of_memory_kills(&self) -> Option<u64> {
+        self.v2
+            .then(|| count_kills(&self.folder.join("memory.events")))
+    }
+
     /// Ends whatever is still in the group and removes it.
     pub fn remove(&self) -> Result<(), CgroupError> {
         kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))?;
@@ -270,6 +271,13 @@ impl RunGroup {
         }
         remove(&self.folder)
     }
+}
+
+/// The line `oom_kill 3` of a file.
+fn count_kills(file: &Path) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse().ok();
+    text.lines().find_map(count).unwrap_or(0)
 }
 
 /// Adds what a v2 group read and wrote to the figures of those it is in,

@@ -103,6 +103,11 @@ impl Cell {
         })
     }
 
+    /// Whether nothing comes into it any more.
+    pub(super) fn is_going(&self) -> bool {
+        matches!(self.phase(), Phase::Freeing | Phase::Gone)
+    }
+
     pub(super) fn begin_freeing(&self) {
         self.set_phase(Phase::Freeing);
     }

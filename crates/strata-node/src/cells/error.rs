@@ -42,7 +42,9 @@ pub(super) fn init_error(error: &InitError) -> Error {
 /// For an executable.
 pub(super) fn start_error(error: &InitError) -> Error {
     match error {
-        InitError::Exec { .. } | InitError::Words => Error::invalid("executable.command", error.to_string()),
+        InitError::Exec { .. } | InitError::Words => {
+            Error::invalid("executable.command", error.to_string())
+        }
         InitError::Folder { .. } => {
             Error::invalid("executable.options.working_directory", error.to_string())
         }

@@ -142,21 +142,23 @@ impl Cells {
 
     /// Stops all that runs in a cell and in those inside it, and removes them.
     pub(crate) async fn free(&self, name: &CellName, grace: Option<Duration>) -> Result<()> {
-        let cells = {
-            let table = self.table();
-            let Some(cell) = table.cells.get(name) else {
-                if table.freed.contains(name) {
-                    return Ok(());
-                }
-                return Err(unknown_cell("cell_name", name));
+        if !self.table().cells.contains_key(name) {
+            return match self.table().freed.contains(name) {
+                true => Ok(()),
+                false => Err(unknown_cell("cell_name", name)),
             };
-            cell.begin_freeing();
-            table.within(name)
-        };
-        for cell in &cells {
-            cell.settled().await;
-            cell.begin_freeing();
         }
+        // Until all are on their way out, more may come in; after that, none.
+        let cells = loop {
+            let cells = self.table().within(name);
+            if cells.iter().all(|cell| cell.is_going()) {
+                break cells;
+            }
+            for cell in &cells {
+                cell.settled().await;
+                cell.begin_freeing();
+            }
+        };
         // All stop at once, so that graces run side by side; removal then
         // goes from the innermost outwards.
         let stops = cells.iter().map(|cell| cell.stop_all(grace));

@@ -35,15 +35,17 @@ impl Cell {
             return;
         }
         let (record, was_out_of_memory) = blocking(|| {
+            // Exact where the run has a memory group of its own; elsewhere the
+            // cell's count must do, which a neighbour may have raised.
+            let was_out_of_memory = match run.group.out_of_memory_kills() {
+                Some(kills) => kills > 0,
+                None => self.cgroup.out_of_memory_kills() > run.out_of_memory_kills,
+            };
             if let Err(error) = run.group.remove() {
                 tracing::error!(cell = %self.spec.name, executable = %run.spec.name, %error,
                     "what a run left behind could not be ended");
             }
-            let kills = self.cgroup.out_of_memory_kills();
-            (
-                RunRecord::read(&run.folder).ok(),
-                kills > run.out_of_memory_kills,
-            )
+            (RunRecord::read(&run.folder).ok(), was_out_of_memory)
         });
         run.set_ended(record.as_ref(), was_out_of_memory, now_ns());
         let ending = run.view().ending.map(|ending| ending.to_string());
