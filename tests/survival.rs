@@ -10,6 +10,8 @@ mod kills;
 mod leftovers;
 #[path = "survival/storms.rs"]
 mod storms;
+#[path = "survival/stuck.rs"]
+mod stuck;
 
 use std::path::Path;
 

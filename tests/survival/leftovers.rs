@@ -16,13 +16,13 @@ async fn half_made_cells_and_groups_of_nobody_are_cleared() {
     daemon.kill();
 
     let cells = daemon.data_dir().join("node/cells");
-    // A folder that never got its record, one whose record is damaged, and
-    // one inside a cell that is whole.
+    // A folder that never got its record, one whose record is empty, and one
+    // inside a cell that is whole.
     let folders = ["half", "torn", "whole/cells/inner"].map(|name| cells.join(name));
     for folder in &folders {
         fs::create_dir_all(folder.join("runs/17")).unwrap();
     }
-    fs::write(cells.join("torn/cell.json"), "{\"spec\": ").unwrap();
+    fs::write(cells.join("torn/cell.json"), "").unwrap();
     // Their groups, and one that has no folder at all, with somebody in it.
     let groups: Vec<PathBuf> = ["half", "half/deeper", "torn", "whole/inner", "nobody"]
         .iter()

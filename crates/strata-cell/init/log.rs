@@ -135,11 +135,13 @@ impl Log {
     /// Further bytes go from the pipe to the file directly. When the disk
     /// takes nothing they are read and forgotten, and counted.
     fn go_on(&mut self, folder: i32) -> sys::Result<usize> {
-        if self.len >= self.segment_bytes && self.begin_segment(folder).is_err() {
+        // The index counts: many small writes make more of it than of lines.
+        let is_full = self.len + self.times_len >= self.segment_bytes;
+        if is_full && self.begin_segment(folder).is_err() {
             return self.discard();
         }
         self.note_time();
-        let room = (self.segment_bytes - self.len).min(1 << 20) as usize;
+        let room = self.segment_bytes.saturating_sub(self.len).clamp(1, 1 << 20) as usize;
         match sys::splice(self.pipe, self.file, self.len, room) {
             Ok(n) => {
                 self.len += n as u64;
@@ -158,7 +160,8 @@ impl Log {
 
     fn note_time(&mut self) {
         let now = sys::now();
-        let due = now.saturating_sub(self.last_entry_ns) >= RESOLUTION_NS;
+        // The clock may be set back.
+        let due = now.abs_diff(self.last_entry_ns) >= RESOLUTION_NS;
         if !due && self.lost == self.lost_told {
             return;
         }

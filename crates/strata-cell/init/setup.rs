@@ -15,14 +15,12 @@ const MS_BIND: u64 = 4096;
 const MS_MOVE: u64 = 8192;
 const MS_REC: u64 = 16384;
 const MS_SLAVE: u64 = 1 << 19;
-const CLONE_NEWCGROUP: u64 = 0x0200_0000;
 
 /// Sets up the cell as the flags say; a failure is a step and an errno.
 pub fn cell(name: &CStr, flags: u32, root: &CStr) -> Result<(), (u32, i32)> {
     if flags & INIT_CELL == 0 {
         return Ok(());
     }
-    sys::unshare(CLONE_NEWCGROUP).map_err(|e| (STEP_MOUNTS, e))?;
     host_name(name.to_bytes());
     mounts(flags, root).map_err(|e| (STEP_MOUNTS, e))?;
     if flags & INIT_NETWORK != 0 {

@@ -16,10 +16,15 @@ const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+const CLONE_NEWCGROUP: u64 = 0x0200_0000;
 const STACK: usize = 64 << 10;
 const PIPE_BYTES: usize = 1 << 20;
 
-static CHILD_STACK: Once<[u8; STACK]> = Once::new([0; STACK]);
+/// Aligned as both architectures want their stacks.
+#[repr(align(16))]
+struct Stack([u8; STACK]);
+
+static CHILD_STACK: Once<Stack> = Once::new(Stack([0; STACK]));
 static POINTERS: Once<[usize; MAX_WORDS + 2]> = Once::new([0; MAX_WORDS + 2]);
 
 type Failure = (u32, i32);
@@ -209,7 +214,7 @@ fn clone(
         flags: flags | with_pidfd | into_cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
         pidfd: &raw mut pidfd as u64,
         exit_signal: sys::SIGCHLD as u64,
-        stack: CHILD_STACK.take().as_mut_ptr() as u64,
+        stack: CHILD_STACK.take().0.as_mut_ptr() as u64,
         stack_size: STACK as u64,
         cgroup: into_cgroup.unwrap_or(0) as u64,
         ..CloneArgs::default()
@@ -254,6 +259,11 @@ impl Child {
             }
             return (wire::STEP_EXEC, sys::exec_fd(self.image, self.argv, self.envp));
         }
+        // Only now, and not in the init: where cgroups are delegated by
+        // namespace, nobody is moved or born beyond the root of their own.
+        if let Err(errno) = sys::unshare(CLONE_NEWCGROUP) {
+            return (wire::STEP_CGROUP, errno);
+        }
         for (target, fd) in self.stdio.into_iter().enumerate() {
             if let Err(errno) = sys::dup_to(fd, target as i32) {
                 return (wire::STEP_FILES, errno);
@@ -281,6 +291,10 @@ impl Child {
         }
         if request.flags & wire::SET_UID != 0 {
             sys::set_uid(request.uid)?;
+            // Whoever is made less than root stays so.
+            if request.uid != 0 {
+                sys::set_no_new_privileges()?;
+            }
         }
         Ok(())
     }

@@ -427,10 +427,16 @@ pub fn set_name(name: &CStr) {
     let _ = call!(PRCTL, SET_NAME, name.as_ptr());
 }
 
-/// Keeps processes of the cell from reading this one's memory and files.
+/// Keeps processes of the cell that are not root from looking into this one.
 pub fn set_undumpable() {
     const SET_DUMPABLE: i32 = 4;
     let _ = call!(PRCTL, SET_DUMPABLE, 0);
+}
+
+/// No program started from here on gains by its set-user-id bit.
+pub fn set_no_new_privileges() -> Result<()> {
+    const SET_NO_NEW_PRIVS: i32 = 38;
+    call!(PRCTL, SET_NO_NEW_PRIVS, 1, 0, 0, 0).map(drop)
 }
 
 pub fn socket_datagram() -> Result<i32> {

@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use strata_types::{CellSpec, EnvironmentVariable, ExecutableSpec, RootMode};
@@ -20,6 +22,10 @@ use crate::wire::{self, MAGIC, Request};
 
 /// The init, built by the build script.
 const IMAGE: &[u8] = include_bytes!(env!("STRATA_INIT"));
+/// How long a killed init and all it holds may take to be gone.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an init that should be there may take to say so.
+const SOON: Duration = Duration::from_secs(2);
 /// What a process finds as `PATH` unless it is told otherwise.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -177,7 +183,11 @@ pub struct StartedInit {
 /// An init that answers. Dropping this leaves it running.
 #[derive(Debug)]
 pub struct CellInit {
-    link: Mutex<InitLink>,
+    /// Where its socket is.
+    folder: PathBuf,
+    /// None after an error: an answer that comes late must not be taken for
+    /// that of the next request.
+    link: Mutex<Option<InitLink>>,
     pid: i32,
     pidfd: OwnedFd,
 }
@@ -185,15 +195,24 @@ pub struct CellInit {
 impl CellInit {
     /// Reaches an init that runs already, by the folder its socket is in.
     pub fn connect(folder: &Path) -> Result<StartedInit, InitError> {
-        let link = InitLink::connect(folder)?;
-        let (answer, events) = InitLink::connect(folder)?.hello()?;
+        Self::greet(folder, InitLink::connect(folder)?)
+    }
+
+    /// The same, giving up soon on one that does not answer.
+    pub fn connect_soon(folder: &Path) -> Result<StartedInit, InitError> {
+        Self::greet(folder, InitLink::connect_within(folder, SOON)?)
+    }
+
+    fn greet(folder: &Path, link: InitLink) -> Result<StartedInit, InitError> {
+        let (answer, events) = link.hello()?;
         if answer.reply.error != 0 {
             let (step, errno) = (answer.reply.step, answer.reply.error);
             return Err(InitError::Step { step, errno });
         }
         let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
         let init = Self {
-            link: Mutex::new(link),
+            folder: folder.to_owned(),
+            link: Mutex::default(),
             pid: answer.pid,
             pidfd,
         };
@@ -265,7 +284,7 @@ impl CellInit {
         folder: &Path,
         cgroup: &Cgroup,
     ) -> Result<StartedInit, InitError> {
-        let socket = listen(folder)?;
+        let socket = listen(folder).map_err(birth)?;
         let join = cgroup.join().map_err(host("open the cell's cgroup"))?;
         let (flags, root) = init_flags(spec);
         let payload = texts(
@@ -287,16 +306,20 @@ impl CellInit {
         };
         let mut fds = vec![image.0.as_fd(), socket.as_fd()];
         fds.extend(join.fds());
-        let answer = self.link().ask(&request, &payload, &fds)?;
+        let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
         if answer.reply.error != 0 {
             let (step, errno) = (answer.reply.step, answer.reply.error);
             return Err(InitError::Step { step, errno });
         }
         drop(socket);
-        Self::connect(folder).inspect_err(|_| {
+        Self::connect(folder).map_err(|error| {
             // Whatever came of it must not stay behind unknown.
             if let Some(pidfd) = &answer.fd {
                 let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+            }
+            match error {
+                InitError::Link(error) => birth(error),
+                error => error,
             }
         })
     }
@@ -312,7 +335,7 @@ impl CellInit {
         let (request, payload) = run_request(launch, join.flags());
         let mut fds = vec![folder.as_fd()];
         fds.extend(join.fds());
-        let answer = self.link().ask(&request, &payload, &fds)?;
+        let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
         let (step, errno) = (answer.reply.step, answer.reply.error);
         match step {
             _ if errno == 0 => {}
@@ -340,12 +363,12 @@ impl CellInit {
 
     /// Sends a signal to the process group of a run.
     pub fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
-        self.link().signal(run, signal)
+        self.with_link(|link| link.signal(run, signal))
     }
 
     /// The runs this init has, each with its pid.
     pub fn runs(&self) -> Result<Vec<(u64, i32)>, LinkError> {
-        self.link().list()
+        self.with_link(InitLink::list)
     }
 
     /// Ends the init at once, and with it every process of its namespace.
@@ -358,18 +381,57 @@ impl CellInit {
         wait_gone(self.pidfd.as_fd())
     }
 
-    fn link(&self) -> MutexGuard<'_, InitLink> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the process is there, answering or not.
+    pub fn is_alive(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(poll(&mut ended, Some(&now)), Ok(0))
+    }
+
+    /// Talks to the init, over the connection there is or a new one.
+    fn with_link<T>(
+        &self,
+        talk: impl FnOnce(&InitLink) -> Result<T, LinkError>,
+    ) -> Result<T, LinkError> {
+        let mut current = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = match current.take() {
+            Some(link) => link,
+            None => InitLink::connect(&self.folder)?,
+        };
+        let answer = talk(&link)?;
+        *current = Some(link);
+        Ok(answer)
+    }
+}
+
+/// The new cell's own connection failed, not that to whoever started it.
+fn birth(error: LinkError) -> InitError {
+    InitError::Host {
+        what: "reach the new cell's init",
+        source: io::Error::other(error),
     }
 }
 
 /// Waits for the end of a process, and takes its exit status if it is ours.
-pub(crate) fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    use rustix::event::{PollFd, PollFlags, poll};
+/// One that hangs in the kernel is not waited for for ever.
+fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    let patience = Timespec {
+        tv_sec: KILL_PATIENCE.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
     loop {
-        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None) {
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience)) {
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "a process of it was killed and does not end; it hangs in the kernel",
+                ));
+            }
             Ok(_) => break,
         }
     }
@@ -408,6 +470,8 @@ fn init_flags(spec: &CellSpec) -> (u32, &str) {
 fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
     let spec = launch.spec;
     let identity = &spec.identity;
+    // A user without a group would keep root's.
+    let gid = identity.gid.or(identity.uid);
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     let given: Vec<&str> = spec
         .environment
@@ -423,9 +487,9 @@ fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
         run: launch.run,
         flags: join_flags
             | flag(identity.uid.is_some(), wire::SET_UID)
-            | flag(identity.gid.is_some(), wire::SET_GID),
+            | flag(gid.is_some(), wire::SET_GID),
         uid: identity.uid.unwrap_or(0),
-        gid: identity.gid.unwrap_or(0),
+        gid: gid.unwrap_or(0),
         groups: identity.groups.len() as u32,
         argc: words.len() as u32,
         envc: variables.len() as u32,

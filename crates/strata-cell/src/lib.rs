@@ -26,4 +26,4 @@ pub use init::{CellInit, InitError, InitImage, Launch, LogLimits, StartedInit};
 pub use link::{InitEvent, InitEvents, LinkError};
 pub use readable::readable;
 pub use record::{create_record, read_record};
-pub use status::{RunRecord, RunState};
+pub use status::{RunRecord, RunState, Verdict};

@@ -13,8 +13,8 @@ use rustix::net::{
 
 use crate::wire::{self, MAGIC, MAX_FDS, Reply, Request};
 
-/// How long an init may take to answer; it does nothing that waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an init may take to answer: it waits for disks and for exec.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The name of an init's socket in its folder.
 pub(crate) const SOCKET: &str = "init.sock";
 
@@ -36,6 +36,20 @@ pub enum LinkError {
         /// The version of the init.
         theirs: u32,
     },
+}
+
+impl LinkError {
+    /// Whether it means that there is no init: nobody listens. Anything else
+    /// may be a slow one, or a machine that is short of something.
+    pub fn is_nobody(&self) -> bool {
+        let Self::Unreachable(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        )
+    }
 }
 
 impl From<rustix::io::Errno> for LinkError {
@@ -60,10 +74,15 @@ pub(crate) struct Answer {
 impl InitLink {
     /// Connects to the init whose socket is in `folder`.
     pub(crate) fn connect(folder: &Path) -> Result<Self, LinkError> {
+        Self::connect_within(folder, PATIENCE)
+    }
+
+    /// The same for those who do not want to wait long for an answer.
+    pub(crate) fn connect_within(folder: &Path, patience: Duration) -> Result<Self, LinkError> {
         let socket = socket()?;
         let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
         for timeout in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
+            sockopt::set_socket_timeout(&socket, timeout, Some(patience))?;
         }
         sockopt::set_socket_passcred(&socket, true)?;
         rustix::net::connect(&socket, &address)?;
@@ -79,7 +98,7 @@ impl InitLink {
     ) -> Result<Answer, LinkError> {
         self.send(request, payload, fds)?;
         let answer = receive(&self.socket)?.ok_or_else(closed)?;
-        if answer.reply.kind != request.kind {
+        if answer.reply.kind != request.kind || answer.reply.run != request.run {
             return Err(LinkError::Nonsense);
         }
         Ok(answer)

@@ -23,9 +23,11 @@ pub fn create_record(path: &Path, record: &impl Serialize) -> io::Result<()> {
         .write_all(&bytes)
 }
 
-/// Reads a record; none when there is none.
+/// Reads a record; none when there is none, or when its writer died before
+/// the one write.
 pub fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
+        Ok(bytes) if bytes.is_empty() => Ok(None),
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

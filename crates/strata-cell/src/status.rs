@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 0    what the init writes: state, times, wait status, use (`RunStatus`)
-//! 56   what the daemon writes: the pid as the daemon sees it
+//! 56   what the daemon writes: the pid as the daemon sees it, 4 bytes
+//! 60   and, once it is over, its judgement of the end, 4 bytes
 //! 64   what was asked for, as JSON
 //! ```
 //!
@@ -24,6 +25,7 @@ use crate::wire::{self, RunStatus};
 
 const FILE: &str = "status";
 const PID: usize = size_of::<RunStatus>();
+const VERDICT: usize = PID + 4;
 const ASKED: usize = PID + 8;
 
 /// Where a run is, as its init last wrote it.
@@ -37,6 +39,16 @@ pub enum RunState {
     Ended(Ending),
 }
 
+/// What the daemon made of an end. Written down once: the figures it was
+/// drawn from are gone later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As the init wrote it.
+    AsWritten,
+    /// The kernel ended it for want of memory.
+    OutOfMemory,
+}
+
 /// What is known of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunRecord {
@@ -44,6 +56,8 @@ pub struct RunRecord {
     pub state: RunState,
     /// The pid as the daemon saw it; 0 when it was not told in time.
     pub pid: i32,
+    /// What the daemon made of the end, if it has looked at it.
+    pub verdict: Option<Verdict>,
     /// Unix nanoseconds.
     pub started_ns: u64,
     /// Unix nanoseconds; 0 while it is not over.
@@ -71,10 +85,16 @@ impl RunRecord {
 
     /// Writes down the pid, beside what the init writes.
     pub fn write_pid(run_folder: &Path, pid: i32) -> io::Result<()> {
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(run_folder.join(FILE))?;
-        file.write_all_at(&i64::from(pid).to_ne_bytes(), PID as u64)
+        write_at(run_folder, PID, pid.cast_unsigned())
+    }
+
+    /// Writes down what the daemon made of the end.
+    pub fn write_verdict(run_folder: &Path, verdict: Verdict) -> io::Result<()> {
+        let number = match verdict {
+            Verdict::AsWritten => 1,
+            Verdict::OutOfMemory => 2,
+        };
+        write_at(run_folder, VERDICT, number)
     }
 
     /// Reads how it went.
@@ -115,7 +135,12 @@ impl RunRecord {
                 wire::RUN_ENDED => RunState::Ended(ending(half(at!(wait_status))?.cast_signed())),
                 _ => return None,
             },
-            pid: i32::try_from(number(PID)?).unwrap_or(0),
+            pid: half(PID)?.cast_signed(),
+            verdict: match half(VERDICT)? {
+                1 => Some(Verdict::AsWritten),
+                2 => Some(Verdict::OutOfMemory),
+                _ => None,
+            },
             started_ns: number(at!(started_ns))?,
             ended_ns: number(at!(ended_ns))?,
             cpu_user: Duration::from_micros(number(at!(user_us))?),
@@ -123,6 +148,13 @@ impl RunRecord {
             memory_peak_bytes: number(at!(max_rss_kb))?.saturating_mul(1024),
         })
     }
+}
+
+fn write_at(run_folder: &Path, offset: usize, number: u32) -> io::Result<()> {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(run_folder.join(FILE))?;
+    file.write_all_at(&number.to_ne_bytes(), offset as u64)
 }
 
 fn damaged() -> io::Error {

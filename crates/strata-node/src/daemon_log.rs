@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use strata_cell::log::{Channel, SegmentWriter};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -14,6 +15,8 @@ use crate::clock::now_ns;
 /// At most this much is kept: eight files of two megabytes.
 const SEGMENT_BYTES: u64 = 2 << 20;
 const SEGMENTS: usize = 8;
+/// What a pipe that has room takes without waiting.
+const PIPE_PAGE: usize = 4096;
 
 /// A writer for `tracing_subscriber`.
 #[derive(Clone)]
@@ -61,8 +64,18 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // A log that cannot be written has nobody to tell.
-        let _ = io::stderr().write_all(&self.bytes);
+        // A log that cannot be written has nobody to tell. Whoever reads our
+        // standard error may have stopped; the file is the record, so the
+        // daemon does not wait for them.
+        let stderr = io::stderr();
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+        if matches!(poll(&mut room, Some(&now)), Ok(1)) {
+            let _ = (&stderr).write_all(&self.bytes[..self.bytes.len().min(PIPE_PAGE)]);
+        }
         let mut file = self.log.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = file.write(&self.bytes, now_ns());
     }

@@ -5,9 +5,10 @@
 //! node/id                        the name of this node
 //! node/keeper/init.sock          the parent of outermost cells
 //! node/log/daemon.*              the daemon's own log
+//! node/freed                     names of cells that were freed
 //! node/cells/a/cell.json         cell a; written last, removed first
 //! node/cells/a/init.sock
-//! node/cells/a/runs/17/          run 17 of some executable: run.json, status, logs
+//! node/cells/a/runs/17/          run 17 of some executable: its status and logs
 //! node/cells/a/cells/b/...       cell a/b
 //! ```
 
@@ -76,6 +77,10 @@ impl NodeFolder {
 
     pub(crate) fn keeper(&self) -> PathBuf {
         self.root.join("keeper")
+    }
+
+    pub(crate) fn freed(&self) -> PathBuf {
+        self.root.join("freed")
     }
 
     /// Where the daemon's own log is.

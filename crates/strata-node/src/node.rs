@@ -56,6 +56,11 @@ impl Node {
             Error::wrong_state(error.to_string())
                 .with_hint("`strata doctor` tells what this machine lacks")
         })?;
+        // What cannot make a cgroup cannot make a cell: better said now.
+        cgroups.root().create_plain().map_err(|error| {
+            Error::wrong_state(format!("this node cannot make cells: {error}"))
+                .with_hint("run it as root; `strata doctor` tells what this machine lacks")
+        })?;
         let log_folder = folder.log();
         let shared = Shared {
             folder,

@@ -94,7 +94,8 @@ impl From<EnvironmentVariable> for String {
 pub struct Identity {
     /// The user; that of the node when none is given.
     pub uid: Option<u32>,
-    /// The group; that of the node when none is given.
+    /// The group; the same number as the user when none is given, and that of
+    /// the node when neither is.
     pub gid: Option<u32>,
     /// Further groups.
     #[serde(default)]

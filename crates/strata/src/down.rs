@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use strata_cell::{Cgroups, HostPaths};
 use strata_cli::{Exit, Failure, Global, Result};
+use strata_client::Endpoints;
 
 use crate::args::DownArguments;
 use crate::config::DATA_DIR;
@@ -39,7 +40,11 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
     if let Some(pid) = plan.daemon {
         end_daemon(pid)?;
     }
-    plan.cgroups.remove_all().map_err(unexpected)?;
+    // No daemon starts here while things go.
+    let _lock = lock::take(data_dir)?;
+    if let Some(cgroups) = &plan.cgroups {
+        cgroups.remove_all().map_err(unexpected)?;
+    }
     for path in plan.leftovers(arguments.purge) {
         remove(&path)?;
     }
@@ -50,25 +55,32 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
 struct Plan {
     data_dir: PathBuf,
     daemon: Option<i32>,
-    cgroups: Cgroups,
+    /// None where no node has run.
+    cgroups: Option<Cgroups>,
     cells: Vec<String>,
+    /// Wherever it was told to be.
+    socket: Option<PathBuf>,
 }
 
 impl Plan {
     fn of(data_dir: &Path) -> Result<Self> {
-        let run = fs::read_to_string(data_dir.join("node/run")).map_err(|_| {
-            Failure::new(
+        let run = fs::read_to_string(data_dir.join("node/run")).ok();
+        if run.is_none() && !data_dir.join("lock").exists() {
+            return Err(Failure::new(
                 Exit::Refused,
                 format!("nothing has run on {}", data_dir.display()),
             )
-            .hint("give the folder that the daemon was started with: --data-dir DIR")
-        })?;
-        let cgroups = Cgroups::detect(&HostPaths::default(), run.trim()).map_err(unexpected)?;
+            .hint("give the folder that the daemon was started with: --data-dir DIR"));
+        }
+        let detect = |run: String| Cgroups::detect(&HostPaths::default(), run.trim());
+        let cgroups = run.map(detect).transpose().map_err(unexpected)?;
+        let endpoints = Endpoints::read(&client_folder(data_dir)).ok().flatten();
         Ok(Self {
             data_dir: data_dir.to_owned(),
             daemon: lock::holder(data_dir),
-            cells: cgroups.outermost(),
+            cells: cgroups.as_ref().map(Cgroups::outermost).unwrap_or_default(),
             cgroups,
+            socket: endpoints.and_then(|endpoints| endpoints.node_socket),
         })
     }
 
@@ -78,17 +90,20 @@ impl Plan {
 
     /// Paths that go with the run; with `purge`, everything.
     fn leftovers(&self, purge: bool) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.socket.iter().cloned().collect();
         if purge {
-            return vec![self.data_dir.clone()];
+            paths.push(self.data_dir.clone());
+            return paths;
         }
-        let endpoints = strata_client::Endpoints::path(&client_folder(&self.data_dir));
         let node = self.data_dir.join("node");
-        vec![
+        paths.extend([
             node.join("cells"),
             node.join("keeper"),
+            node.join("freed"),
             self.data_dir.join("node.sock"),
-            endpoints,
-        ]
+            Endpoints::path(&client_folder(&self.data_dir)),
+        ]);
+        paths
     }
 
     #[allow(clippy::print_stdout)]
@@ -105,8 +120,7 @@ impl Plan {
     }
 }
 
-/// Asks on a terminal; elsewhere the flag is needed only to purge nothing
-/// more than was asked, so the call itself is the answer.
+/// Asks on a terminal; elsewhere the call itself is the answer.
 #[allow(clippy::print_stderr)]
 fn confirm(plan: &Plan) -> Result {
     use std::io::IsTerminal as _;
@@ -159,6 +173,8 @@ fn remove(path: &Path) -> Result {
         fs::remove_file(path)
     };
     match removed {
+        // The data folder may be a mount point: then it stays, empty.
+        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(
             Exit::Unexpected,
             format!("cannot remove {}: {error}", path.display()),

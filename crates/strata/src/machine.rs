@@ -30,8 +30,22 @@ const VARIABLE: &str = "STRATA_MACHINE_INIT";
 /// drivers, sets addresses.
 const START_HOOK: &str = "/etc/strata/start";
 
+/// Whether this is the first process of a machine and asked to be its node.
+/// Any other command may be PID 1 of a container and is just that command.
 pub(crate) fn is_pid_1() -> bool {
-    std::process::id() == 1
+    let is_node = |role: OsString| {
+        // A kernel's command line may bring flags alone.
+        let is_flag = role.as_encoded_bytes().starts_with(b"-");
+        is_flag || role == "node" || role == "up"
+    };
+    std::process::id() == 1 && std::env::args_os().nth(1).is_none_or(is_node)
+}
+
+/// Whether this PID 1 is the kernel's own, and not that of a container: then
+/// the mounts and the power switch are ours.
+fn owns_machine() -> bool {
+    const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST_PID_NAMESPACE)
 }
 
 /// The process that switches the machine off, where this daemon's parent is.
@@ -42,7 +56,13 @@ pub(crate) fn init_pid() -> Option<u32> {
 /// Lives as long as the machine.
 pub(crate) fn run() -> ExitCode {
     say("strata is PID 1");
-    for (source, target, kind, options) in MOUNTS {
+    let (source, target, kind, options) = MOUNTS[0];
+    if let Err(error) = mount_once(source, target, kind, options) {
+        say(&format!("cannot mount {target}: {error}"));
+    }
+    let owns_machine = owns_machine();
+    let mounts = if owns_machine { &MOUNTS[..] } else { &[] };
+    for (source, target, kind, options) in mounts {
         if let Err(error) = mount_once(source, target, kind, options) {
             say(&format!("cannot mount {target}: {error}"));
         }
@@ -64,6 +84,9 @@ pub(crate) fn run() -> ExitCode {
     if let Err(error) = lived {
         say(&format!("cannot go on: {error}"));
     }
+    if !owns_machine {
+        return ExitCode::SUCCESS;
+    }
     ending::release_disks();
     say("switching off");
     if let Err(error) = reboot(RebootCommand::PowerOff) {
@@ -80,7 +103,12 @@ const MOUNTS: [(&str, &str, &str, &str); 8] = [
     ("tmpfs", "/dev/shm", "tmpfs", "mode=1777"),
     ("tmpfs", "/run", "tmpfs", "mode=0755"),
     ("tmpfs", "/tmp", "tmpfs", "mode=1777"),
-    ("cgroup2", "/sys/fs/cgroup", "cgroup2", ""),
+    (
+        "cgroup2",
+        "/sys/fs/cgroup",
+        "cgroup2",
+        "nsdelegate,memory_recursiveprot",
+    ),
 ];
 
 /// Mounts what is not mounted yet.
@@ -108,22 +136,30 @@ async fn live() -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
-    let supervised = tokio::select! {
-        supervised = supervise(&mut children) => supervised,
-        _ = term.recv() => Ok(()),
-        _ = int.recv() => Ok(()),
-    };
+    tokio::select! {
+        () = supervise(&mut children) => {}
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
     say("ending everything");
     ending::end_all().await;
-    supervised
+    Ok(())
 }
 
-/// Keeps a daemon running; ends only when none can be started.
-async fn supervise(children: &mut signal::unix::Signal) -> io::Result<()> {
+/// Keeps a daemon running, for ever.
+async fn supervise(children: &mut signal::unix::Signal) {
     let mut pause = Duration::from_millis(100);
     loop {
-        let daemon = start_daemon()?;
         let started = Instant::now();
+        let daemon = match start_daemon() {
+            Ok(daemon) => daemon,
+            Err(error) => {
+                say(&format!("cannot start the node daemon: {error}"));
+                pause = next_pause(pause, Duration::ZERO);
+                rest(pause, children).await;
+                continue;
+            }
+        };
         let how = loop {
             children.recv().await;
             if let Some((_, how)) = reap().into_iter().find(|(pid, _)| *pid == daemon) {

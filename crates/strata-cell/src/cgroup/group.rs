@@ -263,9 +263,14 @@ impl RunGroup {
             .then(|| count_kills(&self.folder.join("memory.events")))
     }
 
+    /// Ends whatever is in the group.
+    pub fn kill(&self) -> Result<(), CgroupError> {
+        kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))
+    }
+
     /// Ends whatever is still in the group and removes it.
     pub fn remove(&self) -> Result<(), CgroupError> {
-        kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))?;
+        self.kill()?;
         if self.v2 {
             settle_io(&self.folder);
         }

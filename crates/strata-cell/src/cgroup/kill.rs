@@ -31,8 +31,7 @@ pub(super) fn kill_members(folder: &Path) -> io::Result<()> {
             }
             stopped_forks = true;
         }
-        let killed: Vec<OwnedFd> = members.into_iter().filter_map(kill).collect();
-        wait_all(&killed)?;
+        wait_all(&kill_all(folder, members)?)?;
     }
     Err(io::Error::new(
         ErrorKind::TimedOut,
@@ -53,10 +52,19 @@ fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     }
 }
 
-fn kill(pid: Pid) -> Option<OwnedFd> {
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-    Some(pidfd)
+/// Kills by pidfd, and only who is still a member once it is open: the pid
+/// may have gone to somebody else meanwhile.
+fn kill_all(folder: &Path, pids: Vec<Pid>) -> io::Result<Vec<OwnedFd>> {
+    let open = |pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?));
+    let opened: Vec<(Pid, OwnedFd)> = pids.into_iter().filter_map(open).collect();
+    let still = members(folder)?;
+    let ours = opened.into_iter().filter(|(pid, _)| still.contains(pid));
+    Ok(ours
+        .map(|(_, pidfd)| {
+            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+            pidfd
+        })
+        .collect())
 }
 
 fn wait_all(pidfds: &[OwnedFd]) -> io::Result<()> {

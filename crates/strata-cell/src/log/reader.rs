@@ -43,6 +43,8 @@ pub struct LogReader {
     channel: Channel,
     /// The next byte to read, counted over the whole log.
     position: u64,
+    /// Where to stop; none to go on for ever.
+    end: Option<u64>,
     segment: Option<Segment>,
     /// A line whose end has not been read, and where it begins.
     partial: BytesMut,
@@ -79,11 +81,26 @@ impl LogReader {
         Ok(Self::at(folder, channel, position))
     }
 
+    /// Ends where the log ends now: a writer in a hurry must not keep a reader
+    /// who wants the history alone.
+    pub fn until_now(mut self) -> io::Result<Self> {
+        let newest = segments::starts(&self.folder, self.channel)?
+            .last()
+            .copied();
+        let end = newest.map(|start| {
+            let file = segments::path(&self.folder, self.channel, start);
+            start + file.metadata().map_or(0, |metadata| metadata.len())
+        });
+        self.end = Some(end.unwrap_or(0));
+        Ok(self)
+    }
+
     fn at(folder: &Path, channel: Channel, position: u64) -> Self {
         Self {
             folder: folder.to_owned(),
             channel,
             position,
+            end: None,
             segment: None,
             partial: BytesMut::new(),
             partial_start: position,
@@ -95,6 +112,12 @@ impl LogReader {
     /// Reads on, adding whole lines to `out`.
     pub fn read(&mut self, out: &mut Vec<LogEntry>) -> io::Result<Read> {
         loop {
+            let left = self
+                .end
+                .map_or(u64::MAX, |end| end.saturating_sub(self.position));
+            if left == 0 {
+                return Ok(Read::CaughtUp);
+            }
             if self.segment.is_none() && !self.open_segment(out)? {
                 return Ok(Read::CaughtUp);
             }
@@ -106,7 +129,7 @@ impl LogReader {
                 .file
                 .read_at(&mut chunk, self.position - segment.start)?;
             if n > 0 {
-                chunk.truncate(n);
+                chunk.truncate(n.min(usize::try_from(left).unwrap_or(n)));
                 self.split(&chunk.freeze(), out)?;
                 return Ok(Read::Some);
             }
@@ -315,6 +338,17 @@ mod tests {
             out.iter().map(|e| e.at_ns).collect::<Vec<_>>(),
             [1_000_000_000, 2_000_000_000]
         );
+    }
+
+    #[test]
+    fn a_reader_of_the_history_alone_ends_where_the_log_ended_when_it_came() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
+        writer.write(b"a\nb", 1).unwrap();
+        let reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+        let mut reader = reader.until_now().unwrap();
+        writer.write(b"c\nd\n", 1).unwrap();
+        assert_eq!(lines(&mut reader), ["a", "b"]);
     }
 
     #[test]

@@ -1,22 +1,18 @@
 //! One cell: how it comes to be, its init, its end. What runs in it is in
 //! `runs.rs`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
-use strata_cell::{
-    CellInit, Cgroup, InitEvent, InitEvents, StartedInit, Usage, create_record, read_record,
-};
-use strata_types::{CellSpec, Error, ExecutableName, Result};
-use tokio::io::unix::AsyncFd;
+use strata_cell::{CellInit, Cgroup, StartedInit, Usage, create_record, read_record};
+use strata_types::{CellSpec, Error, Result};
 use tokio::sync::watch;
 
 use super::error::{cgroup_error, init_error};
-use super::executable::Executable;
+use super::run_table::RunTable;
 use super::{Phase, Shared, being_freed};
 use crate::blocking::blocking;
 use crate::clock::now_ms;
@@ -44,11 +40,11 @@ pub(crate) struct Cell {
     pub(super) cgroup: Cgroup,
     allocated_at_ms: Mutex<i64>,
     phase: watch::Sender<Phase>,
-    init: Mutex<Option<Arc<CellInit>>>,
-    /// The runs of each name, the latest last.
-    pub(super) executables: Mutex<BTreeMap<ExecutableName, Vec<Arc<Executable>>>>,
-    /// Held while a run or the init is started, so that the news of an end
-    /// never comes before the run is known.
+    pub(super) init: Mutex<Option<Arc<CellInit>>>,
+    pub(super) runs: Mutex<RunTable>,
+    /// Kills for want of memory that have been put down to some run.
+    pub(super) accounted_kills: Mutex<u64>,
+    /// Held while a run or the init is started: one at a time.
     pub(super) starting: tokio::sync::Mutex<()>,
     /// Held while the cell is removed.
     removing: tokio::sync::Mutex<()>,
@@ -58,8 +54,18 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn internal(what: &str, error: impl std::fmt::Display) -> Error {
-    Error::internal(format!("cannot {what}: {error}"))
+/// An error of the machine: nobody's fault, but a full disk can be helped.
+pub(super) fn internal(what: &str, error: impl std::error::Error + 'static) -> Error {
+    let error: &(dyn std::error::Error + 'static) = &error;
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    let text = format!("cannot {what}: {error}");
+    match kind {
+        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Error::exhausted(text).with_hint("make room on the disk of the data folder")
+        }
+        Some(io::ErrorKind::TimedOut) => Error::unavailable(text),
+        _ => Error::internal(text),
+    }
 }
 
 impl Cell {
@@ -72,7 +78,8 @@ impl Cell {
             allocated_at_ms: Mutex::new(now_ms()),
             phase: watch::Sender::new(Phase::Allocating),
             init: Mutex::default(),
-            executables: Mutex::default(),
+            runs: Mutex::default(),
+            accounted_kills: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
             removing: tokio::sync::Mutex::default(),
         }
@@ -195,59 +202,11 @@ impl Cell {
 
     pub(super) fn init(&self) -> Result<Arc<CellInit>> {
         guard(&self.init).clone().ok_or_else(|| {
-            Error::wrong_state(format!(
-                "the init of cell {:?} has ended",
+            Error::unavailable(format!(
+                "the init of cell {:?} does not answer",
                 self.spec.name.to_string()
             ))
         })
-    }
-
-    /// Takes an init as this cell's, and listens to it for as long as it
-    /// lives.
-    pub(super) fn adopt_init(self: &Arc<Self>, started: StartedInit) -> Result<()> {
-        let news = started
-            .events
-            .readable()
-            .map_err(|e| internal("watch the cell's init", e))?;
-        *guard(&self.init) = Some(Arc::new(started.init));
-        let cell = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                let event = next_event(&news).await;
-                let Some(cell) = cell.upgrade() else { return };
-                match event {
-                    InitEvent::Exited(run) => cell.on_exit(run).await,
-                    InitEvent::Gone => return cell.on_init_gone().await,
-                }
-            }
-        });
-        Ok(())
-    }
-
-    pub(super) fn adopt_run(&self, run: Executable) {
-        let mut executables = guard(&self.executables);
-        let runs = executables.entry(run.spec.name.clone()).or_default();
-        runs.push(Arc::new(run));
-        runs.sort_by_key(|run| run.run);
-    }
-
-    async fn on_exit(&self, run: u64) {
-        // A run becomes known only when its start is over.
-        drop(self.starting.lock().await);
-        if let Some(run) = self.runs().into_iter().find(|known| known.run == run) {
-            self.conclude(&run);
-        }
-    }
-
-    async fn on_init_gone(&self) {
-        let _starting = self.starting.lock().await;
-        guard(&self.init).take();
-        if self.set_phase(Phase::Dead("its init ended".into())) {
-            tracing::warn!(cell = %self.spec.name, "the cell's init ended, and all in it");
-        }
-        for run in self.runs() {
-            self.conclude(&run);
-        }
     }
 
     /// Removes the cell: its record first, so that a death in the middle is
@@ -268,7 +227,9 @@ impl Cell {
     fn take_away(&self) -> Result<()> {
         remove_file(&self.folder.join("cell.json"))
             .map_err(|e| internal("remove the cell's record", e))?;
-        if let Some(init) = guard(&self.init).take() {
+        // Out of the lock: others ask for the init while this one waits.
+        let init = guard(&self.init).take();
+        if let Some(init) = init {
             init.kill()
                 .map_err(|e| internal("end the cell's init", e))?;
         }
@@ -286,18 +247,5 @@ fn remove_file(path: &std::path::Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
-    }
-}
-
-async fn next_event(news: &AsyncFd<InitEvents>) -> InitEvent {
-    loop {
-        let Ok(mut ready) = news.readable().await else {
-            return InitEvent::Gone;
-        };
-        match ready.try_io(|news| news.get_ref().next()) {
-            Ok(Ok(event)) => return event,
-            Ok(Err(_)) => return InitEvent::Gone,
-            Err(_would_block) => {}
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_cell::{RunGroup, RunRecord, RunState};
+use strata_cell::{RunGroup, RunRecord, RunState, Verdict};
 use strata_types::{Ending, ExecutableSpec, ExecutableState};
 use tokio::sync::watch;
 
@@ -111,17 +111,10 @@ impl Executable {
 
     /// Takes in the end its init wrote down. Where the init died before it
     /// could, the run counts as lost now.
-    pub(super) fn set_ended(
-        &self,
-        record: Option<&RunRecord>,
-        was_out_of_memory: bool,
-        now_ns: u64,
-    ) {
-        let (ending, ended_ns) = match record.map(|r| (r.state, r.ended_ns)) {
-            Some((RunState::Ended(Ending::Signal(9)), at)) if was_out_of_memory => {
-                (Ending::OutOfMemory, at)
-            }
-            Some((RunState::Ended(ending), at)) => (ending, at),
+    pub(super) fn set_ended(&self, record: Option<&RunRecord>, now_ns: u64) {
+        let (ending, ended_ns) = match record.map(|r| (r.state, r.verdict, r.ended_ns)) {
+            Some((RunState::Ended(_), Some(Verdict::OutOfMemory), at)) => (Ending::OutOfMemory, at),
+            Some((RunState::Ended(ending), _, at)) => (ending, at),
             _ => (Ending::Lost, now_ns),
         };
         self.view.send_if_modified(|view| {

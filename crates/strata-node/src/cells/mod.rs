@@ -6,8 +6,10 @@ mod error;
 mod executable;
 mod freed;
 mod keeper;
+mod news;
 mod phase;
 mod recover;
+mod run_table;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -45,7 +47,6 @@ pub struct Cells {
     table: Arc<Mutex<Table>>,
 }
 
-#[derive(Default)]
 struct Table {
     cells: BTreeMap<CellName, Arc<Cell>>,
     freed: FreedNames,
@@ -53,9 +54,14 @@ struct Table {
 
 impl Cells {
     fn new(shared: Arc<Shared>) -> Self {
+        let freed = FreedNames::open(shared.folder.freed());
+        let table = Table {
+            cells: BTreeMap::new(),
+            freed,
+        };
         Self {
             shared,
-            table: Arc::default(),
+            table: Arc::new(Mutex::new(table)),
         }
     }
 
@@ -88,7 +94,8 @@ impl Cells {
     /// Finds the cell, or puts a new one in its place.
     fn reserve(&self, spec: &CellSpec) -> Result<(Arc<Cell>, bool)> {
         let mut table = self.table();
-        if let Some(cell) = table.cells.get(&spec.name) {
+        let known = table.cells.get(&spec.name);
+        if let Some(cell) = known.filter(|cell| cell.phase() != Phase::Gone) {
             if cell.phase() == Phase::Freeing {
                 return Err(being_freed(&spec.name));
             }
@@ -162,9 +169,7 @@ impl Cells {
         // All stop at once, so that graces run side by side; removal then
         // goes from the innermost outwards.
         let stops = cells.iter().map(|cell| cell.stop_all(grace));
-        for stopped in futures_util::future::join_all(stops).await {
-            stopped?;
-        }
+        futures_util::future::join_all(stops).await;
         for cell in cells.iter().rev() {
             cell.remove().await?;
             self.table().forget(cell);

@@ -1,16 +1,18 @@
 //! After a restart: what was there is found again, what was half made or
 //! half removed is cleared away.
 //!
-//! A folder with a record is a cell; its init is reached by its socket, and
-//! where nobody answers the cell is dead until something is started in it. A
-//! folder without a record never came to be, or was on its way out. A cgroup
-//! without a folder is nobody's.
+//! A folder with a record is a cell; its init is reached by its socket. Where
+//! nobody listens the cell is dead until something is started in it; one that
+//! listens and does not answer is tried again. A folder without a record never
+//! came to be, or was on its way out. A record that cannot be read is left as
+//! it is, and said. A cgroup without a folder is nobody's.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use strata_cell::{CellInit, RunRecord, RunState, StartedInit};
+use strata_cell::{CellInit, InitError, RunRecord, RunState, StartedInit};
 use strata_types::{CellName, Error, Result};
 
 use super::cell::CellFile;
@@ -22,42 +24,44 @@ impl Cells {
     /// Finds all cells again.
     pub(crate) async fn recover(shared: Arc<Shared>) -> Result<Self> {
         let cells = Self::new(shared.clone());
-        for found in blocking(|| find(&shared)) {
-            cells.adopt(found).await?;
+        let (found, labels) = blocking(|| find(&shared))?;
+        for found in found {
+            cells.adopt(found)?;
         }
-        let known: Vec<String> = cells
-            .list(None)
-            .iter()
-            .map(|cell| cell.spec.name.labels()[0].to_string())
-            .collect();
-        blocking(|| clear_orphans(&shared, &known))?;
+        blocking(|| clear_orphans(&shared, &labels))?;
         Ok(cells)
     }
 
-    async fn adopt(&self, found: Found) -> Result<()> {
+    fn adopt(&self, found: Found) -> Result<()> {
         let name = found.file.spec.name.clone();
         let cell = Arc::new(Cell::recovered(found.file, &self.shared));
-        let is_alive = found.init.is_some();
         for run in found.runs {
             cell.adopt_run(run);
         }
-        if let Some(init) = found.init {
-            cell.adopt_init(init)?;
-        }
         cell.set_phase(Phase::Ready);
-        if !is_alive {
-            cell.set_phase(Phase::Dead(
-                "its init ended while the daemon was away".into(),
-            ));
+        let (state, running) = match found.init {
+            Init::Reached(init, running) => {
+                cell.adopt_init(init)?;
+                ("alive", running)
+            }
+            Init::Silent => {
+                cell.await_init();
+                self.table().cells.insert(name.clone(), cell);
+                tracing::warn!(cell = %name, "found again; its init does not answer yet");
+                return Ok(());
+            }
+            Init::Nobody => {
+                let why = "its init ended while the daemon was away";
+                cell.set_phase(Phase::Dead(why.into()));
+                ("dead", Vec::new())
+            }
+        };
+        for run in cell.runs() {
+            if !running.contains(&run.run) {
+                cell.conclude(&run);
+            }
         }
-        for run in cell
-            .runs()
-            .into_iter()
-            .filter(|run| !found.running.contains(&run.run))
-        {
-            cell.conclude(&run);
-        }
-        tracing::info!(cell = %name, is_alive, running = found.running.len(), "found again");
+        tracing::info!(cell = %name, state, running = running.len(), "found again");
         self.table().cells.insert(name, cell);
         Ok(())
     }
@@ -65,21 +69,36 @@ impl Cells {
 
 struct Found {
     file: CellFile,
-    init: Option<StartedInit>,
+    init: Init,
     runs: Vec<Executable>,
-    /// Runs that the init says are alive.
-    running: Vec<u64>,
 }
 
-/// All cells on disk, outermost first.
-fn find(shared: &Shared) -> Vec<Found> {
+enum Init {
+    /// It answers, and says that these runs are alive.
+    Reached(StartedInit, Vec<u64>),
+    /// It is there, and does not answer.
+    Silent,
+    /// It is not there.
+    Nobody,
+}
+
+/// All cells on disk, outermost first, and the names of all outermost folders
+/// that are left.
+fn find(shared: &Shared) -> Result<(Vec<Found>, Vec<String>)> {
     let mut all = Vec::new();
-    find_in(shared, None, &shared.folder.cells(), &mut all);
-    all
+    let folder = shared.folder.cells();
+    let failed = |e| Error::internal(format!("cannot read {}: {e}", folder.display()));
+    find_in(shared, None, &folder, &mut all).map_err(failed)?;
+    Ok((all, subfolders(&folder).map_err(failed)?))
 }
 
-fn find_in(shared: &Shared, parent: Option<&CellName>, folder: &Path, all: &mut Vec<Found>) {
-    for label in subfolders(folder) {
+fn find_in(
+    shared: &Shared,
+    parent: Option<&CellName>,
+    folder: &Path,
+    all: &mut Vec<Found>,
+) -> io::Result<()> {
+    for label in subfolders(folder)? {
         let path = folder.join(&label);
         let text = parent.map_or_else(|| label.clone(), |parent| format!("{parent}/{label}"));
         let Ok(name) = text.parse::<CellName>() else {
@@ -87,29 +106,30 @@ fn find_in(shared: &Shared, parent: Option<&CellName>, folder: &Path, all: &mut 
         };
         match CellFile::read(&path) {
             Ok(Some(file)) if file.spec.name == name => {
-                all.push(look_at(shared, file, &path));
-                find_in(shared, Some(&name), &path.join("cells"), all);
+                all.push(look_at(shared, file, &path)?);
+                find_in(shared, Some(&name), &path.join("cells"), all)?;
             }
-            _ => {
+            Ok(None) => {
                 if let Err(error) = clear(shared, &name, &path) {
                     tracing::error!(cell = %name, %error, "a half-made cell could not be cleared");
                 }
             }
+            Ok(Some(_)) => {
+                tracing::error!(cell = %name, "its record names another cell; it is left alone");
+            }
+            Err(error) => {
+                tracing::error!(cell = %name, %error, "its record cannot be read; it is left alone");
+            }
         }
     }
+    Ok(())
 }
 
-fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> Found {
+fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> io::Result<Found> {
     let name = &file.spec.name;
-    let init = CellInit::connect(folder)
-        .inspect_err(|error| tracing::warn!(cell = %name, %error, "its init is not there"))
-        .ok();
-    let pids = init
-        .as_ref()
-        .and_then(|init| init.init.runs().ok())
-        .unwrap_or_default();
+    let (init, pids) = reach(name, folder);
     let mut runs = Vec::new();
-    for number in subfolders(&folder.join("runs")) {
+    for number in subfolders(&folder.join("runs"))? {
         let path = folder.join("runs").join(&number);
         let pid = |run: u64| pids.iter().find(|(r, _)| *r == run).map(|(_, pid)| *pid);
         match number
@@ -119,14 +139,29 @@ fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> Found {
         {
             Some(run) => runs.push(run),
             // It never started: its folder says nothing to anybody.
-            None => clear_run(shared, name, &number, &path),
+            None if !matches!(init, Init::Silent) => clear_run(shared, name, &number, &path),
+            None => {}
         }
     }
-    Found {
-        init,
-        runs,
-        running: pids.into_iter().map(|(run, _)| run).collect(),
-        file,
+    Ok(Found { init, runs, file })
+}
+
+/// Reaches a cell's init, and asks for the pids of its runs.
+fn reach(name: &CellName, folder: &Path) -> (Init, Vec<(u64, i32)>) {
+    let failed = match CellInit::connect_soon(folder) {
+        Ok(started) => match started.init.runs() {
+            Ok(pids) => {
+                let running = pids.iter().map(|(run, _)| *run).collect();
+                return (Init::Reached(started, running), pids);
+            }
+            Err(error) => error.into(),
+        },
+        Err(error) => error,
+    };
+    tracing::warn!(cell = %name, error = %failed, "its init was not reached");
+    match failed {
+        InitError::Link(error) if !error.is_nobody() => (Init::Silent, Vec::new()),
+        _ => (Init::Nobody, Vec::new()),
     }
 }
 
@@ -198,9 +233,11 @@ fn clear_orphans(shared: &Shared, known: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn subfolders(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
+/// The folders in a folder; none in one that is not there.
+fn subfolders(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
     };
     let mut names: Vec<String> = entries
         .flatten()
@@ -208,5 +245,5 @@ fn subfolders(folder: &Path) -> Vec<String> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();
-    names
+    Ok(names)
 }

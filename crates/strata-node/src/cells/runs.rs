@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_cell::{CellInit, Launch, LinkError, RunRecord};
-use strata_types::{Error, ExecutableName, ExecutableSpec, Result};
+use strata_cell::{CellInit, Launch, LinkError, RunRecord, RunState, Verdict};
+use strata_types::{Ending, Error, ExecutableName, ExecutableSpec, ExecutableState, Result};
 
 use super::cell::{Cell, guard, internal};
 use super::error::{cgroup_error, start_error};
@@ -17,10 +17,6 @@ use crate::blocking::blocking;
 use crate::clock::now_ns;
 use crate::folder::make_private;
 
-/// Runs of one name that are kept: the latest and those before it.
-const KEPT_RUNS: usize = 3;
-/// Names of executables one cell remembers.
-const KEPT_NAMES: usize = 1000;
 /// The two signals of a stop.
 const TERM: i32 = 15;
 const KILL: i32 = 9;
@@ -34,23 +30,52 @@ impl Cell {
         if run.view().is_over() {
             return;
         }
-        let (record, was_out_of_memory) = blocking(|| {
-            // Exact where the run has a memory group of its own; elsewhere the
-            // cell's count must do, which a neighbour may have raised.
-            let was_out_of_memory = match run.group.out_of_memory_kills() {
-                Some(kills) => kills > 0,
-                None => self.cgroup.out_of_memory_kills() > run.out_of_memory_kills,
-            };
+        let record = blocking(|| {
+            let record = RunRecord::read(&run.folder).ok();
+            let record = record.map(|record| self.judge(run, record));
             if let Err(error) = run.group.remove() {
                 tracing::error!(cell = %self.spec.name, executable = %run.spec.name, %error,
                     "what a run left behind could not be ended");
             }
-            (RunRecord::read(&run.folder).ok(), was_out_of_memory)
+            record
         });
-        run.set_ended(record.as_ref(), was_out_of_memory, now_ns());
+        run.set_ended(record.as_ref(), now_ns());
         let ending = run.view().ending.map(|ending| ending.to_string());
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid,
             ending, "ended");
+    }
+
+    /// Finds out whether a run was ended for want of memory, and writes it
+    /// down: the figures that tell are gone after this.
+    fn judge(&self, run: &Executable, mut record: RunRecord) -> RunRecord {
+        let killed = record.state == RunState::Ended(Ending::Signal(KILL));
+        if record.verdict.is_none() && matches!(record.state, RunState::Ended(_)) {
+            let was_told = run.view().state == ExecutableState::Stopping;
+            let verdict = match killed && !was_told && self.ran_out_of_memory(run) {
+                true => Verdict::OutOfMemory,
+                false => Verdict::AsWritten,
+            };
+            if let Err(error) = RunRecord::write_verdict(&run.folder, verdict) {
+                tracing::warn!(%error, "how a run ended could not be written down");
+            }
+            record.verdict = Some(verdict);
+        }
+        record
+    }
+
+    /// Exact where the run has a memory group of its own (v2). On v1 a kill
+    /// that the cell counts is put down to one killed run, and not to another.
+    fn ran_out_of_memory(&self, run: &Executable) -> bool {
+        if let Some(kills) = run.group.out_of_memory_kills() {
+            return kills > 0;
+        }
+        let mut accounted = guard(&self.accounted_kills);
+        let before = run.out_of_memory_kills.max(*accounted);
+        let is_new = self.cgroup.out_of_memory_kills() > before;
+        if is_new {
+            *accounted = before + 1;
+        }
+        is_new
     }
 
     /// Starts an executable; answers its pid.
@@ -152,61 +177,43 @@ impl Cell {
 
     /// Remembers a run, and forgets what is too old to remember.
     fn keep(&self, run: Executable) {
-        let mut executables = guard(&self.executables);
-        let runs = executables.entry(run.spec.name.clone()).or_default();
-        runs.push(Arc::new(run));
-        let excess = runs.len().saturating_sub(KEPT_RUNS);
-        let mut forgotten: Vec<_> = runs.drain(..excess).collect();
-        if executables.len() > KEPT_NAMES {
-            let is_over = |runs: &Vec<Arc<Executable>>| runs.iter().all(|run| run.view().is_over());
-            let oldest = executables
-                .iter()
-                .filter(|(_, runs)| is_over(runs))
-                .min_by_key(|(_, runs)| runs.last().map(|run| run.run))
-                .map(|(name, _)| name.clone());
-            forgotten.extend(
-                oldest
-                    .and_then(|name| executables.remove(&name))
-                    .into_iter()
-                    .flatten(),
-            );
+        let run = Arc::new(run);
+        let (has_ended, forgotten) = {
+            let mut runs = guard(&self.runs);
+            (runs.add(run.clone()), runs.forget_old())
+        };
+        if has_ended {
+            self.conclude(&run);
         }
-        drop(executables);
-        for run in forgotten {
-            let _ = fs::remove_dir_all(&run.folder);
+        for old in forgotten {
+            let _ = fs::remove_dir_all(&old.folder);
         }
+    }
+
+    pub(super) fn adopt_run(&self, run: Executable) {
+        guard(&self.runs).add(Arc::new(run));
     }
 
     /// All runs that are remembered.
     pub(crate) fn runs(&self) -> Vec<Arc<Executable>> {
-        guard(&self.executables)
-            .values()
-            .flatten()
-            .cloned()
-            .collect()
+        guard(&self.runs).all().cloned().collect()
     }
 
     /// The latest run of each name.
     pub(crate) fn latest_runs(&self) -> Vec<Arc<Executable>> {
-        guard(&self.executables)
-            .values()
-            .filter_map(|runs| runs.last().cloned())
-            .collect()
+        guard(&self.runs).latest().cloned().collect()
     }
 
     /// The latest run of a name.
     pub(crate) fn executable(&self, name: &ExecutableName) -> Result<Arc<Executable>> {
-        guard(&self.executables)
-            .get(name)
-            .and_then(|runs| runs.last().cloned())
-            .ok_or_else(|| {
-                Error::not_found(format!(
-                    "there is no executable {:?} in cell {:?}",
-                    name.as_str(),
-                    self.spec.name.to_string()
-                ))
-                .in_field("executable_name")
-            })
+        guard(&self.runs).latest_of(name).cloned().ok_or_else(|| {
+            Error::not_found(format!(
+                "there is no executable {:?} in cell {:?}",
+                name.as_str(),
+                self.spec.name.to_string()
+            ))
+            .in_field("executable_name")
+        })
     }
 
     /// Stops an executable and all that it forked.
@@ -228,11 +235,12 @@ impl Cell {
         }
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, ?grace,
             "did not end in time, killed");
-        self.signal(run, KILL)?;
+        // Not through the init: it may be what hangs.
+        blocking(|| run.group.kill()).map_err(cgroup_error)?;
         match tokio::time::timeout(KILL_PATIENCE, run.ended()).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::unavailable(format!(
-                "executable {:?} was killed {KILL_PATIENCE:?} ago and has not ended; it hangs in the kernel",
+                "executable {:?} was killed, but its cell's init has not told its end for {KILL_PATIENCE:?}",
                 run.spec.name.as_str()
             ))),
         }
@@ -247,15 +255,17 @@ impl Cell {
         }
     }
 
-    /// Stops every executable, all at once.
-    pub(super) async fn stop_all(&self, grace: Option<Duration>) -> Result<()> {
+    /// Stops every executable, all at once. What cannot be stopped goes with
+    /// its cell.
+    pub(super) async fn stop_all(&self, grace: Option<Duration>) {
         // A start under way becomes known first; none begins after it.
         drop(self.starting.lock().await);
         let runs = self.runs();
         let stops = runs.iter().map(|run| self.stop_run(run, grace));
-        futures_util::future::join_all(stops)
-            .await
-            .into_iter()
-            .collect()
+        for stopped in futures_util::future::join_all(stops).await {
+            if let Err(error) = stopped {
+                tracing::warn!(cell = %self.spec.name, %error, "not stopped in order");
+            }
+        }
     }
 }

@@ -5,13 +5,16 @@ use std::pin::Pin;
 use futures_util::{Stream, StreamExt as _};
 use strata_api::strata::v1;
 use strata_cell::log::Channel;
-use strata_types::{CellName, ExecutableName, Result};
+use strata_types::{CellName, Error, ExecutableName, Result};
 use tonic::{Request, Response, Status};
 
 use super::status;
 use crate::clock::ms;
 use crate::logs::{Follow, LogWatch, merge};
 use crate::{Cells, Node};
+
+/// The longest tail: it is held in memory until its beginning is known.
+const MAX_TAIL: u32 = 100_000;
 
 pub(super) struct Face {
     cells: Cells,
@@ -32,6 +35,12 @@ impl Face {
         let cell = CellName::from_field("cell_name", &request.cell_name)?;
         let name = ExecutableName::from_field("executable_name", &request.executable_name)?;
         let run = self.cells.executable(&cell, &name)?;
+        if let Some(tail) = request.tail.filter(|tail| *tail > MAX_TAIL) {
+            return Err(Error::invalid(
+                "tail",
+                format!("is {tail}; {MAX_TAIL} is the most, and without it all lines come"),
+            ));
+        }
         let both = request.stdout == request.stderr;
         let wanted = [
             (Channel::Stdout, request.stdout),
@@ -50,7 +59,8 @@ impl Face {
                 (channel, follow.start(&self.watch))
             });
         let since_ms = request.since_ms.unwrap_or(i64::MIN);
-        let lines = merge(streams.collect()).filter_map(move |line| {
+        let tail = request.tail.map(|tail| tail as usize);
+        let lines = merge(streams.collect(), tail).filter_map(move |line| {
             let line = match line {
                 Ok((_, entry)) if ms(entry.at_ns) < since_ms => None,
                 Ok((channel, entry)) => Some(Ok(v1::LogLine {

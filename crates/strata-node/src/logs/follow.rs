@@ -62,6 +62,9 @@ impl Follow {
             None => LogReader::from_start(&self.folder, self.channel),
         })
         .map_err(failed)?;
+        if self.live.is_none() {
+            reader = blocking(|| reader.until_now()).map_err(failed)?;
+        }
         loop {
             // Whether it was over before this pass: only then is the end of
             // the files the end of the log.
@@ -76,16 +79,18 @@ impl Follow {
                     break;
                 }
             }
+            if is_over {
+                let mut batch = Vec::new();
+                reader.finish(&mut batch);
+                if !batch.is_empty() && sender.send(Ok(batch)).await.is_err() {
+                    return Ok(());
+                }
+            }
             // An empty batch is the word that the history ends here.
             if std::mem::take(&mut is_history) && sender.send(Ok(Vec::new())).await.is_err() {
                 return Ok(());
             }
             if is_over {
-                let mut batch = Vec::new();
-                reader.finish(&mut batch);
-                if !batch.is_empty() {
-                    let _ = sender.send(Ok(batch)).await;
-                }
                 return Ok(());
             }
             let Some(news) = &mut news else { return Ok(()) };

@@ -22,9 +22,10 @@ struct Side {
 }
 
 impl Side {
-    /// Takes in what has arrived; an error ends the side.
-    fn fill(&mut self, context: &mut Context<'_>) -> Option<strata_types::Error> {
-        while self.lines.is_empty() {
+    /// Takes in what has arrived: a batch, or with `whole` all of the history.
+    /// An error ends the side.
+    fn fill(&mut self, whole: bool, context: &mut Context<'_>) -> Option<strata_types::Error> {
+        while self.lines.is_empty() || (whole && !self.is_live) {
             match Pin::new(self.stream.as_mut()?).poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => {
                     self.is_live |= batch.is_empty();
@@ -45,10 +46,12 @@ impl Side {
 /// Lines of several channels.
 pub(crate) struct Merged {
     sides: Vec<Side>,
+    /// Only so many of the lines that are there; none once they are counted.
+    tail: Option<usize>,
 }
 
-/// Merges channels by time.
-pub(crate) fn merge(streams: Vec<(Channel, LogStream)>) -> Merged {
+/// Merges channels by time; of their history, only the last `tail` lines.
+pub(crate) fn merge(streams: Vec<(Channel, LogStream)>, tail: Option<usize>) -> Merged {
     let side = |(channel, stream)| Side {
         channel,
         stream: Some(stream),
@@ -57,6 +60,25 @@ pub(crate) fn merge(streams: Vec<(Channel, LogStream)>) -> Merged {
     };
     Merged {
         sides: streams.into_iter().map(side).collect(),
+        tail,
+    }
+}
+
+impl Merged {
+    /// The side whose next line is the oldest.
+    fn oldest(&mut self) -> Option<&mut Side> {
+        self.sides
+            .iter_mut()
+            .filter(|side| !side.lines.is_empty())
+            .min_by_key(|side| side.lines.front().map(|line| line.at_ns))
+    }
+
+    /// Drops the oldest lines beyond the tail.
+    fn cut(&mut self, tail: usize) {
+        let lines: usize = self.sides.iter().map(|side| side.lines.len()).sum();
+        for _ in tail..lines {
+            self.oldest().and_then(|side| side.lines.pop_front());
+        }
     }
 }
 
@@ -64,20 +86,22 @@ impl Stream for Merged {
     type Item = Result<(Channel, LogEntry)>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let whole = self.tail.is_some();
         for side in &mut self.sides {
-            if let Some(error) = side.fill(context) {
+            if let Some(error) = side.fill(whole, context) {
                 return Poll::Ready(Some(Err(error)));
             }
         }
-        let waits = |side: &Side| side.lines.is_empty() && side.stream.is_some() && !side.is_live;
+        let waits = |side: &Side| {
+            (whole || side.lines.is_empty()) && side.stream.is_some() && !side.is_live
+        };
         if self.sides.iter().any(waits) {
             return Poll::Pending;
         }
-        let next = self
-            .sides
-            .iter_mut()
-            .filter(|side| !side.lines.is_empty())
-            .min_by_key(|side| side.lines.front().map(|line| line.at_ns));
+        if let Some(tail) = self.tail.take() {
+            self.cut(tail);
+        }
+        let next = self.oldest();
         match next.and_then(|side| Some((side.channel, side.lines.pop_front()?))) {
             Some(line) => Poll::Ready(Some(Ok(line))),
             None if self.sides.iter().all(|side| side.stream.is_none()) => Poll::Ready(None),

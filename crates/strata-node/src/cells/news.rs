@@ -1,0 +1,143 @@
+//! Listening to a cell's init for as long as it lives. A connection that
+//! breaks is not an init that died: the process itself is asked, and where it
+//! lives it is reached again.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use strata_cell::{CellInit, InitError, InitEvent, InitEvents, StartedInit};
+use strata_types::Result;
+use tokio::io::unix::AsyncFd;
+
+use super::Phase;
+use super::cell::{Cell, guard, internal};
+use crate::blocking::blocking;
+
+/// Between two tries to reach an init that does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Cell {
+    /// Takes an init as this cell's, and listens to it.
+    pub(super) fn adopt_init(self: &Arc<Self>, started: StartedInit) -> Result<()> {
+        let news = self.take_init(started)?;
+        tokio::spawn(listen(Arc::downgrade(self), news));
+        Ok(())
+    }
+
+    /// Keeps trying to reach an init that should be there.
+    pub(super) fn await_init(self: &Arc<Self>) {
+        let cell = Arc::downgrade(self);
+        tokio::spawn(async move {
+            if let Some(news) = reach_again(&cell).await {
+                listen(cell, news).await;
+            }
+        });
+    }
+
+    fn take_init(&self, started: StartedInit) -> Result<AsyncFd<InitEvents>> {
+        let news = started.events.readable();
+        let news = news.map_err(|e| internal("watch the cell's init", e))?;
+        *guard(&self.init) = Some(Arc::new(started.init));
+        Ok(news)
+    }
+
+    fn on_exit(&self, run: u64) {
+        let known = guard(&self.runs).ended(run);
+        if let Some(run) = known {
+            self.conclude(&run);
+        }
+    }
+
+    async fn on_init_gone(&self) {
+        let _starting = self.starting.lock().await;
+        guard(&self.init).take();
+        if self.set_phase(Phase::Dead("its init ended".into())) {
+            tracing::warn!(cell = %self.spec.name, "the cell's init ended, and all in it");
+        }
+        for run in self.runs() {
+            self.conclude(&run);
+        }
+    }
+
+    /// Reached again: what ended meanwhile is taken in.
+    async fn catch_up(&self, started: StartedInit) -> Result<AsyncFd<InitEvents>> {
+        // None is started meanwhile, so what is not listed has ended.
+        let _starting = self.starting.lock().await;
+        let news = self.take_init(started)?;
+        let init = self.init()?;
+        let running = blocking(|| init.runs()).map_err(|e| internal("list the cell's runs", e))?;
+        for run in self.runs() {
+            if !running.iter().any(|(number, _)| *number == run.run) {
+                self.conclude(&run);
+            }
+        }
+        Ok(news)
+    }
+
+    /// Whether its init is certainly no more.
+    fn init_has_ended(&self) -> bool {
+        let init = guard(&self.init).clone();
+        init.is_some_and(|init| !init.is_alive())
+    }
+}
+
+async fn listen(cell: Weak<Cell>, mut news: AsyncFd<InitEvents>) {
+    loop {
+        let event = next_event(&news).await;
+        let Some(known) = cell.upgrade() else { return };
+        match event {
+            InitEvent::Exited(run) => known.on_exit(run),
+            InitEvent::Gone => {
+                drop(known);
+                match reach_again(&cell).await {
+                    Some(again) => news = again,
+                    None => return,
+                }
+            }
+        }
+    }
+}
+
+/// A new connection to an init that lives; none when it, or the cell, is gone.
+async fn reach_again(cell: &Weak<Cell>) -> Option<AsyncFd<InitEvents>> {
+    loop {
+        let cell = cell.upgrade()?;
+        if cell.phase() == Phase::Gone {
+            return None;
+        }
+        let reached = match cell.init_has_ended() {
+            true => None,
+            false => Some(blocking(|| CellInit::connect_soon(&cell.folder))),
+        };
+        match reached {
+            Some(Ok(started)) => match cell.catch_up(started).await {
+                Ok(news) => return Some(news),
+                Err(error) => {
+                    tracing::warn!(cell = %cell.spec.name, %error, "its init is lost again");
+                }
+            },
+            Some(Err(InitError::Link(error))) if !error.is_nobody() => {
+                tracing::warn!(cell = %cell.spec.name, %error, "its init does not answer, trying again");
+            }
+            _ => {
+                cell.on_init_gone().await;
+                return None;
+            }
+        }
+        drop(cell);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn next_event(news: &AsyncFd<InitEvents>) -> InitEvent {
+    loop {
+        let Ok(mut ready) = news.readable().await else {
+            return InitEvent::Gone;
+        };
+        match ready.try_io(|news| news.get_ref().next()) {
+            Ok(Ok(event)) => return event,
+            Ok(Err(_)) => return InitEvent::Gone,
+            Err(_would_block) => {}
+        }
+    }
+}
