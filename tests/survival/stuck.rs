@@ -11,12 +11,13 @@ use tokio::task::JoinSet;
 use crate::{STRATA, gone};
 
 fn signal(pid: i64, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
+    let pid = i32::try_from(pid).expect("a pid is a small number");
+    let pid = Pid::from_raw(pid).expect("it is running");
+    kill_process(pid, signal).expect("it takes a signal");
 }
 
 async fn init_of(node: &Node, cell: &str) -> i64 {
-    node.get(cell).await.unwrap().init_pid
+    node.get(cell).await.expect("the cell is there").init_pid
 }
 
 #[tokio::test(flavor = "multi_thread")]
