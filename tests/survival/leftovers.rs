@@ -20,7 +20,7 @@ async fn half_made_cells_and_groups_of_nobody_are_cleared() {
     // inside a cell that is whole.
     let folders = ["half", "torn", "whole/cells/inner"].map(|name| cells.join(name));
     for folder in &folders {
-        fs::create_dir_all(folder.join("runs/17")).unwrap();
+        fs::create_dir_all(folder.join("run-17")).unwrap();
     }
     fs::write(cells.join("torn/cell.json"), "").unwrap();
     // Their groups, and one that has no folder at all, with somebody in it.
@@ -62,7 +62,7 @@ async fn a_run_that_never_started_leaves_neither_folder_nor_group() {
     node.start("web", "main", "sleep 1000").await.unwrap();
     let before = daemon.host().look();
     daemon.kill();
-    let folder = daemon.data_dir().join("node/cells/web/runs/17");
+    let folder = daemon.data_dir().join("node/cells/web/run-17");
     fs::create_dir_all(&folder).unwrap();
     fs::create_dir(daemon.host().cgroup("pids").join("web/_r17")).unwrap();
     daemon.restart().await;
@@ -80,7 +80,7 @@ async fn files_that_are_not_ours_do_not_keep_it_from_starting() {
     let cells = daemon.data_dir().join("node/cells");
     fs::write(cells.join("a file"), "?").unwrap();
     fs::create_dir(cells.join("Not A Cell")).unwrap();
-    fs::create_dir_all(cells.join("web/runs/not-a-number")).unwrap();
+    fs::create_dir_all(cells.join("web/run-not-a-number")).unwrap();
     fs::write(cells.join("web/stray"), "?").unwrap();
     daemon.restart().await;
     let node = daemon.node().await;

@@ -8,7 +8,7 @@
 //! node/freed                     names of cells that were freed
 //! node/cells/a/cell.json         cell a; written last, removed first
 //! node/cells/a/init.sock
-//! node/cells/a/runs/17/          run 17 of some executable: its status and logs
+//! node/cells/a/run-17/           run 17 of some executable: its status and logs
 //! node/cells/a/cells/b/...       cell a/b
 //! ```
 

@@ -129,8 +129,11 @@ fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> io::Result<Found> 
     let name = &file.spec.name;
     let (init, pids) = reach(name, folder);
     let mut runs = Vec::new();
-    for number in subfolders(&folder.join("runs"))? {
-        let path = folder.join("runs").join(&number);
+    for name_of_run in subfolders(folder)? {
+        let Some(number) = name_of_run.strip_prefix("run-") else {
+            continue;
+        };
+        let path = folder.join(&name_of_run);
         let pid = |run: u64| pids.iter().find(|(r, _)| *r == run).map(|(_, pid)| *pid);
         match number
             .parse()
@@ -139,7 +142,7 @@ fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> io::Result<Found> 
         {
             Some(run) => runs.push(run),
             // It never started: its folder says nothing to anybody.
-            None if !matches!(init, Init::Silent) => clear_run(shared, name, &number, &path),
+            None if !matches!(init, Init::Silent) => clear_run(shared, name, number, &path),
             None => {}
         }
     }

@@ -118,7 +118,7 @@ impl Cell {
         let shared = self.shared()?;
         let init = self.init()?;
         let run = self.next_run();
-        let folder = self.folder.join("runs").join(run.to_string());
+        let folder = self.folder.join(format!("run-{run}"));
         make_private(&folder).map_err(|e| internal("make the run's folder", e))?;
         let launched = self.launch_in(&shared, &init, spec, run, &folder);
         if launched.is_err() {
