@@ -1,0 +1,36 @@
+//! Images: what a reference means, where its content comes from, where it is
+//! kept, and how a layer becomes a folder.
+//!
+//! The way of an image: a [`Reference`] opens a [`Source`] (registry, layout
+//! folder or archive); the [`Store`] asks it for the manifest of this
+//! platform, fetches the blobs it lacks, checks every one of them against
+//! digest and size, and unpacks each layer once into a folder that serves as
+//! a lower of an overlay. Nothing that a source says is believed: names are
+//! parsed, sizes are bounded, bytes are hashed, and layers are extracted
+//! beneath their own root only.
+
+#![forbid(unsafe_code)]
+
+mod digest;
+mod manifest;
+mod platform;
+mod reference;
+mod source;
+mod store;
+mod tar;
+mod unpack;
+
+pub use digest::{Digest, DigestError, Hasher};
+pub use manifest::{Descriptor, ImageConfig, Manifest, ManifestError, RootFs, RunConfig};
+pub use platform::Platform;
+pub use reference::{Reference, ReferenceError, RegistryReference};
+pub use source::{
+    ArchiveSource, Blob, BlobStream, Credentials, LayoutSource, Registries, RegistryOptions,
+    RegistrySource, Resolved, Source, SourceError,
+};
+pub use store::{
+    Image, LayerProgress, Phase, Progress, PruneGoal, Pruned, PullOptions, Store, StoreError,
+    StoreOptions,
+};
+pub use tar::TarError;
+pub use unpack::{Limits, UnpackError, Unpacked, unpack};

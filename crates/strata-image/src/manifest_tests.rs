@@ -1,0 +1,75 @@
+//! Documents as builders and registries write them, and as they should not.
+
+use super::*;
+
+fn manifest(layer_type: &str) -> String {
+    let digest = Digest::of(b"x");
+    format!(
+        r#"{{"schemaVersion":2,"mediaType":"{DOCKER_MANIFEST}",
+            "config":{{"mediaType":"c","digest":"{digest}","size":1}},
+            "layers":[{{"mediaType":"{layer_type}","digest":"{digest}","size":1}}]}}"#
+    )
+}
+
+#[test]
+fn docker_and_oci_documents_are_told_apart() {
+    let docker = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip");
+    assert!(matches!(
+        Document::parse(docker.as_bytes()),
+        Ok(Document::Manifest(_))
+    ));
+    let index = r#"{"schemaVersion":2,"manifests":null}"#;
+    assert!(Document::parse(index.as_bytes()).is_err());
+    let index = r#"{"schemaVersion":2,"manifests":[]}"#;
+    assert!(matches!(
+        Document::parse(index.as_bytes()),
+        Ok(Document::Index(_))
+    ));
+}
+
+#[test]
+fn what_is_no_image_is_refused_by_its_name() {
+    let chart = manifest("application/vnd.cncf.helm.chart.content.v1.tar+gzip");
+    assert!(matches!(
+        Document::parse(chart.as_bytes()),
+        Err(ManifestError::LayerType(_))
+    ));
+    let encrypted = manifest("application/vnd.oci.image.layer.v1.tar+gzip+encrypted");
+    assert!(matches!(
+        Document::parse(encrypted.as_bytes()),
+        Err(ManifestError::LayerType(_))
+    ));
+    assert!(matches!(
+        Document::parse(br#"{"schemaVersion":1}"#),
+        Err(ManifestError::SchemaOne)
+    ));
+    assert!(matches!(
+        Document::parse(b"<html>"),
+        Err(ManifestError::Json(_))
+    ));
+}
+
+#[test]
+fn nulls_in_a_config_are_nothing() {
+    let text = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip");
+    let Document::Manifest(manifest) = Document::parse(text.as_bytes()).unwrap() else {
+        panic!("an index")
+    };
+    let config = format!(
+        r#"{{"os":"linux","architecture":"amd64",
+            "config":{{"Env":null,"Cmd":["sh"],"ExposedPorts":{{"80/tcp":{{}}}}}},
+            "rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+        Digest::of(b"x")
+    );
+    let config = ImageConfig::parse(config.as_bytes(), &manifest).unwrap();
+    assert_eq!(config.config.cmd, ["sh"]);
+    assert!(config.config.env.is_empty());
+    assert_eq!(config.platform.os, "linux");
+    assert!(matches!(
+        ImageConfig::parse(b"{}", &manifest),
+        Err(ManifestError::LayerCount {
+            layers: 1,
+            diff_ids: 0
+        })
+    ));
+}

@@ -1,0 +1,232 @@
+//! One blob: from the source into its place, whole and checked.
+//!
+//! Bytes go to a partial file that a cut leaves behind; the next attempt,
+//! or the next pull, asks the source for the rest only. Whatever was there
+//! before is hashed again, so the digest is always that of the whole file.
+//! Hashing and writing are on a blocking thread, beside the connection.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+
+use super::flight::{Turn, Work};
+use super::progress::{Phase, Reporter};
+use super::retry::Retries;
+use super::{Inner, StoreError};
+use crate::manifest::Descriptor;
+use crate::{Digest, Hasher, Source, SourceError};
+
+/// Chunks between the connection and the disk.
+const AHEAD: usize = 8;
+
+/// How an attempt ended that did not bring the blob.
+enum Failed {
+    /// The source failed after this many new bytes.
+    Source(SourceError, u64),
+    /// What we had from before was not what the source has: it is gone now.
+    BadStart,
+    /// No use to go on.
+    Final(StoreError),
+}
+
+impl Inner {
+    /// Brings a blob into the store, if it is not there. Callers of the same
+    /// blob wait for each other.
+    pub(super) async fn fetch(
+        self: &Arc<Self>,
+        source: &dyn Source,
+        blob: &Descriptor,
+        reporter: &Reporter,
+    ) -> Result<(), StoreError> {
+        let turn = self.flights.turn(Work::Blob(blob.digest)).await;
+        if self.has_blob(blob)? {
+            return Ok(());
+        }
+        let mut retries = Retries::new(&self.options);
+        let mut restarted = false;
+        loop {
+            let (error, gained) = match self.attempt(source, blob, reporter, &turn).await {
+                Ok(()) => return Ok(()),
+                Err(Failed::Final(error)) => return Err(error),
+                Err(Failed::Source(error, gained)) => (error, gained),
+                Err(Failed::BadStart) if !restarted => {
+                    restarted = true;
+                    continue;
+                }
+                Err(Failed::BadStart) => {
+                    return Err(SourceError::Truncated {
+                        digest: blob.digest,
+                        got: 0,
+                        size: blob.size,
+                    }
+                    .into());
+                }
+            };
+            let Some(wait) = retries.after(&error, gained) else {
+                return Err(error.into());
+            };
+            tracing::debug!(blob = %blob.digest, %error, ?wait, "asking again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Whether the blob is there. One of another size than this manifest says
+    /// is not the blob that the manifest means.
+    pub(super) fn has_blob(&self, blob: &Descriptor) -> Result<bool, StoreError> {
+        let path = self.paths.blob(&blob.digest);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.len() > blob.size => Err(StoreError::TooLong {
+                digest: blob.digest,
+                size: blob.size,
+            }),
+            Ok(metadata) if metadata.len() < blob.size => Err(SourceError::Truncated {
+                digest: blob.digest,
+                got: metadata.len(),
+                size: blob.size,
+            }
+            .into()),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::io("read", &path)(error)),
+        }
+    }
+
+    async fn attempt(
+        self: &Arc<Self>,
+        source: &dyn Source,
+        blob: &Descriptor,
+        reporter: &Reporter,
+        turn: &Turn,
+    ) -> Result<(), Failed> {
+        let path = self.paths.partial(&blob.digest);
+        let had = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        // One that is too long was never part of this blob.
+        let had = if had > blob.size { 0 } else { had };
+        let (start, mut stream) = if had == blob.size && had > 0 {
+            (had, futures_util::stream::empty().boxed())
+        } else {
+            match source.blob(blob, had).await {
+                Ok(blob) => (blob.from, blob.stream),
+                // What we have is beyond what the source has.
+                Err(SourceError::Status { status: 416, .. }) => {
+                    fs::remove_file(&path)
+                        .map_err(StoreError::io("remove", &path))
+                        .map_err(Failed::Final)?;
+                    return Err(Failed::BadStart);
+                }
+                Err(error) => return Err(Failed::Source(error, 0)),
+            }
+        };
+        let (chunks, taken) = mpsc::channel(AHEAD);
+        let (turn, target) = (Arc::clone(turn), path.clone());
+        let writer = tokio::task::spawn_blocking(move || {
+            // Held to the end, also when nobody waits for us any more.
+            let _turn = turn;
+            write(&target, start, taken)
+        });
+        let mut got = start;
+        reporter.layer(blob.digest, Phase::Downloading, got);
+        let failed = loop {
+            match stream.next().await {
+                None => break None,
+                Some(Err(error)) => break Some(error),
+                Some(Ok(bytes)) => {
+                    got += bytes.len() as u64;
+                    // The writer's own error is what counts then.
+                    if got > blob.size || chunks.send(bytes).await.is_err() {
+                        break None;
+                    }
+                    reporter.layer(blob.digest, Phase::Downloading, got);
+                }
+            }
+        };
+        drop((chunks, stream));
+        let written = writer.await.map_err(|error| Failed::Final(error.into()))?;
+        let outcome = match (written, failed) {
+            (Err(source), _) => Err(Failed::Final(StoreError::io("write", &path)(source))),
+            (Ok(_), Some(error)) => return Err(Failed::Source(error, got - start)),
+            (Ok(found), None) => self.judge(blob, start, got, found),
+        };
+        match outcome {
+            Err(Failed::Source(..)) => outcome,
+            // What is bad or does not fit on the disk is not kept.
+            Err(failed) => {
+                let _ = fs::remove_file(&path);
+                Err(failed)
+            }
+            Ok(()) => self.place(blob, &path).map_err(Failed::Final),
+        }
+    }
+
+    fn judge(&self, blob: &Descriptor, start: u64, got: u64, found: Digest) -> Result<(), Failed> {
+        let (digest, size) = (blob.digest, blob.size);
+        if got > size {
+            return Err(Failed::Final(StoreError::TooLong { digest, size }));
+        }
+        if got < size {
+            let truncated = SourceError::Truncated { digest, got, size };
+            return Err(Failed::Source(truncated, got - start));
+        }
+        if found == digest {
+            return Ok(());
+        }
+        if start > 0 {
+            return Err(Failed::BadStart);
+        }
+        Err(Failed::Final(StoreError::Digest {
+            expected: digest,
+            found,
+        }))
+    }
+
+    fn place(&self, blob: &Descriptor, partial: &Path) -> Result<(), StoreError> {
+        let path = self.paths.blob(&blob.digest);
+        self.note_unsynced(Work::Blob(blob.digest))
+            .and_then(|()| fs::rename(partial, &path))
+            .map_err(StoreError::io("keep", &path))
+    }
+
+    /// A small document that is at hand and checked already.
+    pub(super) fn keep(&self, digest: Digest, bytes: &[u8]) -> Result<(), StoreError> {
+        let (path, tmp) = (self.paths.blob(&digest), self.paths.new_tmp());
+        self.note_unsynced(Work::Blob(digest))
+            .and_then(|()| fs::write(&tmp, bytes))
+            .and_then(|()| fs::rename(&tmp, &path))
+            .map_err(StoreError::io("keep", &path))
+    }
+}
+
+/// Appends what comes to the first `start` bytes of the file; the digest of
+/// all of it.
+fn write(path: &Path, start: u64, mut chunks: mpsc::Receiver<Bytes>) -> io::Result<Digest> {
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path)?;
+    file.set_len(start)?;
+    let mut hasher = Hasher::default();
+    hash(&mut file, &mut hasher)?;
+    file.seek(SeekFrom::Start(start))?;
+    while let Some(chunk) = chunks.blocking_recv() {
+        file.write_all(&chunk)?;
+        hasher.update(&chunk);
+    }
+    Ok(hasher.finish())
+}
+
+fn hash(file: &mut File, hasher: &mut Hasher) -> io::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => hasher.update(&buffer[..length]),
+        }
+    }
+}

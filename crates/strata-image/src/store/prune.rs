@@ -1,0 +1,182 @@
+//! Taking away: names, and content that nothing needs.
+//!
+//! Content first leaves its place, by a rename into `tmp` while no pull can
+//! begin to count on it, and is then deleted at leisure. Death in between
+//! leaves it in `tmp`, which the next opening empties. Names go before the
+//! content that they need.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::plan::{Facts, Known, Needs, Plan, PruneGoal, plan};
+use super::{Inner, Store, StoreError, unsynced};
+use crate::{Digest, Reference};
+
+/// What a prune took away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Images whose names went.
+    pub images: Vec<Reference>,
+    /// Blobs that went.
+    pub blobs: usize,
+    /// Unpacked layers that went.
+    pub layers: usize,
+    /// Bytes in all, as far as known.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Forgets a name, and takes away what only it needed. `in_use` are the
+    /// manifests that something runs from; such an image is refused, unless
+    /// another name keeps it.
+    pub async fn remove(
+        &self,
+        reference: &Reference,
+        in_use: &[Digest],
+    ) -> Result<Pruned, StoreError> {
+        let records = self.0.records()?;
+        let record = records.iter().find(|(r, _)| r.reference == *reference);
+        if let Some((record, _)) = record {
+            let named = records
+                .iter()
+                .filter(|(other, _)| other.manifest == record.manifest);
+            if in_use.contains(&record.manifest) && named.count() == 1 {
+                return Err(StoreError::InUse(reference.clone()));
+            }
+        }
+        let path = self.0.paths.image(reference);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::UnknownImage(reference.clone()));
+            }
+            removed => removed.map_err(StoreError::io("remove", &path))?,
+        }
+        self.prune(PruneGoal::Garbage, in_use).await
+    }
+
+    /// Takes away what nothing needs, as far as the goal goes. `in_use` are
+    /// the manifests that something runs from; they and their layers stay.
+    pub async fn prune(&self, goal: PruneGoal, in_use: &[Digest]) -> Result<Pruned, StoreError> {
+        let store = self.0.clone();
+        let in_use: HashSet<Digest> = in_use.iter().copied().collect();
+        tokio::task::spawn_blocking(move || store.prune(goal, &in_use)).await?
+    }
+}
+
+impl Inner {
+    fn prune(&self, goal: PruneGoal, in_use: &HashSet<Digest>) -> Result<Pruned, StoreError> {
+        let mut out = Vec::new();
+        let (plan, moved) = {
+            let leases = self.lock_leases();
+            let leased = leases.all();
+            self.drop_partials(&leased)?;
+            let facts = self.facts(in_use, leased)?;
+            let plan = plan(&facts, goal);
+            (self.take_out(&plan, &mut out).map(|()| plan), out)
+        };
+        for path in &moved {
+            if let Err(error) = unsynced::remove(path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove pruned content");
+            }
+        }
+        let plan = plan?;
+        Ok(Pruned {
+            images: plan.images,
+            blobs: plan.blobs.len(),
+            layers: plan.layers.len(),
+            bytes: plan.bytes,
+        })
+    }
+
+    /// Moves what the plan names out of its place; `out` tells where to.
+    fn take_out(&self, plan: &Plan, out: &mut Vec<std::path::PathBuf>) -> Result<(), StoreError> {
+        for reference in &plan.images {
+            let path = self.paths.image(reference);
+            unsynced::remove(&path).map_err(StoreError::io("remove", &path))?;
+        }
+        let blobs = plan.blobs.iter().map(|digest| self.paths.blob(digest));
+        let layers = plan.layers.iter().map(|diff_id| self.paths.layer(diff_id));
+        for path in blobs.chain(layers) {
+            let tmp = self.paths.new_tmp();
+            match fs::rename(&path, &tmp) {
+                Ok(()) => out.push(tmp),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::io("remove", &path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Cut downloads that no pull is at work on.
+    fn drop_partials(&self, leased: &HashSet<Digest>) -> Result<(), StoreError> {
+        let partials = digests(&self.paths.partials(), |_| Ok(0))?;
+        for digest in partials.keys().filter(|digest| !leased.contains(*digest)) {
+            let path = self.paths.partial(digest);
+            unsynced::remove(&path).map_err(StoreError::io("remove", &path))?;
+        }
+        Ok(())
+    }
+
+    fn facts(
+        &self,
+        in_use: &HashSet<Digest>,
+        leased: HashSet<Digest>,
+    ) -> Result<Facts, StoreError> {
+        let mut facts = Facts {
+            blobs: digests(&self.paths.blobs(), |digest| {
+                Ok(fs::metadata(self.paths.blob(digest))?.len())
+            })?,
+            layers: digests(&self.paths.layers(), |diff_id| self.layer_size(diff_id))?,
+            ..Facts::default()
+        };
+        for (record, used) in self.records()? {
+            // A record without content needs nothing, and says nothing.
+            let Ok(needs) = self.needs(&record.manifest) else {
+                continue;
+            };
+            facts.images.push(Known {
+                reference: record.reference,
+                used,
+                in_use: in_use.contains(&record.manifest),
+                needs,
+            });
+        }
+        for digest in in_use {
+            let needs = self.needs(digest);
+            let needs = needs.map_err(|_| StoreError::UnknownInUse(*digest))?;
+            facts.held.documents.extend(needs.documents);
+            facts.held.packed.extend(needs.packed);
+            facts.held.layers.extend(needs.layers);
+        }
+        facts.held.documents.extend(&leased);
+        facts.held.layers.extend(leased);
+        Ok(facts)
+    }
+
+    fn needs(&self, manifest: &Digest) -> Result<Needs, StoreError> {
+        let (documents, config) = self.documents(manifest)?;
+        let diff_ids = config.rootfs.diff_ids;
+        let packed = documents.layers.iter().map(|layer| layer.digest);
+        Ok(Needs {
+            documents: [*manifest, documents.config.digest].into(),
+            packed: packed.zip(diff_ids.iter().copied()).collect(),
+            layers: diff_ids.into_iter().collect(),
+        })
+    }
+}
+
+/// What is in a folder by digest, with its size; none counts as 0.
+fn digests(
+    folder: &Path,
+    size: impl Fn(&Digest) -> io::Result<u64>,
+) -> Result<BTreeMap<Digest, u64>, StoreError> {
+    let entries = fs::read_dir(folder).map_err(StoreError::io("read", folder))?;
+    let named = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let digest = Digest::from_hex(name.to_str()?).ok()?;
+        Some((digest, size(&digest).unwrap_or(0)))
+    });
+    Ok(named.collect())
+}

@@ -1,0 +1,376 @@
+//! Registries that lie, hang, cut and stutter.
+
+// Helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use strata_image::{
+    Image, PullOptions, Registries, RegistryOptions, SourceError, Store, StoreError, StoreOptions,
+};
+use support::image::Made;
+use support::layer::Layer;
+use support::registry::{Asked, Fake, Reply, honest};
+use support::{names, store};
+
+/// An image whose one layer is large enough to be cut.
+fn made() -> Made {
+    let data: Vec<u8> = (0..300_000_u64)
+        .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect();
+    Made::packed(&[Layer::new().file("data", &data)], <[u8]>::to_vec)
+}
+
+fn is_layer(made: &Made, asked: &Asked) -> bool {
+    let digest = strata_image::Digest::of(&made.blobs[0]);
+    asked.path.ends_with(&digest.to_string())
+}
+
+async fn pull(store: &Store, fake: &Fake) -> Result<Image, StoreError> {
+    pull_with(store, fake, &fake.registries()).await
+}
+
+async fn pull_with(
+    store: &Store,
+    fake: &Fake,
+    registries: &Registries,
+) -> Result<Image, StoreError> {
+    let reference = fake.reference();
+    let source = registries.source(&reference);
+    store
+        .pull(&reference, &source, PullOptions::default())
+        .await
+}
+
+/// Nothing half done is left, and no image.
+fn assert_clean(store: &Store, root: &Path) {
+    assert!(store.list().unwrap().is_empty());
+    assert!(names(&root.join("tmp")).is_empty());
+    assert!(names(&root.join("layers")).is_empty());
+}
+
+#[tokio::test]
+async fn a_cut_download_is_resumed_where_it_was_cut() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let (rule_made, cuts) = (made.clone(), AtomicUsize::new(0));
+    let fake = Fake::start(&made, move |asked| {
+        let cut = is_layer(&rule_made, asked) && cuts.fetch_add(1, Ordering::Relaxed) < 3;
+        cut.then(|| Reply {
+            cut: Some(70_000),
+            ..honest(&rule_made, asked)
+        })
+    })
+    .await;
+    let store = store(world.path());
+    pull(&store, &fake).await.unwrap();
+    let starts: Vec<usize> = fake
+        .asked()
+        .iter()
+        .filter(|asked| is_layer(&made, asked))
+        .map(Asked::from)
+        .collect();
+    assert_eq!(starts[0], 0);
+    assert!(
+        starts.is_sorted() && starts.len() == 4 && starts[3] > 100_000,
+        "{starts:?}"
+    );
+    assert!(names(&world.path().join("partial")).is_empty());
+}
+
+#[tokio::test]
+async fn a_later_pull_resumes_what_an_earlier_one_left() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let digest = strata_image::Digest::of(&made.blobs[0]);
+    let fake = Fake::start(&made, |_| None).await;
+    let store = store(world.path());
+    let partial = world.path().join("partial").join(digest.hex());
+    std::fs::write(&partial, &made.blobs[0][..1000]).unwrap();
+    pull(&store, &fake).await.unwrap();
+    let asked = fake.asked();
+    let asked = asked.iter().find(|asked| is_layer(&made, asked)).unwrap();
+    assert_eq!(asked.from(), 1000);
+}
+
+#[tokio::test]
+async fn a_bad_start_is_thrown_away() {
+    let made = made();
+    let digest = strata_image::Digest::of(&made.blobs[0]);
+    let size = made.blobs[0].len();
+    for bad in [1000, size, size + 7] {
+        let world = tempfile::tempdir().unwrap();
+        let fake = Fake::start(&made, |_| None).await;
+        let store = store(world.path());
+        let partial = world.path().join("partial").join(digest.hex());
+        std::fs::write(&partial, vec![7; bad]).unwrap();
+        pull(&store, &fake).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_registry_without_ranges_sends_all_again() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let rule_made = made.clone();
+    let mut first = true;
+    let fake = Fake::start(&made, move |asked| {
+        let cut = is_layer(&rule_made, asked) && std::mem::take(&mut first);
+        let all = Reply::ok(rule_made.blobs[0].clone());
+        is_layer(&rule_made, asked).then(|| Reply {
+            cut: cut.then_some(100_000),
+            ..all
+        })
+    })
+    .await;
+    pull(&store(world.path()), &fake).await.unwrap();
+}
+
+#[tokio::test]
+async fn errors_that_pass_are_waited_out() {
+    for (status, header) in [(500, None), (503, None), (429, Some("0")), (429, None)] {
+        let world = tempfile::tempdir().unwrap();
+        let made = made();
+        let mut left = 3;
+        let fake = Fake::start(&made, move |_| {
+            left -= 1;
+            let reply = Reply::status(status);
+            let reply = match header {
+                Some(header) => reply.with("Retry-After", header),
+                None => reply,
+            };
+            (left >= 0).then_some(reply)
+        })
+        .await;
+        pull(&store(world.path()), &fake).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn errors_that_do_not_pass_are_told() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let store = store(world.path());
+    let fake = Fake::start(&made, |_| Some(Reply::status(500))).await;
+    let error = pull(&store, &fake).await.unwrap_err();
+    assert_eq!(fake.asked().len(), 6);
+    assert!(
+        error.to_string().ends_with("answered 500: told so"),
+        "{error}"
+    );
+    let public = strata_types::Error::from(error);
+    assert_eq!(public.kind(), strata_types::ErrorKind::Unavailable);
+
+    let fake = Fake::start(&made, |_| {
+        Some(Reply::status(429).with("Retry-After", "86400"))
+    })
+    .await;
+    let error = pull(&store, &fake).await.unwrap_err();
+    assert_eq!(fake.asked().len(), 1);
+    assert!(error.to_string().contains("429"), "{error}");
+
+    let fake = Fake::start(&made, |_| Some(Reply::status(404))).await;
+    let error = pull(&store, &fake).await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::Source(SourceError::NotFound(_))),
+        "{error}"
+    );
+    assert_clean(&store, world.path());
+}
+
+#[tokio::test]
+async fn a_registry_that_hangs_is_given_up() {
+    for body in [0, 1000] {
+        let world = tempfile::tempdir().unwrap();
+        let made = made();
+        let rule_made = made.clone();
+        let fake = Fake::start(&made, move |asked| {
+            is_layer(&rule_made, asked).then(|| Reply {
+                cut: Some(body),
+                hang: true,
+                ..Reply::ok(rule_made.blobs[0].clone())
+            })
+        })
+        .await;
+        let options = StoreOptions {
+            attempts: 2,
+            ..StoreOptions::default()
+        };
+        let store = support::store_with(world.path(), &options);
+        let error = pull(&store, &fake).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Source(SourceError::Stalled { .. })),
+            "{error}"
+        );
+        assert_clean(&store, world.path());
+    }
+}
+
+#[tokio::test]
+async fn lies_about_digests_and_sizes_are_caught() {
+    let made = made();
+    let good = made.blobs[0].clone();
+    let mut other = good.clone();
+    other[100_000] ^= 1;
+    let longer = [good.clone(), vec![0; 100]].concat();
+    for lie in [other, longer, good[..1000].to_vec()] {
+        let world = tempfile::tempdir().unwrap();
+        let (rule_made, length) = (made.clone(), lie.len());
+        let fake = Fake::start(&made, move |asked| {
+            is_layer(&rule_made, asked).then(|| Reply::ok(lie.clone()))
+        })
+        .await;
+        let store = store(world.path());
+        let error = pull(&store, &fake).await.unwrap_err();
+        let expected = match length.cmp(&good.len()) {
+            std::cmp::Ordering::Equal => matches!(error, StoreError::Digest { .. }),
+            std::cmp::Ordering::Greater => matches!(error, StoreError::TooLong { .. }),
+            std::cmp::Ordering::Less => {
+                matches!(error, StoreError::Source(SourceError::Truncated { .. }))
+            }
+        };
+        assert!(expected, "{error}");
+        assert_clean(&store, world.path());
+    }
+}
+
+#[tokio::test]
+async fn a_pinned_name_takes_no_other_manifest() {
+    let world = tempfile::tempdir().unwrap();
+    let (good, other) = (made(), Made::new(&[Layer::new().file("x", b"")]));
+    let fake = Fake::start(&good, move |asked| {
+        asked
+            .path
+            .contains("/manifests/sha256:")
+            .then(|| Reply::ok(other.manifest.clone()))
+    })
+    .await;
+    let name = format!("{}/repo@{}", fake.address, good.digest());
+    let reference = name.parse().unwrap();
+    let source = fake.registries().source(&reference);
+    let store = store(world.path());
+    let pulled = store
+        .pull(&reference, &source, PullOptions::default())
+        .await;
+    assert!(matches!(
+        pulled,
+        Err(StoreError::Source(SourceError::Digest { .. }))
+    ));
+}
+
+#[tokio::test]
+async fn answers_beyond_all_reason_are_not_read() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let fake = Fake::start(&made, |_| Some(Reply::ok(vec![b' '; 5 << 20]))).await;
+    let error = pull(&store(world.path()), &fake).await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::Source(SourceError::TooLarge { .. })),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn pulls_side_by_side_download_each_blob_once() {
+    let world = tempfile::tempdir().unwrap();
+    let layers: Vec<Layer> = (0..6)
+        .map(|n| Layer::new().file(&format!("f{n}"), &[n; 50_000]))
+        .collect();
+    let made = Made::new(&layers);
+    let fake = Arc::new(Fake::start(&made, |_| None).await);
+    let (store, registries) = (store(world.path()), fake.registries());
+    let mut pulls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, registries, fake) = (store.clone(), registries.clone(), Arc::clone(&fake));
+        pulls.spawn(async move { pull_with(&store, &fake, &registries).await.unwrap() });
+    }
+    for image in pulls.join_all().await {
+        assert_eq!(image.layers.len(), 6);
+    }
+    for blob in made.contents().iter().take(7) {
+        let digest = strata_image::Digest::of(blob).to_string();
+        assert_eq!(fake.count(&format!("/blobs/{digest}")), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_pull_leaves_the_way_free() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let (rule_made, mut first) = (made.clone(), true);
+    let fake = Fake::start(&made, move |asked| {
+        let hang = is_layer(&rule_made, asked) && std::mem::take(&mut first);
+        hang.then(|| Reply {
+            cut: Some(1000),
+            hang: true,
+            ..Reply::ok(rule_made.blobs[0].clone())
+        })
+    })
+    .await;
+    let store = store(world.path());
+    let registries = Registries::new(RegistryOptions {
+        stall_timeout: std::time::Duration::from_secs(3600),
+        ..fake.options()
+    })
+    .unwrap();
+    {
+        let mut dropped = Box::pin(pull_with(&store, &fake, &registries));
+        let arrived = async {
+            while !fake.asked().iter().any(|asked| is_layer(&made, asked)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            done = &mut dropped => panic!("it hangs, yet: {:?}", done.map(drop)),
+            () = arrived => {}
+        }
+    }
+    pull_with(&store, &fake, &registries).await.unwrap();
+}
+
+#[tokio::test]
+async fn other_platforms_are_told() {
+    let world = tempfile::tempdir().unwrap();
+    let foreign = Made::on(
+        "s390x",
+        &[Layer::new().file("x", b"")],
+        support::layer::gzip,
+    );
+    let fake = Fake::start(&foreign, |_| None).await;
+    let error = pull(&store(world.path()), &fake).await.unwrap_err();
+    assert!(
+        error.to_string().contains("only for linux/s390x"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn the_right_image_of_an_index_is_taken() {
+    let world = tempfile::tempdir().unwrap();
+    let host = strata_image::Platform::host().architecture;
+    let foreign = Made::on(
+        "s390x",
+        &[Layer::new().file("f", b"")],
+        support::layer::gzip,
+    );
+    let mine = Made::on(&host, &[Layer::new().file("m", b"")], support::layer::gzip);
+    let both = support::image::index(&[("s390x", &foreign), (&host, &mine)]);
+    let foreign_only = support::image::index(&[("s390x", &foreign)]);
+    let mut answers = vec![foreign_only, both];
+    let fake = Fake::start(&mine, move |asked| {
+        let index = asked.path.ends_with("/manifests/tag");
+        index.then(|| Reply::ok(answers.pop().unwrap()))
+    })
+    .await;
+    let store = store(world.path());
+    assert_eq!(pull(&store, &fake).await.unwrap().digest, mine.digest());
+    let error = pull(&store, &fake).await.unwrap_err();
+    assert!(
+        error.to_string().contains("only for linux/s390x"),
+        "{error}"
+    );
+}

@@ -1,0 +1,43 @@
+//! What the tests share: layers, images and registries that they make.
+
+// Each test uses some of it only.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod image;
+pub mod layer;
+pub mod registry;
+
+use strata_image::{Limits, Store, StoreOptions};
+
+/// A store that does not wait long.
+pub fn store(root: &std::path::Path) -> Store {
+    store_with(root, &StoreOptions::default())
+}
+
+pub fn store_with(root: &std::path::Path, options: &StoreOptions) -> Store {
+    let options = StoreOptions {
+        first_wait: std::time::Duration::from_millis(1),
+        ..options.clone()
+    };
+    Store::open(root, options).unwrap()
+}
+
+pub fn small_limits() -> Limits {
+    Limits {
+        bytes: 4 << 20,
+        entries: 100,
+        path: 512,
+        ratio: 50,
+        ratio_from: 1 << 20,
+    }
+}
+
+/// The names in a folder, sorted.
+pub fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
