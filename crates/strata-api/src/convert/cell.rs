@@ -238,13 +238,13 @@ mod tests {
             ("cell.options.root", |o| o.root = -1),
             ("cell.options.root_folder", |o| o.root_folder = "/x".into()),
             ("cell.options.root_folder", |o| {
-                o.root = v1::RootMode::Folder.into()
+                o.root = v1::RootMode::Folder.into();
             }),
             ("cell.options.io.device", |o| {
-                o.io.push(v1::IoLimit::default())
+                o.io.push(v1::IoLimit::default());
             }),
             ("cell.options.io", |o| {
-                o.io = vec![v1::IoLimit::default(); 65]
+                o.io = vec![v1::IoLimit::default(); 65];
             }),
             ("cell.options.cpu.cpuset", |o| {
                 o.cpu = Some(v1::CpuLimit {

@@ -174,16 +174,16 @@ mod tests {
             ("executable.name", |e| e.name = "a/b".into()),
             ("executable.command", |e| e.command = "'".into()),
             ("executable.description", |e| {
-                e.description = "x".repeat(5000)
+                e.description = "x".repeat(5000);
             }),
             ("executable.options.uid", |e| {
-                options(e).uid = Some(u32::MAX)
+                options(e).uid = Some(u32::MAX);
             }),
             ("executable.options.groups", |e| {
-                options(e).groups = vec![1; 65]
+                options(e).groups = vec![1; 65];
             }),
             ("executable.options.environment", |e| {
-                options(e).environment = vec!["X".into()]
+                options(e).environment = vec!["X".into()];
             }),
             ("executable.options.environment", |e| {
                 options(e).environment = vec!["A=b".into(); 101];
@@ -195,7 +195,7 @@ mod tests {
                 options(e).working_directory = "tmp".into();
             }),
             ("executable.options.stop_grace_ms", |e| {
-                options(e).stop_grace_ms = Some(u32::MAX)
+                options(e).stop_grace_ms = Some(u32::MAX);
             }),
         ];
         for (field, change) in cases {
