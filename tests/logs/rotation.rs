@@ -41,8 +41,10 @@ async fn the_disk_stays_bounded() {
     let script = "sh -c 'seq 1 200000; seq 1 200000 >&2'";
     node.start("web", "main", script).await.unwrap();
     node.wait("web", "main").await.unwrap();
-    let runs = daemon.data_dir().join("node/cells/web/runs");
-    let run = fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+    let folder = fs::read_dir(daemon.data_dir().join("node/cells/web")).unwrap();
+    let is_run = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("run-");
+    let mut runs = folder.flatten().filter(|entry| is_run(&entry.file_name()));
+    let run = runs.next().expect("it has run").path();
     let sizes = |prefix: &str| -> Vec<u64> {
         let files = fs::read_dir(&run).unwrap().flatten();
         files

@@ -40,8 +40,11 @@ impl World {
             server_config_optional_client(authority.ca_pem(), identity, Clock::system()).unwrap();
         let gate = Gate::new(Some(tokens.clone()), Clock::system());
         let face = IdentityFace::new(authority.clone(), tokens.clone());
-        let faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), Build::default())))
-            .grpc(face.service());
+        let build = Build {
+            version: "1.2.3".into(),
+            ..Build::default()
+        };
+        let faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), build))).grpc(face.service());
         let app = faces.router().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
