@@ -75,9 +75,7 @@ async fn graces_run_side_by_side() {
 async fn while_it_is_freed_a_cell_says_so_and_takes_nothing_in() {
     let (_daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
-    let wanted = executable_with("web", "main", stubborn, |o| o.stop_grace_ms = Some(600_000));
-    node.start_as(wanted).await.unwrap();
+    node.start_deaf("web", "main", 600_000).await.unwrap();
     let freeing = tokio::spawn({
         let node = node.clone();
         async move { node.free("web").await }

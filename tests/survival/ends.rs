@@ -124,8 +124,7 @@ async fn stop_workloads_ends_in_time_even_if_they_do_not_listen() {
 async fn a_call_under_way_when_it_ends_is_finished_or_taken_up_again() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
-    node.start("web", "main", stubborn).await.unwrap();
+    node.start_deaf("web", "main", 10_000).await.unwrap();
     let freeing = tokio::spawn({
         let node = node.clone();
         async move { node.free("web").await }

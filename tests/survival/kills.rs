@@ -107,8 +107,7 @@ async fn logs_go_on_while_nobody_reads_them() {
 async fn a_stop_that_was_cut_short_can_be_given_again() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
-    let stubborn = "sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
-    let pid = node.start("web", "main", stubborn).await.unwrap();
+    let pid = node.start_deaf("web", "main", 10_000).await.unwrap();
     let stopping = tokio::spawn({
         let node = node.clone();
         async move { node.stop("web", "main").await }

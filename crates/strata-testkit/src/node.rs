@@ -15,7 +15,7 @@ use strata_api::strata::v1::{
 use strata_client::NodeClient;
 use tonic::{Status, Streaming};
 
-use crate::requests::{cell, executable};
+use crate::requests::{cell, executable, executable_with};
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -78,6 +78,21 @@ impl Node {
         let answer = self.client.cell_service().start(request).await?;
         let pid = answer.into_inner().process_id;
         pid.ok_or_else(|| Status::internal("the answer has no pid"))
+    }
+
+    /// Starts one that does not listen to SIGTERM, and waits until it is deaf:
+    /// before it has said so, it would listen. Its pid.
+    pub async fn start_deaf(&self, cell: &str, name: &str, grace_ms: u32) -> Result<i64> {
+        let command = "sh -c 'trap \"\" TERM; echo deaf; while :; do sleep 1; done'";
+        let wanted = executable_with(cell, name, command, |options| {
+            options.stop_grace_ms = Some(grace_ms);
+        });
+        let pid = self.start_as(wanted).await?;
+        let mut lines = self.stream(LogChannelType::ChannelStdout, pid).await?;
+        match lines.message().await? {
+            Some(line) if line.line == "deaf" => Ok(pid),
+            line => Err(Status::internal(format!("it says {line:?}"))),
+        }
     }
 
     /// Stops an executable with the grace it was started with.
