@@ -45,13 +45,13 @@ impl Cell {
             ending, "ended");
     }
 
-    /// Finds out whether a run was ended for want of memory, and writes it
-    /// down: the figures that tell are gone after this.
+    /// Finds out whether a killed run was killed for want of memory, and writes
+    /// it down: the figures that tell are gone after this.
     fn judge(&self, run: &Executable, mut record: RunRecord) -> RunRecord {
         let killed = record.state == RunState::Ended(Ending::Signal(KILL));
-        if record.verdict.is_none() && matches!(record.state, RunState::Ended(_)) {
+        if killed && record.verdict.is_none() {
             let was_told = run.view().state == ExecutableState::Stopping;
-            let verdict = match killed && !was_told && self.ran_out_of_memory(run) {
+            let verdict = match !was_told && self.ran_out_of_memory(run) {
                 true => Verdict::OutOfMemory,
                 false => Verdict::AsWritten,
             };
