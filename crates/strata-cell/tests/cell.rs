@@ -336,21 +336,6 @@ fn an_idle_init_is_small() {
 }
 
 #[test]
-fn starting_is_quick() {
-    let world = World::new("quick");
-    let begin = Instant::now();
-    let cells: Vec<_> = (0..50)
-        .map(|i| world.cell(&spec(&format!("c{i}"))).unwrap())
-        .collect();
-    let cell_time = begin.elapsed() / 50;
-    let begin = Instant::now();
-    for cell in &cells {
-        cell.launch(1, "/bin/busybox true").unwrap();
-    }
-    println!("cell {cell_time:?}, start {:?}", begin.elapsed() / 50);
-}
-
-#[test]
 fn garbage_on_its_socket_does_not_hurt_an_init() {
     use rustix::net::{
         AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, send, socket,

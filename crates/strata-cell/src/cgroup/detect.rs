@@ -79,7 +79,6 @@ mod tests {
         let text = mountinfo.replace("V2", v2.to_str().unwrap());
         fs::write(root.path().join("proc/self/mountinfo"), text).unwrap();
         hierarchy(&HostPaths {
-            cgroup: v2,
             proc: root.path().join("proc"),
         })
     }
