@@ -70,6 +70,12 @@ impl CellName {
     }
 }
 
+impl From<Label> for CellName {
+    fn from(label: Label) -> Self {
+        Self(vec![label])
+    }
+}
+
 impl FromStr for CellName {
     type Err = Error;
 
@@ -161,6 +167,18 @@ pub enum RootMode {
     Private,
     /// A folder of the machine.
     Folder(String),
+    /// Mounts that the node hands over once the cell is there: a pod's.
+    Handed,
+}
+
+/// Which users of the machine the users of a cell are: those from 0 on are
+/// `count` users from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdMap {
+    /// The machine's user that is root in the cell.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
 }
 
 /// What a cell is asked to be.
@@ -180,6 +198,9 @@ pub struct CellSpec {
     /// Which files it sees.
     #[serde(default)]
     pub root: RootMode,
+    /// A user namespace of its own.
+    #[serde(default)]
+    pub id_map: Option<IdMap>,
 }
 
 impl CellSpec {
@@ -191,6 +212,7 @@ impl CellSpec {
             limits: Limits::default(),
             isolated_network: false,
             root: RootMode::Host,
+            id_map: None,
         }
     }
 }

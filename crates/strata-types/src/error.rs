@@ -63,6 +63,22 @@ impl ErrorKind {
     }
 }
 
+/// An error and all that led to it, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some repeat their cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 /// What went wrong, in which field, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {

@@ -126,12 +126,20 @@ pub struct ExecutableSpec {
     /// Between SIGTERM and SIGKILL.
     #[serde(default = "ExecutableSpec::default_grace")]
     pub stop_grace: Duration,
+    /// The signal that asks it to end; SIGTERM unless an image says otherwise.
+    #[serde(default = "ExecutableSpec::default_stop_signal")]
+    pub stop_signal: i32,
 }
 
 impl ExecutableSpec {
     /// What an executable gets between SIGTERM and SIGKILL unless told.
     pub const fn default_grace() -> Duration {
         Duration::from_secs(10)
+    }
+
+    /// SIGTERM.
+    pub const fn default_stop_signal() -> i32 {
+        15
     }
 }
 

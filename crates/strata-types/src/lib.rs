@@ -8,11 +8,12 @@ mod error;
 mod executable;
 mod limits;
 mod name;
+pub mod pod;
 mod role;
 
-pub use cell::{CellName, CellSpec, CellState, CpuShares, RootMode};
+pub use cell::{CellName, CellSpec, CellState, CpuShares, IdMap, RootMode};
 pub use command::CommandLine;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, chain};
 pub use executable::{
     Ending, EnvironmentVariable, ExecutableName, ExecutableSpec, ExecutableState, Identity,
 };
