@@ -6,7 +6,8 @@ use crate::sys::{self, Message};
 use crate::wire::{MAGIC, MAX_FDS, MAX_MESSAGE, Reply, Request, VERSION};
 
 const HEADER: usize = 16;
-const CONTROL: usize = HEADER + 4 * MAX_FDS;
+// In whole words of 8 bytes.
+const CONTROL: usize = (HEADER + 4 * MAX_FDS).next_multiple_of(8);
 const RIGHTS: [i32; 2] = [1, 1];
 const TRUNCATED: usize = 0x20 | 0x08;
 

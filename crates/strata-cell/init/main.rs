@@ -13,6 +13,8 @@
 #![no_std]
 #![no_main]
 
+mod confine;
+mod furnish;
 mod link;
 mod log;
 mod setup;
@@ -241,6 +243,17 @@ impl Init {
                 self.list(i, reply)?;
                 reply.run = 0;
             }
+            wire::FURNISH => match furnish::furnish(&request, inbox) {
+                Ok(()) => {}
+                Err((text, error)) => {
+                    (reply.step, reply.error) = (wire::STEP_FURNISH, error);
+                    reply.detail = text;
+                }
+            },
+            wire::CONFINE => match confine::CONFINEMENT.take().read(inbox) {
+                Ok(()) => {}
+                Err(error) => (reply.step, reply.error) = (wire::STEP_CONFINE, error),
+            },
             wire::SPAWN | wire::SPAWN_CELL => match self.spawn(&request, inbox) {
                 // Its zombie is not reaped before this reply is sent, so the
                 // pid means something even if it has ended.

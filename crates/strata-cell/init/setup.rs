@@ -5,7 +5,7 @@ use core::ffi::CStr;
 
 use crate::sys;
 use crate::wire::{
-    INIT_CELL, INIT_FOLDER, INIT_NETWORK, INIT_PRIVATE, INIT_READ_ONLY, STEP_MOUNTS, STEP_NETWORK,
+    INIT_CELL, INIT_FOLDER, INIT_HANDED, INIT_NETWORK, INIT_PRIVATE, INIT_READ_ONLY, STEP_MOUNTS, STEP_NETWORK,
 };
 
 const MS_NOSUID: u64 = 2;
@@ -42,6 +42,9 @@ fn host_name(name: &[u8]) {
 fn mounts(flags: u32, root: &CStr) -> sys::Result<()> {
     // What the machine unmounts goes here too; what we mount stays here.
     sys::mount(c"", c"/", c"", MS_REC | MS_SLAVE, c"")?;
+    if flags & INIT_HANDED != 0 {
+        return Ok(());
+    }
     if flags & INIT_PRIVATE != 0 {
         private_root()?;
     } else if flags & INIT_FOLDER != 0 {
@@ -84,7 +87,7 @@ fn folder_root(folder: &CStr) -> sys::Result<()> {
 }
 
 /// Makes a mounted folder the root and drops the old one.
-fn enter(folder: &CStr) -> sys::Result<()> {
+pub fn enter(folder: &CStr) -> sys::Result<()> {
     sys::chdir(folder)?;
     match sys::pivot_root(c".", c".") {
         Ok(()) => sys::unmount_lazily(c".")?,

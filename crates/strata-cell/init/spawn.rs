@@ -5,6 +5,7 @@
 
 use core::ffi::{CStr, c_char};
 
+use crate::confine::CONFINEMENT;
 use crate::link::{Inbox, bytes_of};
 use crate::log::Log;
 use crate::sys::{self, CloneArgs, Usage};
@@ -102,17 +103,25 @@ impl Run {
         let _ = sys::pwrite(self.status_file, bytes_of(&self.status), 0);
     }
 
-    /// Opens the files of a run, and in `ends` the pipes to write to.
-    fn prepare(&mut self, request: &Request, folder: i32, ends: &mut [i32; 2]) -> sys::Result<()> {
+    /// Opens the files of a run, and in `ends` what its process reads and
+    /// writes, where that is not given.
+    fn prepare(&mut self, request: &Request, folder: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
         self.id = request.run;
         self.status.magic = wire::MAGIC;
         self.folder = sys::dup_above(folder)?;
         let flags = sys::O_WRONLY | sys::O_CLOEXEC;
         self.status_file = sys::openat(folder, c"status", flags, 0)?;
+        if request.flags & wire::STDIN_FILE != 0 {
+            // Open both ways: it never ends by itself.
+            ends[0] = sys::openat(folder, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
+        }
+        if request.flags & wire::STDIO != 0 {
+            return Ok(());
+        }
         for (channel, log) in self.logs.iter_mut().enumerate() {
             log.open(channel as u8, request.segments, request.segment_bytes);
             let pipe = sys::pipe()?;
-            (log.pipe, ends[channel]) = (pipe[0], pipe[1]);
+            (log.pipe, ends[1 + channel]) = (pipe[0], pipe[1]);
             sys::set_pipe_size(log.pipe, PIPE_BYTES);
             sys::set_nonblocking(log.pipe)?;
         }
@@ -125,8 +134,10 @@ struct Child {
     /// The init image for a cell; none for an executable.
     image: i32,
     listen: i32,
+    /// Ends when the maps of a new user namespace are written.
+    mapped: i32,
     stdio: [i32; 3],
-    tasks: [i32; wire::MAX_FDS],
+    tasks: [i32; wire::MAX_GROUPS],
     tasks_len: usize,
     request: Request,
     groups: *const u8,
@@ -142,13 +153,21 @@ impl Init {
         let malformed = (wire::STEP_RUN, sys::EINVAL);
         let texts = Texts::parse(request, inbox.payload()).ok_or(malformed)?;
         let is_cell = request.kind == wire::SPAWN_CELL;
-        let own_fds = if is_cell { 2 } else { 1 };
+        let extra = |flag: u32, fds: usize| if request.flags & flag != 0 { fds } else { 0 };
+        let own_fds = match is_cell {
+            true => 2 + extra(wire::USER_NAMESPACE, 1),
+            false => 1 + extra(wire::STDIO, 3) + extra(wire::INPUT, 1),
+        };
         let (own, cgroup) = inbox.fds().split_at_checked(own_fds).ok_or(malformed)?;
+        if cgroup.len() > wire::MAX_GROUPS {
+            return Err(malformed);
+        }
         let mut child = Child {
             image: if is_cell { own[0] } else { sys::NONE },
             listen: if is_cell { own[1] } else { sys::NONE },
+            mapped: if is_cell { own.get(2).copied().unwrap_or(sys::NONE) } else { sys::NONE },
             stdio: [self.null, self.null, self.null],
-            tasks: [0; wire::MAX_FDS],
+            tasks: [0; wire::MAX_GROUPS],
             tasks_len: 0,
             request: *request,
             groups: texts.groups,
@@ -168,6 +187,9 @@ impl Init {
         if is_cell {
             return clone(&mut child, request.namespaces, into_cgroup);
         }
+        for (stdio, given) in child.stdio.iter_mut().zip(&own[1..]) {
+            *stdio = *given;
+        }
         self.spawn_run(&mut child, own[0], into_cgroup)
     }
 
@@ -180,10 +202,12 @@ impl Init {
         let free = self.runs.iter().position(|run| run.id == 0);
         let i = free.ok_or((wire::STEP_RUN, sys::ENOSPC))?;
         let run = &mut self.runs[i];
-        let mut ends = [sys::NONE; 2];
+        let mut ends = [sys::NONE; 3];
         let started = match run.prepare(&child.request, folder, &mut ends) {
             Ok(()) => {
-                child.stdio[1..].copy_from_slice(&ends);
+                for (stdio, end) in child.stdio.iter_mut().zip(ends) {
+                    *stdio = if end == sys::NONE { *stdio } else { end };
+                }
                 run.status.started_ns = sys::now();
                 clone(child, 0, into_cgroup)
             }
@@ -195,7 +219,7 @@ impl Init {
         run.status.pid = pid;
         run.status.state = wire::RUN_STARTED;
         run.write_status();
-        for (channel, log) in run.logs.iter().enumerate() {
+        for (channel, log) in run.logs.iter().enumerate().filter(|(_, log)| log.pipe != sys::NONE) {
             let _ = sys::epoll_add(self.epoll, log.pipe, PIPES + (2 * i + channel) as u64);
         }
         Ok((pid, sys::NONE))
@@ -208,7 +232,10 @@ fn clone(
     into_cgroup: Option<i32>,
 ) -> Result<(i32, i32), Failure> {
     let mut pidfd = sys::NONE;
-    let flags = CLONE_VM | CLONE_VFORK | CLONE_CLEAR_SIGHAND | namespaces;
+    // A user namespace has its maps written by the daemon, which needs the
+    // pid first: no standing still until exec.
+    let shared = if child.mapped == sys::NONE { CLONE_VM | CLONE_VFORK } else { 0 };
+    let flags = shared | CLONE_CLEAR_SIGHAND | namespaces;
     let with_pidfd = if namespaces == 0 { 0 } else { CLONE_PIDFD };
     let args = CloneArgs {
         flags: flags | with_pidfd | into_cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
@@ -253,6 +280,11 @@ impl Child {
                 return (wire::STEP_CGROUP, errno);
             }
         }
+        if self.mapped != sys::NONE
+            && let Err(errno) = self.become_mapped()
+        {
+            return (wire::STEP_IDENTITY, errno);
+        }
         if self.image != sys::NONE {
             if let Err(errno) = sys::dup_to(self.listen, wire::LISTEN_FD) {
                 return (wire::STEP_FILES, errno);
@@ -269,6 +301,16 @@ impl Child {
                 return (wire::STEP_FILES, errno);
             }
         }
+        if self.request.flags & wire::TERMINAL != 0
+            && let Err(errno) = sys::take_terminal(0)
+        {
+            return (wire::STEP_FILES, errno);
+        }
+        if self.request.flags & wire::SANDBOXED != 0
+            && let Err(errno) = CONFINEMENT.take().apply()
+        {
+            return (wire::STEP_CONFINE, errno);
+        }
         if let Err(errno) = self.take_identity() {
             return (wire::STEP_IDENTITY, errno);
         }
@@ -277,6 +319,14 @@ impl Child {
             return (wire::STEP_FOLDER, errno);
         }
         (wire::STEP_EXEC, self.exec())
+    }
+
+    /// Waits until this process's user namespace has its maps, and becomes
+    /// root of it.
+    fn become_mapped(&self) -> sys::Result<()> {
+        while sys::read(self.mapped, &mut [0]) == Err(sys::EINTR) {}
+        sys::set_gid(0)?;
+        sys::set_uid(0)
     }
 
     fn take_identity(&self) -> sys::Result<()> {
@@ -291,8 +341,9 @@ impl Child {
         }
         if request.flags & wire::SET_UID != 0 {
             sys::set_uid(request.uid)?;
-            // Whoever is made less than root stays so.
-            if request.uid != 0 {
+            // Whoever is made less than root stays so, unless a sandbox
+            // says otherwise.
+            if request.uid != 0 && request.flags & wire::SANDBOXED == 0 {
                 sys::set_no_new_privileges()?;
             }
         }

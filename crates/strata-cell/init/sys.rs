@@ -18,6 +18,10 @@ pub const ENOTDIR: Errno = 20;
 pub const ENOSPC: Errno = 28;
 pub const ESRCH: Errno = 3;
 pub const EPROTO: Errno = 71;
+pub const EEXIST: Errno = 17;
+pub const EISDIR: Errno = 21;
+pub const ENXIO: Errno = 6;
+pub const EROFS: Errno = 30;
 
 pub const O_WRONLY: i32 = 1;
 pub const O_RDWR: i32 = 2;
@@ -72,7 +76,13 @@ mod nr {
     pub const EPOLL_CREATE1: usize = 291;
     pub const DUP3: usize = 292;
     pub const PIPE2: usize = 293;
+    pub const PRLIMIT64: usize = 302;
+    pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;
+    pub const MOVE_MOUNT: usize = 429;
+    pub const FSOPEN: usize = 430;
+    pub const FSCONFIG: usize = 431;
+    pub const FSMOUNT: usize = 432;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLONE3: usize = 435;
     pub const CLOSE_RANGE: usize = 436;
@@ -120,7 +130,13 @@ mod nr {
     pub const EPOLL_CREATE1: usize = 20;
     pub const DUP3: usize = 24;
     pub const PIPE2: usize = 59;
+    pub const PRLIMIT64: usize = 261;
+    pub const SECCOMP: usize = 277;
     pub const EXECVEAT: usize = 281;
+    pub const MOVE_MOUNT: usize = 429;
+    pub const FSOPEN: usize = 430;
+    pub const FSCONFIG: usize = 431;
+    pub const FSMOUNT: usize = 432;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLONE3: usize = 435;
     pub const CLOSE_RANGE: usize = 436;
@@ -395,6 +411,50 @@ pub fn mount_read_only(path: &CStr) -> Result<()> {
     const RECURSIVE: i32 = 0x8000;
     let attributes: [u64; 4] = [1, 0, 0, 0];
     call!(MOUNT_SETATTR, AT_FDCWD, path.as_ptr(), RECURSIVE, attributes.as_ptr(), 32).map(drop)
+}
+
+/// Puts a detached mount onto a path.
+pub fn move_mount(mount: i32, target: &CStr) -> Result<()> {
+    const FROM_EMPTY_PATH: i32 = 4;
+    call!(MOVE_MOUNT, mount, c"".as_ptr(), AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH).map(drop)
+}
+
+/// A new file system, detached; neither programs nor devices work on it.
+pub fn new_mount(kind: &CStr, read_only: bool) -> Result<i32> {
+    const CLOEXEC: i32 = 1;
+    const CREATE: i32 = 6;
+    const NOSUID_NODEV_NOEXEC: i32 = 2 | 4 | 8;
+    let context = call!(FSOPEN, kind.as_ptr(), CLOEXEC)? as i32;
+    let attributes = NOSUID_NODEV_NOEXEC | i32::from(read_only);
+    let mount = call!(FSCONFIG, context, CREATE, 0usize, 0usize, 0)
+        .and_then(|_| call!(FSMOUNT, context, CLOEXEC, attributes));
+    close(context);
+    mount.map(|fd| fd as i32)
+}
+
+/// Takes a capability out of what this process may ever have.
+pub fn drop_capability(capability: u32) -> Result<()> {
+    const CAPBSET_DROP: i32 = 24;
+    call!(PRCTL, CAPBSET_DROP, capability, 0, 0, 0).map(drop)
+}
+
+/// Sets a resource limit: what holds, and what it may be raised to.
+pub fn set_rlimit(resource: u64, limit: [u64; 2]) -> Result<()> {
+    call!(PRLIMIT64, 0, resource, limit.as_ptr(), 0usize).map(drop)
+}
+
+/// Filters the system calls of this process with a program, 8 bytes for each
+/// of its instructions.
+pub fn set_filter(program: &[u64]) -> Result<()> {
+    const SET_MODE_FILTER: i32 = 1;
+    let filter = [program.len(), program.as_ptr() as usize];
+    call!(SECCOMP, SET_MODE_FILTER, 0, filter.as_ptr()).map(drop)
+}
+
+/// Makes the terminal behind `fd` the one this session is controlled by.
+pub fn take_terminal(fd: i32) -> Result<()> {
+    const TIOCSCTTY: usize = 0x540e;
+    ioctl(fd, TIOCSCTTY, core::ptr::null_mut())
 }
 
 pub fn set_host_name(name: &[u8]) -> Result<()> {

@@ -14,9 +14,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use strata_types::{CellSpec, EnvironmentVariable, ExecutableSpec, RootMode};
+use strata_types::{CellSpec, IdMap, RootMode};
 
-use crate::cgroup::{Cgroup, Join, RunGroup};
+use crate::cgroup::{Cgroup, Join};
+use crate::launch::{Launch, run_request, texts};
 use crate::link::{InitEvents, InitLink, LinkError, listen};
 use crate::wire::{self, MAGIC, Request};
 
@@ -26,8 +27,6 @@ const IMAGE: &[u8] = include_bytes!(env!("STRATA_INIT"));
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an init that should be there may take to say so.
 const SOON: Duration = Duration::from_secs(2);
-/// What a process finds as `PATH` unless it is told otherwise.
-const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why an init, or what it was to start, did not start.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +63,14 @@ pub enum InitError {
     Step {
         /// One of the protocol's steps.
         step: u32,
+        /// Why it failed.
+        errno: i32,
+    },
+    /// The root a cell was handed could not be made.
+    #[error("cannot {what}: {}", reason(*errno))]
+    Furnish {
+        /// What was being done.
+        what: String,
         /// Why it failed.
         errno: i32,
     },
@@ -106,6 +113,7 @@ fn step_name(step: u32) -> &'static str {
         wire::STEP_IDENTITY => "become the user asked for",
         wire::STEP_MOUNTS => "make the cell's mounts",
         wire::STEP_NETWORK => "make the cell's network",
+        wire::STEP_CONFINE => "confine it",
         _ => "start it",
     }
 }
@@ -136,39 +144,6 @@ impl InitImage {
             clear_of_listen,
         )?))
     }
-}
-
-/// How much of an executable's output is kept, for each of its channels.
-#[derive(Clone, Copy, Debug)]
-pub struct LogLimits {
-    /// How large one file grows.
-    pub segment_bytes: u64,
-    /// How many files there are.
-    pub segments: u32,
-}
-
-impl Default for LogLimits {
-    fn default() -> Self {
-        Self {
-            segment_bytes: 8 << 20,
-            segments: 8,
-        }
-    }
-}
-
-/// All that is needed to start an executable.
-#[derive(Debug)]
-pub struct Launch<'a> {
-    /// What it is asked to be.
-    pub spec: &'a ExecutableSpec,
-    /// The number of this run, not used before in its cell.
-    pub run: u64,
-    /// Where its status and its logs go.
-    pub folder: &'a Path,
-    /// How much is kept of its output.
-    pub logs: LogLimits,
-    /// The cgroup of this run.
-    pub group: &'a RunGroup,
 }
 
 /// An init that has been reached.
@@ -296,15 +271,18 @@ impl CellInit {
                 root,
             ],
         );
+        let maps = spec.id_map.map(UserMaps::new).transpose()?;
+        let map_flag = maps.as_ref().map_or(0, |_| wire::USER_NAMESPACE);
         let request = Request {
             magic: MAGIC,
             kind: wire::SPAWN_CELL,
-            flags: join.flags(),
+            flags: join.flags() | map_flag,
             namespaces: namespaces(spec),
             argc: 4,
             ..Request::default()
         };
         let mut fds = vec![image.0.as_fd(), socket.as_fd()];
+        fds.extend(maps.as_ref().map(UserMaps::waiting));
         fds.extend(join.fds());
         let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
         if answer.reply.error != 0 {
@@ -312,6 +290,9 @@ impl CellInit {
             return Err(InitError::Step { step, errno });
         }
         drop(socket);
+        if let Some(maps) = maps {
+            maps.write(answer.pid)?;
+        }
         Self::connect(folder).map_err(|error| {
             // Whatever came of it must not stay behind unknown.
             if let Some(pidfd) = &answer.fd {
@@ -334,6 +315,7 @@ impl CellInit {
             .map_err(host("open the run's folder"))?;
         let (request, payload) = run_request(launch, join.flags());
         let mut fds = vec![folder.as_fd()];
+        fds.extend(launch.stdio.fds());
         fds.extend(join.fds());
         let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
         let (step, errno) = (answer.reply.step, answer.reply.error);
@@ -359,6 +341,39 @@ impl CellInit {
     /// Its pid as this process sees it.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// One of its namespaces: `net`, `user`, `mnt`.
+    pub fn namespace(&self, kind: &str) -> io::Result<OwnedFd> {
+        let path = format!("/proc/{}/ns/{kind}", self.pid);
+        self.own(&path, OFlags::RDONLY)
+    }
+
+    /// The root folder it sees, to look at and not to write to.
+    pub fn root(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/{}/root", self.pid);
+        self.own(&path, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// Opens a file of `/proc` that is about this very process: the pid may
+    /// be another's by the time it is opened, but not while this one lives.
+    fn own(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+        match self.is_alive() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Asks the init and waits for its answer.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        payload: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<wire::Reply, InitError> {
+        let answer = self.with_link(|link| link.ask(request, payload, fds))?;
+        Ok(answer.reply)
     }
 
     /// Sends a signal to the process group of a run.
@@ -442,14 +457,46 @@ fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// The maps of a user namespace, which its first process waits for.
+struct UserMaps {
+    map: IdMap,
+    waiting: OwnedFd,
+    done: OwnedFd,
+}
+
+impl UserMaps {
+    fn new(map: IdMap) -> Result<Self, InitError> {
+        let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+        let (waiting, done) = pipe.map_err(host("make a pipe"))?;
+        Ok(Self { map, waiting, done })
+    }
+
+    fn waiting(&self) -> BorrowedFd<'_> {
+        self.waiting.as_fd()
+    }
+
+    /// Writes the maps and lets the process go on.
+    fn write(self, pid: i32) -> Result<(), InitError> {
+        let map = format!("0 {} {}\n", self.map.first, self.map.count);
+        for file in ["uid_map", "gid_map"] {
+            std::fs::write(format!("/proc/{pid}/{file}"), &map).map_err(|source| {
+                InitError::Host {
+                    what: "write the maps of the user namespace",
+                    source,
+                }
+            })?;
+        }
+        drop(self.done);
+        Ok(())
+    }
+}
+
 fn namespaces(spec: &CellSpec) -> u64 {
     let own = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS | libc::CLONE_NEWIPC;
-    let network = if spec.isolated_network {
-        libc::CLONE_NEWNET
-    } else {
-        0
-    };
-    u64::from((own | network).cast_unsigned())
+    let asked = |asked: bool, flag: i32| if asked { flag } else { 0 };
+    let network = asked(spec.isolated_network, libc::CLONE_NEWNET);
+    let user = asked(spec.id_map.is_some(), libc::CLONE_NEWUSER);
+    u64::from((own | network | user).cast_unsigned())
 }
 
 fn init_flags(spec: &CellSpec) -> (u32, &str) {
@@ -463,59 +510,9 @@ fn init_flags(spec: &CellSpec) -> (u32, &str) {
         RootMode::ReadOnly => (wire::INIT_READ_ONLY, ""),
         RootMode::Private => (wire::INIT_PRIVATE, ""),
         RootMode::Folder(folder) => (wire::INIT_FOLDER, folder.as_str()),
+        RootMode::Handed => (wire::INIT_HANDED, ""),
     };
     (wire::INIT_CELL | network | root, folder)
-}
-
-fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
-    let spec = launch.spec;
-    let identity = &spec.identity;
-    // A user without a group would keep root's.
-    let gid = identity.gid.or(identity.uid);
-    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
-    let given: Vec<&str> = spec
-        .environment
-        .iter()
-        .map(EnvironmentVariable::as_str)
-        .collect();
-    let path = (!spec.environment.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
-    let variables: Vec<&str> = path.into_iter().chain(given).collect();
-    let words = spec.command.words();
-    let request = Request {
-        magic: MAGIC,
-        kind: wire::SPAWN,
-        run: launch.run,
-        flags: join_flags
-            | flag(identity.uid.is_some(), wire::SET_UID)
-            | flag(gid.is_some(), wire::SET_GID),
-        uid: identity.uid.unwrap_or(0),
-        gid: gid.unwrap_or(0),
-        groups: identity.groups.len() as u32,
-        argc: words.len() as u32,
-        envc: variables.len() as u32,
-        segments: launch.logs.segments,
-        segment_bytes: launch.logs.segment_bytes,
-        ..Request::default()
-    };
-    let mut payload: Vec<u8> = identity
-        .groups
-        .iter()
-        .flat_map(|g| g.to_ne_bytes())
-        .collect();
-    let folder = spec.working_directory.as_deref().unwrap_or("/");
-    let all = words.iter().map(String::as_str).chain(variables);
-    payload.extend(texts(folder, all));
-    (request, payload)
-}
-
-/// Texts as the init reads them: each ended by NUL.
-fn texts<'a>(folder: &'a str, words: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for text in std::iter::once(folder).chain(words) {
-        bytes.extend_from_slice(text.as_bytes());
-        bytes.push(0);
-    }
-    bytes
 }
 
 impl Join {

@@ -9,21 +9,28 @@
 //! an async runtime hand it to a blocking thread.
 
 mod cgroup;
+mod confine;
+mod furnish;
 mod host;
 mod init;
+mod launch;
 mod link;
 pub mod log;
 mod readable;
 mod record;
+pub mod seccomp;
 mod status;
 // Compiled into the init too, where all of it is used and nothing is exported.
 #[allow(dead_code, unreachable_pub)]
 mod wire;
 
 pub use cgroup::{Cgroup, CgroupError, Cgroups, RunGroup, Usage};
+pub use confine::Confinement;
+pub use furnish::Fitting;
 pub use host::HostPaths;
-pub use init::{CellInit, InitError, InitImage, Launch, LogLimits, StartedInit};
+pub use init::{CellInit, InitError, InitImage, StartedInit};
+pub use launch::{Launch, LogLimits, Stdio};
 pub use link::{InitEvent, InitEvents, LinkError};
-pub use readable::readable;
+pub use readable::{both_ways, readable};
 pub use record::{create_record, read_record};
 pub use status::{RunRecord, RunState, Verdict};

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use strata_types::Ending;
+use strata_types::{Ending, IdMap};
 
 use crate::wire::{self, RunStatus};
 
@@ -81,6 +81,14 @@ impl RunRecord {
             .mode(0o600)
             .open(run_folder.join(FILE))?
             .write_all(&bytes)
+    }
+
+    /// Lets the init of a cell with users of its own write here.
+    pub fn hand_over(run_folder: &Path, map: IdMap) -> io::Result<()> {
+        for path in [run_folder, &run_folder.join(FILE)] {
+            std::os::unix::fs::lchown(path, Some(map.first), Some(map.first))?;
+        }
+        Ok(())
     }
 
     /// Writes down the pid, beside what the init writes.

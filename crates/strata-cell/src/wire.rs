@@ -13,8 +13,10 @@ pub const VERSION: u32 = 1;
 
 /// The longest message, either way: a command, an environment and some room.
 pub const MAX_MESSAGE: usize = 160 * 1024;
-/// The most file descriptors in one message.
-pub const MAX_FDS: usize = 16;
+/// The most file descriptors in one message: as many as a kernel passes.
+pub const MAX_FDS: usize = 253;
+/// The most cgroup files of one process.
+pub const MAX_GROUPS: usize = 16;
 /// The most processes one init looks after at a time.
 pub const MAX_RUNS: usize = 256;
 
@@ -39,6 +41,31 @@ pub const SIGNAL: u32 = 4;
 pub const LIST: u32 = 5;
 /// Not a request: the kind of a reply that tells of an end.
 pub const EXITED: u32 = 6;
+/// Request: make this the cell's root, once, in a cell of `INIT_HANDED`. Fds:
+/// the root, then the mounts in the order in which the texts name them, all
+/// detached. Payload: `argc` texts, each one of the `OP_` letters and what it
+/// is about, done in their order, those that make mounts before the others.
+pub const FURNISH: u32 = 7;
+/// Request: what every sandboxed run of this cell is held to from now on.
+/// Payload: a [`Sandbox`], its rlimits, its filter.
+pub const CONFINE: u32 = 8;
+
+/// Text of `FURNISH`: the next fd goes onto this folder, made if missing.
+pub const OP_FOLDER: u8 = b'd';
+/// Text of `FURNISH`: the next fd goes onto this file, made if missing.
+pub const OP_FILE: u8 = b'f';
+/// Text of `FURNISH`: a new file system: its type, `:`, the folder.
+pub const OP_NEW: u8 = b'n';
+/// Text of `FURNISH`: the same, unchangeable.
+pub const OP_NEW_READ_ONLY: u8 = b'N';
+/// Text of `FURNISH`: nothing is to be seen here.
+pub const OP_MASK: u8 = b'x';
+/// Text of `FURNISH`: nothing is to be changed here.
+pub const OP_READ_ONLY: u8 = b'r';
+/// Text of `FURNISH`: a kernel setting: its file below `/proc/sys`, `=`, value.
+pub const OP_SYSCTL: u8 = b'k';
+/// The most new file systems of one `FURNISH`.
+pub const MAX_NEW: usize = 8;
 
 /// Request flag: the cgroup fd is a v2 folder for `CLONE_INTO_CGROUP`;
 /// without it they are v1 `tasks` files to write into.
@@ -47,6 +74,59 @@ pub const CGROUP_V2: u32 = 1;
 pub const SET_UID: u32 = 2;
 /// Request flag: `gid` holds a value.
 pub const SET_GID: u32 = 4;
+
+/// Request flag: three fds after the folder are the process's standard input,
+/// output and error; nothing of it is logged.
+pub const STDIO: u32 = 8;
+/// Request flag: its standard input becomes its controlling terminal.
+pub const TERMINAL: u32 = 16;
+/// Request flag: the run is held to what `CONFINE` said.
+pub const SANDBOXED: u32 = 32;
+/// Request flag of `SPAWN_CELL`: `namespaces` has a user namespace in it. A
+/// pipe follows the listening socket: the init waits for its end before it
+/// becomes the namespace's root, so that the maps can be written first.
+pub const USER_NAMESPACE: u32 = 64;
+/// Request flag: the file `stdin` of the folder is the standard input.
+pub const STDIN_FILE: u32 = 128;
+/// Request flag: one fd after the folder is the standard input; output and
+/// error are logged.
+pub const INPUT: u32 = 256;
+
+/// Sandbox flag: no program gains privileges by exec.
+pub const NO_NEW_PRIVILEGES: u32 = 1;
+/// The most rlimits of a sandbox.
+pub const MAX_RLIMITS: usize = 16;
+/// The most instructions of a filter.
+pub const MAX_FILTER: usize = 1024;
+
+/// What a sandboxed run is held to. `rlimits` of [`Rlimit`] follow, then
+/// `filter` instructions of a seccomp program, 8 bytes each.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Sandbox {
+    /// The capabilities that may ever be had, one bit each.
+    pub capabilities: u64,
+    /// Sandbox flags.
+    pub flags: u32,
+    /// How many rlimits follow.
+    pub rlimits: u32,
+    /// How many instructions follow; 0 is no filter.
+    pub filter: u32,
+    /// Fills the record up.
+    pub reserved: u32,
+}
+
+/// One resource limit, as `prlimit` takes it.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Rlimit {
+    /// The resource.
+    pub resource: u64,
+    /// What holds now.
+    pub soft: u64,
+    /// What it may be raised to.
+    pub hard: u64,
+}
 
 /// Init flag: it has namespaces of its own and sets up mounts and host name.
 pub const INIT_CELL: u32 = 1;
@@ -58,6 +138,8 @@ pub const INIT_READ_ONLY: u32 = 4;
 pub const INIT_PRIVATE: u32 = 8;
 /// Init flag: the folder in the third argument becomes the root.
 pub const INIT_FOLDER: u32 = 16;
+/// Init flag: the root is handed over later, by `FURNISH`.
+pub const INIT_HANDED: u32 = 32;
 
 /// A request; the payload follows at once: `groups` as u32, then texts, each
 /// ended by NUL: the folder to start in, `argc` words, `envc` variables.
@@ -109,8 +191,8 @@ pub struct Reply {
     pub step: u32,
     /// The version the init speaks.
     pub version: u32,
-    /// Fills the record up.
-    pub reserved: u32,
+    /// For `FURNISH`: which text failed, from 0.
+    pub detail: u32,
 }
 
 /// The run's folder, log files and pipes could not be made ready.
@@ -131,6 +213,10 @@ pub const STEP_MOUNTS: u32 = 7;
 pub const STEP_NETWORK: u32 = 8;
 /// There is no such run, or too many.
 pub const STEP_RUN: u32 = 9;
+/// The process could not be confined.
+pub const STEP_CONFINE: u32 = 10;
+/// A text of `FURNISH` failed.
+pub const STEP_FURNISH: u32 = 11;
 
 /// A run that has not begun.
 pub const RUN_NEW: u32 = 0;

@@ -2,136 +2,17 @@
 //! ends and their logs. Needs root; each test has a run of its own.
 #![allow(clippy::unwrap_used)]
 
+mod world;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use strata_cell::log::{Channel, LogReader, Read};
-use strata_cell::{
-    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits, RunRecord,
-    RunState, StartedInit,
-};
-use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity};
-
-struct World {
-    folder: tempfile::TempDir,
-    cgroups: Cgroups,
-    image: InitImage,
-    keeper: StartedInit,
-}
-
-impl World {
-    fn new(test: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let run = format!("test-{test}-{}", std::process::id());
-        let cgroups = Cgroups::detect(&HostPaths::default(), &run).unwrap();
-        cgroups.root().create_plain().unwrap();
-        let image = InitImage::new().unwrap();
-        let keeper = CellInit::start_keeper(&image, folder.path(), &cgroups.root()).unwrap();
-        Self {
-            folder,
-            cgroups,
-            image,
-            keeper,
-        }
-    }
-
-    fn cell(&self, spec: &CellSpec) -> Result<Cell<'_>, InitError> {
-        let folder = self
-            .folder
-            .path()
-            .join(spec.name.to_string().replace('/', "+"));
-        fs::create_dir(&folder).unwrap();
-        self.cgroups.cell(&spec.name).create(spec).unwrap();
-        let group = self.cgroups.cell(&spec.name);
-        let init = self
-            .keeper
-            .init
-            .start_cell(&self.image, spec, &folder, &group)?;
-        Ok(Cell {
-            world: self,
-            spec: spec.clone(),
-            folder,
-            init,
-        })
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.cgroups.remove_all().unwrap();
-        self.keeper.init.kill().unwrap();
-    }
-}
-
-struct Cell<'a> {
-    world: &'a World,
-    spec: CellSpec,
-    folder: PathBuf,
-    init: StartedInit,
-}
-
-impl Cell<'_> {
-    fn launch(&self, run: u64, command: &str) -> Result<(PathBuf, i32), InitError> {
-        self.launch_as(run, command, Identity::default())
-    }
-
-    fn launch_as(
-        &self,
-        run: u64,
-        command: &str,
-        identity: Identity,
-    ) -> Result<(PathBuf, i32), InitError> {
-        let folder = self.folder.join(run.to_string());
-        fs::create_dir(&folder).unwrap();
-        let spec = ExecutableSpec {
-            name: "main".parse().unwrap(),
-            cell: self.spec.name.clone(),
-            command: CommandLine::from_field("command", command).unwrap(),
-            description: String::new(),
-            identity,
-            environment: vec!["GREETING=hello".to_owned().try_into().unwrap()],
-            working_directory: None,
-            stop_grace: Duration::from_secs(1),
-        };
-        RunRecord::create(&folder, &spec).unwrap();
-        let group = self
-            .world
-            .cgroups
-            .cell(&self.spec.name)
-            .create_run(run)
-            .unwrap();
-        let logs = LogLimits::default();
-        let launch = Launch {
-            spec: &spec,
-            run,
-            folder: &folder,
-            logs,
-            group: &group,
-        };
-        let pid = self.init.init.start(&launch)?;
-        Ok((folder, pid))
-    }
-
-    /// Runs a command to its end; answers its ending and its output.
-    fn run(&self, run: u64, command: &str) -> (Ending, String) {
-        let events = CellInit::connect(&self.folder).unwrap().events;
-        let (folder, _) = self.launch(run, command).unwrap();
-        wait_exit(&events, run);
-        (ending(&folder), output(&folder, Channel::Stdout))
-    }
-}
-
-fn wait_exit(events: &strata_cell::InitEvents, run: u64) {
-    use rustix::event::{PollFd, PollFlags, poll};
-    loop {
-        poll(&mut [PollFd::new(events, PollFlags::IN)], None).unwrap();
-        if events.next().unwrap() == InitEvent::Exited(run) {
-            return;
-        }
-    }
-}
+use strata_cell::CellInit;
+use strata_cell::log::Channel;
+use strata_types::{Ending, Identity};
+use world::{World, output, spec, wait_exit};
 
 /// A start comes back when exec can no longer fail, which is a moment before
 /// the new program can be seen.
@@ -143,29 +24,6 @@ fn wait_for_program(pid: i32, program: &Path) {
     }
 }
 
-fn ending(folder: &Path) -> Ending {
-    match RunRecord::read(folder).unwrap().state {
-        RunState::Ended(ending) => ending,
-        state => panic!("not ended: {state:?}"),
-    }
-}
-
-fn output(folder: &Path, channel: Channel) -> String {
-    let mut reader = LogReader::from_start(folder, channel).unwrap();
-    let mut out = Vec::new();
-    while reader.read(&mut out).unwrap() == Read::Some {}
-    reader.finish(&mut out);
-    let lines: Vec<_> = out
-        .iter()
-        .map(|e| String::from_utf8_lossy(&e.line))
-        .collect();
-    lines.join("\n")
-}
-
-fn spec(name: &str) -> CellSpec {
-    CellSpec::named(name.parse().unwrap())
-}
-
 #[test]
 fn an_executable_runs_in_its_own_namespaces_and_leaves_its_end_and_output() {
     let world = World::new("namespaces");
@@ -174,7 +32,7 @@ fn an_executable_runs_in_its_own_namespaces_and_leaves_its_end_and_output() {
     let (ending, output) = cell.run(1, script);
     assert_eq!(ending, Ending::Code(3));
     assert_eq!(output, "web\nstrata-init\nhello 2");
-    let errors = self::output(&cell.folder.join("1"), Channel::Stderr);
+    let errors = world::output(&cell.folder.join("1"), Channel::Stderr);
     assert_eq!(errors, "oops");
 }
 

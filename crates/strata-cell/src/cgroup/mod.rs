@@ -122,6 +122,15 @@ impl Cgroups {
         })
     }
 
+    /// Groups of another kind inside this run's, apart from its cells. `name`
+    /// must not be one that a cell can have.
+    pub fn within(&self, name: &str) -> Self {
+        Self {
+            hierarchy: self.hierarchy.clone(),
+            base: self.base.join(name),
+        }
+    }
+
     /// Whether cells are made with cgroup v2.
     pub fn is_v2(&self) -> bool {
         matches!(self.hierarchy, Hierarchy::V2(_))

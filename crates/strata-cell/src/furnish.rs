@@ -1,0 +1,107 @@
+//! The root of a cell that is handed one, as the daemon says it: detached
+//! mounts as open files, and what is done with them inside.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::init::{CellInit, InitError};
+use crate::wire::{self, MAGIC, Request};
+
+/// One thing to do in a new root, in the order in which they are given.
+#[derive(Debug)]
+pub enum Fitting {
+    /// A mount goes onto a folder, which is made if missing.
+    Folder(String, OwnedFd),
+    /// A mount goes onto a file, which is made if missing.
+    File(String, OwnedFd),
+    /// A new file system of a type, without programs or devices.
+    New {
+        /// `proc`, `sysfs`, `mqueue`.
+        kind: &'static str,
+        /// Where it goes.
+        path: &'static str,
+        /// Nothing can be changed in it.
+        read_only: bool,
+    },
+    /// Nothing is to be seen here; what is missing needs no hiding.
+    Mask(String),
+    /// Nothing is to be changed here.
+    ReadOnly(String),
+    /// A kernel setting of the cell's namespaces: `net.ipv4.ip_forward`.
+    Sysctl(String, String),
+}
+
+impl Fitting {
+    fn text(&self) -> String {
+        let with = |op: u8, text: &str| format!("{}{text}", char::from(op));
+        match self {
+            Self::Folder(path, _) => with(wire::OP_FOLDER, path),
+            Self::File(path, _) => with(wire::OP_FILE, path),
+            Self::New {
+                kind,
+                path,
+                read_only,
+            } => {
+                let op = match read_only {
+                    true => wire::OP_NEW_READ_ONLY,
+                    false => wire::OP_NEW,
+                };
+                with(op, &format!("{kind}:{path}"))
+            }
+            Self::Mask(path) => with(wire::OP_MASK, path),
+            Self::ReadOnly(path) => with(wire::OP_READ_ONLY, path),
+            Self::Sysctl(name, value) => with(
+                wire::OP_SYSCTL,
+                &format!("{}={value}", name.replace('.', "/")),
+            ),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Folder(_, fd) | Self::File(_, fd) => Some(fd.as_fd()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Fitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path, _) | Self::File(path, _) => write!(f, "mount {path}"),
+            Self::New { kind, path, .. } => write!(f, "mount {kind} on {path}"),
+            Self::Mask(path) => write!(f, "hide {path}"),
+            Self::ReadOnly(path) => write!(f, "make {path} unchangeable"),
+            Self::Sysctl(name, value) => write!(f, "set the sysctl {name} to {value:?}"),
+        }
+    }
+}
+
+impl CellInit {
+    /// Gives the cell its root. Once only; the cell is of no use if it fails.
+    pub fn furnish(&self, root: &OwnedFd, fittings: &[Fitting]) -> Result<(), InitError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::FURNISH,
+            argc: fittings.len() as u32,
+            ..Request::default()
+        };
+        let mut payload = Vec::new();
+        for fitting in fittings {
+            payload.extend_from_slice(fitting.text().as_bytes());
+            payload.push(0);
+        }
+        let fds: Vec<_> = std::iter::once(root.as_fd())
+            .chain(fittings.iter().filter_map(Fitting::fd))
+            .collect();
+        let reply = self.ask(&request, &payload, &fds)?;
+        if reply.error == 0 {
+            return Ok(());
+        }
+        let failed = fittings.get(reply.detail as usize);
+        Err(InitError::Furnish {
+            what: failed.map_or_else(|| "enter the root".into(), Fitting::to_string),
+            errno: reply.error,
+        })
+    }
+}

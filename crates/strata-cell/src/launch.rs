@@ -1,0 +1,138 @@
+//! What it takes to start an executable, and how an init is told.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use strata_types::{EnvironmentVariable, ExecutableSpec};
+
+use crate::cgroup::RunGroup;
+use crate::wire::{self, MAGIC, Request};
+
+/// What a process finds as `PATH` unless it is told otherwise.
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How much of an executable's output is kept, for each of its channels.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLimits {
+    /// How large one file grows.
+    pub segment_bytes: u64,
+    /// How many files there are.
+    pub segments: u32,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 8 << 20,
+            segments: 8,
+        }
+    }
+}
+
+/// All that is needed to start an executable.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// What it is asked to be.
+    pub spec: &'a ExecutableSpec,
+    /// The number of this run, not used before in its cell.
+    pub run: u64,
+    /// Where its status and its logs go.
+    pub folder: &'a Path,
+    /// How much is kept of its output.
+    pub logs: LogLimits,
+    /// The cgroup of this run.
+    pub group: &'a RunGroup,
+    /// What it reads and writes.
+    pub stdio: Stdio<'a>,
+    /// Whether it is held to the cell's [`crate::Confinement`].
+    pub sandboxed: bool,
+}
+
+/// What a process finds as its standard input, output and error.
+#[derive(Clone, Copy, Debug)]
+pub enum Stdio<'a> {
+    /// Nothing to read; what it writes is logged.
+    Logged,
+    /// The named pipe `stdin` in its folder to read; what it writes is logged.
+    LoggedWithInput,
+    /// This file as its input, whatever it is; what it writes is logged.
+    LoggedWithFile(BorrowedFd<'a>),
+    /// These files; nothing is logged.
+    Files([BorrowedFd<'a>; 3]),
+    /// This terminal, which controls it; nothing is logged.
+    Terminal(BorrowedFd<'a>),
+}
+
+impl Stdio<'_> {
+    pub(crate) fn flags(&self) -> u32 {
+        match self {
+            Self::Logged => 0,
+            Self::LoggedWithInput => wire::STDIN_FILE,
+            Self::LoggedWithFile(_) => wire::INPUT,
+            Self::Files(_) => wire::STDIO,
+            Self::Terminal(_) => wire::STDIO | wire::TERMINAL,
+        }
+    }
+
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Logged | Self::LoggedWithInput => Vec::new(),
+            Self::LoggedWithFile(file) => vec![*file],
+            Self::Files(files) => files.to_vec(),
+            Self::Terminal(terminal) => vec![*terminal; 3],
+        }
+    }
+}
+
+pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec<u8>) {
+    let spec = launch.spec;
+    let identity = &spec.identity;
+    // A user without a group would keep root's.
+    let gid = identity.gid.or(identity.uid);
+    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+    let given: Vec<&str> = spec
+        .environment
+        .iter()
+        .map(EnvironmentVariable::as_str)
+        .collect();
+    let path = (!spec.environment.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
+    let variables: Vec<&str> = path.into_iter().chain(given).collect();
+    let words = spec.command.words();
+    let request = Request {
+        magic: MAGIC,
+        kind: wire::SPAWN,
+        run: launch.run,
+        flags: join_flags
+            | launch.stdio.flags()
+            | flag(launch.sandboxed, wire::SANDBOXED)
+            | flag(identity.uid.is_some(), wire::SET_UID)
+            | flag(gid.is_some(), wire::SET_GID),
+        uid: identity.uid.unwrap_or(0),
+        gid: gid.unwrap_or(0),
+        groups: identity.groups.len() as u32,
+        argc: words.len() as u32,
+        envc: variables.len() as u32,
+        segments: launch.logs.segments,
+        segment_bytes: launch.logs.segment_bytes,
+        ..Request::default()
+    };
+    let mut payload: Vec<u8> = identity
+        .groups
+        .iter()
+        .flat_map(|g| g.to_ne_bytes())
+        .collect();
+    let folder = spec.working_directory.as_deref().unwrap_or("/");
+    let all = words.iter().map(String::as_str).chain(variables);
+    payload.extend(texts(folder, all));
+    (request, payload)
+}
+
+/// Texts as the init reads them: each ended by NUL.
+pub(crate) fn texts<'a>(folder: &'a str, words: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in std::iter::once(folder).chain(words) {
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
