@@ -1,0 +1,100 @@
+//! `/dev` and `/dev/pts` of a pod: its own, so what it makes or breaks there
+//! is nobody else's.
+//!
+//! The nodes are made anew for every pod. That is some twenty calls and takes
+//! less than one mount does; anything shared and copied would take more.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, Uid, chmodat, chownat, makedev, mkdirat, mknodat, symlinkat,
+};
+use rustix::mount::MountAttrFlags;
+
+use crate::RootError;
+use crate::context::FsContext;
+use crate::tmpfs::{Owner, TmpfsOptions, make};
+
+/// The devices that every program may expect.
+const NODES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// Mount points, for the pod's init.
+const FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
+/// Room for sockets and pipes a program makes there, not for data.
+const BYTES: u64 = 1 << 20;
+/// The group of terminals, everywhere.
+const TTY_GROUP: u32 = 5;
+
+/// The `/dev` of a pod, detached: the usual devices, open to everybody in the
+/// pod; folders to mount `pts`, `shm` and `mqueue` on. Set-user-id and
+/// execution mean nothing there.
+///
+/// No `/dev/core`: it would lead to the memory of the host.
+pub fn devices(owner: Owner) -> Result<OwnedFd, RootError> {
+    let options = TmpfsOptions {
+        bytes: BYTES,
+        mode: 0o755,
+        owner,
+        no_exec: true,
+    };
+    let mount = make(
+        options,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    for (name, major, minor) in NODES {
+        let device = makedev(major, minor);
+        mknodat(&mount, name, FileType::CharacterDevice, mode(0o666), device)
+            // The umask of the process may have taken bits away.
+            .and_then(|()| chmodat(&mount, name, mode(0o666), AtFlags::empty()))
+            .map_err(RootError::at("make the device", Path::new(name)))?;
+        give(&mount, name, owner)?;
+    }
+    for (name, target) in LINKS {
+        symlinkat(target, &mount, name).map_err(RootError::at("make the link", Path::new(name)))?;
+        give(&mount, name, owner)?;
+    }
+    for name in FOLDERS {
+        mkdirat(&mount, name, mode(0o755))
+            .map_err(RootError::at("make the folder", Path::new(name)))?;
+        give(&mount, name, owner)?;
+    }
+    Ok(mount)
+}
+
+fn mode(bits: u32) -> Mode {
+    Mode::from_raw_mode(bits)
+}
+
+fn give(mount: &OwnedFd, name: &str, owner: Owner) -> Result<(), RootError> {
+    if owner == Owner::default() {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    chownat(mount, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(RootError::at("give away", Path::new(name)))
+}
+
+/// The `/dev/pts` of a pod, detached: an instance of its own, so terminals of
+/// other pods and of the host are out of reach.
+pub fn devpts(owner: Owner) -> Result<OwnedFd, RootError> {
+    let context = FsContext::open("devpts")?;
+    context
+        .string("gid", &owner.gid.saturating_add(TTY_GROUP).to_string())?
+        .string("mode", "620")?
+        .string("ptmxmode", "666")?;
+    context.mount(MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+}

@@ -1,0 +1,40 @@
+//! Root file systems of pods: shared layers under a writable one, with a
+//! limit on what may be written; devices, temporary file systems and volumes.
+//!
+//! Nothing here is ever mounted in the mount table of the host. Every mount
+//! is made detached, held by a file descriptor alone, and handed to the pod's
+//! init, which puts it into its own mount namespace with `move_mount`. Who
+//! dies between two steps closes the descriptor, and the mount is gone.
+//!
+//! Needs Linux 5.15. Layers shared with a user namespace need 5.19. From 6.15
+//! on an overlay takes detached layers directly; before that it is made in a
+//! mount namespace that lives for a moment (`private.rs`).
+//!
+//! Everything here blocks for microseconds to a few milliseconds, but for the
+//! removal of large trees; callers on an async runtime hand it to a blocking
+//! thread.
+
+mod attributes;
+mod bind;
+mod context;
+mod creator;
+mod delete;
+mod devices;
+mod error;
+mod limits;
+mod mapped;
+mod overlay;
+mod private;
+#[cfg(test)]
+mod private_tests;
+mod roots;
+mod sys;
+mod tmpfs;
+mod walk;
+
+pub use bind::{BindOptions, bind, bind_fd};
+pub use devices::{devices, devpts};
+pub use error::RootError;
+pub use limits::DiskLimits;
+pub use roots::{DiskUsage, MountPoint, RootOptions, Roots};
+pub use tmpfs::{Owner, TmpfsOptions, shm, tmpfs};

@@ -1,0 +1,120 @@
+//! Making a root: everything aside, then one rename.
+
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with};
+use rustix::io::Errno;
+
+use super::record::Limit;
+use super::{IMAGE, Roots, TMP, UPPER, WORK, check};
+use crate::limits::{DiskLimits, btrfs, image, project};
+use crate::{RootError, sys};
+
+impl Roots {
+    /// Makes the writable layer of a pod, which may hold so many bytes. It is
+    /// there whole or not at all. Again with the same limit does nothing.
+    ///
+    /// A writer beyond the limit gets `ENOSPC` or `EDQUOT`.
+    pub fn create(&self, id: &str, disk: Option<u64>) -> Result<(), RootError> {
+        check(id)?;
+        if let Some(bytes) = disk.filter(|bytes| *bytes < image::LEAST) {
+            return Err(RootError::LimitTooSmall {
+                wanted: bytes,
+                least: image::LEAST,
+            });
+        }
+        // Nothing is made in vain, nor refused for want of room.
+        if self.folder(id).is_dir() {
+            return self.same_limit(id, disk);
+        }
+        let name = self.unique(id);
+        let new = self.path.join(TMP).join(&name);
+        let made = self.make(&new, &name, disk).and_then(|()| {
+            let flags = RenameFlags::NOREPLACE;
+            match renameat_with(CWD, &new, &self.dir, id, flags) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => self.same_limit(id, disk).map(|()| false),
+                Err(errno) => Err(RootError::io("make", self.folder(id), errno)),
+            }
+        });
+        match made {
+            Ok(true) => Ok(()),
+            other => {
+                if let Err(error) = self.destroy(TMP, &name) {
+                    tracing::warn!(%error, "what was made of a root stays until the next start");
+                }
+                other.map(drop)
+            }
+        }
+    }
+
+    fn same_limit(&self, id: &str, wanted: Option<u64>) -> Result<(), RootError> {
+        let has = self.limit_of(id)?.map(Limit::bytes);
+        if has == wanted {
+            return Ok(());
+        }
+        Err(RootError::OtherLimit {
+            id: id.into(),
+            wanted,
+            has,
+        })
+    }
+
+    fn make(&self, new: &Path, name: &str, disk: Option<u64>) -> Result<(), RootError> {
+        let Some(bytes) = disk else {
+            folder(new, 0o700)?;
+            return writable(new);
+        };
+        match &self.limits {
+            DiskLimits::Unsupported(reason) => Err(RootError::LimitUnsupported {
+                reason: reason.clone(),
+            }),
+            DiskLimits::Loop => {
+                folder(new, 0o700)?;
+                self.templates.copy_to(&new.join(IMAGE), bytes)?;
+                Limit::Image { bytes }.write(new)
+            }
+            DiskLimits::Btrfs => {
+                let tmp = open(&self.path.join(TMP))?;
+                sys::create_subvolume(&tmp, name).map_err(RootError::at("make", new))?;
+                let id = btrfs::limit(open(new)?, bytes).map_err(RootError::at("limit", new))?;
+                Limit::Subvolume { bytes, id }.write(new)?;
+                writable(new)
+            }
+            DiskLimits::Project => {
+                let id = self.projects.take(&self.dir)?;
+                let made = self.make_project(new, bytes, id);
+                // With a record, the removal of the folder frees the id.
+                if made.is_err() && !matches!(Limit::read(new), Ok(Some(_))) {
+                    self.projects.give_back(&self.dir, id);
+                }
+                made
+            }
+        }
+    }
+
+    fn make_project(&self, new: &Path, bytes: u64, id: u32) -> Result<(), RootError> {
+        folder(new, 0o700)?;
+        Limit::Project { bytes, id }.write(new)?;
+        project::limit(open(new)?, id, bytes).map_err(RootError::at("limit", new))?;
+        writable(new)
+    }
+}
+
+/// The folders of an overlay. The mode of `upper` is that of the pod's `/`.
+fn writable(root: &Path) -> Result<(), RootError> {
+    folder(&root.join(WORK), 0o700)?;
+    let upper = root.join(UPPER);
+    folder(&upper, 0o755)?;
+    // The umask of the process may have taken bits away.
+    rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755)).map_err(RootError::at("open up", &upper))
+}
+
+fn folder(path: &Path, mode: u32) -> Result<(), RootError> {
+    mkdirat(CWD, path, Mode::from_raw_mode(mode)).map_err(RootError::at("make", path))
+}
+
+fn open(path: &Path) -> Result<std::os::fd::OwnedFd, RootError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).map_err(RootError::at("open", path))
+}

@@ -1,0 +1,76 @@
+//! File systems in memory, detached: what a pod writes there counts against
+//! its memory and is gone with it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::mount::MountAttrFlags;
+
+use crate::RootError;
+use crate::context::FsContext;
+
+/// Who owns what is made for a pod: the ids, on the host, of root in the pod.
+/// Without a user namespace that is 0 and 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user id on the host.
+    pub uid: u32,
+    /// The group id on the host.
+    pub gid: u32,
+}
+
+/// What a file system in memory is like.
+#[derive(Clone, Copy, Debug)]
+pub struct TmpfsOptions {
+    /// How much it holds.
+    pub bytes: u64,
+    /// The mode of its top folder.
+    pub mode: u32,
+    /// Who owns its top folder.
+    pub owner: Owner,
+    /// Nothing in it can be executed.
+    pub no_exec: bool,
+}
+
+/// One file per so many bytes: enough for files of a page, and a bound for
+/// empty ones, which a limit on bytes does not see.
+const BYTES_PER_FILE: u64 = 4096;
+/// Small file systems hold at least so many files.
+const LEAST_FILES: u64 = 1024;
+
+/// A detached file system in memory, without set-user-id and devices.
+pub fn tmpfs(options: TmpfsOptions) -> Result<OwnedFd, RootError> {
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    if options.no_exec {
+        attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    }
+    make(options, attributes)
+}
+
+/// The `/dev/shm` of a pod, open to everybody in it.
+pub fn shm(bytes: u64, owner: Owner) -> Result<OwnedFd, RootError> {
+    tmpfs(TmpfsOptions {
+        bytes,
+        mode: 0o1777,
+        owner,
+        no_exec: true,
+    })
+}
+
+pub(crate) fn make(
+    options: TmpfsOptions,
+    attributes: MountAttrFlags,
+) -> Result<OwnedFd, RootError> {
+    let files = (options.bytes / BYTES_PER_FILE).max(LEAST_FILES);
+    let context = FsContext::open("tmpfs")?;
+    context
+        .string("size", &options.bytes.to_string())?
+        .string("nr_inodes", &files.to_string())?
+        .string("mode", &format!("{:o}", options.mode))?;
+    let Owner { uid, gid } = options.owner;
+    if options.owner != Owner::default() {
+        context
+            .string("uid", &uid.to_string())?
+            .string("gid", &gid.to_string())?;
+    }
+    context.mount(attributes)
+}

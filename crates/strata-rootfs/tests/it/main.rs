@@ -1,0 +1,13 @@
+//! Roots on a real kernel, as root: mounts are looked at from inside a mount
+//! namespace that a thread of the test has for itself.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod death;
+mod devices;
+mod id_map;
+mod limits;
+mod overlay;
+mod removal;
+mod volumes;
+mod world;
