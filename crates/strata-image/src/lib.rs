@@ -29,7 +29,7 @@ pub use source::{
     RegistrySource, Resolved, Source, SourceError,
 };
 pub use store::{
-    Image, LayerProgress, Phase, Progress, PruneGoal, Pruned, PullOptions, Store, StoreError,
+    Hold, Image, LayerProgress, Phase, Progress, PruneGoal, Pruned, PullOptions, Store, StoreError,
     StoreOptions,
 };
 pub use tar::TarError;

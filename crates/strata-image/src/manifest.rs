@@ -172,6 +172,9 @@ pub struct ImageConfig {
     /// For which platform it was made.
     #[serde(flatten)]
     pub platform: Platform,
+    /// When it was made, if it says so in a way that can be read.
+    #[serde(default, deserialize_with = "or_none")]
+    pub created: Option<jiff::Timestamp>,
     /// How to run it.
     #[serde(default, deserialize_with = "or_default")]
     pub config: RunConfig,
@@ -243,6 +246,14 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A time that builders write as they like is no reason to refuse an image.
+fn or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<jiff::Timestamp>, D::Error> {
+    let text: Option<String> = Option::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 #[cfg(test)]

@@ -296,3 +296,28 @@ async fn a_hostile_layer_fails_the_pull_and_leaves_no_image() {
         store.prune(PruneGoal::Garbage, &[]).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn what_is_held_stays_and_a_look_at_a_prune_changes_nothing() {
+    let world = tempfile::tempdir().unwrap();
+    let store = store(&world.path().join("store"));
+    let source = layout(&made(&["one"]), &world.path().join("1"));
+    let image = pull(&store, "one", &source).await;
+    assert!(image.unpacked_size >= 3);
+    let would = store.would_prune(PruneGoal::Free(u64::MAX), &[]).await;
+    let would = would.unwrap();
+    assert_eq!(would.images, [reference("one")]);
+    let (held, hold) = store.hold(&reference("one")).unwrap();
+    assert_eq!(held.layers, image.layers);
+    store.remove(&reference("one"), &[]).await.unwrap();
+    let gone = store.hold(&reference("one")).map(drop);
+    assert!(matches!(gone, Err(StoreError::UnknownImage(_))));
+    assert!(held.layers[0].exists());
+    drop(hold);
+    let pruned = store.prune(PruneGoal::Garbage, &[]).await.unwrap();
+    assert!(!held.layers[0].exists());
+    assert_eq!(
+        (pruned.blobs, pruned.layers, pruned.bytes),
+        (would.blobs, would.layers, would.bytes)
+    );
+}

@@ -34,7 +34,8 @@ impl Inner {
         reporter: &Reporter,
     ) -> Result<(), StoreError> {
         let turn = self.flights.turn(Work::Layer(diff_id)).await;
-        if !self.paths.layer_root(&diff_id).exists() {
+        let exists = self.paths.layer_root(&diff_id).exists();
+        if !exists {
             {
                 // Never closed, so there is always a permit to wait for.
                 let _permit = self.downloads.acquire().await;
@@ -50,7 +51,8 @@ impl Inner {
             })
             .await??;
         }
-        reporter.layer(blob.digest, Phase::Done, blob.size);
+        let phase = if exists { Phase::Exists } else { Phase::Done };
+        reporter.layer(blob.digest, phase, blob.size);
         Ok(())
     }
 

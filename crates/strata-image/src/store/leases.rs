@@ -1,4 +1,5 @@
-//! What pulls under way need, and no record names yet.
+//! What pulls under way need, and no record names yet; and what somebody is
+//! about to use, and nothing runs from yet.
 //!
 //! A pull takes its lease before it looks whether something is there; a
 //! prune decides and takes things out of their places while it holds the
@@ -7,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::Inner;
-use crate::Digest;
+use super::{Image, Inner, Store, StoreError};
+use crate::{Digest, Reference};
 
 #[derive(Default)]
 pub(super) struct Leases {
@@ -49,6 +50,29 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.store.lock_leases().held.remove(&self.number);
+    }
+}
+
+/// Keeps an image here for as long as it lives, whatever is removed or pruned
+/// meanwhile. Drop it when whoever uses the image says so itself.
+pub struct Hold {
+    _lease: Lease,
+}
+
+impl Store {
+    /// The image, held: nothing of it goes before the [`Hold`] does.
+    pub fn hold(&self, reference: &Reference) -> Result<(Image, Hold), StoreError> {
+        let lease = Lease::new(&self.0);
+        // A prune decides under the same lock, so the image is seen whole and
+        // held, or not seen.
+        let mut leases = self.0.lock_leases();
+        let image = self.show(reference)?;
+        let held = leases.held.entry(lease.number).or_default();
+        held.extend([image.digest, image.manifest.config.digest]);
+        held.extend(image.manifest.layers.iter().map(|layer| layer.digest));
+        held.extend(&image.config.rootfs.diff_ids);
+        drop(leases);
+        Ok((image, Hold { _lease: lease }))
     }
 }
 

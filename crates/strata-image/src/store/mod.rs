@@ -42,6 +42,7 @@ use tokio::sync::Semaphore;
 use crate::{Digest, ImageConfig, Limits, Manifest, Reference};
 pub use error::StoreError;
 use flight::Flights;
+pub use leases::Hold;
 use leases::Leases;
 use paths::Paths;
 pub use plan::PruneGoal;
@@ -97,6 +98,8 @@ pub struct Image {
     pub layers: Vec<PathBuf>,
     /// Bytes of its blobs, packed.
     pub packed_size: u64,
+    /// Bytes of its files, unpacked; other images may share them.
+    pub unpacked_size: u64,
     /// When it was pulled.
     pub pulled_at: jiff::Timestamp,
     /// When it was last used, as far as [`Store::touch`] was told.

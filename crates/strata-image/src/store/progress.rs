@@ -14,8 +14,10 @@ pub enum Phase {
     Downloading,
     /// The layer is unpacked.
     Unpacking,
-    /// It is here.
+    /// It is here now.
     Done,
+    /// It was here before, or another pull brought it.
+    Exists,
 }
 
 /// How far a layer is.
@@ -48,7 +50,7 @@ impl Progress {
             _ if self.recorded => Phase::Done,
             // Some wait for a place while others are on their way.
             Some(Phase::Waiting) => Phase::Downloading,
-            Some(Phase::Done) => Phase::Unpacking,
+            Some(Phase::Done | Phase::Exists) => Phase::Unpacking,
             Some(phase) => phase,
             None => Phase::Waiting,
         }

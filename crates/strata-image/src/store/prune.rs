@@ -27,6 +27,17 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
+impl From<Plan> for Pruned {
+    fn from(plan: Plan) -> Self {
+        Self {
+            images: plan.images,
+            blobs: plan.blobs.len(),
+            layers: plan.layers.len(),
+            bytes: plan.bytes,
+        }
+    }
+}
+
 impl Store {
     /// Forgets a name, and takes away what only it needed. `in_use` are the
     /// manifests that something runs from; such an image is refused, unless
@@ -56,6 +67,22 @@ impl Store {
         self.prune(PruneGoal::Garbage, in_use).await
     }
 
+    /// What [`Store::prune`] would take away now. Changes nothing.
+    pub async fn would_prune(
+        &self,
+        goal: PruneGoal,
+        in_use: &[Digest],
+    ) -> Result<Pruned, StoreError> {
+        let store = self.0.clone();
+        let in_use: HashSet<Digest> = in_use.iter().copied().collect();
+        tokio::task::spawn_blocking(move || {
+            let leases = store.lock_leases();
+            let facts = store.facts(&in_use, leases.all())?;
+            Ok(plan(&facts, goal).into())
+        })
+        .await?
+    }
+
     /// Takes away what nothing needs, as far as the goal goes. `in_use` are
     /// the manifests that something runs from; they and their layers stay.
     pub async fn prune(&self, goal: PruneGoal, in_use: &[Digest]) -> Result<Pruned, StoreError> {
@@ -81,13 +108,7 @@ impl Inner {
                 tracing::warn!(path = %path.display(), %error, "cannot remove pruned content");
             }
         }
-        let plan = plan?;
-        Ok(Pruned {
-            images: plan.images,
-            blobs: plan.blobs.len(),
-            layers: plan.layers.len(),
-            bytes: plan.bytes,
-        })
+        Ok(plan?.into())
     }
 
     /// Moves what the plan names out of its place; `out` tells where to.

@@ -1,6 +1,7 @@
 //! Which manifest a name means: a small record per name. Its modification
 //! time is when the image was last used, so that using one writes nothing.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::time::SystemTime;
@@ -127,6 +128,9 @@ impl Inner {
     ) -> Result<Image, StoreError> {
         let (manifest, config) = self.documents(&record.manifest)?;
         let mut layers = Vec::new();
+        let diff_ids: BTreeSet<_> = config.rootfs.diff_ids.iter().collect();
+        let sizes = diff_ids.into_iter().map(|id| self.layer_size(id));
+        let unpacked_size = sizes.map(|size| size.unwrap_or(0)).sum();
         for diff_id in &config.rootfs.diff_ids {
             let root = self.paths.layer_root(diff_id);
             // An overlay always merges the roots of its lowers; a root that
@@ -147,6 +151,7 @@ impl Inner {
             manifest,
             config,
             layers,
+            unpacked_size,
             pulled_at: record.pulled_at,
             used_at,
         })

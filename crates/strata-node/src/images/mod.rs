@@ -1,0 +1,194 @@
+//! The images of this node: one owner of the store, of the ways to registries,
+//! and of what is known about their use.
+//!
+//! A pull belongs to nobody who waits for it: it runs to its end, and whoever
+//! asks for the same image meanwhile joins it. Whoever turns an image into
+//! something that runs asks [`Images::ensure`] and keeps what it gives until
+//! the hook of [`Images::report_uses_by`] tells of the use: in between and
+//! from then on neither Remove nor any prune takes the image away.
+
+mod config;
+mod docker_config;
+mod error;
+mod local;
+mod platform;
+mod pulls;
+mod remove;
+mod removed;
+mod selector;
+mod space;
+#[cfg(test)]
+mod tests;
+mod uses;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use strata_image::{Image, Platform, Reference, Registries, Store, StoreOptions};
+use strata_types::{Error, Result};
+
+use crate::blocking::blocking;
+pub use config::ImagesConfig;
+pub use docker_config::{DockerConfigError, read_docker_config, read_secret};
+use error::public;
+pub use local::{may_read, may_read_path, reference_from_field};
+pub(crate) use platform::platform_from_field;
+use pulls::Pulls;
+pub(crate) use pulls::{Pulling, Wanted};
+pub(crate) use remove::Goal;
+use removed::Removed;
+use selector::Selector;
+pub use strata_image::{Credentials, Digest, RegistryOptions};
+pub use strata_types::pod::PullPolicy;
+use uses::Uses;
+pub use uses::{HeldImage, ImageUse};
+
+/// How often an image may be removed under our hands before we give up.
+const ATTEMPTS: usize = 3;
+/// Between two looks at how full the disk is.
+const LOOK_AT_SPACE: Duration = Duration::from_secs(60);
+
+/// The images of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Images(Arc<Inner>);
+
+struct Inner {
+    config: ImagesConfig,
+    folder: PathBuf,
+    store: Store,
+    registries: Registries,
+    pulls: Pulls,
+    uses: Arc<Uses>,
+    removed: Mutex<Removed>,
+    /// Held while room is made, so that it is made once.
+    making_room: tokio::sync::Mutex<()>,
+}
+
+impl Images {
+    /// Opens the images in this folder, and clears away what a death left
+    /// half done.
+    pub async fn open(folder: PathBuf, config: ImagesConfig) -> Result<Self> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::internal(format!("cannot open the image store: {error}"))
+        };
+        let root = folder.clone();
+        let opening =
+            tokio::task::spawn_blocking(move || Store::open(root, StoreOptions::default()));
+        let store = opening.await.map_err(|error| failed(&error))?;
+        let registries = Registries::new(config.registries.clone());
+        let inner = Inner {
+            store: store.map_err(|error| failed(&error))?,
+            registries: registries.map_err(|error| Error::wrong_state(error.to_string()))?,
+            pulls: Pulls::new(config.parallel_pulls),
+            uses: Arc::default(),
+            removed: Mutex::new(Removed::open(folder.join("removed"))),
+            making_room: tokio::sync::Mutex::default(),
+            folder,
+            config,
+        };
+        let images = Self(Arc::new(inner));
+        images.look_at_space();
+        Ok(images)
+    }
+
+    /// Makes the image be here and holds it, for whoever is about to run it:
+    /// its layers, the lowest first, stay at least as long as what is given.
+    /// May be repeated, and be called for the same image side by side.
+    pub async fn ensure(&self, reference: &Reference, policy: PullPolicy) -> Result<HeldImage> {
+        let mut policy = policy;
+        for _ in 0..ATTEMPTS {
+            if policy != PullPolicy::Always
+                && let Some(held) = self.hold(reference)?
+            {
+                return Ok(held);
+            }
+            if policy == PullPolicy::Never {
+                return Err(Error::not_found(format!("image {reference} is not here"))
+                    .with_hint(format!("pull it first: strata image pull {reference}")));
+            }
+            self.pull(Wanted::new(reference.clone()))?.image().await?;
+            policy = PullPolicy::Missing;
+        }
+        Err(Error::unavailable(format!(
+            "image {reference} is removed as soon as it is pulled"
+        )))
+    }
+
+    /// The image, held and noted as used, if it is here for this machine.
+    fn hold(&self, reference: &Reference) -> Result<Option<HeldImage>> {
+        use strata_image::StoreError::UnknownImage;
+        let store = &self.0.store;
+        let (image, hold) = match blocking(|| store.hold(reference)) {
+            Ok(held) => held,
+            Err(UnknownImage(_)) => return Ok(None),
+            Err(error) => return Err(public(error)),
+        };
+        if !image.config.platform.serves(&Platform::host()) {
+            return Ok(None);
+        }
+        if let Err(error) = store.touch(reference) {
+            tracing::debug!(%error, "cannot note the use of an image");
+        }
+        Ok(Some(self.0.uses.lease(image, hold)))
+    }
+
+    /// Every image that is here, in the order of their names.
+    pub fn list(&self) -> Result<Vec<Image>> {
+        let mut images = blocking(|| self.0.store.list()).map_err(public)?;
+        images.sort_by_cached_key(|image| image.reference.to_string());
+        Ok(images)
+    }
+
+    /// One image, by its name, its digest, or the beginning of that.
+    pub fn find(&self, field: &str, text: &str) -> Result<Image> {
+        let selector = Selector::from_field(field, text)?;
+        let all = self.list()?;
+        let names = all
+            .iter()
+            .map(|image| (image.reference.to_string(), image.digest));
+        let found = selector.pick(&names.collect::<Vec<_>>())?;
+        let first = found.first().and_then(|found| all.into_iter().nth(*found));
+        first.ok_or_else(|| selector.unknown())
+    }
+
+    /// Starts a pull, or joins the one that is under way. It goes on when
+    /// nobody waits for it any more.
+    pub(crate) fn pull(&self, wanted: Wanted) -> Result<Pulling> {
+        pulls::pull(&self.0, wanted)
+    }
+
+    /// Names what uses images, from now on. The hook is asked before anything
+    /// is taken away; it must tell of a use before the [`HeldImage`] that the
+    /// use came from is dropped, and must not wait for anything.
+    pub fn report_uses_by(&self, hook: impl Fn() -> Vec<ImageUse> + Send + Sync + 'static) {
+        self.0.uses.set_hook(Arc::new(hook));
+    }
+
+    /// What uses images now.
+    pub fn uses(&self) -> Vec<ImageUse> {
+        self.0.uses.look().in_use.clone()
+    }
+
+    /// How this node deals with images.
+    pub fn config(&self) -> &ImagesConfig {
+        &self.0.config
+    }
+
+    /// Looks now and then whether the disk is filling up, for as long as
+    /// somebody has the images.
+    fn look_at_space(&self) {
+        let images = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(LOOK_AT_SPACE);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let Some(inner) = images.upgrade() else {
+                    return;
+                };
+                space::make_room(&inner).await;
+            }
+        });
+    }
+}
