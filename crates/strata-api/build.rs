@@ -7,7 +7,7 @@ use std::{env, fs};
 use prost::Message as _;
 
 /// Every file of the contract. A new file is named here and nowhere else.
-const FILES: [&str; 11] = [
+const FILES: [&str; 15] = [
     "cnct/kaas/api/api.proto",
     "controller/controller.proto",
     "observe/observe.proto",
@@ -17,8 +17,12 @@ const FILES: [&str; 11] = [
     "scheduler/scheduler.proto",
     "strata/v1/cells.proto",
     "strata/v1/identity.proto",
+    "strata/v1/images.proto",
     "strata/v1/logs.proto",
     "strata/v1/node.proto",
+    "strata/v1/pods.proto",
+    "strata/v1/spawn.proto",
+    "strata/v1/vms.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,6 +34,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".strata.v1.LogLine.line")
+        .bytes(".strata.v1.ExecInput")
+        .bytes(".strata.v1.ExecOutput")
+        .bytes(".strata.v1.AttachInput")
+        .bytes(".strata.v1.ConsoleInput")
+        .bytes(".strata.v1.ConsoleOutput")
+        // Written by hand, without the secret.
+        .skip_debug([".strata.v1.ImageCredentials"])
         .extern_path(".observe.LogItem", "crate::log_item::LogItem")
         .compile_fds(descriptors)?;
     Ok(())

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
-use strata_api::strata::v1::{CellInfo, ListCellsRequest};
+use strata_api::strata::v1::{
+    CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
+    ListVmsRequest,
+};
 use strata_client::{NodeClient, Places};
 
 use crate::global::Global;
@@ -46,6 +49,50 @@ pub(crate) fn executables() -> ArgValueCompleter {
             .flat_map(|cell| cell.executables)
             .map(|executable| executable.name);
         candidates(names, current)
+    })
+}
+
+/// Completes the names of images.
+pub(crate) fn images() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = live_images(&Line::of_process()).into_iter();
+        candidates(names, current)
+    })
+}
+
+/// Completes the names of pods.
+pub(crate) fn pods() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = ask(&Line::of_process(), async |node| {
+            let answer = node.pods().list(ListPodsRequest::default()).await.ok()?;
+            let pods = answer.into_inner().pods.into_iter();
+            Some(pods.filter_map(|pod| Some(pod.spec?.name)).collect())
+        });
+        candidates(Vec::into_iter(names), current)
+    })
+}
+
+/// Completes the names of virtual machines.
+pub(crate) fn vms() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = ask(&Line::of_process(), async |node| {
+            let answer = node.vms().list(ListVmsRequest {}).await.ok()?;
+            let vms = answer.into_inner().vms.into_iter();
+            Some(vms.filter_map(|vm| Some(vm.spec?.name)).collect())
+        });
+        candidates(Vec::into_iter(names), current)
+    })
+}
+
+/// Completes the names of spawned machines.
+pub(crate) fn machines() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = ask(&Line::of_process(), async |node| {
+            let answer = node.spawn().list(ListMachinesRequest {}).await.ok()?;
+            let machines = answer.into_inner().machines.into_iter();
+            Some(machines.filter_map(|m| Some(m.spec?.name)).collect())
+        });
+        candidates(Vec::into_iter(names), current)
     })
 }
 
@@ -100,13 +147,28 @@ impl Line {
     }
 }
 
+fn live_images(line: &Line) -> Vec<String> {
+    ask(line, async |node| {
+        let answer = node.images().list(ListImagesRequest {}).await.ok()?;
+        let images = answer.into_inner().images.into_iter();
+        Some(images.map(|image| image.reference).collect())
+    })
+}
+
 fn live_cells(line: &Line) -> Vec<CellInfo> {
+    ask(line, async |node| {
+        let answer = node.cells().list(ListCellsRequest::default()).await.ok()?;
+        Some(answer.into_inner().cells)
+    })
+}
+
+/// What the node that the line is about answers; nothing when it does not.
+fn ask<T: Default>(line: &Line, question: impl AsyncFnOnce(NodeClient) -> Option<T>) -> T {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let discovery = line.global().discovery(Places::new(home.as_deref()), None);
     wait_for(async move {
         let node = NodeClient::connect(&discovery.node().ok()?).await.ok()?;
-        let answer = node.cells().list(ListCellsRequest::default()).await.ok()?;
-        Some(answer.into_inner().cells)
+        question(node).await
     })
     .unwrap_or_default()
 }

@@ -16,28 +16,48 @@ pub type Result<T = ()> = std::result::Result<T, Failure>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
-    Ok = 0,
+    Ok,
     /// Nobody planned for this.
-    Unexpected = 1,
+    Unexpected,
     /// The command line is wrong.
-    Usage = 2,
+    Usage,
     /// Nobody answers.
-    CannotConnect = 3,
+    CannotConnect,
     /// It answered that it is in trouble itself.
-    Server = 4,
+    Server,
     /// It answered that the caller may not.
-    NotAllowed = 5,
+    NotAllowed,
     /// It answered no: not found, conflict, wrong state, invalid.
-    Refused = 6,
+    Refused,
     /// What was waited for ended badly.
-    Failed = 7,
+    Failed,
     /// Ctrl-C, as every program tells it.
-    Interrupted = 130,
+    Interrupted,
+    /// That of a program which ran in the caller's place.
+    Program(u8),
+}
+
+impl Exit {
+    /// As a shell sees it.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Unexpected => 1,
+            Self::Usage => 2,
+            Self::CannotConnect => 3,
+            Self::Server => 4,
+            Self::NotAllowed => 5,
+            Self::Refused => 6,
+            Self::Failed => 7,
+            Self::Interrupted => 130,
+            Self::Program(code) => code,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! Exit codes: 0 ok, 1 unexpected, 2 usage, 3 cannot connect, 4 server error,
 //! 5 not allowed, 6 refused (not found, conflict, wrong state, invalid), 7
-//! the thing waited for failed.
+//! the thing waited for failed. What runs a program in the caller's place, as
+//! `pod exec`, exits as that does.
 
 mod build_info;
 mod commands;
@@ -17,6 +18,7 @@ mod output;
 mod printer;
 mod run;
 mod session;
+mod terminal;
 mod values;
 mod view;
 

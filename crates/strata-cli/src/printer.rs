@@ -155,6 +155,22 @@ impl Printer {
         }
     }
 
+    /// Lines for people, over the last `before` ones: where stderr is a
+    /// terminal, and only there.
+    pub(crate) fn redraw(&mut self, before: usize, lines: &[String]) {
+        if self.quiet {
+            return;
+        }
+        let up = match before {
+            0 => String::new(),
+            before => format!("\x1b[{before}A"),
+        };
+        // Each line is cleared to its end, then all that is below.
+        let text: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
+        let _ = write!(self.err, "{up}{text}\x1b[J");
+        let _ = self.err.flush();
+    }
+
     /// Something that may hurt, for people.
     pub(crate) fn warn(&mut self, text: &str) {
         if !self.quiet {

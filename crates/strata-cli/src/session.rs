@@ -24,6 +24,9 @@ pub struct Session {
     pub input: Box<dyn BufRead + Send>,
     /// Whether there is somebody to ask.
     pub interactive: bool,
+    /// Whether the input is a terminal of this process, which can be taken
+    /// over.
+    pub terminal: bool,
 }
 
 impl Session {
@@ -39,6 +42,7 @@ impl Session {
             clock: Clock::system(),
             input: Box::new(BufReader::new(io::stdin())),
             interactive: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            terminal: io::stdin().is_terminal(),
         }
     }
 

@@ -3,8 +3,12 @@
 
 use strata_api::observe::observe_client::ObserveClient;
 use strata_api::runtime::cell_service_client::CellServiceClient;
+use strata_api::runtime::instances_client::InstancesClient;
+use strata_api::runtime::pods_client::PodsClient;
+use strata_api::runtime::spawn_client::SpawnClient;
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::identity_client::IdentityClient;
+use strata_api::strata::v1::images_client::ImagesClient;
 use strata_api::strata::v1::logs_client::LogsClient;
 use strata_api::strata::v1::node_client::NodeClient as NodeServiceClient;
 use tonic::Status;
@@ -31,9 +35,29 @@ impl NodeClient {
         CellServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
+    /// `runtime.Pods`: containers.
+    pub fn pods(&self) -> PodsClient<Channel> {
+        PodsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `runtime.Instances`: virtual machines.
+    pub fn vms(&self) -> InstancesClient<Channel> {
+        InstancesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `runtime.Spawn`: machines inside the machine.
+    pub fn spawn(&self) -> SpawnClient<Channel> {
+        SpawnClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
     /// `strata.v1.Cells`: list, get, watch, wait.
     pub fn cells(&self) -> CellsClient<Channel> {
         CellsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Images`: pull, list, get, remove, prune.
+    pub fn images(&self) -> ImagesClient<Channel> {
+        ImagesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `strata.v1.Logs`.

@@ -6,6 +6,7 @@
 //! node/keeper/init.sock          the parent of outermost cells
 //! node/log/daemon.*              the daemon's own log
 //! node/freed                     names of cells that were freed
+//! node/images/                   the image store, see its own page
 //! node/cells/a/cell.json         cell a; written last, removed first
 //! node/cells/a/init.sock
 //! node/cells/a/run-17/           run 17 of some executable: its status and logs
@@ -75,6 +76,20 @@ impl NodeFolder {
         Ok(text)
     }
 
+    /// The same for cells of another kind, apart from the others.
+    pub(crate) fn within(&self, name: &str) -> io::Result<Self> {
+        let root = self.root.join(name);
+        make_private(&root.join("cells"))?;
+        Ok(Self { root })
+    }
+
+    /// A folder of the node's, made if missing.
+    pub(crate) fn sub(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.root.join(name);
+        make_private(&folder)?;
+        Ok(folder)
+    }
+
     pub(crate) fn keeper(&self) -> PathBuf {
         self.root.join("keeper")
     }
@@ -86,6 +101,10 @@ impl NodeFolder {
     /// Where the daemon's own log is.
     pub fn log(&self) -> PathBuf {
         self.root.join("log")
+    }
+
+    pub(crate) fn images(&self) -> PathBuf {
+        self.root.join("images")
     }
 
     pub(crate) fn cells(&self) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The node daemon: cells and their logs behind `runtime.*`, `observe.*` and
+//! The node daemon: cells, pods and their logs behind `runtime.*`, `observe.*` and
 //! `strata.v1`, and the recovery of all of it after a restart.
 //!
 //! The faces are thin: parse, call [`Cells`], map the answer. Nothing here is
@@ -10,9 +10,17 @@ mod clock;
 pub mod daemon_log;
 mod faces;
 mod folder;
+pub mod images;
 mod logs;
+mod network;
 mod node;
+mod parts;
+mod pods;
+mod units;
+mod vms;
 
 pub use cells::Cells;
 pub use folder::NodeFolder;
+pub use network::{NetworkOptions, remove_network};
 pub use node::{Node, NodeConfig};
+pub use strata_network::Subnet;

@@ -6,10 +6,15 @@ use std::sync::Arc;
 use strata_cell::{Cgroups, HostPaths, InitImage, LogLimits};
 use strata_types::{Error, Result};
 
-use crate::cells::{Cells, Shared};
+use crate::cells::{Cells, Keeper};
 use crate::clock::now_ms;
 use crate::folder::NodeFolder;
+use crate::images::{Images, ImagesConfig};
 use crate::logs::LogWatch;
+use crate::network::{NetworkOptions, NodeNetwork};
+use crate::parts::Parts;
+use crate::pods::Pods;
+use crate::vms::Vms;
 
 /// What a node needs to know.
 #[derive(Clone, Debug)]
@@ -20,6 +25,10 @@ pub struct NodeConfig {
     pub host: HostPaths,
     /// How much is kept of each executable's output.
     pub logs: LogLimits,
+    /// How images are dealt with.
+    pub images: ImagesConfig,
+    /// How pods are connected.
+    pub network: NetworkOptions,
     /// The version of the product.
     pub version: String,
     /// The pid of the process that powers the machine off, where this node
@@ -27,6 +36,8 @@ pub struct NodeConfig {
     pub machine_init: Option<u32>,
 }
 
+/// How long pods and virtual machines get to end when the daemon ends and they go along.
+const LAST_GRACE: std::time::Duration = std::time::Duration::from_secs(3);
 /// A node whose cells have been found again. Cheap to clone.
 #[derive(Clone)]
 pub struct Node {
@@ -34,6 +45,11 @@ pub struct Node {
     pub(crate) id: Arc<str>,
     pub(crate) started_at_ms: i64,
     pub(crate) cells: Cells,
+    pub(crate) images: Images,
+    pub(crate) pods: Pods,
+    pub(crate) vms: Vms,
+    pub(crate) network: Arc<NodeNetwork>,
+    keeper: Arc<Keeper>,
     pub(crate) watch: LogWatch,
     pub(crate) log_folder: PathBuf,
 }
@@ -62,26 +78,81 @@ impl Node {
                 .with_hint("run it as root; `strata doctor` tells what this machine lacks")
         })?;
         let log_folder = folder.log();
-        let shared = Shared {
-            folder,
-            cgroups,
-            image: InitImage::new().map_err(|error| failed("load the cell init", &error))?,
-            keeper: Default::default(),
+        let images = Images::open(folder.images(), config.images.clone()).await?;
+        let keeper = Arc::new(Keeper::new(folder.keeper(), cgroups.clone()));
+        let image = InitImage::new().map_err(|error| failed("load the cell init", &error))?;
+        let network_folder = folder
+            .sub("network")
+            .map_err(|error| failed("open the network's folder", &error))?;
+        let network = NodeNetwork::new(config.network.clone(), &run, network_folder)?;
+        let parts = Parts {
+            image: Arc::new(image),
+            keeper: keeper.clone(),
+            network: Arc::new(network),
+            images: images.clone(),
             logs: config.logs,
+            cgroups,
+            folder,
         };
+        let cells = Cells::recover(Arc::new(parts.shared(None)?)).await?;
+        let pods = parts.pods().await?;
+        images.report_uses_by({
+            let pods = pods.clone();
+            move || pods.images_in_use()
+        });
+        let vms = parts.vms().await?;
+        let (mut running, mut resting) = pods.endpoints();
+        let (more_running, more_resting) = vms.endpoints();
+        running.extend(more_running);
+        resting.extend(more_resting);
+        parts.network.restore(&running, &resting)?;
+        pods.resume();
+        vms.resume();
         Ok(Self {
             id: id.into(),
             started_at_ms: now_ms(),
-            cells: Cells::recover(Arc::new(shared)).await?,
+            cells,
+            images,
+            pods,
+            vms,
+            network: parts.network.clone(),
+            keeper,
             watch: LogWatch::start().map_err(|error| failed("watch log files", &error))?,
             log_folder,
             config: Arc::new(config),
         })
     }
 
+    /// Ends everything that runs here, as `--stop-workloads` asks for, in less
+    /// time than the daemon itself has to end.
+    pub async fn stop_workloads(&self) -> Result<()> {
+        let (cells, pods, vms) = tokio::join!(
+            self.cells.free_all(),
+            self.pods.stop_all(LAST_GRACE),
+            self.vms.stop_all(LAST_GRACE),
+        );
+        cells.and(pods).and(vms)
+    }
+
+    /// Leaves nothing behind where nothing is kept: an unused node has no
+    /// process and no network on its machine.
+    pub fn release(&self) {
+        if self.pods.list().is_empty() && self.vms.list().is_empty() {
+            crate::blocking::blocking(|| self.network.close());
+            if self.cells.is_empty() {
+                self.keeper.release();
+            }
+        }
+    }
+
     /// The cells of this node.
     pub fn cells(&self) -> &Cells {
         &self.cells
+    }
+
+    /// The images of this node.
+    pub fn images(&self) -> &Images {
+        &self.images
     }
 
     /// The name of this node.

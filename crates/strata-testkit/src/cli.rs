@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::netns::NetworkNamespace;
+
 /// A command that has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -15,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Cli {
     binary: PathBuf,
     home: PathBuf,
+    /// What goes before the binary.
+    prefix: Vec<String>,
     environment: Vec<(OsString, OsString)>,
 }
 
@@ -24,6 +28,7 @@ impl Cli {
         Self {
             binary: binary.into(),
             home: home.to_owned(),
+            prefix: Vec::new(),
             environment: Vec::new(),
         }
     }
@@ -36,9 +41,23 @@ impl Cli {
         self
     }
 
+    /// Runs everything in a network namespace.
+    #[must_use]
+    pub fn within(mut self, network: &NetworkNamespace) -> Self {
+        self.prefix = network.prefix().to_vec();
+        self
+    }
+
     /// The command, not yet run, with pipes for its output.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = match self.prefix.split_first() {
+            None => Command::new(&self.binary),
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(&self.binary);
+                command
+            }
+        };
         command
             .args(arguments)
             .env_clear()

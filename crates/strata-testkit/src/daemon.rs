@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::cli::{Cli, pid_of};
 use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files, watches};
+use crate::netns::NetworkNamespace;
 use crate::node::Node;
 use crate::wait::{PATIENCE, wait_for_blocking};
 
@@ -27,6 +28,7 @@ pub struct DaemonBuilder {
     role: &'static str,
     config: Option<String>,
     arguments: Vec<String>,
+    network: Option<NetworkNamespace>,
 }
 
 impl DaemonBuilder {
@@ -41,6 +43,13 @@ impl DaemonBuilder {
     #[must_use]
     pub fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
+        self
+    }
+
+    /// Everything of it in this network namespace.
+    #[must_use]
+    pub fn within(mut self, network: &NetworkNamespace) -> Self {
+        self.network = Some(network.clone());
         self
     }
 
@@ -89,6 +98,7 @@ impl Daemon {
             role: "up",
             config: None,
             arguments: Vec::new(),
+            network: None,
         }
     }
 
@@ -203,7 +213,11 @@ impl Daemon {
 
     /// The binary, with a home of its own and no word about any daemon.
     pub fn cli(&self) -> Cli {
-        Cli::new(&self.builder.binary, self.folder.path())
+        let cli = Cli::new(&self.builder.binary, self.folder.path());
+        match &self.builder.network {
+            Some(network) => cli.within(network),
+            None => cli,
+        }
     }
 
     /// The binary, told of this daemon.

@@ -12,7 +12,10 @@ mod gate;
 pub mod guest;
 mod host;
 mod https;
+pub mod images;
+mod netns;
 mod node;
+pub mod pods;
 mod requests;
 mod wait;
 
@@ -21,6 +24,7 @@ pub use daemon::{Daemon, DaemonBuilder};
 pub use gate::Gate;
 pub use host::{Host, Traces};
 pub use https::{Answer, Https};
+pub use netns::NetworkNamespace;
 pub use node::{Node, all};
 pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};
 pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};

@@ -1,14 +1,21 @@
 //! Settings: flags first, then the file, then what holds by default.
 
+mod images;
+mod network;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use strata_cell::LogLimits;
 use strata_cli::{Exit, Failure, Global};
+use strata_node::NetworkOptions;
+use strata_node::images::ImagesConfig;
 use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
+use images::ImagesTable;
+use network::NetworkTable;
 
 /// Where everything is kept unless told.
 pub(crate) const DATA_DIR: &str = "/var/lib/strata";
@@ -32,6 +39,10 @@ pub(crate) struct File {
     hosts: Vec<String>,
     #[serde(default)]
     logs: LogsTable,
+    #[serde(default)]
+    images: ImagesTable,
+    #[serde(default)]
+    network: NetworkTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -64,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) node_socket: PathBuf,
     pub(crate) hosts: Vec<String>,
     pub(crate) logs: LogLimits,
+    pub(crate) images: ImagesConfig,
+    pub(crate) network: NetworkOptions,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -79,13 +92,9 @@ impl Settings {
             Some(path) => read(path)?,
             None => File::default(),
         };
-        Ok(Self::merge(
-            file,
-            global.data_dir.clone(),
-            common,
-            listen,
-            node,
-        ))
+        Self::merge(file, global.data_dir.clone(), common, listen, node).map_err(|why| {
+            Failure::new(Exit::Usage, "the configuration cannot be used").because(why)
+        })
     }
 
     fn merge(
@@ -94,7 +103,7 @@ impl Settings {
         common: &Common,
         listen: &Listen,
         node: &NodeListen,
-    ) -> Self {
+    ) -> Result<Self, String> {
         let own_folder = data_dir.or(file.data_dir);
         // Two runs side by side differ in their folders, so their sockets
         // must too, unless they were told where to be.
@@ -105,7 +114,7 @@ impl Settings {
             flag.clone().or(file).unwrap_or_else(|| default.to_owned())
         };
         let logs = LogLimits::default();
-        Self {
+        Ok(Self {
             data_dir: own_folder.unwrap_or_else(|| DATA_DIR.into()),
             listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
             node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),
@@ -123,9 +132,11 @@ impl Settings {
                     .max(4096),
                 segments: file.logs.segments.unwrap_or(logs.segments).clamp(2, 16),
             },
+            images: file.images.config()?,
+            network: file.network.options()?,
             socket_group: file.socket_group,
             stop_workloads: common.stop_workloads,
-        }
+        })
     }
 }
 
@@ -146,7 +157,17 @@ fn read(path: &Path) -> Result<File, Failure> {
 }
 
 fn parse(text: &str) -> Result<File, String> {
-    toml::from_str(text).map_err(|error| error.to_string())
+    toml::from_str(text).map_err(|error| {
+        // The line itself may hold a password, so only its number is shown.
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text
+            .bytes()
+            .take(start)
+            .filter(|byte| *byte == b'\n')
+            .count()
+            + 1;
+        format!("line {line}: {}", error.message())
+    })
 }
 
 #[cfg(test)]
@@ -166,6 +187,7 @@ mod tests {
             &Listen::default(),
             &node,
         )
+        .unwrap()
     }
 
     #[test]

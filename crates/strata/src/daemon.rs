@@ -155,6 +155,8 @@ impl Daemon {
             data_dir: settings.data_dir.clone(),
             host: Default::default(),
             logs: settings.logs,
+            images: settings.images.clone(),
+            network: settings.network.clone(),
             version: BuildInfo::current().version.to_owned(),
             machine_init: machine::init_pid(),
         })
@@ -230,9 +232,9 @@ impl Daemon {
         }
         if let Some(node) = self.node {
             if self.settings.stop_workloads {
-                node.cells().free_all().await.map_err(unexpected)?;
+                node.stop_workloads().await.map_err(unexpected)?;
             }
-            node.cells().release_keeper();
+            node.release();
         }
         tracing::info!("ended");
         Ok(())
@@ -246,8 +248,11 @@ async fn node_app(
 ) -> Result<axum::Router> {
     let mut faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), build())))
         .grpc(node.cell_service())
+        .grpc(node.pods_service())
+        .grpc(node.instances_service())
         .grpc(node.observe())
         .grpc(node.cells_service())
+        .grpc(node.images_service())
         .grpc(node.logs_service())
         .grpc(node.node_service());
     if let Some(Identities { authority, tokens }) = identities {

@@ -45,6 +45,10 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
     if let Some(cgroups) = &plan.cgroups {
         cgroups.remove_all().map_err(unexpected)?;
     }
+    if let Some(run) = &plan.run {
+        let folder = data_dir.join("node/network");
+        strata_node::remove_network(run, &folder).map_err(unexpected)?;
+    }
     for path in plan.leftovers(arguments.purge) {
         remove(&path)?;
     }
@@ -56,6 +60,7 @@ struct Plan {
     data_dir: PathBuf,
     daemon: Option<i32>,
     /// None where no node has run.
+    run: Option<String>,
     cgroups: Option<Cgroups>,
     cells: Vec<String>,
     /// Wherever it was told to be.
@@ -72,12 +77,14 @@ impl Plan {
             )
             .hint("give the folder that the daemon was started with: --data-dir DIR"));
         }
-        let detect = |run: String| Cgroups::detect(&HostPaths::default(), run.trim());
-        let cgroups = run.map(detect).transpose().map_err(unexpected)?;
+        let run = run.map(|run| run.trim().to_owned());
+        let detect = |run: &String| Cgroups::detect(&HostPaths::default(), run);
+        let cgroups = run.as_ref().map(detect).transpose().map_err(unexpected)?;
         let endpoints = Endpoints::read(&client_folder(data_dir)).ok().flatten();
         Ok(Self {
             data_dir: data_dir.to_owned(),
             daemon: lock::holder(data_dir),
+            run,
             cells: cgroups.as_ref().map(Cgroups::outermost).unwrap_or_default(),
             cgroups,
             socket: endpoints.and_then(|endpoints| endpoints.node_socket),
@@ -98,6 +105,9 @@ impl Plan {
         let node = self.data_dir.join("node");
         paths.extend([
             node.join("cells"),
+            node.join("_pods"),
+            node.join("_vms"),
+            node.join("network"),
             node.join("keeper"),
             node.join("freed"),
             self.data_dir.join("node.sock"),

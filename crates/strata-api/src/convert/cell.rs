@@ -25,6 +25,7 @@ impl TryFrom<runtime::Cell> for CellSpec {
             limits: limits(&options)?,
             isolated_network: isolated(options.network)?,
             root: root(&options)?,
+            id_map: None,
         })
     }
 }
@@ -130,6 +131,8 @@ impl From<&CellSpec> for v1::CellOptions {
             RootMode::ReadOnly => (v1::RootMode::ReadOnly, String::new()),
             RootMode::Private => (v1::RootMode::Private, String::new()),
             RootMode::Folder(folder) => (v1::RootMode::Folder, folder.clone()),
+            // A pod's, which has a face of its own.
+            RootMode::Handed => (v1::RootMode::Private, String::new()),
         };
         let network = if spec.isolated_network {
             v1::CellNetwork::Isolated

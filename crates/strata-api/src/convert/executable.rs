@@ -48,6 +48,7 @@ impl TryFrom<runtime::Executable> for ExecutableSpec {
                 groups: groups(options.groups)?,
             },
             stop_grace,
+            stop_signal: ExecutableSpec::default_stop_signal(),
         })
     }
 }

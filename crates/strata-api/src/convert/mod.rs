@@ -3,6 +3,8 @@
 
 mod cell;
 mod executable;
+mod image;
+pub mod pod;
 mod role;
 
 pub use executable::grace_from_field;

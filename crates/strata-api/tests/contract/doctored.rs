@@ -246,7 +246,7 @@ fn a_dropped_service_and_a_dropped_package_are_seen_even_when_empty() {
         runtime.service.retain(|service| service.name() != "Spawn");
         set.file.retain(|file| file.package() != "schedule");
     });
-    assert_eq!(verdict, "- service runtime.Spawn\n- package schedule");
+    assert!(verdict.starts_with("- service runtime.Spawn\n- package schedule\n"));
 }
 
 #[test]

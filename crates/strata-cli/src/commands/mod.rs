@@ -4,16 +4,20 @@ mod cell;
 mod certificate;
 mod completion;
 mod doctor;
+mod image;
 mod login;
 mod logs;
+mod pod;
+mod spawn;
 mod token;
 mod top;
 mod version;
+mod vm;
 mod whoami;
 
 use clap::Subcommand;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::session::Session;
 
 /// What the command line can do beside running the daemons.
@@ -22,6 +26,18 @@ pub enum Command {
     /// Isolated places on a node, and what runs in them
     #[command(subcommand)]
     Cell(cell::CellCommand),
+    /// Containers on a node
+    #[command(subcommand)]
+    Pod(pod::PodCommand),
+    /// Virtual machines on a node
+    #[command(subcommand)]
+    Vm(vm::VmCommand),
+    /// Machines inside the machine: nodes of their own
+    #[command(subcommand)]
+    Spawn(spawn::SpawnCommand),
+    /// Images on a node: what containers are made of
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// The output of what runs, or of the daemon itself
     Logs(logs::Logs),
     /// What the cells of a node use, live
@@ -48,6 +64,10 @@ impl Command {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         match self {
             Self::Cell(command) => command.run(session).await,
+            Self::Pod(command) => command.run(session).await,
+            Self::Vm(command) => command.run(session).await,
+            Self::Spawn(command) => command.run(session).await,
+            Self::Image(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Top(command) => command.run(session).await,
             Self::Doctor(command) => command.run(session),
@@ -59,4 +79,15 @@ impl Command {
             Self::Version(command) => command.run(session),
         }
     }
+}
+
+/// Prints all failures but the last, which becomes the command's own.
+fn last(session: &mut Session, mut failures: Vec<Failure>) -> Result {
+    let Some(last) = failures.pop() else {
+        return Ok(());
+    };
+    for failure in failures {
+        session.printer.failure(&failure);
+    }
+    Err(last)
 }

@@ -5,8 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A length of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) struct Span(pub(crate) Duration);
 
 /// Longest first, as they are written.
@@ -23,6 +26,25 @@ impl Span {
     /// In milliseconds, as the wire takes grace periods and intervals.
     pub(crate) fn millis_u32(self) -> u32 {
         u32::try_from(self.0.as_millis()).unwrap_or(u32::MAX)
+    }
+
+    /// So many milliseconds.
+    pub(crate) fn from_millis(ms: u32) -> Self {
+        Self(Duration::from_millis(ms.into()))
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> Self {
+        span.to_string()
     }
 }
 

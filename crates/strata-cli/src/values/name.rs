@@ -1,5 +1,8 @@
 //! Names, refused before anything is sent.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use strata_types::{CellName, ExecutableName};
 
 /// Reads the name of a cell: `web`, `web/cache`.
@@ -14,6 +17,14 @@ pub(crate) fn executable_name(text: &str) -> Result<ExecutableName, String> {
         .map_err(|why| why.message().to_owned())
 }
 
+/// Reads the name of a pod or a machine: `web`.
+pub(crate) fn label_name(text: &str) -> Result<String, String> {
+    match text.parse::<strata_types::Label>() {
+        Ok(label) => Ok(label.into()),
+        Err(why) => Err(format!("{text:?} {why}")),
+    }
+}
+
 /// Reads `KEY=VALUE`.
 pub(crate) fn variable(text: &str) -> Result<String, String> {
     strata_types::EnvironmentVariable::try_from(text.to_owned())
@@ -25,4 +36,15 @@ pub(crate) fn variable(text: &str) -> Result<String, String> {
 pub(crate) fn role(text: &str) -> Result<strata_types::Role, String> {
     text.parse::<strata_types::Role>()
         .map_err(|why| why.message().to_owned())
+}
+
+/// Refuses what is no `T`; what is goes to the node in the words it came in.
+pub(crate) fn checked<T: FromStr>(text: &str) -> Result<String, String>
+where
+    T::Err: Display,
+{
+    match text.parse::<T>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(why) => Err(why.to_string()),
+    }
 }

@@ -4,12 +4,24 @@
 mod cell;
 mod executable;
 mod identity;
+mod image;
 mod limits;
+mod machine;
+mod pod;
+mod pod_spec;
+mod vm;
 
 pub(crate) use cell::CellView;
 pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};
+pub(crate) use image::ImageView;
 pub(crate) use limits::LimitsView;
+pub(crate) use machine::MachineView;
+pub(crate) use pod::{PodUsageView, PodView, state_tone, state_word};
+pub(crate) use pod_spec::{
+    HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
+};
+pub(crate) use vm::{Accelerator, MachineKind, VmSpecView, VmView};
 
 use jiff::Timestamp;
 

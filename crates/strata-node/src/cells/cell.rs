@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub(crate) struct Cell {
     allocated_at_ms: Mutex<i64>,
     phase: watch::Sender<Phase>,
     pub(super) init: Mutex<Option<Arc<CellInit>>>,
+    /// Goes up when the init is ended on purpose: whoever listened to it has
+    /// nothing to say about the next one.
+    pub(super) epoch: AtomicU64,
     pub(super) runs: Mutex<RunTable>,
     /// Kills for want of memory that have been put down to some run.
     pub(super) accounted_kills: Mutex<u64>,
@@ -78,6 +82,7 @@ impl Cell {
             allocated_at_ms: Mutex::new(now_ms()),
             phase: watch::Sender::new(Phase::Allocating),
             init: Mutex::default(),
+            epoch: AtomicU64::new(0),
             runs: Mutex::default(),
             accounted_kills: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
@@ -200,13 +205,32 @@ impl Cell {
         }
     }
 
-    pub(super) fn init(&self) -> Result<Arc<CellInit>> {
+    pub(crate) fn init(&self) -> Result<Arc<CellInit>> {
         guard(&self.init).clone().ok_or_else(|| {
             Error::unavailable(format!(
                 "the init of cell {:?} does not answer",
                 self.spec.name.to_string()
             ))
         })
+    }
+
+    /// Ends the init and takes the cgroup away; the record and the logs stay.
+    pub(super) async fn halt(self: &Arc<Self>) -> Result<()> {
+        let _starting = self.starting.lock().await;
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        let init = guard(&self.init).take();
+        self.set_phase(Phase::Dead("it was halted".into()));
+        blocking(|| {
+            if let Some(init) = init {
+                init.kill()
+                    .map_err(|e| internal("end the cell's init", e))?;
+            }
+            self.cgroup.remove_tree().map_err(cgroup_error)
+        })?;
+        for run in self.runs() {
+            self.conclude(&run);
+        }
+        Ok(())
     }
 
     /// Removes the cell: its record first, so that a death in the middle is

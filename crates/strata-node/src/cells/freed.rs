@@ -14,7 +14,7 @@ use strata_types::CellName;
 const MOST: usize = 65_536;
 
 #[derive(Default)]
-pub(super) struct FreedNames {
+pub(crate) struct FreedNames {
     known: HashSet<CellName>,
     oldest_first: VecDeque<CellName>,
     file: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct FreedNames {
 
 impl FreedNames {
     /// Reads what was kept.
-    pub(super) fn open(file: PathBuf) -> Self {
+    pub(crate) fn open(file: PathBuf) -> Self {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let mut freed = Self::default();
         for name in text.lines().filter_map(|line| line.parse().ok()) {
@@ -34,11 +34,11 @@ impl FreedNames {
         freed
     }
 
-    pub(super) fn contains(&self, name: &CellName) -> bool {
+    pub(crate) fn contains(&self, name: &CellName) -> bool {
         self.known.contains(name)
     }
 
-    pub(super) fn add(&mut self, name: &CellName) {
+    pub(crate) fn add(&mut self, name: &CellName) {
         if self.remember(name) && self.keep(name).is_err() {
             tracing::warn!(cell = %name, "its name is remembered until the next restart only");
         }

@@ -2,22 +2,33 @@
 //! a restart of the daemon, and replaced when it has died; cells whose keeper
 //! died live on.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use strata_cell::{CellInit, Cgroup, InitError, StartedInit};
+use strata_cell::{CellInit, Cgroup, Cgroups, InitError, StartedInit};
 use strata_types::{CellSpec, Error, Result};
 
 use super::Shared;
 use super::error::{cgroup_error, init_error};
 use crate::blocking::blocking;
 
-/// A way to the keeper; none until it is needed.
-#[derive(Default)]
+/// A way to the keeper, which is there once it is needed.
 pub(crate) struct Keeper {
+    folder: PathBuf,
+    cgroups: Cgroups,
     current: Mutex<Option<Arc<CellInit>>>,
 }
 
 impl Keeper {
+    /// The keeper whose socket is in `folder`, in the outermost of `cgroups`.
+    pub(crate) fn new(folder: PathBuf, cgroups: Cgroups) -> Self {
+        Self {
+            folder,
+            cgroups,
+            current: Mutex::default(),
+        }
+    }
+
     /// Starts a cell's init under the keeper. Blocks.
     pub(super) fn start_cell(
         &self,
@@ -45,13 +56,13 @@ impl Keeper {
         if let Some(keeper) = &*current {
             return Ok(keeper.clone());
         }
-        let folder = shared.folder.keeper();
-        let keeper = match CellInit::connect(&folder) {
+        let folder = &self.folder;
+        let keeper = match CellInit::connect(folder) {
             Ok(keeper) => keeper,
             Err(_) => {
-                let root = shared.cgroups.root();
+                let root = self.cgroups.root();
                 root.create_plain().map_err(cgroup_error)?;
-                CellInit::start_keeper(&shared.image, &folder, &root)
+                CellInit::start_keeper(&shared.image, folder, &root)
                     .map_err(|error| Error::internal(error.to_string()))?
             }
         };
@@ -68,16 +79,16 @@ impl Keeper {
     }
 
     /// Ends the keeper and removes what it stood on.
-    pub(super) fn release(&self, shared: &Shared) {
+    pub(crate) fn release(&self) {
         self.forget();
         let released = blocking(|| {
-            if let Ok(keeper) = CellInit::connect(&shared.folder.keeper()) {
+            if let Ok(keeper) = CellInit::connect(&self.folder) {
                 keeper
                     .init
                     .kill()
                     .map_err(|error| Error::internal(error.to_string()))?;
             }
-            shared.cgroups.remove_all().map_err(cgroup_error)
+            self.cgroups.remove_all().map_err(cgroup_error)
         });
         if let Err(error) = released {
             tracing::warn!(%error, "the keeper could not be released");

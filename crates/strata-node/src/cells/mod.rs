@@ -22,9 +22,10 @@ use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Re
 pub(crate) use cell::Cell;
 use error::cgroup_error;
 pub(crate) use executable::{Executable, RunView};
-use freed::FreedNames;
-use keeper::Keeper;
+pub(crate) use freed::FreedNames;
+pub(crate) use keeper::Keeper;
 pub(crate) use phase::Phase;
+pub(crate) use runs::Manner;
 
 use crate::folder::NodeFolder;
 
@@ -35,8 +36,8 @@ const LAST_GRACE: Duration = Duration::from_secs(3);
 pub(crate) struct Shared {
     pub(crate) folder: NodeFolder,
     pub(crate) cgroups: Cgroups,
-    pub(crate) image: InitImage,
-    pub(crate) keeper: Keeper,
+    pub(crate) image: Arc<InitImage>,
+    pub(crate) keeper: Arc<Keeper>,
     pub(crate) logs: LogLimits,
 }
 
@@ -256,12 +257,31 @@ impl Cells {
             .collect()
     }
 
-    /// Ends the keeper when it keeps nothing, so that an unused node leaves
-    /// no process behind.
-    pub fn release_keeper(&self) {
-        if self.table().cells.is_empty() {
-            self.shared.keeper.release(&self.shared);
+    /// Makes a cell be there with an init that has started nothing yet: a new
+    /// one, or one that was halted.
+    pub(crate) async fn raise(&self, spec: CellSpec) -> Result<Arc<Cell>> {
+        let name = spec.name.clone();
+        self.allocate(spec).await?;
+        self.find("cell_name", &name)
+    }
+
+    /// Stops all that runs in a cell and ends its init; what was logged stays.
+    /// One that is halted already, or not there, is fine.
+    pub(crate) async fn halt(&self, name: &CellName, grace: Option<Duration>) -> Result<()> {
+        let known = self.table().cells.get(name).cloned();
+        match known {
+            Some(cell) => {
+                cell.settled().await;
+                cell.stop_all(grace).await;
+                cell.halt().await
+            }
+            None => Ok(()),
         }
+    }
+
+    /// Whether there is no cell at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table().cells.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 //! breaks is not an init that died: the process itself is asked, and where it
 //! lives it is reached again.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,16 +21,16 @@ impl Cell {
     /// Takes an init as this cell's, and listens to it.
     pub(super) fn adopt_init(self: &Arc<Self>, started: StartedInit) -> Result<()> {
         let news = self.take_init(started)?;
-        tokio::spawn(listen(Arc::downgrade(self), news));
+        tokio::spawn(listen(Listener::of(self), news));
         Ok(())
     }
 
     /// Keeps trying to reach an init that should be there.
     pub(super) fn await_init(self: &Arc<Self>) {
-        let cell = Arc::downgrade(self);
+        let listener = Listener::of(self);
         tokio::spawn(async move {
-            if let Some(news) = reach_again(&cell).await {
-                listen(cell, news).await;
+            if let Some(news) = listener.reach_again().await {
+                listen(listener, news).await;
             }
         });
     }
@@ -48,8 +49,11 @@ impl Cell {
         }
     }
 
-    async fn on_init_gone(&self) {
+    async fn on_init_gone(&self, epoch: u64) {
         let _starting = self.starting.lock().await;
+        if self.epoch.load(Ordering::Relaxed) != epoch {
+            return;
+        }
         guard(&self.init).take();
         if self.set_phase(Phase::Dead("its init ended".into())) {
             tracing::warn!(cell = %self.spec.name, "the cell's init ended, and all in it");
@@ -81,51 +85,72 @@ impl Cell {
     }
 }
 
-async fn listen(cell: Weak<Cell>, mut news: AsyncFd<InitEvents>) {
+/// Whose init is listened to, and which one of it.
+struct Listener {
+    cell: Weak<Cell>,
+    epoch: u64,
+}
+
+impl Listener {
+    fn of(cell: &Arc<Cell>) -> Self {
+        Self {
+            cell: Arc::downgrade(cell),
+            epoch: cell.epoch.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The cell, for as long as it has the init that is listened to.
+    fn cell(&self) -> Option<Arc<Cell>> {
+        let cell = self.cell.upgrade()?;
+        let current = cell.epoch.load(Ordering::Relaxed) == self.epoch;
+        (current && cell.phase() != Phase::Gone).then_some(cell)
+    }
+}
+
+async fn listen(listener: Listener, mut news: AsyncFd<InitEvents>) {
     loop {
         let event = next_event(&news).await;
-        let Some(known) = cell.upgrade() else { return };
         match event {
-            InitEvent::Exited(run) => known.on_exit(run),
-            InitEvent::Gone => {
-                drop(known);
-                match reach_again(&cell).await {
-                    Some(again) => news = again,
-                    None => return,
-                }
-            }
+            InitEvent::Exited(run) => match listener.cell.upgrade() {
+                Some(cell) => cell.on_exit(run),
+                None => return,
+            },
+            InitEvent::Gone => match listener.reach_again().await {
+                Some(again) => news = again,
+                None => return,
+            },
         }
     }
 }
 
-/// A new connection to an init that lives; none when it, or the cell, is gone.
-async fn reach_again(cell: &Weak<Cell>) -> Option<AsyncFd<InitEvents>> {
-    loop {
-        let cell = cell.upgrade()?;
-        if cell.phase() == Phase::Gone {
-            return None;
-        }
-        let reached = match cell.init_has_ended() {
-            true => None,
-            false => Some(blocking(|| CellInit::connect_soon(&cell.folder))),
-        };
-        match reached {
-            Some(Ok(started)) => match cell.catch_up(started).await {
-                Ok(news) => return Some(news),
-                Err(error) => {
-                    tracing::warn!(cell = %cell.spec.name, %error, "its init is lost again");
+impl Listener {
+    /// A new connection to an init that lives; none when it, or the cell, is
+    /// gone.
+    async fn reach_again(&self) -> Option<AsyncFd<InitEvents>> {
+        loop {
+            let cell = self.cell()?;
+            let reached = match cell.init_has_ended() {
+                true => None,
+                false => Some(blocking(|| CellInit::connect_soon(&cell.folder))),
+            };
+            match reached {
+                Some(Ok(started)) => match cell.catch_up(started).await {
+                    Ok(news) => return Some(news),
+                    Err(error) => {
+                        tracing::warn!(cell = %cell.spec.name, %error, "its init is lost again");
+                    }
+                },
+                Some(Err(InitError::Link(error))) if !error.is_nobody() => {
+                    tracing::warn!(cell = %cell.spec.name, %error, "its init does not answer, trying again");
                 }
-            },
-            Some(Err(InitError::Link(error))) if !error.is_nobody() => {
-                tracing::warn!(cell = %cell.spec.name, %error, "its init does not answer, trying again");
+                _ => {
+                    cell.on_init_gone(self.epoch).await;
+                    return None;
+                }
             }
-            _ => {
-                cell.on_init_gone().await;
-                return None;
-            }
+            drop(cell);
+            tokio::time::sleep(PAUSE).await;
         }
-        drop(cell);
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

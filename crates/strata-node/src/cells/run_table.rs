@@ -53,6 +53,16 @@ impl RunTable {
         has_ended
     }
 
+    /// Drops one run.
+    pub(super) fn forget(&mut self, run: &Arc<Executable>) {
+        if let Some(runs) = self.by_name.get_mut(&run.spec.name) {
+            runs.retain(|known| !Arc::ptr_eq(known, run));
+            if runs.is_empty() {
+                self.by_name.remove(&run.spec.name);
+            }
+        }
+    }
+
     /// Drops what is too old to remember.
     pub(super) fn forget_old(&mut self) -> Vec<Arc<Executable>> {
         let mut forgotten = Vec::new();

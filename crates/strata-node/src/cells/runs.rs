@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_cell::{CellInit, Launch, LinkError, RunRecord, RunState, Verdict};
+use strata_cell::{CellInit, Launch, LinkError, RunRecord, RunState, Stdio, Verdict};
 use strata_types::{Ending, Error, ExecutableName, ExecutableSpec, ExecutableState, Result};
 
 use super::cell::{Cell, guard, internal};
@@ -17,11 +17,26 @@ use crate::blocking::blocking;
 use crate::clock::now_ns;
 use crate::folder::make_private;
 
-/// The two signals of a stop.
-const TERM: i32 = 15;
+/// The last signal of a stop.
 const KILL: i32 = 9;
 /// How long a killed process may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How an executable is started, beyond what it is asked to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner<'a> {
+    /// What it reads and writes.
+    pub(crate) stdio: Stdio<'a>,
+    /// Whether it is held to the cell's confinement.
+    pub(crate) sandboxed: bool,
+}
+
+impl Manner<'_> {
+    const PLAIN: Self = Self {
+        stdio: Stdio::Logged,
+        sandboxed: false,
+    };
+}
 
 impl Cell {
     /// Takes in the end of a run: whatever it left running goes, its status
@@ -87,11 +102,28 @@ impl Cell {
         if let Some(pid) = self.running_already(&spec)? {
             return Ok(pid);
         }
-        let run = blocking(|| self.launch(spec))?;
-        let pid = run.pid;
-        tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid, "started");
-        self.keep(run);
-        Ok(pid)
+        let run = blocking(|| self.launch(spec, Manner::PLAIN))?;
+        Ok(self.keep(run).pid)
+    }
+
+    /// Starts an executable under a name that nothing runs under.
+    pub(crate) async fn start_anew(
+        self: &Arc<Self>,
+        spec: ExecutableSpec,
+        manner: Manner<'_>,
+    ) -> Result<Arc<Executable>> {
+        let _starting = self.starting.lock().await;
+        if self.phase() != Phase::Ready {
+            return Err(being_freed(&self.spec.name));
+        }
+        let run = blocking(|| self.launch(spec, manner))?;
+        Ok(self.keep(run))
+    }
+
+    /// Forgets a run that is over, and all that is kept of it.
+    pub(crate) fn forget(&self, run: &Arc<Executable>) {
+        guard(&self.runs).forget(run);
+        let _ = fs::remove_dir_all(&run.folder);
     }
 
     /// The pid of the same executable, if it runs.
@@ -114,13 +146,13 @@ impl Cell {
         .with_hint("stop it first, or start under another name"))
     }
 
-    fn launch(&self, spec: ExecutableSpec) -> Result<Executable> {
+    fn launch(&self, spec: ExecutableSpec, manner: Manner<'_>) -> Result<Executable> {
         let shared = self.shared()?;
         let init = self.init()?;
         let run = self.next_run();
         let folder = self.folder.join(format!("run-{run}"));
         make_private(&folder).map_err(|e| internal("make the run's folder", e))?;
-        let launched = self.launch_in(&shared, &init, spec, run, &folder);
+        let launched = self.launch_in(&shared, &init, spec, run, &folder, manner);
         if launched.is_err() {
             // Nothing started: nothing of it stays.
             if let Ok(group) = self.cgroup.run(run) {
@@ -138,6 +170,7 @@ impl Cell {
         spec: ExecutableSpec,
         run: u64,
         folder: &Path,
+        manner: Manner<'_>,
     ) -> Result<Executable> {
         let kills = self.cgroup.out_of_memory_kills();
         let asked = Asked {
@@ -145,6 +178,13 @@ impl Cell {
             out_of_memory_kills: kills,
         };
         RunRecord::create(folder, &asked).map_err(|e| internal("write the run's record", e))?;
+        if let Some(map) = self.spec.id_map {
+            RunRecord::hand_over(folder, map)
+                .map_err(|e| internal("hand over the run's folder", e))?;
+        }
+        if matches!(manner.stdio, Stdio::LoggedWithInput) {
+            self.make_input(folder)?;
+        }
         let group = self.cgroup.create_run(run).map_err(cgroup_error)?;
         let launch = Launch {
             spec: &asked.spec,
@@ -152,6 +192,8 @@ impl Cell {
             folder,
             logs: shared.logs,
             group: &group,
+            stdio: manner.stdio,
+            sandboxed: manner.sandboxed,
         };
         let pid = init.start(&launch).map_err(|error| start_error(&error))?;
         // It runs: a record without its pid is mended at the next restart.
@@ -169,6 +211,20 @@ impl Cell {
         ))
     }
 
+    /// The named pipe that a run reads, and others write to.
+    fn make_input(&self, folder: &Path) -> Result<()> {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let path = folder.join("stdin");
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, &path, FileType::Fifo, mode, 0)
+            .map_err(|e| internal("make the run's input", std::io::Error::from(e)))?;
+        match self.spec.id_map {
+            Some(map) => std::os::unix::fs::lchown(&path, Some(map.first), Some(map.first))
+                .map_err(|e| internal("hand over the run's input", e)),
+            None => Ok(()),
+        }
+    }
+
     /// Numbers of runs are times, and never the same twice.
     fn next_run(&self) -> u64 {
         let latest = self.runs().iter().map(|run| run.run).max().unwrap_or(0);
@@ -176,7 +232,8 @@ impl Cell {
     }
 
     /// Remembers a run, and forgets what is too old to remember.
-    fn keep(&self, run: Executable) {
+    fn keep(&self, run: Executable) -> Arc<Executable> {
+        tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid, "started");
         let run = Arc::new(run);
         let (has_ended, forgotten) = {
             let mut runs = guard(&self.runs);
@@ -188,6 +245,7 @@ impl Cell {
         for old in forgotten {
             let _ = fs::remove_dir_all(&old.folder);
         }
+        run
     }
 
     pub(super) fn adopt_run(&self, run: Executable) {
@@ -222,14 +280,19 @@ impl Cell {
         self.stop_run(&run, grace).await
     }
 
-    /// SIGTERM to its process group, a grace period, SIGKILL to what is left.
-    async fn stop_run(&self, run: &Arc<Executable>, grace: Option<Duration>) -> Result<()> {
+    /// Its stop signal to its process group, a grace period, SIGKILL to what
+    /// is left.
+    pub(crate) async fn stop_run(
+        &self,
+        run: &Arc<Executable>,
+        grace: Option<Duration>,
+    ) -> Result<()> {
         if run.view().is_over() {
             return Ok(());
         }
         run.set_stopping();
         let grace = grace.unwrap_or(run.spec.stop_grace);
-        self.signal(run, TERM)?;
+        self.signal(run, run.spec.stop_signal)?;
         if tokio::time::timeout(grace, run.ended()).await.is_ok() {
             return Ok(());
         }
@@ -246,7 +309,8 @@ impl Cell {
         }
     }
 
-    fn signal(&self, run: &Executable, signal: i32) -> Result<()> {
+    /// Sends a signal to the process group of a run.
+    pub(crate) fn signal(&self, run: &Executable, signal: i32) -> Result<()> {
         // An init that is gone took the run along.
         let Ok(init) = self.init() else { return Ok(()) };
         match blocking(|| init.signal(run.run, signal)) {

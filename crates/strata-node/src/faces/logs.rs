@@ -9,6 +9,7 @@ use strata_types::{CellName, Error, ExecutableName, Result};
 use tonic::{Request, Response, Status};
 
 use super::status;
+use crate::cells::Executable;
 use crate::clock::ms;
 use crate::logs::{Follow, LogWatch, merge};
 use crate::{Cells, Node};
@@ -21,7 +22,7 @@ pub(super) struct Face {
     watch: LogWatch,
 }
 
-type Lines = Pin<Box<dyn Stream<Item = Result<v1::LogLine, Status>> + Send>>;
+pub(super) type Lines = Pin<Box<dyn Stream<Item = Result<v1::LogLine, Status>> + Send>>;
 
 impl Face {
     pub(super) fn new(node: &Node) -> Self {
@@ -35,46 +36,68 @@ impl Face {
         let cell = CellName::from_field("cell_name", &request.cell_name)?;
         let name = ExecutableName::from_field("executable_name", &request.executable_name)?;
         let run = self.cells.executable(&cell, &name)?;
-        if let Some(tail) = request.tail.filter(|tail| *tail > MAX_TAIL) {
-            return Err(Error::invalid(
-                "tail",
-                format!("is {tail}; {MAX_TAIL} is the most, and without it all lines come"),
-            ));
-        }
-        let both = request.stdout == request.stderr;
-        let wanted = [
-            (Channel::Stdout, request.stdout),
-            (Channel::Stderr, request.stderr),
-        ];
-        let streams = wanted
-            .into_iter()
-            .filter(|(_, wanted)| *wanted || both)
-            .map(|(channel, _)| {
-                let follow = Follow {
-                    folder: run.folder.clone(),
-                    channel,
-                    tail: request.tail,
-                    live: request.follow.then(|| Some(run.watch())),
-                };
-                (channel, follow.start(&self.watch))
-            });
-        let since_ms = request.since_ms.unwrap_or(i64::MIN);
-        let tail = request.tail.map(|tail| tail as usize);
-        let lines = merge(streams.collect(), tail).filter_map(move |line| {
-            let line = match line {
-                Ok((_, entry)) if ms(entry.at_ns) < since_ms => None,
-                Ok((channel, entry)) => Some(Ok(v1::LogLine {
-                    channel: channel_of(channel).into(),
-                    line: entry.line,
-                    written_at_ms: ms(entry.at_ns),
-                    lost_bytes: entry.lost,
-                })),
-                Err(error) => Some(Err(status(error))),
-            };
-            std::future::ready(line)
-        });
-        Ok(Box::pin(lines))
+        let wanted = Wanted {
+            stdout: request.stdout,
+            stderr: request.stderr,
+            tail: request.tail,
+            since_ms: request.since_ms,
+            follow: request.follow,
+        };
+        lines(&run, &self.watch, wanted)
     }
+}
+
+/// Which lines of a run are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tail: Option<u32>,
+    pub(super) since_ms: Option<i64>,
+    pub(super) follow: bool,
+}
+
+/// The lines of a run: history first, then live when asked.
+pub(super) fn lines(run: &Executable, watch: &LogWatch, wanted: Wanted) -> Result<Lines> {
+    if let Some(tail) = wanted.tail.filter(|tail| *tail > MAX_TAIL) {
+        return Err(Error::invalid(
+            "tail",
+            format!("is {tail}; {MAX_TAIL} is the most, and without it all lines come"),
+        ));
+    }
+    let both = wanted.stdout == wanted.stderr;
+    let channels = [
+        (Channel::Stdout, wanted.stdout),
+        (Channel::Stderr, wanted.stderr),
+    ];
+    let streams = channels
+        .into_iter()
+        .filter(|(_, asked)| *asked || both)
+        .map(|(channel, _)| {
+            let follow = Follow {
+                folder: run.folder.clone(),
+                channel,
+                tail: wanted.tail,
+                live: wanted.follow.then(|| Some(run.watch())),
+            };
+            (channel, follow.start(watch))
+        });
+    let since_ms = wanted.since_ms.unwrap_or(i64::MIN);
+    let tail = wanted.tail.map(|tail| tail as usize);
+    let lines = merge(streams.collect(), tail).filter_map(move |line| {
+        let line = match line {
+            Ok((_, entry)) if ms(entry.at_ns) < since_ms => None,
+            Ok((channel, entry)) => Some(Ok(v1::LogLine {
+                channel: channel_of(channel).into(),
+                line: entry.line,
+                written_at_ms: ms(entry.at_ns),
+                lost_bytes: entry.lost,
+            })),
+            Err(error) => Some(Err(status(error))),
+        };
+        std::future::ready(line)
+    });
+    Ok(Box::pin(lines))
 }
 
 fn channel_of(channel: Channel) -> v1::LogChannel {

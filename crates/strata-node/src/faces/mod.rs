@@ -3,15 +3,21 @@
 
 mod cell_service;
 mod cells;
+mod images;
 mod logs;
 mod node;
 mod observe;
+mod pods;
 mod views;
+mod vms;
 
 use strata_api::observe::observe_server::{Observe, ObserveServer};
 use strata_api::runtime::cell_service_server::{CellService, CellServiceServer};
+use strata_api::runtime::instances_server::{Instances, InstancesServer};
+use strata_api::runtime::pods_server::{Pods as PodsApi, PodsServer};
 use strata_api::status_from_error;
 use strata_api::strata::v1::cells_server::{Cells, CellsServer};
+use strata_api::strata::v1::images_server::{Images, ImagesServer};
 use strata_api::strata::v1::logs_server::{Logs, LogsServer};
 use strata_api::strata::v1::node_server::{Node as NodeApi, NodeServer};
 use strata_types::Error;
@@ -28,6 +34,17 @@ impl Node {
         CellServiceServer::new(cell_service::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
     }
 
+    /// `runtime.Pods`.
+    pub fn pods_service(&self) -> PodsServer<impl PodsApi> {
+        PodsServer::new(pods::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
+    }
+
+    /// `runtime.Instances`.
+    pub fn instances_service(&self) -> InstancesServer<impl Instances> {
+        // A machine may come with a large file for cloud-init.
+        InstancesServer::new(vms::Face::new(self)).max_decoding_message_size(2 << 20)
+    }
+
     /// `observe.Observe`.
     pub fn observe(&self) -> ObserveServer<impl Observe> {
         ObserveServer::new(observe::Face::new(self))
@@ -36,6 +53,11 @@ impl Node {
     /// `strata.v1.Cells`.
     pub fn cells_service(&self) -> CellsServer<impl Cells> {
         CellsServer::new(cells::Face::new(self))
+    }
+
+    /// `strata.v1.Images`.
+    pub fn images_service(&self) -> ImagesServer<impl Images> {
+        ImagesServer::new(images::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
     }
 
     /// `strata.v1.Logs`.

@@ -1,6 +1,7 @@
 //! Cells and executables as the wire shows them.
 
 use strata_api::strata::v1;
+use strata_cell::Usage;
 use strata_types::{Ending, ExecutableState};
 
 use crate::cells::{Cell, Executable, Phase};
@@ -18,14 +19,7 @@ pub(super) fn cell(cell: &Cell, cgroup_v2: bool) -> v1::CellInfo {
         cgroup_v2,
         init_pid: cell.init_pid(),
         allocated_at_ms: cell.allocated_at_ms(),
-        usage: Some(v1::CellUsage {
-            cpu_usec: usage.cpu_usec,
-            memory_bytes: usage.memory_bytes,
-            memory_peak_bytes: usage.memory_peak_bytes,
-            pids: usage.pids,
-            io_read_bytes: usage.io_read_bytes,
-            io_write_bytes: usage.io_write_bytes,
-        }),
+        usage: Some(self::usage(&usage)),
         executables: cell
             .latest_runs()
             .iter()
@@ -35,6 +29,18 @@ pub(super) fn cell(cell: &Cell, cgroup_v2: bool) -> v1::CellInfo {
             Phase::Dead(why) => why.to_string(),
             _ => String::new(),
         },
+    }
+}
+
+/// What a cell uses.
+pub(super) fn usage(usage: &Usage) -> v1::CellUsage {
+    v1::CellUsage {
+        cpu_usec: usage.cpu_usec,
+        memory_bytes: usage.memory_bytes,
+        memory_peak_bytes: usage.memory_peak_bytes,
+        pids: usage.pids,
+        io_read_bytes: usage.io_read_bytes,
+        io_write_bytes: usage.io_write_bytes,
     }
 }
 

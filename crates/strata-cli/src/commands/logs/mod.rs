@@ -134,6 +134,23 @@ pub(crate) async fn follow(
     Ok(())
 }
 
+/// Prints the lines of one stream until it ends, each to the channel it was
+/// written to.
+pub(crate) async fn print(
+    session: &mut Session,
+    node: &NodeClient,
+    what: &str,
+    lines: Streaming<LogLine>,
+    timestamps: bool,
+) -> Result {
+    let mut lines = merge::merge(vec![lines], true).ready_chunks(256);
+    let mut writer = LineWriter::new(timestamps, Vec::new());
+    while let Some(chunk) = session.printer.unless_gone(lines.next()).await? {
+        writer.write(session, node, what, chunk)?;
+    }
+    Ok(())
+}
+
 async fn open(node: &NodeClient, request: ReadLogsRequest) -> Result<Streaming<LogLine>> {
     let what = format!(
         "read the logs of {}/{}",

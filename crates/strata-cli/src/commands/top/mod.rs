@@ -2,7 +2,7 @@
 //! for each interval elsewhere.
 
 mod rates;
-mod screen;
+pub(super) mod screen;
 
 use clap::Args;
 use strata_api::strata::v1::{ListCellsResponse, WatchCellsRequest};

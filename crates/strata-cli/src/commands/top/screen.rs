@@ -14,7 +14,7 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The terminal while it is ours.
-pub(super) struct Screen<'a> {
+pub(crate) struct Screen<'a> {
     session: &'a mut Session,
     saved: Option<Termios>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// Takes the terminal. Keys come one by one and unseen; Ctrl-C still is a
     /// signal.
-    pub(super) fn enter(session: &'a mut Session) -> io::Result<Self> {
+    pub(crate) fn enter(session: &'a mut Session) -> io::Result<Self> {
         let saved = tcgetattr(io::stdin()).ok();
         if let Some(saved) = &saved {
             let mut modes = saved.clone();
@@ -36,7 +36,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Replaces what is on the screen, without flicker.
-    pub(super) fn draw(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, text: &str) -> io::Result<()> {
         let (_, rows) = terminal_size();
         let mut frame = String::from("\x1b[H");
         for line in text.lines().take(rows.saturating_sub(1)) {
@@ -48,7 +48,7 @@ impl<'a> Screen<'a> {
     }
 
     /// The session that the terminal belongs to.
-    pub(super) fn session(&self) -> &Session {
+    pub(crate) fn session(&self) -> &Session {
         self.session
     }
 }
@@ -64,7 +64,7 @@ impl Drop for Screen<'_> {
 
 /// The keys that are pressed. The thread ends with the process: a read from
 /// a terminal cannot be called off.
-pub(super) fn keys() -> mpsc::Receiver<u8> {
+pub(crate) fn keys() -> mpsc::Receiver<u8> {
     let (sender, keys) = mpsc::channel(16);
     std::thread::spawn(move || {
         for key in io::stdin().lock().bytes() {

@@ -7,23 +7,39 @@ use std::time::Duration;
 
 use strata_api::observe::observe_server::ObserveServer;
 use strata_api::runtime::cell_service_server::CellServiceServer;
+use strata_api::runtime::instances_server::InstancesServer;
+use strata_api::runtime::pods_server::PodsServer;
+use strata_api::runtime::spawn_server::SpawnServer;
 use strata_api::strata::v1::cells_server::CellsServer;
 use strata_api::strata::v1::identity_server::IdentityServer;
+use strata_api::strata::v1::images_server::ImagesServer;
 use strata_api::strata::v1::logs_server::LogsServer;
-use strata_api::strata::v1::{CellInfo, LogLine, TokenInfo};
+use strata_api::strata::v1::{
+    CellInfo, ImageInfo, LogLine, Machine, MachineSpec, Pod, PodSpec, TokenInfo, Vm, VmSpec,
+};
 use strata_types::Error;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use super::data;
+use super::{data, images, pods, vms};
 
 /// What the node holds and how it behaves.
 pub struct State {
     pub cells: Vec<CellInfo>,
     pub logs: Vec<(&'static str, LogLine)>,
     pub tokens: Vec<TokenInfo>,
+    pub images: Vec<ImageInfo>,
+    pub pods: Vec<Pod>,
+    pub vms: Vec<Vm>,
+    pub machines: Vec<Machine>,
+    /// What was asked for, as it came.
+    pub created: Vec<PodSpec>,
+    pub created_vms: Vec<VmSpec>,
+    pub created_machines: Vec<MachineSpec>,
+    /// That of the last process in a pod.
+    pub environment: Vec<String>,
     /// Every call is answered with this.
     pub refuse: Option<Error>,
     /// Streams never end by themselves.
@@ -56,6 +72,14 @@ impl FakeNode {
             cells: data::cells(),
             logs: data::logs(),
             tokens: data::tokens(),
+            images: images::images(),
+            pods: pods::pods(),
+            vms: vms::vms(),
+            machines: vms::machines(),
+            created: Vec::new(),
+            created_vms: Vec::new(),
+            created_machines: Vec::new(),
+            environment: Vec::new(),
             refuse: None,
             endless: false,
             exit_code: 0,
@@ -75,7 +99,11 @@ impl FakeNode {
         let server = Server::builder()
             .add_service(CellServiceServer::new(state.clone()))
             .add_service(CellsServer::new(state.clone()))
+            .add_service(ImagesServer::new(state.clone()))
             .add_service(LogsServer::new(state.clone()))
+            .add_service(PodsServer::new(state.clone()))
+            .add_service(InstancesServer::new(state.clone()))
+            .add_service(SpawnServer::new(state.clone()))
             .add_service(ObserveServer::new(state.clone()))
             .add_service(IdentityServer::new(state.clone()))
             .serve_with_incoming(UnixListenerStream::new(listener));

@@ -2,9 +2,13 @@
 //! folder of its own.
 
 mod data;
+mod exec;
 mod fake;
+mod images;
+mod pods;
 mod services;
 mod tls;
+mod vms;
 
 use std::io::{self, Cursor, Write};
 use std::path::PathBuf;
@@ -34,6 +38,8 @@ pub struct World {
     pub node: FakeNode,
     /// What a person at the terminal answers; nobody is there when `None`.
     pub answer: Option<&'static str>,
+    /// What is piped in, where nobody is there.
+    pub piped: &'static str,
     /// Breaks stdout after so many bytes.
     pub stdout_breaks_after: Option<usize>,
     pub stdout: Captured,
@@ -54,6 +60,7 @@ impl World {
             folder,
             node,
             answer: None,
+            piped: "",
             stdout_breaks_after: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
@@ -96,7 +103,7 @@ impl World {
             }
         };
         let mut session = self.session(&cli.global);
-        run_in(cli.command, &mut session).await as u8
+        run_in(cli.command, &mut session).await.code()
     }
 
     fn session(&self, global: &Global) -> Session {
@@ -113,13 +120,14 @@ impl World {
             printer: Printer::plain(out, self.stderr.clone()).quiet(global.quiet),
             discovery: global.discovery(places, None),
             clock: Clock::from_fn(|| NOW.parse::<Timestamp>().unwrap()),
-            input: Box::new(Cursor::new(self.answer.unwrap_or_default())),
+            input: Box::new(Cursor::new(self.answer.unwrap_or(self.piped))),
             interactive: self.answer.is_some(),
+            terminal: false,
         }
     }
 }
 
-fn shell_words(line: &str) -> Vec<String> {
+pub fn shell_words(line: &str) -> Vec<String> {
     let command = strata_types::CommandLine::from_field("line", line).unwrap();
     command.into()
 }

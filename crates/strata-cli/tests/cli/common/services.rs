@@ -28,11 +28,11 @@ use tonic::{Request, Response, Status};
 use super::data::{self, NOW_MS};
 use super::fake::{Shared, State};
 
-type Answer<T> = Result<Response<T>, Status>;
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub type Answer<T> = Result<Response<T>, Status>;
+pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Shared {
-    fn open(&self) -> Result<std::sync::MutexGuard<'_, State>, Status> {
+    pub(super) fn open(&self) -> Result<std::sync::MutexGuard<'_, State>, Status> {
         let state = self.lock();
         match &state.refuse {
             Some(error) => Err(status_from_error(error)),
@@ -56,7 +56,7 @@ fn under(state: &State, name: &str) -> Vec<CellInfo> {
     state.cells.iter().filter(inside).cloned().collect()
 }
 
-fn stream<T: Send + 'static>(items: Vec<T>, endless: bool) -> Answers<T> {
+pub fn stream<T: Send + 'static>(items: Vec<T>, endless: bool) -> Answers<T> {
     let items = tokio_stream::iter(items.into_iter().map(Ok));
     if endless {
         Box::pin(items.chain(tokio_stream::pending()))

@@ -1,0 +1,116 @@
+//! `strata pod attach`: what the pod's own process writes from now on, and
+//! its input.
+
+use std::future::ready;
+
+use clap::Args;
+use futures_util::stream::{self, StreamExt as _};
+use strata_api::strata::v1::attach_input::Input;
+use strata_api::strata::v1::{AttachInput, AttachStart, ExecEnded};
+use strata_client::NodeClient;
+
+use super::talk::{self, Order, Parting, Talk};
+use crate::complete;
+use crate::failure::{Failure, Result, cannot};
+use crate::session::Session;
+use crate::terminal;
+use crate::values::label_name;
+
+/// See what a pod writes from now on, and type to it
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Ctrl-C leaves the pod running; with --signals it goes to the pod, and a second
+one leaves it. Exits as the pod does when that ends.
+
+Examples:
+  strata pod attach web
+  strata pod attach web --tail 20
+  strata pod attach shell -i        for pods that were made with --stdin")]
+pub struct Attach {
+    /// The pod
+    #[arg(value_parser = label_name, add = complete::pods())]
+    name: String,
+
+    /// Give it our input
+    #[arg(short, long)]
+    interactive: bool,
+
+    /// So many lines that were written before, first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    tail: u32,
+
+    /// Pass Ctrl-C and SIGTERM on to the pod
+    #[arg(long)]
+    signals: bool,
+}
+
+impl Attach {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let node = session.node().await?;
+        let start = AttachStart {
+            pod: self.name.clone(),
+            tail: self.tail,
+        };
+        match attach(session, &node, start, self.interactive, self.signals).await? {
+            Parting::Ended(ended) => talk::exit(&self.name, &ended),
+            Parting::Left(exit) => {
+                let name = &self.name;
+                session.printer.note(&format!(
+                    "\n{name} goes on. See it with `strata pod logs {name} -f`, \
+                     end it with `strata pod stop {name}`"
+                ));
+                Err(Failure::silent(exit))
+            }
+        }
+    }
+}
+
+/// Stays with a pod, our input and signals its own, until it ends.
+pub(super) async fn follow(
+    session: &mut Session,
+    node: &NodeClient,
+    start: AttachStart,
+) -> Result<ExecEnded> {
+    match attach(session, node, start, true, false).await? {
+        Parting::Ended(ended) => Ok(ended),
+        Parting::Left(exit) => Err(Failure::silent(exit)),
+    }
+}
+
+async fn attach(
+    session: &mut Session,
+    node: &NodeClient,
+    start: AttachStart,
+    interactive: bool,
+    pass_signals: bool,
+) -> Result<Parting> {
+    let what = format!("attach to the pod {}", start.pod);
+    let (orders, ordered) = talk::orders();
+    let typed = if interactive {
+        let input = std::mem::replace(&mut session.input, Box::new(std::io::empty()));
+        let typed = talk::received(terminal::keyboard(input));
+        typed.map(|bytes| Input::Stdin(bytes.into())).boxed()
+    } else {
+        stream::empty().boxed()
+    };
+    // A pod has no terminal, so there is nothing to resize.
+    let ordered = ordered.filter_map(|order| {
+        ready(match order {
+            Order::Signal(number) => Some(Input::Signal(number)),
+            Order::Resize(_) => None,
+        })
+    });
+    let input = stream::once(ready(Input::Start(start))).chain(stream::select(ordered, typed));
+    let input = input.map(|input| AttachInput { input: Some(input) });
+    let answer = node.pods().attach(input).await;
+    let talk = Talk {
+        outputs: answer.map_err(cannot(node, &*what))?.into_inner(),
+        node,
+        what,
+        orders,
+        terminal: false,
+        raw: false,
+        pass_signals,
+    };
+    talk.stay(session).await
+}

@@ -1,0 +1,60 @@
+//! `strata spawn destroy`: ends machines and takes everything of them away.
+
+use clap::Args;
+use strata_api::strata::v1::DestroyMachineRequest;
+
+use super::current;
+use crate::commands::last;
+use crate::complete;
+use crate::failure::{Result, cannot};
+use crate::session::Session;
+use crate::values::label_name;
+
+/// End machines and take everything of them away
+#[derive(Args, Debug)]
+#[command(after_help = "\
+All that runs in a machine ends with it.
+
+Examples:
+  strata spawn destroy n1
+  strata spawn destroy n1 n2 --yes")]
+pub struct Destroy {
+    /// The machines
+    #[arg(value_name = "NAME", required = true, value_parser = label_name)]
+    #[arg(add = complete::machines())]
+    names: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Destroy {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let node = session.node().await?;
+        if self.dry_run {
+            for name in self.names {
+                let machine = current(&node, &name, "look at").await?;
+                let line = format!("would destroy {name} ({})\n", machine.status.state);
+                session.printer.data(line.as_bytes())?;
+            }
+            return Ok(());
+        }
+        session.confirm(&format!("Destroy {}?", self.names.join(", ")), self.yes)?;
+        let mut failures = Vec::new();
+        for name in self.names {
+            let request = DestroyMachineRequest { name: name.clone() };
+            match node.spawn().destroy(request).await {
+                Ok(_) => session.printer.note(&format!("destroyed {name}")),
+                Err(status) => {
+                    failures.push(cannot(&node, format!("destroy the machine {name}"))(status));
+                }
+            }
+        }
+        last(session, failures)
+    }
+}

@@ -1,0 +1,139 @@
+//! What a virtual machine is to be, said in flags.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use strata_types::pod::PortMapping;
+
+use crate::failure::{Exit, Failure, Result};
+use crate::session::Session;
+use crate::values::{Bytes, LabelArg, Span, VmDiskArg, absolute, checked, label_name};
+use crate::view::{Accelerator, MachineKind, Restart, VmSpecView};
+
+/// More than cloud-init takes from such a disk anyway.
+const MAX_USER_DATA: u64 = 1 << 20;
+
+/// What the virtual machine is to be.
+#[derive(Args, Debug)]
+pub(super) struct Wanted {
+    /// Its name, for people and for other machines
+    #[arg(value_parser = label_name, required_unless_present = "file")]
+    name: Option<String>,
+
+    /// How many cpus it has; 1 unless told
+    #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
+    cpus: u32,
+    /// How much memory it has; 512MiB unless told
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+    /// Boot from a clone of this disk image, qcow2 or raw, of the node's
+    /// machine
+    #[arg(long, value_name = "FILE", value_parser = absolute, group = "boot")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    image: Option<String>,
+    /// Boot this kernel of the node's machine
+    #[arg(long, value_name = "FILE", value_parser = absolute, group = "boot")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    kernel: Option<String>,
+    /// The kernel's first root
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    initrd: Option<String>,
+    /// The kernel's command line
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    append: Option<String>,
+    /// How large the clone of the image is; as the image unless told
+    #[arg(long, value_name = "SIZE", requires = "image")]
+    disk_size: Option<Bytes>,
+    /// A further disk: a SIZE for an empty one, or an image FILE[:ro] of the
+    /// node's machine
+    #[arg(long, value_name = "DISK")]
+    disk: Vec<VmDiskArg>,
+    /// What hardware it is
+    #[arg(long, value_enum, default_value_t)]
+    machine: MachineKind,
+    /// What runs its instructions
+    #[arg(long, value_enum, default_value_t)]
+    accelerator: Accelerator,
+    /// No interface on the node's bridge
+    #[arg(long, conflicts_with_all = ["address", "port"])]
+    no_network: bool,
+    /// The address it wants from the node's subnet
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// Lead a port of the node's machine to one of this: 2222:22
+    #[arg(short, long, value_name = "PORT")]
+    #[arg(value_parser = checked::<PortMapping>)]
+    port: Vec<String>,
+    /// What to do when it ends by itself
+    #[arg(long, value_enum, default_value_t)]
+    restart: Restart,
+    /// Between the power button and the plug; 30s unless told
+    #[arg(long, value_name = "DURATION")]
+    grace: Option<Span>,
+    /// key=value; can be repeated
+    #[arg(short, long, value_name = "LABEL")]
+    label: Vec<LabelArg>,
+    /// A file for cloud-init, of this machine; - is stdin
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    user_data: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// The virtual machine that was described.
+    pub(super) fn view(self, session: &mut Session) -> Result<VmSpecView> {
+        let Some(name) = self.name else {
+            return Err(Failure::new(Exit::Usage, "no vm was named"));
+        };
+        if self.image.is_none() && self.kernel.is_none() {
+            let what = format!("{name} has nothing to boot from");
+            return Err(Failure::new(Exit::Usage, what)
+                .hint("say --image FILE, or --kernel FILE with --initrd and --append"));
+        }
+        // The parser lets this through: an image excludes the kernel that
+        // these need.
+        if self.kernel.is_none() && (self.initrd.is_some() || self.append.is_some()) {
+            let what = "--initrd and --append go with --kernel, not with an image";
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        Ok(VmSpecView {
+            name,
+            cpus: self.cpus,
+            memory: self.memory,
+            image: self.image,
+            kernel: self.kernel,
+            initrd: self.initrd,
+            command_line: self.append,
+            disk_size: self.disk_size,
+            disks: self.disk,
+            machine: self.machine,
+            accelerator: self.accelerator,
+            no_network: self.no_network,
+            address: self.address,
+            ports: self.port,
+            restart: self.restart,
+            stop_grace: self.grace,
+            labels: self.label.into_iter().map(|l| (l.0, l.1)).collect(),
+            user_data: self.user_data.map(|f| read(&f, session)).transpose()?,
+            ..Default::default()
+        })
+    }
+}
+
+fn read(file: &Path, session: &mut Session) -> Result<String> {
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        let input = (&mut session.input).take(MAX_USER_DATA + 1);
+        { input }.read_to_string(&mut text)
+    } else {
+        let file = std::fs::File::open(file);
+        file.and_then(|file| file.take(MAX_USER_DATA + 1).read_to_string(&mut text))
+    };
+    read.map_err(|why| Failure::file("read", file, &why))?;
+    if text.len() as u64 > MAX_USER_DATA {
+        let what = format!("{} is larger than 1 MiB", file.display());
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok(text)
+}

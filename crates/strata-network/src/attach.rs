@@ -1,0 +1,189 @@
+//! Attaching a pod: a pair of interfaces, an address, a way out, and what it
+//! publishes. Whole or nothing, and to be repeated at will.
+//!
+//! This is on the way of every start. The pair is made by one message while
+//! a thread opens a socket in the pod's namespace; one batch there does the
+//! rest. What is published is one small transaction.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use crate::endpoint::ipv6_of;
+use crate::error::{NetworkError, Result, kernel};
+use crate::link::{INSIDE, Link, Route};
+use crate::netlink::{Batch, NetlinkError, Socket};
+use crate::network::Inner;
+use crate::{Endpoint, Network, link, netns};
+
+const LOOPBACK: u32 = 1;
+
+impl Network {
+    /// Attaches the network namespace of a pod. Attaching the same endpoint
+    /// to the same namespace again changes nothing; to another one, it moves
+    /// there.
+    pub fn attach(&self, netns: BorrowedFd<'_>, endpoint: &Endpoint) -> Result<()> {
+        let inner = &self.0;
+        inner.attach_with(endpoint, || inner.attach_pair(netns, endpoint))
+    }
+
+    /// Takes an endpoint off the network: what it published, its name, its
+    /// interface. That is cut off at once and removed soon, see
+    /// [`Network::settle`]. The address stays leased. Idempotent.
+    pub fn detach(&self, endpoint: &Endpoint) -> Result<()> {
+        self.0.unpublish(endpoint)?;
+        self.0.condemn_ports(endpoint.address)?;
+        self.0.state().ports.keep_only(endpoint.address, &[]);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// What attaching is for pods and VMs alike: ports, interface, rules;
+    /// undone when a step fails.
+    pub(crate) fn attach_with<T>(
+        &self,
+        endpoint: &Endpoint,
+        interface: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.check_endpoint(endpoint)?;
+        let (owner, ports) = (endpoint.address, &endpoint.ports);
+        let fresh = self.state().ports.hold(owner, ports, self.ipv6)?;
+        let attached = interface().and_then(|done| {
+            self.publish(endpoint)?;
+            Ok(done)
+        });
+        if attached.is_ok() {
+            self.state().ports.keep_only(owner, ports);
+        } else {
+            if let Err(error) = self.condemn_ports(owner) {
+                tracing::warn!(endpoint = endpoint.name, %error, "left behind");
+            }
+            self.state().ports.release(owner, &fresh);
+        }
+        attached
+    }
+
+    fn check_endpoint(&self, endpoint: &Endpoint) -> Result<()> {
+        let address = endpoint.address;
+        let mut state = self.state();
+        match state.pool.lease(Some(address)) {
+            Ok(_) | Err(crate::PoolError::Taken(_)) => {}
+            Err(_) => {
+                return Err(NetworkError::ForeignAddress {
+                    name: endpoint.name.clone(),
+                    address,
+                });
+            }
+        }
+        match state.endpoints.get(&address) {
+            Some(other) if other.name != endpoint.name => Err(NetworkError::AddressInUse {
+                name: endpoint.name.clone(),
+                address,
+                owner: other.name.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn attach_pair(&self, netns: BorrowedFd<'_>, endpoint: &Endpoint) -> Result<()> {
+        std::thread::scope(|scope| {
+            let opening = netns::open(scope, netns)?;
+            let [usual, ..] = self.port_names(endpoint.address);
+            let made = self.make_pair(netns, endpoint, &usual);
+            let mut inside = opening.finish()?;
+            match made {
+                Ok(()) => {}
+                Err(error) if error.is(Errno::EXIST) => {
+                    self.replace_pair(netns, &mut inside, endpoint)?;
+                }
+                Err(error) if error.is(Errno::INVAL) || error.is(Errno::NODEV) => {
+                    // The bridge is gone, and the watcher not yet here.
+                    self.repair_bridge()?;
+                    self.repair_overlay()?;
+                    self.make_pair(netns, endpoint, &usual)
+                        .map_err(kernel(format!("attach {}", endpoint.name)))?;
+                }
+                Err(error) => return Err(kernel(format!("attach {}", endpoint.name))(error)),
+            }
+            self.configure(&mut inside, endpoint)
+        })
+    }
+
+    fn make_pair(
+        &self,
+        netns: BorrowedFd<'_>,
+        endpoint: &Endpoint,
+        name: &str,
+    ) -> Result<(), NetlinkError> {
+        let mut batch = Batch::default();
+        let bridge = self.bridge.load(Ordering::Acquire);
+        let inside = (endpoint.mac(), netns);
+        link::add_pair(&mut batch, name, bridge, self.mtu, inside);
+        self.links().talk(&mut batch).map(drop)
+    }
+
+    /// One of the two names is taken: by the very pair that is wanted, by
+    /// what an earlier namespace left, or by something that is not ours.
+    fn replace_pair(
+        &self,
+        netns: BorrowedFd<'_>,
+        inside: &mut Socket,
+        endpoint: &Endpoint,
+    ) -> Result<()> {
+        let names = self.port_names(endpoint.address);
+        let mut outer = Vec::new();
+        for name in &names {
+            outer.push(link::find(&mut self.links(), name)?);
+        }
+        if let Some(inner) = link::find(inside, INSIDE)? {
+            if inner.mac != Some(endpoint.mac()) {
+                return Err(NetworkError::InterfaceTaken {
+                    name: endpoint.name.clone(),
+                });
+            }
+            let wanted = |link: &Link| inner.pair == Some(link.index) && !link.is_condemned();
+            if outer.iter().flatten().any(wanted) {
+                return Ok(());
+            }
+            link::delete(inside, INSIDE)?;
+        }
+        self.condemn_ports(endpoint.address)?;
+        let free = outer.iter().position(Option::is_none).unwrap_or_else(|| {
+            // Started again four times within the blink of an eye.
+            self.sweeper.settle();
+            0
+        });
+        self.make_pair(netns, endpoint, &names[free])
+            .map_err(kernel(format!("attach {}", endpoint.name)))
+    }
+
+    fn configure(&self, inside: &mut Socket, endpoint: &Endpoint) -> Result<()> {
+        let Some(interface) = link::find(inside, INSIDE)? else {
+            return Err(NetworkError::InterfaceTaken {
+                name: endpoint.name.clone(),
+            });
+        };
+        let subnet = self.config.subnet;
+        let index = interface.index;
+        let mut batch = Batch::default();
+        link::set_up(&mut batch, LOOPBACK);
+        link::set_up(&mut batch, index);
+        let mut address = |own: IpAddr, prefix: u8, gateway: IpAddr| {
+            link::add_address(&mut batch, index, own, prefix);
+            Route::default(gateway, index).add(&mut batch);
+        };
+        let gateway = subnet.gateway();
+        address(endpoint.address.into(), subnet.prefix(), gateway.into());
+        if self.ipv6 {
+            let (own, gateway) = (ipv6_of(subnet, endpoint.address), ipv6_of(subnet, gateway));
+            address(own.into(), 64, gateway.into());
+        }
+        inside
+            .talk(&mut batch)
+            .map(drop)
+            .map_err(kernel(format!("give {} its address", endpoint.name)))
+    }
+}

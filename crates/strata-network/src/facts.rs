@@ -1,0 +1,54 @@
+//! What this host can do for the network, for people who ask.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::forwarding;
+use crate::netlink::{Batch, Family, Socket, flag, nft};
+
+/// What was found. Nothing is changed to find out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NetworkFacts {
+    /// nftables answers.
+    pub nftables: bool,
+    /// Taps for VMs can be made.
+    pub tun: bool,
+    /// IPv6 is on for new interfaces.
+    pub ipv6: bool,
+    /// The host forwards IPv4 on every interface already.
+    pub ip_forward: bool,
+    /// IPv6 can be forwarded for single interfaces (Linux 6.17). Without it,
+    /// and unless the host forwards IPv6 itself, ports published on IPv6
+    /// answer to the host alone.
+    pub ipv6_forwarding: bool,
+    /// Bridged packets pass through iptables too (br_netfilter). A FORWARD
+    /// policy of DROP there then stops what we let through; our table cannot
+    /// overrule it.
+    pub bridge_netfilter: bool,
+    /// The kernel has tables of the old iptables in use; see above.
+    pub iptables_in_use: bool,
+}
+
+/// Looks at this host.
+pub fn facts() -> NetworkFacts {
+    let on = |path: &str| fs::read_to_string(path).is_ok_and(|value| value.trim() == "1");
+    let listed = |path: &str| fs::read_to_string(path).is_ok_and(|text| !text.trim().is_empty());
+    NetworkFacts {
+        nftables: nftables_answers(),
+        tun: Path::new("/dev/net/tun").exists(),
+        ipv6: forwarding::has_ipv6(),
+        ip_forward: on("/proc/sys/net/ipv4/ip_forward"),
+        ipv6_forwarding: on("/proc/sys/net/ipv6/conf/all/forwarding")
+            || Path::new("/proc/sys/net/ipv6/conf/all/force_forwarding").exists(),
+        bridge_netfilter: on("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+        iptables_in_use: listed("/proc/net/ip_tables_names"),
+    }
+}
+
+fn nftables_answers() -> bool {
+    let mut batch = Batch::default();
+    batch.message(nft::GETTABLE, flag::DUMP, &[nft::NFPROTO_INET, 0, 0, 0]);
+    Socket::open(Family::Netfilter).is_ok_and(|mut socket| socket.talk(&mut batch).is_ok())
+}

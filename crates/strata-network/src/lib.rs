@@ -1,0 +1,60 @@
+//! The node's network: bridge, addresses, published ports, names, and the
+//! overlay between nodes.
+//!
+//! ```text
+//!   pod            pod            VM
+//!   eth0           eth0           virtio
+//!     │ pair         │ pair         │ tap
+//!   ──┴──────────────┴──────────────┴──  bridge st-<tag>-br, the gateway
+//!         │ routed                   │ routed
+//!       uplinks, masqueraded       st-<tag>-vx, VXLAN to other nodes
+//! ```
+//!
+//! Everything is asked of the kernel directly, by netlink; no program is
+//! run. All names on the host begin with `st-<tag>-` (interfaces) or are
+//! `strata-<tag>` (the nftables table), so runs live side by side and each
+//! can be taken away completely, by [`Network::remove`], also when its daemon
+//! has died. Nothing else of the host is touched but forwarding of uplinks
+//! where it is off, which is put back.
+//!
+//! Calls block for as long as the kernel needs. Servers for names and leases
+//! are async.
+
+mod attach;
+mod bridge;
+mod config;
+mod dhcp;
+mod endpoint;
+mod error;
+mod facts;
+mod forwarding;
+mod link;
+mod names;
+mod netlink;
+mod netns;
+mod network;
+mod overlay;
+mod pool;
+mod ports;
+mod publish;
+mod remove;
+mod restore;
+mod rules;
+mod subnet;
+mod sweep;
+mod sys;
+mod tap;
+mod watch;
+
+pub use config::{ConfigError, NetworkConfig, Tag};
+pub use endpoint::{Endpoint, Mac, Protocol, PublishedPort};
+pub use error::{NetworkError, Result};
+pub use facts::{NetworkFacts, facts};
+pub use names::DOMAIN;
+pub use netlink::NetlinkError;
+pub use network::{Network, PortReservation};
+pub use overlay::Peer;
+pub use pool::PoolError;
+pub use restore::Restored;
+pub use subnet::{Subnet, SubnetError};
+pub use watch::Watcher;

@@ -1,0 +1,233 @@
+//! Who is called what, and what that means for a question. Pure but for its
+//! lock, which is held for a lookup and no longer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{PoisonError, RwLock};
+
+use crate::endpoint::ipv6_of;
+use crate::{DOMAIN, Endpoint, Subnet};
+
+/// More addresses than this do not fit into the smallest packet.
+const MOST_ADDRESSES: usize = 16;
+
+/// What is asked for, of what we can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// The name of an address.
+    Ptr,
+    /// Anything else.
+    Other,
+}
+
+/// What the answer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// These addresses; none when the name has none of the kind.
+    Addresses(Vec<IpAddr>),
+    /// This name.
+    Name(String),
+    /// There is no such name.
+    NoSuchName,
+    /// Others know.
+    NotOurs,
+}
+
+/// The names of the node.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    subnet: Subnet,
+    range: Subnet,
+    ipv6: bool,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Names are unique within a project only, so one can mean several.
+    names: HashMap<String, BTreeSet<Ipv4Addr>>,
+    addresses: BTreeMap<Ipv4Addr, String>,
+}
+
+impl Known {
+    fn insert(&mut self, endpoint: &Endpoint) {
+        self.remove(endpoint.address);
+        let name = endpoint.name.to_ascii_lowercase();
+        self.names
+            .entry(name.clone())
+            .or_default()
+            .insert(endpoint.address);
+        self.addresses.insert(endpoint.address, name);
+    }
+
+    fn remove(&mut self, address: Ipv4Addr) {
+        let Some(name) = self.addresses.remove(&address) else {
+            return;
+        };
+        if let Some(addresses) = self.names.get_mut(&name) {
+            addresses.remove(&address);
+            if addresses.is_empty() {
+                self.names.remove(&name);
+            }
+        }
+    }
+}
+
+impl Directory {
+    pub(crate) fn new(subnet: Subnet, range: Subnet, ipv6: bool) -> Self {
+        Self {
+            subnet,
+            range,
+            ipv6,
+            known: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn insert(&self, endpoint: &Endpoint) {
+        self.write(|known| known.insert(endpoint));
+    }
+
+    pub(crate) fn remove(&self, endpoint: &Endpoint) {
+        self.write(|known| known.remove(endpoint.address));
+    }
+
+    /// Exactly these.
+    pub(crate) fn set(&self, endpoints: &[Endpoint]) {
+        self.write(|known| {
+            *known = Known::default();
+            endpoints.iter().for_each(|endpoint| known.insert(endpoint));
+        });
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether somebody at this address may ask: only our own.
+    pub(super) fn may_ask(&self, asker: IpAddr) -> bool {
+        match asker {
+            IpAddr::V4(ip) => self.range.contains(ip) || ip.is_loopback(),
+            IpAddr::V6(_) => false,
+        }
+    }
+
+    /// Answers a question for a name, as it came.
+    pub(super) fn answer(&self, name: &str, kind: Kind) -> Answer {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if let Some(address) = reverse(&name) {
+            return self.name_of(address, kind);
+        }
+        let inside = match name.strip_suffix(DOMAIN) {
+            Some("") => return Answer::Addresses(Vec::new()),
+            Some(rest) => rest.strip_suffix('.'),
+            None => None,
+        };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let addresses = known.names.get(inside.unwrap_or(&name));
+        match (addresses, inside) {
+            (Some(addresses), _) => Answer::Addresses(self.of_kind(addresses, kind)),
+            (None, Some(_)) => Answer::NoSuchName,
+            (None, None) => Answer::NotOurs,
+        }
+    }
+
+    fn of_kind(&self, addresses: &BTreeSet<Ipv4Addr>, kind: Kind) -> Vec<IpAddr> {
+        let some = addresses.iter().take(MOST_ADDRESSES);
+        match kind {
+            Kind::A => some.map(|address| IpAddr::V4(*address)).collect(),
+            Kind::Aaaa if self.ipv6 => some
+                .map(|address| IpAddr::V6(ipv6_of(self.subnet, *address)))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn name_of(&self, address: Ipv4Addr, kind: Kind) -> Answer {
+        if !self.range.contains(address) {
+            return Answer::NotOurs;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        match known.addresses.get(&address) {
+            Some(name) if kind == Kind::Ptr => Answer::Name(format!("{name}.{DOMAIN}")),
+            Some(_) => Answer::Addresses(Vec::new()),
+            None => Answer::NoSuchName,
+        }
+    }
+}
+
+/// The address in `7.0.42.10.in-addr.arpa`.
+fn reverse(name: &str) -> Option<Ipv4Addr> {
+    let address: Ipv4Addr = name.strip_suffix(".in-addr.arpa")?.parse().ok()?;
+    let [a, b, c, d] = address.octets();
+    Some(Ipv4Addr::new(d, c, b, a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> Directory {
+        let (subnet, range) = ("10.42.0.0/24".parse(), "10.42.0.0/16".parse());
+        let directory = Directory::new(subnet.unwrap(), range.unwrap(), false);
+        directory.insert(&endpoint("web", 7));
+        directory
+    }
+
+    fn endpoint(name: &str, last: u8) -> Endpoint {
+        Endpoint {
+            name: name.into(),
+            address: Ipv4Addr::new(10, 42, 0, last),
+            ports: Vec::new(),
+        }
+    }
+
+    fn addresses(last: &[u8]) -> Answer {
+        let all = last.iter().map(|d| Ipv4Addr::new(10, 42, 0, *d).into());
+        Answer::Addresses(all.collect())
+    }
+
+    #[test]
+    fn a_name_is_found_with_and_without_the_domain_in_any_case() {
+        let directory = directory();
+        for name in ["web", "WEB", "web.strata.internal", "Web.Strata.Internal."] {
+            assert_eq!(directory.answer(name, Kind::A), addresses(&[7]), "{name}");
+        }
+        assert_eq!(directory.answer("web", Kind::Other), addresses(&[]));
+    }
+
+    #[test]
+    fn what_is_unknown_is_ours_to_deny_or_others_to_answer() {
+        let directory = directory();
+        let answer = |name| directory.answer(name, Kind::A);
+        assert_eq!(answer("gone.strata.internal"), Answer::NoSuchName);
+        assert_eq!(answer("example.org"), Answer::NotOurs);
+        assert_eq!(answer("notstrata.internal"), Answer::NotOurs);
+    }
+
+    #[test]
+    fn an_address_has_its_name_back() {
+        let directory = directory();
+        let ask = |name| directory.answer(name, Kind::Ptr);
+        assert_eq!(
+            ask("7.0.42.10.in-addr.arpa."),
+            Answer::Name("web.strata.internal".into())
+        );
+        assert_eq!(ask("8.0.42.10.in-addr.arpa"), Answer::NoSuchName);
+        assert_eq!(ask("8.8.8.8.in-addr.arpa"), Answer::NotOurs);
+    }
+
+    #[test]
+    fn a_name_of_two_means_both_until_one_goes() {
+        let directory = directory();
+        directory.insert(&endpoint("web", 9));
+        assert_eq!(directory.answer("web", Kind::A), addresses(&[7, 9]));
+        directory.remove(&endpoint("web", 7));
+        assert_eq!(directory.answer("web", Kind::A), addresses(&[9]));
+        directory.set(&[]);
+        assert_eq!(directory.answer("web", Kind::A), Answer::NotOurs);
+    }
+}

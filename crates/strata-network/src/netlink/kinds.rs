@@ -1,0 +1,148 @@
+//! The numbers of the kernel's headers that are used here, under the names
+//! that the headers give them (without their prefix).
+
+#![allow(missing_docs)]
+
+/// Flags of a message.
+pub(crate) mod flag {
+    pub(crate) const REQUEST: u16 = 0x1;
+    pub(crate) const ACK: u16 = 0x4;
+    pub(crate) const DUMP: u16 = 0x300;
+    pub(crate) const REPLACE: u16 = 0x100;
+    pub(crate) const EXCL: u16 = 0x200;
+    pub(crate) const CREATE: u16 = 0x400;
+    pub(crate) const APPEND: u16 = 0x800;
+}
+
+/// Messages about messages.
+pub(super) mod control {
+    pub(in crate::netlink) const ERROR: u16 = 2;
+    pub(in crate::netlink) const DONE: u16 = 3;
+}
+
+/// Links, addresses, routes, neighbours.
+pub(crate) mod route {
+    pub(crate) const NEWLINK: u16 = 16;
+    pub(crate) const DELLINK: u16 = 17;
+    pub(crate) const GETLINK: u16 = 18;
+    pub(crate) const NEWADDR: u16 = 20;
+    pub(crate) const NEWROUTE: u16 = 24;
+    pub(crate) const DELROUTE: u16 = 25;
+    pub(crate) const GETROUTE: u16 = 26;
+    pub(crate) const NEWNEIGH: u16 = 28;
+    pub(crate) const DELNEIGH: u16 = 29;
+
+    /// The size of `struct ifinfomsg`.
+    pub(crate) const LINK_HEADER: usize = 16;
+    /// The size of `struct rtmsg`.
+    pub(crate) const ROUTE_HEADER: usize = 12;
+    /// The size of `struct ndmsg`.
+    pub(crate) const NEIGHBOUR_HEADER: usize = 12;
+
+    pub(crate) const IFLA_ADDRESS: u16 = 1;
+    pub(crate) const IFLA_IFNAME: u16 = 3;
+    pub(crate) const IFLA_MTU: u16 = 4;
+    pub(crate) const IFLA_LINK: u16 = 5;
+    pub(crate) const IFLA_MASTER: u16 = 10;
+    pub(crate) const IFLA_LINKINFO: u16 = 18;
+    pub(crate) const IFLA_GROUP: u16 = 27;
+    pub(crate) const IFLA_NET_NS_FD: u16 = 28;
+    pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
+    pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
+    pub(crate) const IFLA_INFO_KIND: u16 = 1;
+    pub(crate) const IFLA_INFO_DATA: u16 = 2;
+    pub(crate) const IFLA_INFO_SLAVE_KIND: u16 = 4;
+    pub(crate) const IFLA_INFO_SLAVE_DATA: u16 = 5;
+    pub(crate) const IFLA_BR_FORWARD_DELAY: u16 = 1;
+    pub(crate) const IFLA_BR_MCAST_SNOOPING: u16 = 23;
+    pub(crate) const IFLA_BRPORT_MODE: u16 = 4;
+    pub(crate) const IFLA_BRPORT_LEARNING: u16 = 8;
+    pub(crate) const IFLA_BRPORT_UNICAST_FLOOD: u16 = 9;
+    pub(crate) const IFLA_BRPORT_FLUSH: u16 = 24;
+    pub(crate) const IFLA_BRPORT_MCAST_FLOOD: u16 = 27;
+    pub(crate) const IFLA_BRPORT_BCAST_FLOOD: u16 = 30;
+    pub(crate) const IFLA_BRPORT_LOCKED: u16 = 39;
+    pub(crate) const IFLA_VXLAN_ID: u16 = 1;
+    pub(crate) const IFLA_VXLAN_LEARNING: u16 = 7;
+    pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
+    pub(crate) const VETH_INFO_PEER: u16 = 1;
+
+    pub(crate) const IFF_UP: u32 = 1;
+
+    pub(crate) const IFA_ADDRESS: u16 = 1;
+    pub(crate) const IFA_LOCAL: u16 = 2;
+    pub(crate) const IFA_BROADCAST: u16 = 4;
+    pub(crate) const IFA_F_NODAD: u8 = 2;
+
+    pub(crate) const RTA_DST: u16 = 1;
+    pub(crate) const RTA_OIF: u16 = 4;
+    pub(crate) const RTA_GATEWAY: u16 = 5;
+    pub(crate) const RTA_PREFSRC: u16 = 7;
+    pub(crate) const RT_TABLE_MAIN: u8 = 254;
+    pub(crate) const RTPROT_STATIC: u8 = 4;
+    pub(crate) const RTN_UNICAST: u8 = 1;
+    pub(crate) const RTNH_F_ONLINK: u32 = 4;
+
+    pub(crate) const NDA_DST: u16 = 1;
+    pub(crate) const NDA_LLADDR: u16 = 2;
+    pub(crate) const NUD_PERMANENT: u16 = 0x80;
+    pub(crate) const NTF_SELF: u8 = 2;
+
+    pub(crate) const AF_BRIDGE: u8 = 7;
+    pub(crate) const AF_INET: u8 = 2;
+    pub(crate) const AF_INET6: u8 = 10;
+}
+
+/// nftables. Kinds of messages carry the number of the subsystem.
+pub(crate) mod nft {
+    pub(crate) const SUBSYSTEM: u16 = 10;
+    pub(crate) const BATCH_BEGIN: u16 = 16;
+    pub(crate) const BATCH_END: u16 = 17;
+    pub(crate) const NEWTABLE: u16 = SUBSYSTEM << 8;
+    pub(crate) const GETTABLE: u16 = NEWTABLE | 1;
+    pub(crate) const DELTABLE: u16 = NEWTABLE | 2;
+    pub(crate) const NEWCHAIN: u16 = NEWTABLE | 3;
+    pub(crate) const NEWRULE: u16 = NEWTABLE | 6;
+    pub(crate) const NEWSET: u16 = NEWTABLE | 9;
+    pub(crate) const NEWSETELEM: u16 = NEWTABLE | 12;
+    pub(crate) const GETSETELEM: u16 = NEWTABLE | 13;
+    pub(crate) const DELSETELEM: u16 = NEWTABLE | 14;
+    pub(crate) const NEWGEN: u16 = NEWTABLE | 15;
+
+    /// The size of `struct nfgenmsg`.
+    pub(crate) const HEADER: usize = 4;
+    pub(crate) const NFPROTO_INET: u8 = 1;
+
+    pub(crate) const LIST_ELEM: u16 = 1;
+    pub(crate) const TABLE_NAME: u16 = 1;
+    pub(crate) const CHAIN_TABLE: u16 = 1;
+    pub(crate) const CHAIN_NAME: u16 = 3;
+    pub(crate) const CHAIN_HOOK: u16 = 4;
+    pub(crate) const CHAIN_TYPE: u16 = 7;
+    pub(crate) const HOOK_HOOKNUM: u16 = 1;
+    pub(crate) const HOOK_PRIORITY: u16 = 2;
+    pub(crate) const RULE_TABLE: u16 = 1;
+    pub(crate) const RULE_CHAIN: u16 = 2;
+    pub(crate) const RULE_EXPRESSIONS: u16 = 4;
+    pub(crate) const EXPR_NAME: u16 = 1;
+    pub(crate) const EXPR_DATA: u16 = 2;
+    pub(crate) const SET_TABLE: u16 = 1;
+    pub(crate) const SET_NAME: u16 = 2;
+    pub(crate) const SET_FLAGS: u16 = 3;
+    pub(crate) const SET_KEY_TYPE: u16 = 4;
+    pub(crate) const SET_KEY_LEN: u16 = 5;
+    pub(crate) const SET_DATA_TYPE: u16 = 6;
+    pub(crate) const SET_DATA_LEN: u16 = 7;
+    pub(crate) const SET_ID: u16 = 10;
+    pub(crate) const SET_USERDATA: u16 = 13;
+    pub(crate) const SET_MAP: u32 = 8;
+    pub(crate) const ELEMS_TABLE: u16 = 1;
+    pub(crate) const ELEMS_SET: u16 = 2;
+    pub(crate) const ELEMS_ELEMENTS: u16 = 3;
+    pub(crate) const ELEM_KEY: u16 = 1;
+    pub(crate) const ELEM_DATA: u16 = 2;
+    pub(crate) const DATA_VALUE: u16 = 1;
+    pub(crate) const DATA_VERDICT: u16 = 2;
+    pub(crate) const VERDICT_CODE: u16 = 1;
+    pub(crate) const VERDICT_CHAIN: u16 = 2;
+}

@@ -1,0 +1,73 @@
+//! Names and published ports of endpoints, in memory and in the rules. The
+//! rules are made from memory: where a small change is refused because
+//! somebody was at the table, the table is made anew.
+
+use crate::error::Result;
+use crate::netlink::{NetlinkError, Socket};
+use crate::network::Inner;
+use crate::rules::Element;
+use crate::{Endpoint, error};
+
+impl Inner {
+    pub(crate) fn elements(&self, endpoint: &Endpoint) -> Vec<Element> {
+        Element::of_endpoint(endpoint, self.config.subnet, self.ipv6)
+    }
+
+    /// Writes down an endpoint and what it publishes.
+    pub(crate) fn publish(&self, endpoint: &Endpoint) -> Result<()> {
+        let mut rules = self.rules();
+        let before = self
+            .state()
+            .endpoints
+            .insert(endpoint.address, endpoint.clone());
+        self.directory.insert(endpoint);
+        let into = self.elements(endpoint);
+        let mut out = before.as_ref().map_or_else(Vec::new, |e| self.elements(e));
+        out.retain(|element| !into.contains(element));
+        let done = self.change(&mut rules, &out, &into);
+        if done.is_err() {
+            self.directory.remove(endpoint);
+            let mut state = self.state();
+            match before {
+                Some(before) => state.endpoints.insert(before.address, before),
+                None => state.endpoints.remove(&endpoint.address),
+            };
+        }
+        done
+    }
+
+    /// Forgets an endpoint and what it publishes.
+    pub(crate) fn unpublish(&self, endpoint: &Endpoint) -> Result<()> {
+        let mut rules = self.rules();
+        let known = self.state().endpoints.remove(&endpoint.address);
+        self.directory.remove(endpoint);
+        let out = known.as_ref().map_or_else(Vec::new, |e| self.elements(e));
+        self.change(&mut rules, &out, &[])
+    }
+
+    /// Changes the rules, or makes them anew where they are not as expected.
+    pub(crate) fn change(
+        &self,
+        rules: &mut Socket,
+        out: &[Element],
+        into: &[Element],
+    ) -> Result<()> {
+        match self.table_of(rules).change(out, into) {
+            Err(NetlinkError::Refused { .. }) => self.rebuild(rules),
+            done => done.map_err(error::kernel(format!("change the table {}", self.table))),
+        }
+    }
+
+    /// Makes the table anew from what is known.
+    pub(crate) fn rebuild(&self, rules: &mut Socket) -> Result<()> {
+        let state = self.state();
+        let mut elements: Vec<Element> = Vec::new();
+        for endpoint in state.endpoints.values() {
+            elements.extend(self.elements(endpoint));
+        }
+        elements.extend(state.uplinks.iter().map(|name| Element::uplink(name)));
+        elements.extend(state.peers.iter().map(|peer| Element::peer(peer.underlay)));
+        drop(state);
+        self.table_of(rules).rebuild(&self.facts, &elements)
+    }
+}

@@ -1,0 +1,317 @@
+//! Rules, expression by expression, as the kernel's small machine runs them.
+//! The numbers of the attributes are those of `linux/netfilter/nf_tables.h`.
+
+use std::net::IpAddr;
+
+use crate::Subnet;
+use crate::link::{family_of, octets};
+use crate::netlink::{Batch, flag, nft};
+
+/// The first of the machine's 32 bit registers.
+pub(super) const R0: u32 = 8;
+const VERDICT: u32 = 0;
+const META_IIFNAME: u32 = 6;
+const META_OIFNAME: u32 = 7;
+const META_NFPROTO: u32 = 15;
+const META_L4PROTO: u32 = 16;
+const NETWORK: u32 = 1;
+const TRANSPORT: u32 = 2;
+const CT_STATE: u32 = 0;
+const CT_STATUS: u32 = 2;
+
+/// What becomes of a packet.
+pub(super) enum Verdict<'a> {
+    Accept,
+    Drop,
+    Jump(&'a str),
+}
+
+/// A side of a packet.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Source,
+    Destination,
+}
+
+/// Whether a test is for or against.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Is {
+    In,
+    NotIn,
+}
+
+/// The expressions of one rule.
+pub(super) struct Rule<'a>(&'a mut Batch);
+
+/// Appends a rule to a chain.
+pub(super) fn rule(batch: &mut Batch, table: &str, chain: &str, fill: impl FnOnce(&mut Rule<'_>)) {
+    batch
+        .message(
+            nft::NEWRULE,
+            flag::CREATE | flag::APPEND,
+            &[nft::NFPROTO_INET, 0, 0, 0],
+        )
+        .put_text(nft::RULE_TABLE, table)
+        .put_text(nft::RULE_CHAIN, chain)
+        .nest(nft::RULE_EXPRESSIONS, |list| fill(&mut Rule(list)));
+}
+
+impl Rule<'_> {
+    fn push(&mut self, name: &str, fill: impl FnOnce(&mut Batch)) -> &mut Self {
+        self.0.nest(nft::LIST_ELEM, |element| {
+            element
+                .put_text(nft::EXPR_NAME, name)
+                .nest(nft::EXPR_DATA, fill);
+        });
+        self
+    }
+
+    fn meta(&mut self, key: u32, into: u32) -> &mut Self {
+        self.push("meta", |data| {
+            data.put_be32(1, into).put_be32(2, key);
+        })
+    }
+
+    fn compare(&mut self, is: Is, value: &[u8]) -> &mut Self {
+        self.push("cmp", |data| {
+            data.put_be32(1, R0)
+                .put_be32(2, u32::from(is == Is::NotIn))
+                .nest(3, |inner| {
+                    inner.put(nft::DATA_VALUE, value);
+                });
+        })
+    }
+
+    fn payload(&mut self, base: u32, offset: u32, length: u32, into: u32) -> &mut Self {
+        self.push("payload", |data| {
+            data.put_be32(1, into)
+                .put_be32(2, base)
+                .put_be32(3, offset)
+                .put_be32(4, length);
+        })
+    }
+
+    fn masked(&mut self, mask: &[u8]) -> &mut Self {
+        self.push("bitwise", |data| {
+            data.put_be32(1, R0)
+                .put_be32(2, R0)
+                .put_be32(3, mask.len() as u32)
+                .nest(4, |inner| {
+                    inner.put(nft::DATA_VALUE, mask);
+                })
+                .nest(5, |inner| {
+                    inner.put(nft::DATA_VALUE, &vec![0; mask.len()]);
+                });
+        })
+    }
+
+    /// It came in by this interface.
+    pub(super) fn came_by(&mut self, is: Is, name: &str) -> &mut Self {
+        self.meta(META_IIFNAME, R0).compare(is, &padded(name))
+    }
+
+    /// It goes out by this interface.
+    pub(super) fn leaves_by(&mut self, is: Is, name: &str) -> &mut Self {
+        self.meta(META_OIFNAME, R0).compare(is, &padded(name))
+    }
+
+    /// It came in by one of these interfaces and goes out by one of them.
+    pub(super) fn between_interfaces(&mut self, set: &str) -> &mut Self {
+        self.meta(META_IIFNAME, R0)
+            .lookup(set, None, Is::In)
+            .meta(META_OIFNAME, R0)
+            .lookup(set, None, Is::In)
+    }
+
+    /// It is of this version of IP: 2 for four, 10 for six.
+    pub(super) fn version(&mut self, family: u8) -> &mut Self {
+        self.meta(META_NFPROTO, R0).compare(Is::In, &[family])
+    }
+
+    /// It is TCP or UDP.
+    pub(super) fn protocol(&mut self, number: u8) -> &mut Self {
+        self.meta(META_L4PROTO, R0).compare(Is::In, &[number])
+    }
+
+    /// It goes to this port.
+    pub(super) fn wants_port(&mut self, port: u16) -> &mut Self {
+        self.payload(TRANSPORT, 2, 2, R0)
+            .compare(Is::In, &port.to_be_bytes())
+    }
+
+    /// One of its addresses is in a block. Say the version first.
+    pub(super) fn address(&mut self, side: Side, is: Is, block: (IpAddr, u8)) -> &mut Self {
+        let (address, prefix) = block;
+        let (bytes, mask) = (octets(address), mask_of(address, prefix));
+        self.load_address(side, address);
+        if usize::from(prefix) < bytes.len() * 8 {
+            self.masked(&mask);
+        }
+        self.compare(is, &bytes)
+    }
+
+    /// The same for one of our subnets, version included.
+    pub(super) fn subnet(&mut self, side: Side, is: Is, subnet: Subnet) -> &mut Self {
+        let block = (IpAddr::V4(subnet.network()), subnet.prefix());
+        self.address(side, is, block)
+    }
+
+    /// One of its addresses is in a set of IPv4 addresses.
+    pub(super) fn address_in(&mut self, side: Side, is: Is, set: &str) -> &mut Self {
+        self.load_address(side, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+            .lookup(set, None, is)
+    }
+
+    fn load_address(&mut self, side: Side, like: IpAddr) -> &mut Self {
+        let (offset, length) = place_of_address(side, like);
+        self.payload(NETWORK, offset, length, R0)
+    }
+
+    /// It is UDP and of the VXLAN with this number.
+    pub(super) fn overlay(&mut self, port: u16, id: u32) -> &mut Self {
+        let [_, a, b, c] = id.to_be_bytes();
+        self.protocol(17)
+            .wants_port(port)
+            .payload(TRANSPORT, 12, 3, R0)
+            .compare(Is::In, &[a, b, c])
+    }
+
+    /// Its destination is an address of this host.
+    pub(super) fn is_for_this_host(&mut self) -> &mut Self {
+        const ADDRTYPE: u32 = 3;
+        const DESTINATION: u32 = 2;
+        const LOCAL: u32 = 2;
+        self.push("fib", |data| {
+            data.put_be32(1, R0)
+                .put_be32(2, ADDRTYPE)
+                .put_be32(3, DESTINATION);
+        })
+        .compare(Is::In, &LOCAL.to_ne_bytes())
+    }
+
+    /// Its connection has one of these states (1 << 1 established, 1 << 2
+    /// related).
+    pub(super) fn state(&mut self, bits: u32) -> &mut Self {
+        self.connection(CT_STATE, bits)
+    }
+
+    /// Its connection was passed on by a published port.
+    pub(super) fn passed_on(&mut self) -> &mut Self {
+        const DST_NAT: u32 = 1 << 5;
+        self.connection(CT_STATUS, DST_NAT)
+    }
+
+    fn connection(&mut self, key: u32, bits: u32) -> &mut Self {
+        self.push("ct", |data| {
+            data.put_be32(1, R0).put_be32(2, key);
+        })
+        .masked(&bits.to_ne_bytes())
+        .compare(Is::NotIn, &[0; 4])
+    }
+
+    fn lookup(&mut self, set: &str, into: Option<u32>, is: Is) -> &mut Self {
+        self.push("lookup", |data| {
+            data.put_text(1, set).put_be32(2, R0);
+            if let Some(register) = into {
+                data.put_be32(3, register);
+            }
+            if is == Is::NotIn {
+                data.put_be32(5, 1);
+            }
+        })
+    }
+
+    /// Looks up `[address .] protocol . port` in a map and sends the packet
+    /// to the address and port found there.
+    pub(super) fn publish(&mut self, map: &str, like: IpAddr, by_address: bool) -> &mut Self {
+        let words = octets(like).len() as u32 / 4;
+        let mut register = R0;
+        self.version(family_of(like));
+        if by_address {
+            self.load_address(Side::Destination, like);
+            register += words;
+        }
+        self.meta(META_L4PROTO, register)
+            .payload(TRANSPORT, 2, 2, register + 1)
+            .lookup(map, Some(R0), Is::In)
+            .translate(family_of(like), R0, R0 + words)
+    }
+
+    /// Sends the packet to this address and port.
+    pub(super) fn send_to(&mut self, address: IpAddr, port: u16) -> &mut Self {
+        let bytes = octets(address);
+        let second = R0 + bytes.len() as u32 / 4;
+        self.immediate(R0, &bytes)
+            .immediate(second, &port.to_be_bytes())
+            .translate(family_of(address), R0, second)
+    }
+
+    fn immediate(&mut self, register: u32, value: &[u8]) -> &mut Self {
+        self.push("immediate", |data| {
+            data.put_be32(1, register).nest(2, |inner| {
+                inner.put(nft::DATA_VALUE, value);
+            });
+        })
+    }
+
+    fn translate(&mut self, family: u8, address: u32, port: u32) -> &mut Self {
+        const DESTINATION: u32 = 1;
+        self.push("nat", |data| {
+            data.put_be32(1, DESTINATION)
+                .put_be32(2, family.into())
+                .put_be32(3, address)
+                .put_be32(5, port);
+        })
+    }
+
+    /// Lets the packet go out under the address of the interface.
+    pub(super) fn masquerade(&mut self) {
+        self.push("masq", |_| {});
+    }
+
+    /// Decides.
+    pub(super) fn verdict(&mut self, verdict: &Verdict<'_>) {
+        let code: i32 = match verdict {
+            Verdict::Drop => 0,
+            Verdict::Accept => 1,
+            Verdict::Jump(_) => -3,
+        };
+        self.push("immediate", |data| {
+            data.put_be32(1, VERDICT).nest(2, |inner| {
+                inner.nest(nft::DATA_VERDICT, |value| {
+                    value.put(nft::VERDICT_CODE, &code.to_be_bytes());
+                    if let Verdict::Jump(chain) = verdict {
+                        value.put_text(nft::VERDICT_CHAIN, chain);
+                    }
+                });
+            });
+        });
+    }
+}
+
+fn place_of_address(side: Side, like: IpAddr) -> (u32, u32) {
+    match (like, side) {
+        (IpAddr::V4(_), Side::Source) => (12, 4),
+        (IpAddr::V4(_), Side::Destination) => (16, 4),
+        (IpAddr::V6(_), Side::Source) => (8, 16),
+        (IpAddr::V6(_), Side::Destination) => (24, 16),
+    }
+}
+
+fn mask_of(address: IpAddr, prefix: u8) -> Vec<u8> {
+    let length = octets(address).len();
+    (0..length)
+        .map(|byte| {
+            let bits = usize::from(prefix).saturating_sub(byte * 8).min(8);
+            (0xff00u16 >> bits) as u8
+        })
+        .collect()
+}
+
+/// The name of an interface as the kernel compares it: 16 bytes.
+pub(super) fn padded(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let length = name.len().min(15);
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    bytes
+}

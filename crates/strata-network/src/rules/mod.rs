@@ -1,0 +1,11 @@
+//! The nftables table of one run. Its rules are constant: what is published
+//! where are elements of maps, so that a pod costs one small transaction and
+//! a packet one lookup, however many pods there are.
+
+mod chains;
+mod elements;
+mod expression;
+mod table;
+
+pub(crate) use elements::Element;
+pub(crate) use table::{Table, TableFacts, list_tables, uplinks_of};

@@ -1,0 +1,183 @@
+//! The table as a whole: made anew in one transaction, changed by elements,
+//! removed, asked for.
+
+use rustix::io::Errno;
+
+use crate::error::{Result, kernel};
+use crate::netlink::{Attributes, Batch, NetlinkError, Socket, flag, nft};
+use crate::{Subnet, Tag};
+
+use super::chains;
+use super::elements::{Element, SetName, add, delete, element_sets};
+
+const HEADER: [u8; nft::HEADER] = [nft::NFPROTO_INET, 0, 0, 0];
+
+/// What the rules depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct TableFacts {
+    pub(crate) tag: Tag,
+    pub(crate) subnet: Subnet,
+    pub(crate) range: Subnet,
+    pub(crate) overlay_port: u16,
+    /// Where our server of names listens, at the gateway's address.
+    pub(crate) names_port: u16,
+}
+
+impl TableFacts {
+    /// The number of the overlay: the first 24 bits of the cluster's range,
+    /// so that clusters side by side do not mix.
+    pub(crate) fn overlay_id(&self) -> u32 {
+        self.range.network().to_bits() >> 8
+    }
+}
+
+/// The table of one run. Every method is one transaction: whole or nothing.
+pub(crate) struct Table<'a> {
+    pub(crate) socket: &'a mut Socket,
+    pub(crate) name: &'a str,
+}
+
+impl Table<'_> {
+    /// Whether it is there.
+    pub(crate) fn exists(&mut self) -> Result<bool> {
+        let mut batch = Batch::default();
+        batch
+            .message(nft::GETTABLE, 0, &HEADER)
+            .put_text(nft::TABLE_NAME, self.name);
+        match self.socket.talk(&mut batch) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is(Errno::NOENT) => Ok(false),
+            Err(error) => Err(kernel(format!("look for the table {}", self.name))(error)),
+        }
+    }
+
+    /// Makes it, or makes it anew in the place of what is there. Packets see
+    /// the old one or the new one, never none.
+    pub(crate) fn rebuild(&mut self, facts: &TableFacts, elements: &[Element]) -> Result<()> {
+        let mut batch = begin();
+        // Deleting needs something to delete.
+        self.add_table(&mut batch);
+        self.delete_table(&mut batch);
+        self.add_table(&mut batch);
+        for (id, shape) in (1..).zip(element_sets()) {
+            let flags = if shape.data.is_some() {
+                nft::SET_MAP
+            } else {
+                0
+            };
+            batch
+                .message(nft::NEWSET, flag::CREATE, &HEADER)
+                .put_text(nft::SET_TABLE, self.name)
+                .put_text(nft::SET_NAME, shape.name.text())
+                .put_be32(nft::SET_FLAGS, flags)
+                .put_be32(nft::SET_KEY_TYPE, shape.key.0)
+                .put_be32(nft::SET_KEY_LEN, shape.key.1)
+                .put_be32(nft::SET_ID, id);
+            if let Some(order) = shape.order {
+                batch.put(nft::SET_USERDATA, &order);
+            }
+            if let Some((kind, length)) = shape.data {
+                batch
+                    .put_be32(nft::SET_DATA_TYPE, kind)
+                    .put_be32(nft::SET_DATA_LEN, length);
+            }
+        }
+        chains::write(&mut batch, facts);
+        let mut elements = elements.to_vec();
+        elements.sort();
+        elements.dedup();
+        add(&mut batch, self.name, &elements);
+        self.commit(batch)
+            .map_err(kernel(format!("make the table {}", self.name)))
+    }
+
+    /// Takes out and puts in.
+    pub(crate) fn change(&mut self, out: &[Element], into: &[Element]) -> Result<(), NetlinkError> {
+        if out.is_empty() && into.is_empty() {
+            return Ok(());
+        }
+        let mut batch = begin();
+        delete(&mut batch, self.name, out);
+        add(&mut batch, self.name, into);
+        self.commit(batch)
+    }
+
+    /// Removes it; one that is gone is no error.
+    pub(crate) fn remove(&mut self) -> Result<()> {
+        let mut batch = begin();
+        self.add_table(&mut batch);
+        self.delete_table(&mut batch);
+        self.commit(batch)
+            .map_err(kernel(format!("remove the table {}", self.name)))
+    }
+
+    fn add_table(&self, batch: &mut Batch) {
+        batch
+            .message(nft::NEWTABLE, flag::CREATE, &HEADER)
+            .put_text(nft::TABLE_NAME, self.name);
+    }
+
+    fn delete_table(&self, batch: &mut Batch) {
+        batch
+            .message(nft::DELTABLE, 0, &HEADER)
+            .put_text(nft::TABLE_NAME, self.name);
+    }
+
+    fn commit(&mut self, mut batch: Batch) -> Result<(), NetlinkError> {
+        batch.message(nft::BATCH_END, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
+        self.socket.transact(&mut batch)
+    }
+}
+
+fn begin() -> Batch {
+    let mut batch = Batch::default();
+    batch.message(nft::BATCH_BEGIN, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
+    batch
+}
+
+/// The names of the tables of all runs.
+pub(crate) fn list_tables(socket: &mut Socket) -> Result<Vec<String>> {
+    let mut batch = Batch::default();
+    batch.message(nft::GETTABLE, flag::DUMP, &HEADER);
+    let replies = socket.talk(&mut batch).map_err(kernel("list the tables"))?;
+    let name = |attributes: Attributes<'_>| attributes.text(nft::TABLE_NAME).map(str::to_owned);
+    Ok(replies
+        .iter()
+        .filter_map(|reply| name(reply.attributes(nft::HEADER)))
+        .filter(|name| name.starts_with("strata-"))
+        .collect())
+}
+
+/// On which interfaces a run has turned forwarding on.
+pub(crate) fn uplinks_of(socket: &mut Socket, table: &str) -> Result<Vec<String>> {
+    let mut batch = Batch::default();
+    batch
+        .message(nft::GETSETELEM, flag::DUMP, &HEADER)
+        .put_text(nft::ELEMS_TABLE, table)
+        .put_text(nft::ELEMS_SET, SetName::Uplinks.text());
+    let replies = match socket.talk(&mut batch) {
+        Ok(replies) => replies,
+        // It went away in between, or is of another make.
+        Err(NetlinkError::Refused { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(kernel(format!("read the table {table}"))(error)),
+    };
+    let mut names = Vec::new();
+    for reply in &replies {
+        let elements = reply.attributes(nft::HEADER).nested(nft::ELEMS_ELEMENTS);
+        for (_, element) in elements.iter() {
+            let key = Attributes::new(element).nested(nft::ELEM_KEY);
+            names.extend(key.text(nft::DATA_VALUE).map(str::to_owned));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expression::padded;
+
+    #[test]
+    fn a_name_is_compared_with_its_zeros() {
+        assert_eq!(&padded("eth0")[..5], b"eth0\0");
+    }
+}

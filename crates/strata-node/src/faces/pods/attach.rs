@@ -1,0 +1,99 @@
+//! A pod's own process: what it writes from now on, and its input.
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use strata_api::strata::v1;
+use strata_api::strata::v1::attach_input::Input;
+use strata_api::strata::v1::exec_output::Output;
+use strata_types::{Error, Result};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::exec::ended;
+use super::{Answers, status};
+use crate::faces::logs::{Wanted, lines};
+use crate::logs::LogWatch;
+use crate::pods::{Attached, Pods, attach};
+
+/// The most lines from before.
+const MAX_TAIL: u32 = 10_000;
+
+pub(super) async fn run(
+    pods: &Pods,
+    watch: &LogWatch,
+    mut input: Streaming<v1::AttachInput>,
+) -> Result<Answers<v1::ExecOutput>, Status> {
+    let first = input.message().await?.and_then(|message| message.input);
+    let Some(Input::Start(start)) = first else {
+        return Err(status(Error::invalid("start", "must come first")));
+    };
+    let pod = pods.find("start.pod", &start.pod).map_err(status)?;
+    let attached = attach(&pod).map_err(status)?;
+    let wanted = Wanted {
+        stdout: true,
+        stderr: true,
+        tail: Some(start.tail.min(MAX_TAIL)),
+        since_ms: None,
+        follow: true,
+    };
+    let mut output = lines(&attached.main, watch, wanted).map_err(status)?;
+    let (sender, stream) = mpsc::channel(16);
+    let main = attached.main.clone();
+    let typed = tokio::spawn(take_in(attached, input));
+    tokio::spawn(async move {
+        let started = Output::Started(v1::ExecStarted {
+            process_id: main.pid,
+        });
+        let wrap = |output| {
+            Ok(v1::ExecOutput {
+                output: Some(output),
+            })
+        };
+        let mut gone = sender.send(wrap(started)).await.is_err();
+        while !gone {
+            let line = tokio::select! {
+                line = output.next() => line,
+                () = sender.closed() => break,
+            };
+            gone = match line {
+                Some(Ok(line)) => sender.send(wrap(piece(&line))).await.is_err(),
+                Some(Err(error)) => sender.send(Err(error)).await.is_err(),
+                None => {
+                    let view = main.ended().await;
+                    let _ = sender.send(wrap(ended(view))).await;
+                    true
+                }
+            };
+        }
+        typed.abort();
+    });
+    Ok(Box::pin(ReceiverStream::new(stream)))
+}
+
+fn piece(line: &v1::LogLine) -> Output {
+    let mut bytes = Vec::with_capacity(line.line.len() + 1);
+    bytes.extend_from_slice(&line.line);
+    bytes.push(b'\n');
+    match line.channel() {
+        v1::LogChannel::Stderr => Output::Stderr(Bytes::from(bytes)),
+        _ => Output::Stdout(Bytes::from(bytes)),
+    }
+}
+
+async fn take_in(mut attached: Attached, mut input: Streaming<v1::AttachInput>) {
+    while let Ok(Some(message)) = input.message().await {
+        match (message.input, &mut attached.stdin) {
+            (Some(Input::Stdin(bytes)), Some(stdin)) => {
+                if stdin.write_all(&bytes).await.is_err() {
+                    attached.stdin = None;
+                }
+            }
+            (Some(Input::Signal(signal @ 1..=64)), _) => {
+                let _ = attached.signal(signal);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A further process in a pod: what is typed goes in, what it writes comes
+//! out, its end comes last. When the caller goes away, so does the process.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use strata_api::pod_fields;
+use strata_api::strata::v1;
+use strata_api::strata::v1::exec_input::Input;
+use strata_api::strata::v1::exec_output::Output;
+use strata_types::{CommandLine, Error, Result};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::views::split;
+use super::{Answers, status};
+use crate::cells::RunView;
+use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, exec};
+
+/// The most that is read at once.
+const CHUNK: usize = 32 << 10;
+/// Pieces on their way to a client that does not take them as they come; the
+/// process waits meanwhile.
+const AHEAD: usize = 4;
+/// The longest output still to come once a process has ended.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
+
+type Sender = mpsc::Sender<Result<v1::ExecOutput, Status>>;
+
+pub(super) async fn run(
+    pods: &Pods,
+    mut input: Streaming<v1::ExecInput>,
+) -> Result<Answers<v1::ExecOutput>, Status> {
+    let missing = || status(Error::invalid("start", "must come first"));
+    let first = input.message().await?.and_then(|message| message.input);
+    let Some(Input::Start(start)) = first else {
+        return Err(missing());
+    };
+    let pod = pods.find("start.pod", &start.pod).map_err(status)?;
+    let request = request(start).map_err(status)?;
+    let handle = exec(&pod, request).await.map_err(status)?;
+    let (sender, stream) = mpsc::channel(AHEAD);
+    tokio::spawn(attend(handle, input, sender));
+    Ok(Box::pin(ReceiverStream::new(stream)))
+}
+
+fn request(start: v1::ExecStart) -> Result<ExecRequest> {
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    Ok(ExecRequest {
+        command: CommandLine::try_from(start.command)
+            .map_err(|error| error.in_field("start.command"))?,
+        environment: pod_fields::environment("start.environment", start.environment)?,
+        user: text(start.user),
+        working_directory: text(start.working_directory),
+        terminal: start.terminal.map(size).transpose()?,
+        stdin: start.stdin,
+    })
+}
+
+fn size(size: v1::TerminalSize) -> Result<Size> {
+    let part = |field: &str, n: u32| {
+        u16::try_from(n).map_err(|_| Error::invalid(field, format!("is {n}; 65535 is the most")))
+    };
+    Ok(Size {
+        rows: part("terminal.rows", size.rows)?,
+        columns: part("terminal.columns", size.columns)?,
+    })
+}
+
+fn output(output: Output) -> Result<v1::ExecOutput, Status> {
+    Ok(v1::ExecOutput {
+        output: Some(output),
+    })
+}
+
+/// How it ended, on the wire.
+pub(super) fn ended(view: RunView) -> Output {
+    let (exit_code, signal) = view.ending.map_or((None, None), split);
+    Output::Ended(v1::ExecEnded {
+        exit_code,
+        signal,
+        reason: view
+            .ending
+            .map(|ending| ending.to_string())
+            .unwrap_or_default(),
+    })
+}
+
+async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender: Sender) {
+    let started = Output::Started(v1::ExecStarted {
+        process_id: handle.run.pid,
+    });
+    let _ = sender.send(output(started)).await;
+    let out = match &mut handle.streams {
+        Streams::Terminal(terminal) => {
+            let terminal = terminal.clone();
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; CHUNK];
+                while let Ok(n @ 1..) = terminal.read(&mut buffer).await {
+                    let piece = Output::Stdout(Bytes::copy_from_slice(&buffer[..n]));
+                    if sender.send(output(piece)).await.is_err() {
+                        return;
+                    }
+                }
+            })
+        }
+        Streams::Pipes { .. } => {
+            let streams = std::mem::replace(&mut handle.streams, Streams::Taken);
+            let Streams::Pipes {
+                stdin,
+                stdout,
+                stderr,
+            } = streams
+            else {
+                return;
+            };
+            handle.streams = Streams::Input(stdin);
+            let (first, second) = (sender.clone(), sender.clone());
+            tokio::spawn(async move {
+                tokio::join!(
+                    pump(stdout, first, Output::Stdout),
+                    pump(stderr, second, Output::Stderr)
+                );
+            })
+        }
+        Streams::Taken | Streams::Input(_) => return,
+    };
+    let handle = Arc::new(tokio::sync::Mutex::new(handle));
+    let run = handle.lock().await.run.clone();
+    let typed = tokio::spawn(take_in(handle.clone(), input));
+    tokio::select! {
+        view = run.ended() => {
+            // What it wrote last; not for ever, since others may hold its
+            // output open.
+            let _ = tokio::time::timeout(LAST_WORDS, out).await;
+            let _ = sender.send(output(ended(view))).await;
+        }
+        () = sender.closed() => {}
+    }
+    typed.abort();
+    let _ = typed.await;
+    if let Ok(handle) = Arc::try_unwrap(handle) {
+        handle.into_inner().close().await;
+    }
+}
+
+async fn pump(mut from: pipe::Receiver, to: Sender, wrap: fn(Bytes) -> Output) {
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        let piece = wrap(Bytes::copy_from_slice(&buffer[..n]));
+        if to.send(output(piece)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes on what the caller sends.
+async fn take_in(handle: Arc<tokio::sync::Mutex<ExecHandle>>, mut input: Streaming<v1::ExecInput>) {
+    while let Ok(Some(message)) = input.message().await {
+        let mut handle = handle.lock().await;
+        match message.input {
+            Some(Input::Stdin(bytes)) => {
+                let written = match &mut handle.streams {
+                    Streams::Terminal(terminal) => terminal.clone().write_all(&bytes).await,
+                    Streams::Input(Some(stdin)) => stdin.write_all(&bytes).await,
+                    _ => Ok(()),
+                };
+                // Whoever does not read any more may still write.
+                if written.is_err() {
+                    drop_input(&mut handle);
+                }
+            }
+            Some(Input::End(_)) => drop_input(&mut handle),
+            Some(Input::Resize(wire)) => {
+                if let (Streams::Terminal(terminal), Ok(size)) = (&handle.streams, size(wire)) {
+                    let _ = terminal.resize(size);
+                }
+            }
+            Some(Input::Signal(signal @ 1..=64)) => {
+                let _ = handle.signal(signal);
+            }
+            _ => {}
+        }
+    }
+    drop_input(&mut *handle.lock().await);
+}
+
+fn drop_input(handle: &mut ExecHandle) {
+    if let Streams::Input(stdin) = &mut handle.streams {
+        stdin.take();
+    }
+}

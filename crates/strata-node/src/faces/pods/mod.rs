@@ -1,0 +1,206 @@
+//! `runtime.Pods`: containers.
+
+mod attach;
+mod exec;
+mod logs;
+mod views;
+mod watch;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::Stream;
+use strata_api::grace_from_field;
+use strata_api::runtime;
+use strata_api::strata::v1;
+use strata_identity::Caller;
+use strata_types::pod::PodSpec;
+use strata_types::{Error, Result};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::status;
+use crate::Node;
+use crate::blocking::detached;
+use crate::images::{may_read, reference_from_field};
+use crate::logs::LogWatch;
+use crate::pods::{PodRef, Pods};
+
+pub(super) struct Face {
+    pods: Pods,
+    watch: LogWatch,
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl Face {
+    pub(super) fn new(node: &Node) -> Self {
+        Self {
+            pods: node.pods.clone(),
+            watch: node.watch.clone(),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<PodRef, Status> {
+        self.pods.find("name", name).map_err(status)
+    }
+}
+
+fn grace(ms: Option<u32>) -> Result<Option<Duration>, Status> {
+    let read = ms.map(|ms| grace_from_field("grace_ms", ms)).transpose();
+    read.map_err(status)
+}
+
+async fn create(
+    pods: Pods,
+    caller: Option<Caller>,
+    request: v1::CreatePodRequest,
+) -> Result<v1::Pod> {
+    let pod = request
+        .pod
+        .ok_or_else(|| Error::invalid("pod", "is missing"))?;
+    let spec = PodSpec::try_from(pod)?;
+    let reference = reference_from_field("pod.image", &spec.image)?;
+    may_read(
+        caller.as_ref(),
+        &reference,
+        &pods.kind().images.config().local_folders,
+    )?;
+    let pod = pods.create(spec).await?;
+    if request.start {
+        pod.start().await?;
+    }
+    Ok(views::pod(&pod))
+}
+
+#[tonic::async_trait]
+impl runtime::pods_server::Pods for Face {
+    async fn create(
+        &self,
+        request: Request<v1::CreatePodRequest>,
+    ) -> Result<Response<v1::Pod>, Status> {
+        let caller = request.extensions().get::<Caller>().cloned();
+        let work = create(self.pods.clone(), caller, request.into_inner());
+        detached(work).await.map(Response::new).map_err(status)
+    }
+
+    async fn start(
+        &self,
+        request: Request<v1::StartPodRequest>,
+    ) -> Result<Response<v1::Pod>, Status> {
+        let pod = self.find(&request.get_ref().name)?;
+        let work = async move { pod.start().await.map(|()| views::pod(&pod)) };
+        detached(work).await.map(Response::new).map_err(status)
+    }
+
+    async fn stop(
+        &self,
+        request: Request<v1::StopPodRequest>,
+    ) -> Result<Response<v1::Pod>, Status> {
+        let request = request.into_inner();
+        let (pod, grace) = (self.find(&request.name)?, grace(request.grace_ms)?);
+        let work = async move { pod.stop(grace).await.map(|()| views::pod(&pod)) };
+        detached(work).await.map(Response::new).map_err(status)
+    }
+
+    async fn destroy(
+        &self,
+        request: Request<v1::DestroyPodRequest>,
+    ) -> Result<Response<v1::DestroyPodResponse>, Status> {
+        let request = request.into_inner();
+        let (pods, grace) = (self.pods.clone(), grace(request.grace_ms)?);
+        let work = async move { pods.destroy("name", &request.name, grace).await };
+        detached(work).await.map_err(status)?;
+        Ok(Response::new(v1::DestroyPodResponse {}))
+    }
+
+    async fn get(&self, request: Request<v1::GetPodRequest>) -> Result<Response<v1::Pod>, Status> {
+        let pod = self.find(&request.get_ref().name)?;
+        Ok(Response::new(views::pod_with_usage(&pod)))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListPodsRequest>,
+    ) -> Result<Response<v1::ListPodsResponse>, Status> {
+        let wanted = &request.get_ref().labels;
+        let has_all = |pod: &PodRef| {
+            let labels = pod.record().spec.labels;
+            wanted
+                .iter()
+                .all(|(key, value)| labels.get(key) == Some(value))
+        };
+        let pods = self.pods.list();
+        let pods = pods
+            .iter()
+            .filter(|pod| has_all(pod))
+            .map(views::pod)
+            .collect();
+        Ok(Response::new(v1::ListPodsResponse { pods }))
+    }
+
+    async fn wait(
+        &self,
+        request: Request<v1::WaitPodRequest>,
+    ) -> Result<Response<v1::Pod>, Status> {
+        let pod = self.find(&request.get_ref().name)?;
+        let mut watch = pod.watch();
+        let _ = watch.wait_for(crate::units::View::is_over).await;
+        Ok(Response::new(views::pod(&pod)))
+    }
+
+    type WatchStream = Answers<v1::PodEvent>;
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchPodsRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        watch::events(&self.pods, request.into_inner())
+            .map(Response::new)
+            .map_err(status)
+    }
+
+    type StatsStream = Answers<v1::PodStats>;
+
+    async fn stats(
+        &self,
+        request: Request<v1::PodStatsRequest>,
+    ) -> Result<Response<Self::StatsStream>, Status> {
+        watch::stats(&self.pods, request.into_inner())
+            .map(Response::new)
+            .map_err(status)
+    }
+
+    type LogsStream = Answers<v1::LogLine>;
+
+    async fn logs(
+        &self,
+        request: Request<v1::PodLogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let pod = self.find(&request.get_ref().name)?;
+        logs::read(&pod, &self.watch, request.get_ref())
+            .map(Response::new)
+            .map_err(status)
+    }
+
+    type ExecStream = Answers<v1::ExecOutput>;
+
+    async fn exec(
+        &self,
+        request: Request<Streaming<v1::ExecInput>>,
+    ) -> Result<Response<Self::ExecStream>, Status> {
+        exec::run(&self.pods, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    type AttachStream = Answers<v1::ExecOutput>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::AttachInput>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        attach::run(&self.pods, &self.watch, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+}

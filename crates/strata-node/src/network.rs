@@ -1,0 +1,323 @@
+//! The node's network: made when something first needs it, found again after
+//! a restart, taken away when the daemon ends and nothing needs it any more.
+//! A node that runs no pods leaves the machine's network alone.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use strata_network::{
+    Endpoint, Network, NetworkConfig, NetworkError, PortReservation, PublishedPort, Subnet, Tag,
+    Watcher,
+};
+use strata_types::pod::PortMapping;
+use strata_types::{Error, Result};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::blocking::blocking;
+
+/// What the configuration says about the network.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// The addresses of this node; chosen and kept when none are given.
+    pub subnet: Option<Subnet>,
+    /// The addresses of all nodes together.
+    pub range: Subnet,
+    /// The size of packets; found out when none is given.
+    pub mtu: Option<u32>,
+    /// Who answers for names that are not ours.
+    pub dns_upstreams: Vec<std::net::SocketAddr>,
+}
+
+impl NetworkOptions {
+    /// The range unless told: 10.42.0.0/16.
+    pub const DEFAULT_RANGE: &'static str = "10.42.0.0/16";
+}
+
+/// The network of a node.
+pub(crate) struct NodeNetwork {
+    options: NetworkOptions,
+    tag: Tag,
+    folder: PathBuf,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    network: Network,
+    _watcher: Watcher,
+    _servers: DropGuard,
+}
+
+impl NodeNetwork {
+    /// The network of the run `run`, which keeps what it must in `folder`.
+    pub(crate) fn new(options: NetworkOptions, run: &str, folder: PathBuf) -> Result<Self> {
+        Ok(Self {
+            options,
+            tag: tag(run)?,
+            folder,
+            open: Mutex::default(),
+        })
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The network, made if it is not there yet.
+    fn get(&self) -> Result<Network> {
+        let mut open = self.guard();
+        if let Some(open) = &*open {
+            return Ok(open.network.clone());
+        }
+        let made = blocking(|| self.make())?;
+        let network = made.network.clone();
+        *open = Some(made);
+        Ok(network)
+    }
+
+    fn make(&self) -> Result<Open> {
+        let subnet = self.subnet()?;
+        let mut config =
+            NetworkConfig::new(self.tag.clone(), subnet, self.options.range, &self.folder);
+        config.mtu = self.options.mtu;
+        config.dns_upstreams.clone_from(&self.options.dns_upstreams);
+        let network = Network::open(config).map_err(public)?;
+        let watcher = network.watch().map_err(public)?;
+        let stop = CancellationToken::new();
+        let (names, leases) = (network.clone(), network.clone());
+        let (first, second) = (stop.clone(), stop.clone());
+        tokio::spawn(async move {
+            if let Err(error) = names.serve_names(first).await {
+                tracing::error!(%error, "names are not answered");
+            }
+        });
+        tokio::spawn(async move {
+            if let Err(error) = leases.serve_leases(second).await {
+                tracing::error!(%error, "leases are not given");
+            }
+        });
+        tracing::info!(%subnet, "the network is up");
+        Ok(Open {
+            network,
+            _watcher: watcher,
+            _servers: stop.drop_guard(),
+        })
+    }
+
+    /// The node's addresses: as configured, or as chosen the first time.
+    fn subnet(&self) -> Result<Subnet> {
+        let path = self.folder.join("subnet");
+        if let Some(subnet) = self.options.subnet {
+            return Ok(subnet);
+        }
+        if let Some(kept) = read_subnet(&path) {
+            return Ok(kept);
+        }
+        let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+        let chosen = choose(self.options.range, &routes, self.tag.as_str()).ok_or_else(|| {
+            Error::exhausted(format!(
+                "no /24 of {} is free on this machine",
+                self.options.range
+            ))
+            .with_hint("say which one to use: [network] subnet in the configuration")
+        })?;
+        let written = std::fs::create_dir_all(&self.folder)
+            .and_then(|()| std::fs::write(&path, chosen.to_string()));
+        written.map_err(|error| Error::internal(format!("cannot keep the subnet: {error}")))?;
+        Ok(chosen)
+    }
+
+    /// After a restart: makes what runs be connected as it was, if anything
+    /// is there at all.
+    pub(crate) fn restore(&self, running: &[Endpoint], resting: &[Ipv4Addr]) -> Result<()> {
+        if running.is_empty()
+            && resting.is_empty()
+            && read_subnet(&self.folder.join("subnet")).is_none()
+        {
+            return Ok(());
+        }
+        let network = self.get()?;
+        blocking(|| network.restore(running)).map_err(public)?;
+        for address in resting {
+            if let Err(error) = network.lease(Some(*address)) {
+                tracing::error!(%address, %error, "an address could not be kept");
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn gateway(&self) -> Option<Ipv4Addr> {
+        self.guard().as_ref().map(|open| open.network.gateway())
+    }
+
+    pub(crate) fn lease(&self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr> {
+        let network = self.get()?;
+        network.lease(wanted).map_err(|error| public(error.into()))
+    }
+
+    pub(crate) fn release(&self, address: Ipv4Addr) {
+        if let Some(open) = &*self.guard() {
+            open.network.release(address);
+        }
+    }
+
+    pub(crate) fn reserve_ports(&self, endpoint: &Endpoint) -> Result<PortReservation> {
+        blocking(|| self.get()?.reserve_ports(endpoint).map_err(public))
+    }
+
+    pub(crate) fn attach(&self, namespace: &OwnedFd, endpoint: &Endpoint) -> Result<()> {
+        self.get()?
+            .attach(namespace.as_fd(), endpoint)
+            .map_err(public)
+    }
+
+    /// An interface for a virtual machine, as an open file.
+    pub(crate) fn attach_tap(&self, endpoint: &Endpoint) -> Result<OwnedFd> {
+        self.get()?.attach_tap(endpoint).map_err(public)
+    }
+
+    /// The node's own address in its subnet, and how long the subnet's prefix
+    /// is.
+    pub(crate) fn gateway_and_prefix(&self) -> (Option<Ipv4Addr>, u8) {
+        match &*self.guard() {
+            Some(open) => {
+                let prefix = open.network.config().subnet.prefix();
+                (Some(open.network.gateway()), prefix)
+            }
+            None => (None, 24),
+        }
+    }
+
+    pub(crate) fn detach(&self, endpoint: &Endpoint) -> Result<()> {
+        let network = self.guard().as_ref().map(|open| open.network.clone());
+        match network {
+            Some(network) => network.detach(endpoint).map_err(public),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the network away. Only when nothing is connected.
+    pub(crate) fn close(&self) {
+        let was_open = self.guard().take().is_some();
+        if was_open && let Err(error) = Network::remove(&self.tag, &self.folder) {
+            tracing::warn!(%error, "the network could not be taken away");
+        }
+    }
+}
+
+/// A port as the network knows it.
+pub(crate) fn published(port: &PortMapping) -> PublishedPort {
+    PublishedPort {
+        host_ip: port.host_ip,
+        host_port: port.host_port,
+        port: port.port,
+        protocol: match port.protocol {
+            strata_types::pod::Protocol::Tcp => strata_network::Protocol::Tcp,
+            strata_types::pod::Protocol::Udp => strata_network::Protocol::Udp,
+        },
+    }
+}
+
+/// Takes away whatever the network of a run left on this machine.
+pub fn remove_network(run: &str, folder: &Path) -> Result<()> {
+    Network::remove(&tag(run)?, folder).map_err(public)
+}
+
+/// The mark of a run: the end of its name, which is the random part of it.
+fn tag(run: &str) -> Result<Tag> {
+    let start = run.len().saturating_sub(8);
+    let end = run.get(start..).unwrap_or(run);
+    end.parse()
+        .map_err(|error: strata_network::ConfigError| Error::internal(error.to_string()))
+}
+
+fn read_subnet(path: &Path) -> Option<Subnet> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The first /24 of the range that no route of the machine touches, looked
+/// for from a place that differs between runs, so that those that start at
+/// the same time do not meet.
+fn choose(range: Subnet, routes: &str, seed: &str) -> Option<Subnet> {
+    let first = u32::from(range.network());
+    let count = 1u32.checked_shl(24u32.checked_sub(range.prefix().into())?)?;
+    let hash = seed
+        .bytes()
+        .fold(0u32, |hash, byte| hash.wrapping_mul(31) ^ u32::from(byte));
+    let taken: Vec<(u32, u32)> = routes.lines().skip(1).filter_map(route).collect();
+    let free = |network: u32| {
+        let overlaps = |(to, mask): &(u32, u32)| {
+            let common = mask & 0xffff_ff00;
+            *mask != 0 && network & common == to & common
+        };
+        !taken.iter().any(overlaps)
+    };
+    (0..count)
+        .map(|i| first + ((hash.wrapping_add(i) % count) << 8))
+        .find(|network| free(*network))
+        .and_then(|network| format!("{}/24", Ipv4Addr::from(network)).parse().ok())
+}
+
+/// Where a line of the kernel's table leads to: network and mask.
+fn route(line: &str) -> Option<(u32, u32)> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let number = |i: usize| {
+        u32::from_str_radix(fields.get(i)?, 16)
+            .ok()
+            .map(u32::swap_bytes)
+    };
+    Some((number(1)?, number(7)?))
+}
+
+/// The public error: by what the caller can do about it.
+fn public(error: NetworkError) -> Error {
+    let text = strata_types::chain(&error);
+    match error {
+        NetworkError::PortInUse { .. } | NetworkError::PortPublished { .. } => {
+            Error::already_exists(text)
+                .in_field("pod.ports")
+                .with_hint("publish another port, or stop what has it")
+        }
+        NetworkError::NoSuchHostAddress { .. } => Error::invalid("pod.ports", text),
+        NetworkError::Pool(pool) => match pool {
+            strata_network::PoolError::Exhausted { .. } => Error::exhausted(text)
+                .with_hint("destroy pods that are not needed, or give the node a larger subnet"),
+            _ => Error::already_exists(text).in_field("pod.address"),
+        },
+        NetworkError::Config(_) => {
+            Error::wrong_state(text).with_hint("correct [network] in the configuration")
+        }
+        _ => Error::internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTES: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n\
+        eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+        st-a-br\t002A2A0A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+
+    #[test]
+    fn a_subnet_that_a_route_touches_is_not_chosen() {
+        let range: Subnet = "10.42.42.0/23".parse().unwrap();
+        for seed in ["a", "b", "c", "d"] {
+            let chosen = choose(range, ROUTES, seed).unwrap();
+            assert_eq!(chosen.to_string(), "10.42.43.0/24");
+        }
+        let all = format!("{ROUTES}x\t00002A0A\t0\t1\t0\t0\t0\t0000FFFF\t0\t0\t0\n");
+        assert!(choose(range, &all, "a").is_none());
+    }
+
+    #[test]
+    fn runs_begin_to_look_at_different_places() {
+        let range: Subnet = NetworkOptions::DEFAULT_RANGE.parse().unwrap();
+        let chosen: std::collections::HashSet<_> = ["abc1", "abc2", "zzz", "0f0f"]
+            .map(|seed| choose(range, "", seed).unwrap().to_string())
+            .into_iter()
+            .collect();
+        assert!(chosen.len() > 2, "{chosen:?}");
+    }
+}

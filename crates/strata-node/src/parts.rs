@@ -1,0 +1,97 @@
+//! What the kinds of things on a node are built from, and how each is put
+//! together: cells for all, in places of their own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strata_cell::{Cgroups, InitImage, LogLimits};
+use strata_rootfs::Roots;
+use strata_types::{Error, Result};
+
+use crate::cells::{Cells, Keeper, Shared};
+use crate::folder::NodeFolder;
+use crate::images::Images;
+use crate::network::NodeNetwork;
+use crate::pods::{PodKind, Pods};
+use crate::vms::{VmKind, Vms};
+
+/// What pods are kept under, on disk and among the cgroups: no cell can be
+/// called so.
+const PODS: &str = "_pods";
+/// The same for virtual machines.
+const VMS: &str = "_vms";
+
+/// What cells and pods are built from.
+pub(crate) struct Parts {
+    pub(crate) folder: NodeFolder,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) image: Arc<InitImage>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) network: Arc<NodeNetwork>,
+    pub(crate) images: Images,
+    pub(crate) logs: LogLimits,
+}
+
+impl Parts {
+    /// What all cells share; those of a kind apart have a place of their own.
+    pub(crate) fn shared(&self, apart: Option<&str>) -> Result<Shared> {
+        let (folder, cgroups) = match apart {
+            None => (self.folder.clone(), self.cgroups.clone()),
+            Some(name) => {
+                let folder = self.folder.within(name).map_err(|error| {
+                    Error::internal(format!("cannot open the folder of {name}: {error}"))
+                })?;
+                (folder, self.cgroups.within(name))
+            }
+        };
+        Ok(Shared {
+            folder,
+            cgroups,
+            image: self.image.clone(),
+            keeper: self.keeper.clone(),
+            logs: self.logs,
+        })
+    }
+
+    /// The pods, found again.
+    pub(crate) async fn pods(&self) -> Result<Pods> {
+        let cells = Cells::recover(Arc::new(self.shared(Some(PODS))?)).await?;
+        let sub = |name: &str| self.sub(&format!("{PODS}/{name}"));
+        let roots = Roots::open(&sub("roots")?).map_err(|error| {
+            Error::internal(format!(
+                "cannot open the pods' roots: {}",
+                strata_types::chain(&error)
+            ))
+        })?;
+        let kind = PodKind {
+            cells,
+            images: self.images.clone(),
+            roots: Arc::new(roots),
+            network: self.network.clone(),
+            files: sub("files")?,
+            volumes: self.sub("volumes")?,
+            id_maps: Default::default(),
+        };
+        let pods = Pods::new(Arc::new(kind), sub("records")?);
+        pods.recover().await?;
+        Ok(pods)
+    }
+
+    /// The virtual machines, found again.
+    pub(crate) async fn vms(&self) -> Result<Vms> {
+        let kind = VmKind {
+            cells: Cells::recover(Arc::new(self.shared(Some(VMS))?)).await?,
+            network: self.network.clone(),
+            folders: self.sub(&format!("{VMS}/folders"))?,
+            host: Default::default(),
+        };
+        let vms = Vms::new(Arc::new(kind), self.sub(&format!("{VMS}/records"))?);
+        vms.recover().await?;
+        Ok(vms)
+    }
+
+    fn sub(&self, name: &str) -> Result<PathBuf> {
+        let made = self.folder.sub(name);
+        made.map_err(|error| Error::internal(format!("cannot make the folder {name}: {error}")))
+    }
+}

@@ -1,0 +1,163 @@
+//! A further process in a running pod, with its input and output in the hands
+//! of whoever asked for it. Nothing of it is kept when it has ended.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use strata_cell::Stdio;
+use strata_types::pod::PodState;
+use strata_types::{CommandLine, EnvironmentVariable, Error, ExecutableSpec, Result};
+use tokio::net::unix::pipe;
+
+use super::kind::{cell_name, in_pod};
+use super::terminal::{Size, Terminal};
+use super::{PodRef, plan, users};
+use crate::blocking::blocking;
+use crate::cells::{Cell, Executable, Manner, RunView};
+
+/// What is to be run.
+pub(crate) struct ExecRequest {
+    pub(crate) command: CommandLine,
+    pub(crate) environment: Vec<EnvironmentVariable>,
+    pub(crate) user: Option<String>,
+    pub(crate) working_directory: Option<String>,
+    pub(crate) terminal: Option<Size>,
+    pub(crate) stdin: bool,
+}
+
+/// A process that runs, and its ends of what it reads and writes.
+pub(crate) struct ExecHandle {
+    cell: Arc<Cell>,
+    pub(crate) run: Arc<Executable>,
+    pub(crate) streams: Streams,
+}
+
+/// What a process reads and writes.
+pub(crate) enum Streams {
+    Pipes {
+        stdin: Option<pipe::Sender>,
+        stdout: pipe::Receiver,
+        stderr: pipe::Receiver,
+    },
+    Terminal(Arc<Terminal>),
+    /// The output is in other hands; the input, if there is one, is still here.
+    Input(Option<pipe::Sender>),
+    /// In other hands.
+    Taken,
+}
+
+impl ExecHandle {
+    /// Sends a signal to its process group.
+    pub(crate) fn signal(&self, signal: i32) -> Result<()> {
+        self.cell.signal(&self.run, signal)
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&self) -> RunView {
+        self.run.ended().await
+    }
+
+    /// Ends it, if nobody is there to wait for it, and forgets it.
+    pub(crate) async fn close(self) {
+        if let Err(error) = self.cell.stop_run(&self.run, None).await {
+            tracing::warn!(%error, "a process whose caller left was not stopped in order");
+        }
+        self.cell.forget(&self.run);
+    }
+}
+
+/// Runs something in a pod.
+pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandle> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let record = pod.record();
+    let (spec, made) = (&record.spec, &record.made);
+    if pod.view().state != PodState::Running {
+        return Err(Error::wrong_state(format!(
+            "pod {:?} is {}, not running",
+            spec.name.as_str(),
+            pod.view().state
+        ))
+        .with_hint(format!("start it first: strata pod start {}", spec.name)));
+    }
+    let kind = pod.kind()?;
+    let cell = kind.cells.find("pod", &cell_name(spec))?;
+    let init = cell.init()?;
+    let wanted = request.user.as_deref().or(spec.user.as_deref());
+    let wanted = wanted.unwrap_or(&made.config.user);
+    let gone = |error| Error::unavailable(format!("the pod's init is gone: {error}"));
+    let root = blocking(|| init.root()).map_err(gone)?;
+    let user = blocking(|| users::find(&root, wanted))?;
+    let mut environment = plan::environment(spec, &made.config, &user);
+    if request.terminal.is_some() && !environment.iter().any(|v| v.key() == "TERM") {
+        environment.extend(EnvironmentVariable::try_from("TERM=xterm".to_owned()));
+    }
+    for variable in request.environment {
+        environment.retain(|known| known.key() != variable.key());
+        environment.push(variable);
+    }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = plan::working_directory(spec, &made.config);
+    let executable = ExecutableSpec {
+        name: format!("exec-{}-{number}", std::process::id()).parse()?,
+        cell: cell_name(spec),
+        command: request.command,
+        description: String::new(),
+        environment,
+        working_directory: Some(request.working_directory.unwrap_or(folder)),
+        stop_grace: std::time::Duration::from_secs(1),
+        stop_signal: ExecutableSpec::default_stop_signal(),
+        identity: user.identity.clone(),
+    };
+    let (run, streams) = match request.terminal {
+        Some(size) => {
+            let owner = user.identity.uid.unwrap_or(0);
+            let owner = made
+                .id_map
+                .map_or(owner, |map| map.first.saturating_add(owner));
+            let (terminal, theirs) = blocking(|| Terminal::open(&root, size, owner))?;
+            let manner = Manner {
+                stdio: Stdio::Terminal(theirs.as_fd()),
+                sandboxed: true,
+            };
+            let run = cell.start_anew(executable, manner).await.map_err(in_pod)?;
+            (run, Streams::Terminal(Arc::new(terminal)))
+        }
+        None => start_piped(&cell, executable, request.stdin).await?,
+    };
+    Ok(ExecHandle { cell, run, streams })
+}
+
+async fn start_piped(
+    cell: &Arc<Cell>,
+    executable: ExecutableSpec,
+    with_input: bool,
+) -> Result<(Arc<Executable>, Streams)> {
+    let failed = |error: std::io::Error| Error::internal(format!("cannot make a pipe: {error}"));
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()));
+    let (input, our_input) = pipe()?;
+    let (our_output, output) = pipe()?;
+    let (our_errors, errors) = pipe()?;
+    let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    let manner = Manner {
+        stdio: Stdio::Files(files),
+        sandboxed: true,
+    };
+    let run = cell.start_anew(executable, manner).await.map_err(in_pod)?;
+    let receiver = |fd: OwnedFd| {
+        let _ = rustix::io::ioctl_fionbio(&fd, true);
+        pipe::Receiver::from_owned_fd(fd).map_err(failed)
+    };
+    let _ = rustix::io::ioctl_fionbio(&our_input, true);
+    let stdin = match with_input {
+        true => Some(pipe::Sender::from_owned_fd(our_input).map_err(failed)?),
+        false => None,
+    };
+    let streams = Streams::Pipes {
+        stdin,
+        stdout: receiver(our_output)?,
+        stderr: receiver(our_errors)?,
+    };
+    Ok((run, streams))
+}

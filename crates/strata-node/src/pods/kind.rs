@@ -1,0 +1,260 @@
+//! How a pod is made, started, stopped and removed.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_cell::{Confinement, Stdio, seccomp};
+use strata_image::RunConfig;
+use strata_network::Endpoint;
+use strata_rootfs::Roots;
+use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy};
+use strata_types::{CellName, Error, ExecutableName, IdMap, Label, Result};
+
+use super::{MAIN, PodRef, files, health, plan, rootfs, users};
+use crate::blocking::blocking;
+use crate::cells::{Cell, Cells, Executable, Manner};
+use crate::images::{Images, reference_from_field};
+use crate::network::{NodeNetwork, published};
+use crate::units::{Kind, Record};
+
+/// Users of the machine for pods with users of their own begin here.
+const FIRST_ID: u32 = 1 << 30;
+/// So many for each.
+const IDS: u32 = 1 << 16;
+const MOST_ID_MAPS: u32 = 1 << 14;
+
+/// What was decided when a pod was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Made {
+    /// Of the manifest.
+    pub(crate) image_digest: String,
+    /// Unpacked layers, the lowest first.
+    pub(crate) layers: Vec<PathBuf>,
+    /// How the image wants to be run.
+    pub(crate) config: RunConfig,
+    /// On the node's bridge.
+    pub(crate) address: Option<Ipv4Addr>,
+    /// Where it has users of its own.
+    #[serde(default)]
+    pub(crate) id_map: Option<IdMap>,
+}
+
+/// All that pods are made of.
+pub(crate) struct PodKind {
+    pub(crate) cells: Cells,
+    pub(crate) images: Images,
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) network: Arc<NodeNetwork>,
+    /// A folder for each pod, by its id: the files it finds in `/etc`.
+    pub(crate) files: PathBuf,
+    /// Volumes that the node keeps, by their names.
+    pub(crate) volumes: PathBuf,
+    /// The first users of those pods that have users of their own.
+    pub(crate) id_maps: Mutex<HashSet<u32>>,
+}
+
+/// The cell of a pod.
+pub(crate) fn cell_name(spec: &PodSpec) -> CellName {
+    spec.name.label().clone().into()
+}
+
+impl Kind for PodKind {
+    type Spec = PodSpec;
+    type Made = Made;
+
+    const NOUN: &'static str = "pod";
+
+    fn name(spec: &PodSpec) -> &Label {
+        spec.name.label()
+    }
+
+    fn restart(spec: &PodSpec) -> RestartPolicy {
+        spec.restart
+    }
+
+    async fn make(&self, id: &str, spec: &PodSpec) -> Result<Made> {
+        let reference = reference_from_field("pod.image", &spec.image)?;
+        let held = self.images.ensure(&reference, spec.pull).await?;
+        let mut made = Made {
+            image_digest: held.image.digest.to_string(),
+            layers: held.image.layers.clone(),
+            config: held.image.config.config.clone(),
+            address: None,
+            id_map: None,
+        };
+        // What cannot be run is told now, not at the start.
+        plan::command(spec, &made.config)?;
+        let finished = blocking(|| self.make_parts(id, spec, &mut made));
+        if let Err(error) = finished {
+            self.unmake_parts(id, &made);
+            return Err(error);
+        }
+        Ok(made)
+    }
+
+    async fn unmake(&self, record: &Record<Self>) -> Result<()> {
+        let cell = cell_name(&record.spec);
+        match self.cells.free(&cell, Some(Duration::ZERO)).await {
+            Err(error) if error.kind() != strata_types::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let (id, made) = (record.id.as_str(), &record.made);
+        blocking(|| self.unmake_parts(id, made));
+        Ok(())
+    }
+
+    async fn up(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
+        let (spec, made) = (&record.spec, &record.made);
+        let endpoint = endpoint(spec, made);
+        let ports = match &endpoint {
+            Some(endpoint) => Some(self.network.reserve_ports(endpoint)?),
+            None => None,
+        };
+        let cell = self.cells.raise(plan::cell(spec, made)).await?;
+        let identity = blocking(|| self.fit_out(record, &cell))?;
+        if let Some(endpoint) = &endpoint {
+            blocking(|| self.connect(&cell, endpoint))?;
+        }
+        let executable = plan::main(spec, made, identity)?;
+        let stdio = match spec.stdin {
+            true => Stdio::LoggedWithInput,
+            false => Stdio::Logged,
+        };
+        let manner = Manner {
+            stdio,
+            sandboxed: true,
+        };
+        let main = cell.start_anew(executable, manner).await;
+        drop(ports);
+        main.map_err(in_pod)
+    }
+
+    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
+        let name: ExecutableName = MAIN.parse().ok()?;
+        self.cells.executable(&cell_name(&record.spec), &name).ok()
+    }
+
+    async fn stop(
+        &self,
+        record: &Record<Self>,
+        main: &Arc<Executable>,
+        grace: Option<Duration>,
+    ) -> Result<()> {
+        let cell = self.cells.find("name", &cell_name(&record.spec))?;
+        cell.stop_run(main, grace).await
+    }
+
+    async fn down(&self, record: &Record<Self>) -> Result<()> {
+        let cell = cell_name(&record.spec);
+        self.cells.halt(&cell, Some(Duration::ZERO)).await?;
+        if let Some(endpoint) = endpoint(&record.spec, &record.made) {
+            blocking(|| self.network.detach(&endpoint))?;
+        }
+        Ok(())
+    }
+
+    fn attend(&self, unit: PodRef, main: Arc<Executable>) {
+        health::watch(unit, main);
+    }
+}
+
+impl PodKind {
+    fn make_parts(&self, id: &str, spec: &PodSpec, made: &mut Made) -> Result<()> {
+        if spec.network == PodNetwork::Bridge {
+            made.address = Some(self.network.lease(spec.address)?);
+        }
+        if spec.security.user_namespace {
+            made.id_map = Some(self.take_id_map()?);
+        }
+        let disk = spec.limits.disk_bytes;
+        self.roots
+            .create(id, disk)
+            .map_err(|error| rootfs::error(error, "pod.limits.disk_bytes"))?;
+        files::write(&self.files.join(id), spec, made, self.network.gateway())
+    }
+
+    fn unmake_parts(&self, id: &str, made: &Made) {
+        if let Some(address) = made.address {
+            self.network.release(address);
+        }
+        if let Some(map) = made.id_map {
+            self.id_maps().remove(&map.first);
+        }
+        if let Err(error) = self.roots.remove(id) {
+            tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
+        }
+        let _ = std::fs::remove_dir_all(self.files.join(id));
+    }
+
+    fn id_maps(&self) -> std::sync::MutexGuard<'_, HashSet<u32>> {
+        self.id_maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_id_map(&self) -> Result<IdMap> {
+        let mut taken = self.id_maps();
+        let first = (0..MOST_ID_MAPS)
+            .map(|i| FIRST_ID + i * IDS)
+            .find(|first| !taken.contains(first))
+            .ok_or_else(|| Error::exhausted("no users of the machine are left for pods"))?;
+        taken.insert(first);
+        Ok(IdMap { first, count: IDS })
+    }
+
+    /// Gives a new cell its root and its sandbox; answers who its processes
+    /// are.
+    fn fit_out(&self, record: &Record<Self>, cell: &Cell) -> Result<users::User> {
+        let (spec, made) = (&record.spec, &record.made);
+        let init = cell.init()?;
+        let (root, fittings) = self.furniture(record, &init)?;
+        let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
+        let user = users::find(&root, wanted)?;
+        init.furnish(&root, &fittings)
+            .map_err(|error| Error::wrong_state(format!("pod {}: {error}", spec.name)))?;
+        let capabilities = spec.security.capabilities.bits();
+        let filter = match spec.security.any_system_call {
+            true => None,
+            false => Some(seccomp::Filter::for_capabilities(capabilities)),
+        };
+        let confinement = Confinement {
+            capabilities,
+            no_new_privileges: !spec.security.privilege_escalation,
+            rlimits: plan::rlimits(spec),
+            filter,
+        };
+        init.confine(&confinement)
+            .map_err(|error| Error::internal(format!("pod {}: {error}", spec.name)))?;
+        Ok(user)
+    }
+
+    fn connect(&self, cell: &Cell, endpoint: &Endpoint) -> Result<()> {
+        let init = cell.init()?;
+        let namespace = init
+            .namespace("net")
+            .map_err(|error| Error::unavailable(format!("the pod's init is gone: {error}")))?;
+        self.network.attach(&namespace, endpoint)
+    }
+}
+
+/// A pod as the network knows it; none when it is not on the bridge.
+pub(crate) fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
+    let address = made.address?;
+    Some(Endpoint {
+        name: spec.name.to_string(),
+        address,
+        ports: spec.ports.iter().map(published).collect(),
+    })
+}
+
+/// What is wrong with an executable, as what is wrong with a pod.
+pub(super) fn in_pod(error: Error) -> Error {
+    let field = match error.field() {
+        Some("executable.command") => "pod.entrypoint",
+        Some("executable.options.working_directory") => "pod.working_directory",
+        _ => return error,
+    };
+    error.in_field(field)
+}

@@ -1,0 +1,38 @@
+//! Pods: one container each, in a cell of its own with a root made of image
+//! layers, an address on the node's bridge, and a sandbox.
+//!
+//! The path of a start: `kind.rs` raises the cell, `rootfs.rs` makes its
+//! mounts, the network gives it its interface, `plan.rs` says what is started
+//! in it. What is kept, started again and told of is the business of
+//! [`crate::units`].
+
+mod attach;
+mod exec;
+mod files;
+mod health;
+mod http;
+mod kind;
+mod plan;
+mod recover;
+mod rootfs;
+mod terminal;
+mod users;
+
+use std::sync::Arc;
+
+pub(crate) use attach::{Attached, attach};
+pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
+pub(crate) use kind::{PodKind, endpoint};
+pub(crate) use terminal::Size;
+
+use crate::units::{Unit, Units};
+
+/// All pods of a node.
+pub(crate) type Pods = Units<PodKind>;
+/// One pod.
+pub(crate) type Pod = Unit<PodKind>;
+/// One pod, shared.
+pub(crate) type PodRef = Arc<Pod>;
+
+/// The name of a pod's own process in its cell.
+pub(crate) const MAIN: &str = "main";

@@ -1,0 +1,235 @@
+//! What is started in a pod: what was asked for on top of what the image
+//! says. Nothing here touches the machine.
+
+use strata_image::RunConfig;
+use strata_types::pod::PodSpec;
+use strata_types::{
+    CellSpec, CommandLine, CpuLimit, EnvironmentVariable, Error, ExecutableSpec, Limits,
+    MemoryLimit, Result, RootMode,
+};
+
+use super::MAIN;
+use super::kind::{Made, cell_name};
+use super::users::User;
+use strata_types::pod::PodNetwork;
+
+/// The cell of a pod.
+pub(super) fn cell(spec: &PodSpec, made: &Made) -> CellSpec {
+    let mut cell = CellSpec::named(cell_name(spec));
+    cell.cpu_shares = spec.cpu_shares;
+    cell.isolated_network = spec.network != PodNetwork::Host;
+    cell.root = RootMode::Handed;
+    cell.id_map = made.id_map;
+    cell.limits = Limits {
+        cpu: spec.limits.cpu_millis.map(|millis| CpuLimit {
+            quota_us: u64::from(millis) * 100,
+            period_us: 100_000,
+        }),
+        memory: MemoryLimit {
+            max: spec.limits.memory_bytes,
+            ..MemoryLimit::default()
+        },
+        pids_max: spec.limits.pids,
+        ..Limits::default()
+    };
+    cell
+}
+
+/// The words of its command: the entry point, then the arguments. An entry
+/// point of one's own makes the image's command meaningless.
+pub(super) fn command(spec: &PodSpec, config: &RunConfig) -> Result<CommandLine> {
+    let entrypoint = spec.entrypoint.as_ref().unwrap_or(&config.entrypoint);
+    let arguments = match (&spec.arguments, &spec.entrypoint) {
+        (Some(arguments), _) => arguments.as_slice(),
+        (None, Some(_)) => &[],
+        (None, None) => &config.cmd,
+    };
+    let words: Vec<String> = entrypoint.iter().chain(arguments).cloned().collect();
+    if words.is_empty() {
+        return Err(Error::invalid(
+            "pod.arguments",
+            format!(
+                "must not be empty: image {} does not say what to run",
+                spec.image
+            ),
+        ));
+    }
+    CommandLine::try_from(words).map_err(|why| why.in_field("pod.entrypoint"))
+}
+
+/// The image's variables, those asked for, and those everybody expects.
+/// Later ones win.
+pub(super) fn environment(
+    spec: &PodSpec,
+    config: &RunConfig,
+    user: &User,
+) -> Vec<EnvironmentVariable> {
+    let hostname = spec.hostname.as_ref().unwrap_or(spec.name.label());
+    let usual = [
+        format!("HOSTNAME={hostname}"),
+        format!("HOME={}", user.home),
+    ];
+    let mut all: Vec<EnvironmentVariable> = Vec::new();
+    let image = usual.into_iter().chain(config.env.iter().cloned());
+    // An image may hold anything; what is no variable is left out.
+    let image = image.filter_map(|text| EnvironmentVariable::try_from(text).ok());
+    for variable in image.chain(spec.environment.iter().cloned()) {
+        all.retain(|known| known.key() != variable.key());
+        all.push(variable);
+    }
+    all
+}
+
+/// The folder its processes start in.
+pub(super) fn working_directory(spec: &PodSpec, config: &RunConfig) -> String {
+    let image = Some(config.working_dir.as_str()).filter(|folder| !folder.is_empty());
+    let folder = spec.working_directory.as_deref().or(image).unwrap_or("/");
+    match folder.starts_with('/') {
+        true => folder.to_owned(),
+        false => format!("/{folder}"),
+    }
+}
+
+/// The pod's own process.
+pub(super) fn main(spec: &PodSpec, made: &Made, user: User) -> Result<ExecutableSpec> {
+    Ok(ExecutableSpec {
+        name: MAIN.parse()?,
+        cell: cell_name(spec),
+        command: command(spec, &made.config)?,
+        description: String::new(),
+        environment: environment(spec, &made.config, &user),
+        identity: user.identity,
+        working_directory: Some(working_directory(spec, &made.config)),
+        stop_grace: spec.stop_grace,
+        stop_signal: stop_signal(&made.config.stop_signal),
+    })
+}
+
+/// Resource limits as the kernel takes them.
+pub(super) fn rlimits(spec: &PodSpec) -> Vec<(u32, u64, u64)> {
+    spec.rlimits
+        .iter()
+        .map(|limit| (limit.resource, limit.soft, limit.hard))
+        .collect()
+}
+
+/// `SIGQUIT`, `QUIT` or `3`; SIGTERM when it is none of these.
+fn stop_signal(text: &str) -> i32 {
+    const NAMES: [(&str, i32); 12] = [
+        ("HUP", 1),
+        ("INT", 2),
+        ("QUIT", 3),
+        ("ABRT", 6),
+        ("KILL", 9),
+        ("USR1", 10),
+        ("USR2", 12),
+        ("PIPE", 13),
+        ("ALRM", 14),
+        ("TERM", 15),
+        ("WINCH", 28),
+        ("PWR", 30),
+    ];
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some(real_time) = name.strip_prefix("RTMIN+") {
+        let offset = real_time.parse::<i32>().unwrap_or(0);
+        return 34 + offset.clamp(0, 30);
+    }
+    let named = NAMES.iter().find(|(known, _)| *known == name);
+    let number = || name.parse::<i32>().ok().filter(|n| (1..=64).contains(n));
+    named
+        .map(|(_, number)| *number)
+        .or_else(number)
+        .unwrap_or(15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> PodSpec {
+        PodSpec::new("web".parse().unwrap(), "example/web")
+    }
+
+    fn words(spec: &PodSpec, config: &RunConfig) -> Vec<String> {
+        command(spec, config).unwrap().words().to_vec()
+    }
+
+    fn list(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_command_is_the_entry_point_and_the_arguments() {
+        let image = RunConfig {
+            entrypoint: list(&["/entry"]),
+            cmd: list(&["serve"]),
+            ..RunConfig::default()
+        };
+        assert_eq!(words(&pod(), &image), ["/entry", "serve"]);
+        let mut spec = pod();
+        spec.arguments = Some(list(&["check"]));
+        assert_eq!(words(&spec, &image), ["/entry", "check"]);
+        spec.entrypoint = Some(list(&["/other"]));
+        assert_eq!(words(&spec, &image), ["/other", "check"]);
+        spec.arguments = None;
+        assert_eq!(words(&spec, &image), ["/other"]);
+        let nothing = command(&pod(), &RunConfig::default()).unwrap_err();
+        assert_eq!(nothing.field(), Some("pod.arguments"));
+    }
+
+    #[test]
+    fn later_variables_win() {
+        let image = RunConfig {
+            env: list(&["A=image", "B=image", "no variable", "HOME=/image"]),
+            ..RunConfig::default()
+        };
+        let mut spec = pod();
+        spec.environment = vec!["A=asked".to_owned().try_into().unwrap()];
+        let user = User {
+            identity: strata_types::Identity::default(),
+            home: "/root".into(),
+        };
+        let all = environment(&spec, &image, &user);
+        let texts: Vec<_> = all.iter().map(EnvironmentVariable::as_str).collect();
+        assert_eq!(texts, ["HOSTNAME=web", "B=image", "HOME=/image", "A=asked"]);
+    }
+
+    #[test]
+    fn folders_and_signals_are_as_the_image_says_unless_told() {
+        let image = RunConfig {
+            working_dir: "srv".into(),
+            ..RunConfig::default()
+        };
+        assert_eq!(working_directory(&pod(), &image), "/srv");
+        assert_eq!(working_directory(&pod(), &RunConfig::default()), "/");
+        for (text, number) in [
+            ("", 15),
+            ("SIGQUIT", 3),
+            ("quit", 3),
+            ("9", 9),
+            ("x", 15),
+            ("RTMIN+3", 37),
+        ] {
+            assert_eq!(stop_signal(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_become_those_of_the_cell() {
+        let mut spec = pod();
+        spec.limits.cpu_millis = Some(1500);
+        spec.limits.memory_bytes = Some(1 << 20);
+        let made = Made {
+            image_digest: String::new(),
+            layers: Vec::new(),
+            config: RunConfig::default(),
+            address: None,
+            id_map: None,
+        };
+        let cell = cell(&spec, &made);
+        assert_eq!(cell.limits.cpu.map(|cpu| cpu.quota_us), Some(150_000));
+        assert_eq!(cell.limits.memory.max, Some(1 << 20));
+        assert!(cell.isolated_network);
+    }
+}

@@ -1,0 +1,238 @@
+//! A pod's root and what is mounted into it, as detached mounts that only the
+//! pod's init ever puts in place: nothing of it is seen by the machine, and
+//! nothing is left when the pod or this daemon dies.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use strata_cell::{CellInit, Fitting};
+use strata_rootfs::{BindOptions, MountPoint, Owner, RootError, RootOptions, TmpfsOptions};
+use strata_types::pod::{PodNetwork, PodSpec, Volume, VolumeSource};
+use strata_types::{Error, Result};
+
+use super::files::FILES;
+use super::kind::PodKind;
+use super::plan;
+use crate::folder::make_private;
+use crate::units::Record;
+
+/// Shared memory of a pod.
+const SHM_BYTES: u64 = 64 << 20;
+
+/// What tells of the machine, or changes it.
+const MASKED: [&str; 9] = [
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+const READ_ONLY: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+impl PodKind {
+    /// The root of a pod and what is fitted into it.
+    pub(super) fn furniture(
+        &self,
+        record: &Record<Self>,
+        init: &CellInit,
+    ) -> Result<(OwnedFd, Vec<Fitting>)> {
+        let (spec, made) = (&record.spec, &record.made);
+        let users =
+            match made.id_map {
+                Some(_) => Some(init.namespace("user").map_err(|error| {
+                    Error::unavailable(format!("the pod's init is gone: {error}"))
+                })?),
+                None => None,
+            };
+        let users = users.as_ref().map(AsFd::as_fd);
+        let owner = made.id_map.map_or(Owner::default(), |map| Owner {
+            uid: map.first,
+            gid: map.first,
+        });
+        let volumes = sorted(&spec.volumes);
+        let sources = volumes
+            .iter()
+            .map(|volume| self.source(volume, owner, users))
+            .collect::<Result<Vec<_>>>()?;
+        let root = self.root(record, &volumes, &sources, users)?;
+        let mut fittings = base(spec, owner)?;
+        for name in FILES {
+            let file = bind(&self.files.join(&record.id).join(name), false, users)?;
+            fittings.push(Fitting::File(format!("/etc/{name}"), file));
+        }
+        for (volume, source) in volumes.iter().zip(sources) {
+            let target = volume.target.clone();
+            fittings.push(match source {
+                Source::File(mount) => Fitting::File(target, mount),
+                Source::Folder(mount) => Fitting::Folder(target, mount),
+            });
+        }
+        for sysctl in &spec.sysctls {
+            fittings.push(Fitting::Sysctl(sysctl.name().into(), sysctl.value().into()));
+        }
+        fittings.extend(MASKED.map(|path| Fitting::Mask(path.into())));
+        fittings.extend(READ_ONLY.map(|path| Fitting::ReadOnly(path.into())));
+        Ok((root, fittings))
+    }
+
+    fn root(
+        &self,
+        record: &Record<Self>,
+        volumes: &[&Volume],
+        sources: &[Source],
+        users: Option<BorrowedFd<'_>>,
+    ) -> Result<OwnedFd> {
+        let spec = &record.spec;
+        let working_directory = plan::working_directory(spec, &record.made.config);
+        let mut points: Vec<MountPoint<'_>> = volumes
+            .iter()
+            .zip(sources)
+            .map(|(volume, source)| MountPoint {
+                path: Path::new(&volume.target),
+                file: matches!(source, Source::File(_)),
+            })
+            .collect();
+        if working_directory != "/" && !working_directory.contains("..") {
+            points.push(MountPoint {
+                path: Path::new(&working_directory),
+                file: false,
+            });
+        }
+        let options = RootOptions {
+            read_only: spec.security.read_only_root,
+            no_dev: true,
+            id_map: users,
+            mount_points: &points,
+        };
+        self.roots
+            .mount(&record.id, &record.made.layers, options)
+            .map_err(|error| self::error(error, "pod.image"))
+    }
+
+    fn source(
+        &self,
+        volume: &Volume,
+        owner: Owner,
+        users: Option<BorrowedFd<'_>>,
+    ) -> Result<Source> {
+        let path = match &volume.source {
+            VolumeSource::Memory(bytes) => {
+                let options = TmpfsOptions {
+                    bytes: *bytes,
+                    mode: 0o1777,
+                    owner,
+                    no_exec: false,
+                };
+                let mount = strata_rootfs::tmpfs(options).map_err(|e| error(e, "pod.volumes"))?;
+                return Ok(Source::Folder(mount));
+            }
+            VolumeSource::Folder(path) => PathBuf::from(path),
+            VolumeSource::Named(name) => {
+                let path = self.volumes.join(name.as_str());
+                make_volume(&path)?;
+                path
+            }
+        };
+        let mount = bind(&path, volume.read_only, users)?;
+        Ok(match path.is_dir() {
+            true => Source::Folder(mount),
+            false => Source::File(mount),
+        })
+    }
+}
+
+/// A volume's mount, and what it goes onto.
+enum Source {
+    Folder(OwnedFd),
+    File(OwnedFd),
+}
+
+/// Those further out first, so that those further in are seen.
+fn sorted(volumes: &[Volume]) -> Vec<&Volume> {
+    let mut volumes: Vec<_> = volumes.iter().collect();
+    volumes.sort_by_key(|volume| volume.target.split('/').count());
+    volumes
+}
+
+/// What every container has.
+fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
+    let failed = |e| error(e, "pod");
+    let new = |kind, path, read_only| Fitting::New {
+        kind,
+        path,
+        read_only,
+    };
+    let mut fittings = vec![
+        new("proc", "/proc", false),
+        Fitting::Folder(
+            "/dev".into(),
+            strata_rootfs::devices(owner).map_err(failed)?,
+        ),
+        Fitting::Folder(
+            "/dev/pts".into(),
+            strata_rootfs::devpts(owner).map_err(failed)?,
+        ),
+        Fitting::Folder(
+            "/dev/shm".into(),
+            strata_rootfs::shm(SHM_BYTES, owner).map_err(failed)?,
+        ),
+        new("mqueue", "/dev/mqueue", false),
+    ];
+    // It shows the network of whoever mounts it.
+    if spec.network != PodNetwork::Host || !spec.security.user_namespace {
+        fittings.push(new("sysfs", "/sys", true));
+    }
+    Ok(fittings)
+}
+
+fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd> {
+    let options = BindOptions {
+        read_only,
+        recursive: true,
+        no_suid: true,
+        no_dev: true,
+        no_exec: false,
+        id_map: users,
+    };
+    strata_rootfs::bind(path, options).map_err(|e| error(e, "pod.volumes"))
+}
+
+fn make_volume(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if path.is_dir() {
+        return Ok(());
+    }
+    make_private(path)
+        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)))
+        .map_err(|e| Error::internal(format!("cannot make the volume {}: {e}", path.display())))
+}
+
+/// The public error, with the field it is most likely about.
+pub(super) fn error(error: RootError, field: &str) -> Error {
+    let text = strata_types::chain(&error);
+    match &error {
+        RootError::LimitUnsupported { .. } => Error::wrong_state(text)
+            .in_field("pod.limits.disk_bytes")
+            .with_hint("leave the disk limit out, or keep the data folder on btrfs or xfs"),
+        RootError::LimitTooSmall { .. } => Error::invalid("pod.limits.disk_bytes", text),
+        RootError::TooManyLayers { .. } => Error::invalid("pod.image", text),
+        RootError::BadMountPoint { .. } => Error::invalid("pod.volumes", text),
+        RootError::DiskFull { .. } => {
+            Error::exhausted(text).with_hint("make room on the disk of the data folder")
+        }
+        RootError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Error::invalid(field, text)
+        }
+        _ => Error::internal(text),
+    }
+}

@@ -1,0 +1,57 @@
+//! What a kind of units is made of.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use strata_types::pod::RestartPolicy;
+use strata_types::{Label, Result};
+
+use super::Record;
+use crate::cells::Executable;
+use crate::units::Unit;
+
+/// How a kind of units is made, started, stopped and removed. Every call may
+/// come again after it failed or was cut short by the death of the daemon.
+pub(crate) trait Kind: Send + Sync + Sized + 'static {
+    /// What a unit is asked to be.
+    type Spec: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned + Send + Sync;
+    /// What was decided when it was made, and is kept.
+    type Made: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync;
+
+    /// What it is called.
+    const NOUN: &'static str;
+
+    fn name(spec: &Self::Spec) -> &Label;
+    fn restart(spec: &Self::Spec) -> RestartPolicy;
+
+    /// Makes all that a unit has before it is started. Whole or nothing.
+    fn make(&self, id: &str, spec: &Self::Spec) -> impl Future<Output = Result<Self::Made>> + Send;
+
+    /// Takes away all that `make` made.
+    fn unmake(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Starts it, and answers its main process. What is half done when this
+    /// fails, `down` takes away.
+    fn up(&self, record: &Record<Self>) -> impl Future<Output = Result<Arc<Executable>>> + Send;
+
+    /// Its main process, as far as one is remembered, alive or not.
+    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>>;
+
+    /// Asks the main process to end, and sees to it after the grace period.
+    fn stop(
+        &self,
+        record: &Record<Self>,
+        main: &Arc<Executable>,
+        grace: Option<Duration>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Takes away all that `up` made, and whatever still runs in it.
+    fn down(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Watches over a unit that has just been started, for as long as its main
+    /// process lives.
+    fn attend(&self, unit: Arc<Unit<Self>>, main: Arc<Executable>);
+}

@@ -1,0 +1,194 @@
+//! Units: things with a record, one main process in a cell of its own, and a
+//! restart policy. Pods are one kind of them, virtual machines another; what
+//! both have in common is here, what they are made of is theirs.
+//!
+//! A unit's record is its commit point. It is written when all that the unit
+//! is made of is there, and removed before any of that goes; whatever has no
+//! record is nobody's, and cleared after a restart. So whenever the daemon
+//! dies, each unit is whole or gone.
+
+mod events;
+mod kind;
+mod record;
+mod recover;
+mod supervise;
+mod unit;
+mod view;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use strata_types::{Error, Label, Result};
+use uuid::Uuid;
+
+pub(crate) use events::{Event, Events};
+pub(crate) use kind::Kind;
+pub(crate) use record::Record;
+pub(crate) use unit::Unit;
+pub(crate) use view::{Health, View};
+
+use crate::cells::FreedNames;
+use crate::clock::now_ms;
+
+/// All units of one kind. Cheap to clone.
+pub(crate) struct Units<K: Kind>(Arc<Inner<K>>);
+
+struct Inner<K: Kind> {
+    kind: Arc<K>,
+    /// A record for each unit.
+    folder: PathBuf,
+    events: Events,
+    table: Mutex<BTreeMap<Label, Arc<Unit<K>>>>,
+    /// Names at which something is being made or removed.
+    busy: Mutex<HashMap<Label, Weak<tokio::sync::Mutex<()>>>>,
+    gone: Mutex<FreedNames>,
+}
+
+impl<K: Kind> Clone for Units<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Kind> Units<K> {
+    /// The units whose records are in `folder`; none is known before
+    /// [`Units::recover`].
+    pub(crate) fn new(kind: Arc<K>, folder: PathBuf) -> Self {
+        let gone = FreedNames::open(folder.join("gone"));
+        Self(Arc::new(Inner {
+            kind,
+            folder,
+            events: Events::default(),
+            table: Mutex::default(),
+            busy: Mutex::default(),
+            gone: Mutex::new(gone),
+        }))
+    }
+
+    pub(crate) fn kind(&self) -> &Arc<K> {
+        &self.0.kind
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    /// One name at a time.
+    fn name_lock(&self, name: &Label) -> Arc<tokio::sync::Mutex<()>> {
+        let mut busy = guard(&self.0.busy);
+        if let Some(lock) = busy.get(name).and_then(Weak::upgrade) {
+            return lock;
+        }
+        busy.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        busy.insert(name.clone(), Arc::downgrade(&lock));
+        lock
+    }
+
+    /// Makes a unit. The same again is fine.
+    pub(crate) async fn create(&self, spec: K::Spec) -> Result<Arc<Unit<K>>> {
+        let name = K::name(&spec).clone();
+        let lock = self.name_lock(&name);
+        let _busy = lock.lock().await;
+        if let Some(unit) = self.get(&name) {
+            return match unit.record().spec == spec {
+                true => Ok(unit),
+                false => Err(Error::already_exists(format!(
+                    "there is a {} {name:?} already, with other settings",
+                    K::NOUN,
+                    name = name.as_str()
+                ))
+                .in_field(format!("{}.name", K::NOUN))
+                .with_hint("destroy it first, or take another name")),
+            };
+        }
+        let id = Uuid::now_v7().to_string();
+        let made = self.0.kind.make(&id, &spec).await?;
+        let record = Record::new(id, spec, made, now_ms());
+        let unit = Arc::new(Unit::new(self, record));
+        if let Err(error) = unit.write() {
+            self.0.kind.unmake(&unit.record()).await?;
+            return Err(error);
+        }
+        guard(&self.0.table).insert(name, unit.clone());
+        unit.tell("created");
+        Ok(unit)
+    }
+
+    fn get(&self, name: &Label) -> Option<Arc<Unit<K>>> {
+        guard(&self.0.table).get(name).cloned()
+    }
+
+    /// A unit by its name, which came from the field `field`.
+    pub(crate) fn find(&self, field: &str, text: &str) -> Result<Arc<Unit<K>>> {
+        let name = label(field, text)?;
+        self.get(&name).ok_or_else(|| unknown::<K>(field, &name))
+    }
+
+    /// Every unit in the order of their names.
+    pub(crate) fn list(&self) -> Vec<Arc<Unit<K>>> {
+        guard(&self.0.table).values().cloned().collect()
+    }
+
+    /// Stops a unit and takes everything of it away. One that is gone already
+    /// is fine.
+    pub(crate) async fn destroy(
+        &self,
+        field: &str,
+        text: &str,
+        grace: Option<Duration>,
+    ) -> Result<()> {
+        let name = label(field, text)?;
+        let lock = self.name_lock(&name);
+        // A stop is not kept waiting by it, and what it waits for ends soon.
+        let _busy = lock.lock().await;
+        let Some(unit) = self.get(&name) else {
+            return match guard(&self.0.gone).contains(&name.clone().into()) {
+                true => Ok(()),
+                false => Err(unknown::<K>(field, &name)),
+            };
+        };
+        unit.destroy(grace).await?;
+        self.forget(&unit, &name);
+        self.0.kind.unmake(&unit.record()).await
+    }
+
+    fn forget(&self, unit: &Arc<Unit<K>>, name: &Label) {
+        let mut table = guard(&self.0.table);
+        if table
+            .get(name)
+            .is_some_and(|known| Arc::ptr_eq(known, unit))
+        {
+            table.remove(name);
+        }
+        guard(&self.0.gone).add(&name.clone().into());
+    }
+
+    /// Stops every unit, all at once, as `--stop-workloads` asks for. They
+    /// stay wanted: the next start of the daemon brings them back.
+    pub(crate) async fn stop_all(&self, grace: Duration) -> Result<()> {
+        let units = self.list();
+        let stops = units.iter().map(|unit| unit.rest(grace));
+        futures_util::future::join_all(stops)
+            .await
+            .into_iter()
+            .collect()
+    }
+}
+
+fn label(field: &str, text: &str) -> Result<Label> {
+    text.parse().map_err(|why| {
+        let text: String = text.chars().take(80).collect();
+        Error::invalid(field, format!("{text:?} {why}"))
+    })
+}
+
+fn unknown<K: Kind>(field: &str, name: &Label) -> Error {
+    Error::not_found(format!("there is no {} {:?}", K::NOUN, name.as_str())).in_field(field)
+}

@@ -1,0 +1,53 @@
+//! What is kept of a unit.
+
+use serde::{Deserialize, Serialize};
+use strata_types::pod::Backoff;
+
+use super::Kind;
+
+/// What is kept of a unit.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Record<K: Kind> {
+    /// Another for each unit, also of the same name.
+    pub(crate) id: String,
+    pub(crate) spec: K::Spec,
+    pub(crate) made: K::Made,
+    pub(crate) created_at_ms: i64,
+    /// Whether it is to run.
+    pub(crate) wanted: bool,
+    /// On its way out: a death in the middle is finished after the restart.
+    #[serde(default)]
+    pub(crate) destroying: bool,
+    /// How often it was started again since somebody started it.
+    #[serde(default)]
+    pub(crate) restarts: u32,
+    #[serde(default)]
+    pub(crate) backoff: Backoff,
+}
+
+impl<K: Kind> Clone for Record<K> {
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            spec: self.spec.clone(),
+            made: self.made.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<K: Kind> Record<K> {
+    pub(super) fn new(id: String, spec: K::Spec, made: K::Made, created_at_ms: i64) -> Self {
+        Self {
+            id,
+            spec,
+            made,
+            created_at_ms,
+            wanted: false,
+            destroying: false,
+            restarts: 0,
+            backoff: Backoff::default(),
+        }
+    }
+}

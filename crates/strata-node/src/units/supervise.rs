@@ -1,0 +1,120 @@
+//! What happens when a unit ends by itself: it is taken down, and started
+//! again if its policy says so, after a while that grows with each try.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use strata_types::Ending;
+use strata_types::pod::PodState;
+
+use super::{Kind, Unit};
+use crate::cells::Executable;
+use crate::clock::now_ms;
+
+/// Waits for the end of a unit's main process, and sees to what follows.
+pub(super) async fn until_end<K: Kind>(unit: Weak<Unit<K>>, main: Arc<Executable>) {
+    let ended = main.ended().await;
+    let Some(unit) = unit.upgrade() else { return };
+    let lived = Duration::from_nanos(ended.ended_ns.saturating_sub(ended.started_ns));
+    let ending = ended.ending.unwrap_or(Ending::Lost);
+    unit.on_end(&main, ending, lived).await;
+}
+
+impl<K: Kind> Unit<K> {
+    async fn on_end(self: Arc<Self>, main: &Arc<Executable>, ending: Ending, lived: Duration) {
+        let busy = self.busy.lock().await;
+        let view = self.view();
+        // It was stopped, or is another one by now.
+        let same = view
+            .main
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, main));
+        if view.state != PodState::Running || !same {
+            return;
+        }
+        if let Err(error) = self.finish(None, None).await {
+            tracing::error!(kind = K::NOUN, %error, "what an ended one left could not be cleared");
+        }
+        let failed = self.given_up.load(Ordering::Relaxed);
+        let record = self.record();
+        let again = K::restart(&record.spec).wants_restart(match (failed, ending) {
+            (true, Ending::Code(0)) => Ending::Code(1),
+            _ => ending,
+        });
+        let why = match view.reason.as_str() {
+            "" => ending.to_string(),
+            reason => format!("{reason}; {ending}"),
+        };
+        if !record.wanted || !again {
+            let _ = self.change(|record| record.wanted = false);
+            self.set(PodState::Exited, |view| view.reason.clone_from(&why));
+            self.tell(&format!("ended: {why}"));
+            return;
+        }
+        drop(busy);
+        self.again_after(lived, &why).await;
+    }
+
+    /// Waits as long as it must, then starts it again; and again, while that
+    /// fails.
+    pub(super) async fn again_after(self: Arc<Self>, lived: Duration, why: &str) {
+        let (mut lived, mut why) = (lived, why.to_owned());
+        loop {
+            let mut wait = Duration::ZERO;
+            let changed = self.change(|record| {
+                wait = record.backoff.after_run(lived);
+                record.restarts += 1;
+            });
+            if let Err(error) = changed {
+                tracing::error!(kind = K::NOUN, %error, "a restart could not be written down");
+                wait = Duration::from_secs(10);
+            }
+            let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+            let waiting = self.set(PodState::Waiting, |view| {
+                view.reason.clone_from(&why);
+                view.next_start_at_ms = now_ms().saturating_add(millis);
+            });
+            if !waiting {
+                return;
+            }
+            self.tell(&format!(
+                "ended: {why}; starts again in {} s",
+                wait.as_secs()
+            ));
+            if self.interrupted_within(wait).await {
+                return;
+            }
+            let _busy = self.busy.lock().await;
+            if self.view().state != PodState::Waiting || !self.record().wanted {
+                return;
+            }
+            match self.begin().await {
+                Ok(()) => return,
+                Err(error) => why = format!("could not be started: {error}"),
+            }
+            lived = Duration::ZERO;
+        }
+    }
+
+    /// Whether something else happened to it before the time was over.
+    async fn interrupted_within(&self, wait: Duration) -> bool {
+        let mut watch = self.watch();
+        let other = watch.wait_for(|view| view.state != PodState::Waiting);
+        tokio::time::timeout(wait, other).await.is_ok()
+    }
+
+    /// Ends a unit that does not work; its policy says what follows.
+    pub(crate) async fn give_up(self: &Arc<Self>, main: &Arc<Executable>, reason: &str) {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.note(|view| view.reason = reason.to_owned());
+        self.tell(reason);
+        let Ok(kind) = self.kind() else { return };
+        let record = self.record();
+        if K::restart(&record.spec).wants_restart(Ending::Code(1))
+            && let Err(error) = kind.stop(&record, main, None).await
+        {
+            tracing::warn!(kind = K::NOUN, %error, "an unhealthy one was not stopped in order");
+        }
+    }
+}

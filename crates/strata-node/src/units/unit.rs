@@ -1,0 +1,271 @@
+//! One unit: started, stopped, destroyed, one of these at a time.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use strata_types::pod::PodState;
+use strata_types::{Error, Result};
+use tokio::sync::watch;
+
+use super::{Inner, Kind, Record, Units, View, guard, supervise};
+use crate::blocking::blocking;
+use crate::cells::Executable;
+
+/// One unit.
+pub(crate) struct Unit<K: Kind> {
+    units: Weak<Inner<K>>,
+    record: Mutex<Record<K>>,
+    path: PathBuf,
+    view: watch::Sender<View>,
+    /// Held while it is started, stopped or destroyed.
+    pub(super) busy: tokio::sync::Mutex<()>,
+    /// Its end is a failure, whatever it exits with.
+    pub(super) given_up: AtomicBool,
+}
+
+impl<K: Kind> Unit<K> {
+    pub(super) fn new(units: &Units<K>, record: Record<K>) -> Self {
+        let name = K::name(&record.spec);
+        Self {
+            units: Arc::downgrade(&units.0),
+            path: units.0.folder.join(format!("{}.json", name.as_str())),
+            view: watch::Sender::new(View::new(PodState::Created, None)),
+            record: Mutex::new(record),
+            busy: tokio::sync::Mutex::default(),
+            given_up: AtomicBool::default(),
+        }
+    }
+
+    /// What is kept of it.
+    pub(crate) fn record(&self) -> Record<K> {
+        guard(&self.record).clone()
+    }
+
+    /// What is known of it now.
+    pub(crate) fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// What is known of it, and news of it.
+    pub(crate) fn watch(&self) -> watch::Receiver<View> {
+        self.view.subscribe()
+    }
+
+    pub(crate) fn kind(&self) -> Result<Arc<K>> {
+        match self.units.upgrade() {
+            Some(units) => Ok(units.kind.clone()),
+            None => Err(Error::unavailable("the node is shutting down")),
+        }
+    }
+
+    /// Changes what is kept, on disk first.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Record<K>)) -> Result<()> {
+        let mut record = guard(&self.record);
+        let mut next = record.clone();
+        change(&mut next);
+        self.write_record(&next)?;
+        *record = next;
+        Ok(())
+    }
+
+    pub(super) fn write(&self) -> Result<()> {
+        self.write_record(&guard(&self.record))
+    }
+
+    /// Whole or not at all: beside the old one, then in its place.
+    fn write_record(&self, record: &Record<K>) -> Result<()> {
+        let temporary = self.path.with_extension("new");
+        let written = blocking(|| {
+            let bytes = serde_json::to_vec(record)?;
+            fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&temporary)?
+                .write_all(&bytes)?;
+            fs::rename(&temporary, &self.path)
+        });
+        written.map_err(|error| match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Error::exhausted(format!("cannot write the {}'s record: {error}", K::NOUN))
+                    .with_hint("make room on the disk of the data folder")
+            }
+            _ => Error::internal(format!("cannot write the {}'s record: {error}", K::NOUN)),
+        })
+    }
+
+    /// Changes what is known, where the state may change so.
+    pub(super) fn set(&self, state: PodState, change: impl FnOnce(&mut View)) -> bool {
+        self.view.send_if_modified(|view| {
+            let may = view.state == state || view.state.may_become(state);
+            if may {
+                view.state = state;
+                view.reason.clear();
+                view.next_start_at_ms = 0;
+                change(view);
+            }
+            may
+        })
+    }
+
+    /// Changes what is known within a state.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut View)) {
+        self.view.send_modify(change);
+    }
+
+    /// Tells those who listen what happened.
+    pub(crate) fn tell(&self, message: &str) {
+        let Some(units) = self.units.upgrade() else {
+            return;
+        };
+        let (name, id) = {
+            let record = guard(&self.record);
+            (K::name(&record.spec).clone(), record.id.clone())
+        };
+        let state = self.view.borrow().state;
+        tracing::info!(kind = K::NOUN, name = %name, %state, "{message}");
+        units.events.tell(name.as_str(), &id, state, message);
+    }
+
+    /// Starts it; answers once its process runs. One that runs is fine.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<()> {
+        let _busy = self.busy.lock().await;
+        if self.view().state == PodState::Running {
+            return Ok(());
+        }
+        self.refuse_going()?;
+        self.change(|record| {
+            record.wanted = true;
+            record.restarts = 0;
+            record.backoff = Default::default();
+        })?;
+        if let Err(error) = self.begin().await {
+            // Nobody waits for it any more, so it is not tried again.
+            self.change(|record| record.wanted = false)?;
+            self.set(PodState::Failed, |view| view.reason = error.to_string());
+            self.tell(&format!("could not be started: {error}"));
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn refuse_going(&self) -> Result<()> {
+        match self.view().state {
+            PodState::Destroying => Err(Error::wrong_state(format!(
+                "{} {:?} is being destroyed",
+                K::NOUN,
+                K::name(&self.record().spec).as_str()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings it up. The caller holds `busy`, and sees to a failure.
+    pub(super) async fn begin(self: &Arc<Self>) -> Result<()> {
+        let kind = self.kind()?;
+        let record = self.record();
+        self.given_up.store(false, Ordering::Relaxed);
+        self.set(PodState::Starting, |view| view.health = Default::default());
+        match kind.up(&record).await {
+            Ok(main) => {
+                self.running(&kind, main);
+                self.tell("started");
+                Ok(())
+            }
+            Err(error) => {
+                if let Err(left) = kind.down(&record).await {
+                    tracing::error!(kind = K::NOUN, %left, "what a failed start left could not be cleared");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes in that it runs, and watches over it.
+    pub(super) fn running(self: &Arc<Self>, kind: &Arc<K>, main: Arc<Executable>) {
+        self.set(PodState::Starting, |_| {});
+        self.set(PodState::Running, |view| view.main = Some(main.clone()));
+        tokio::spawn(supervise::until_end(Arc::downgrade(self), main.clone()));
+        kind.attend(self.clone(), main);
+    }
+
+    /// Asks it to end, and sees to it after the grace period.
+    pub(crate) async fn stop(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
+        // Before anything else: whoever is about to start it again looks here.
+        self.change(|record| record.wanted = false)?;
+        self.wind_down(grace).await
+    }
+
+    /// The same for a while only: it comes back with the daemon.
+    pub(super) async fn rest(self: &Arc<Self>, grace: Duration) -> Result<()> {
+        self.wind_down(Some(grace)).await
+    }
+
+    async fn wind_down(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
+        let _busy = self.busy.lock().await;
+        let view = self.view();
+        match view.state {
+            PodState::Running => {}
+            PodState::Waiting => {
+                self.set(PodState::Stopped, |_| {});
+                self.tell("stopped");
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
+        self.set(PodState::Stopping, |_| {});
+        self.tell("stopping");
+        self.finish(view.main.as_ref(), grace).await?;
+        let ending = view.main.and_then(|main| main.view().ending);
+        self.set(PodState::Stopped, |view| {
+            view.reason = ending.map(|ending| ending.to_string()).unwrap_or_default();
+        });
+        self.tell("stopped");
+        Ok(())
+    }
+
+    /// Ends its process and takes away what the start made.
+    pub(super) async fn finish(
+        &self,
+        main: Option<&Arc<Executable>>,
+        grace: Option<Duration>,
+    ) -> Result<()> {
+        let kind = self.kind()?;
+        let record = self.record();
+        if let Some(main) = main
+            && let Err(error) = kind.stop(&record, main, grace).await
+        {
+            tracing::warn!(kind = K::NOUN, %error, "not stopped in order");
+        }
+        kind.down(&record).await
+    }
+
+    /// Stops it for good and takes its record away.
+    pub(super) async fn destroy(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
+        self.change(|record| {
+            record.wanted = false;
+            record.destroying = true;
+        })?;
+        let _busy = self.busy.lock().await;
+        let view = self.view();
+        self.set(PodState::Destroying, |_| {});
+        self.finish(view.main.as_ref(), grace).await?;
+        match blocking(|| fs::remove_file(&self.path)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::internal(format!(
+                    "cannot remove the {}'s record: {error}",
+                    K::NOUN
+                )));
+            }
+            _ => {}
+        }
+        self.tell("destroyed");
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! What a virtual machine is asked to be.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_api::strata::v1;
+use strata_api::strata::v1::vm_spec::Boot as WireBoot;
+use strata_api::{grace_from_field, pod_fields};
+use strata_types::pod::{PodName, PortMapping, RestartPolicy};
+use strata_types::{Error, Result};
+use strata_vm::{Accel, Machine};
+
+const MIB: u64 = 1 << 20;
+const DEFAULT_MEMORY: u64 = 512 * MIB;
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+/// What a virtual machine is asked to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VmAsk {
+    pub(crate) name: PodName,
+    pub(crate) cpus: u32,
+    pub(crate) memory: u64,
+    pub(crate) boot: VmBoot,
+    pub(crate) disks: Vec<VmDisk>,
+    pub(crate) machine: Machine,
+    pub(crate) accel: Accel,
+    pub(crate) network: bool,
+    pub(crate) address: Option<Ipv4Addr>,
+    pub(crate) ports: Vec<PortMapping>,
+    pub(crate) restart: RestartPolicy,
+    pub(crate) stop_grace: Duration,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) user_data: String,
+}
+
+/// Where its first program comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VmBoot {
+    /// A clone of this image, which appears so large; as the image with 0.
+    Image { path: PathBuf, bytes: u64 },
+    Kernel {
+        kernel: PathBuf,
+        initrd: Option<PathBuf>,
+        cmdline: String,
+    },
+}
+
+/// A further disk: a clone of an image, or an empty one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VmDisk {
+    pub(crate) image: Option<PathBuf>,
+    pub(crate) bytes: u64,
+    pub(crate) read_only: bool,
+}
+
+impl VmAsk {
+    /// Files of this machine that it is made from.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        let mut files: Vec<&Path> = match &self.boot {
+            VmBoot::Image { path, .. } => vec![path],
+            VmBoot::Kernel { kernel, initrd, .. } => {
+                let initrd = initrd.as_deref();
+                [Some(kernel.as_path()), initrd]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+        };
+        files.extend(self.disks.iter().filter_map(|disk| disk.image.as_deref()));
+        files
+    }
+}
+
+impl TryFrom<v1::VmSpec> for VmAsk {
+    type Error = Error;
+
+    fn try_from(vm: v1::VmSpec) -> Result<Self> {
+        let boot = match vm.boot {
+            Some(WireBoot::Image(image)) => VmBoot::Image {
+                path: path("vm.image", &image)?,
+                bytes: vm.disk_bytes,
+            },
+            Some(WireBoot::Kernel(kernel)) => VmBoot::Kernel {
+                initrd: match kernel.initrd.as_str() {
+                    "" => None,
+                    initrd => Some(path("vm.kernel.initrd", initrd)?),
+                },
+                kernel: path("vm.kernel.kernel", &kernel.kernel)?,
+                cmdline: kernel.command_line,
+            },
+            None => {
+                return Err(Error::invalid(
+                    "vm.boot",
+                    "is missing: an image or a kernel",
+                ));
+            }
+        };
+        let ask = Self {
+            name: PodName::from_field("vm.name", &vm.name)?,
+            cpus: if vm.cpus == 0 { 1 } else { vm.cpus },
+            memory: match vm.memory_bytes {
+                0 => DEFAULT_MEMORY,
+                bytes => bytes.div_ceil(MIB) * MIB,
+            },
+            boot,
+            disks: disks(vm.disks)?,
+            machine: match v1::VmMachine::try_from(vm.machine) {
+                Ok(v1::VmMachine::Auto) => Machine::Auto,
+                Ok(v1::VmMachine::Q35) => Machine::Q35,
+                Ok(v1::VmMachine::Microvm) => Machine::Microvm,
+                Err(_) => return Err(Error::invalid("vm.machine", "is none of its values")),
+            },
+            accel: match v1::VmAccelerator::try_from(vm.accelerator) {
+                Ok(v1::VmAccelerator::Auto) => Accel::Auto,
+                Ok(v1::VmAccelerator::Kvm) => Accel::Kvm,
+                Ok(v1::VmAccelerator::Tcg) => Accel::Tcg,
+                Err(_) => return Err(Error::invalid("vm.accelerator", "is none of its values")),
+            },
+            network: !vm.no_network,
+            address: pod_fields::address("vm.address", &vm.address)?,
+            ports: pod_fields::parse_all("vm.ports", &vm.ports)?,
+            restart: pod_fields::restart("vm.restart", vm.restart)?,
+            stop_grace: match vm.stop_grace_ms {
+                Some(ms) => grace_from_field("vm.stop_grace_ms", ms)?,
+                None => DEFAULT_GRACE,
+            },
+            labels: vm.labels.into_iter().collect(),
+            user_data: vm.user_data,
+        };
+        pod_fields::check_labels("vm.labels", &ask.labels)?;
+        ask.check_network()?;
+        Ok(ask)
+    }
+}
+
+impl VmAsk {
+    fn check_network(&self) -> Result<()> {
+        if !self.network && (self.address.is_some() || !self.ports.is_empty()) {
+            let why = "does not go with an address or ports";
+            return Err(Error::invalid("vm.no_network", why));
+        }
+        for (i, port) in self.ports.iter().enumerate() {
+            if self.ports[..i]
+                .iter()
+                .any(|other| other.collides_with(port))
+            {
+                let why = format!("publishes {}/{} twice", port.host_port, port.protocol);
+                return Err(Error::invalid(format!("vm.ports[{i}]"), why));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path(field: &str, text: &str) -> Result<PathBuf> {
+    if !text.starts_with('/') || text.contains('\0') || text.len() >= 4096 {
+        let shown: String = text.chars().take(80).collect();
+        let why = format!("{shown:?} is no absolute path on the node's machine");
+        return Err(Error::invalid(field, why));
+    }
+    Ok(text.into())
+}
+
+fn disks(disks: Vec<v1::VmDisk>) -> Result<Vec<VmDisk>> {
+    let read = |(i, disk): (usize, v1::VmDisk)| {
+        let field = |part: &str| format!("vm.disks[{i}].{part}");
+        let image = match disk.image.as_str() {
+            "" if disk.bytes == 0 => {
+                let why = "must not be 0 without an image";
+                return Err(Error::invalid(field("bytes"), why));
+            }
+            "" => None,
+            image => Some(path(&field("image"), image)?),
+        };
+        Ok(VmDisk {
+            image,
+            bytes: disk.bytes,
+            read_only: disk.read_only,
+        })
+    };
+    disks.into_iter().enumerate().map(read).collect()
+}
+
+impl From<&VmAsk> for v1::VmSpec {
+    fn from(ask: &VmAsk) -> Self {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (boot, disk_bytes) = match &ask.boot {
+            VmBoot::Image { path, bytes } => (WireBoot::Image(text(path)), *bytes),
+            VmBoot::Kernel {
+                kernel,
+                initrd,
+                cmdline,
+            } => {
+                let kernel = v1::VmKernel {
+                    kernel: text(kernel),
+                    initrd: initrd.as_deref().map(text).unwrap_or_default(),
+                    command_line: cmdline.clone(),
+                };
+                (WireBoot::Kernel(kernel), 0)
+            }
+        };
+        Self {
+            name: ask.name.to_string(),
+            cpus: ask.cpus,
+            memory_bytes: ask.memory,
+            boot: Some(boot),
+            disk_bytes,
+            disks: ask
+                .disks
+                .iter()
+                .map(|disk| v1::VmDisk {
+                    image: disk.image.as_deref().map(text).unwrap_or_default(),
+                    bytes: disk.bytes,
+                    read_only: disk.read_only,
+                })
+                .collect(),
+            machine: match ask.machine {
+                Machine::Auto => v1::VmMachine::Auto,
+                Machine::Q35 => v1::VmMachine::Q35,
+                Machine::Microvm => v1::VmMachine::Microvm,
+            }
+            .into(),
+            accelerator: match ask.accel {
+                Accel::Auto => v1::VmAccelerator::Auto,
+                Accel::Kvm => v1::VmAccelerator::Kvm,
+                Accel::Tcg => v1::VmAccelerator::Tcg,
+            }
+            .into(),
+            no_network: !ask.network,
+            address: ask.address.map(|a| a.to_string()).unwrap_or_default(),
+            ports: ask.ports.iter().map(ToString::to_string).collect(),
+            restart: pod_fields::restart_to_wire(ask.restart).into(),
+            stop_grace_ms: u32::try_from(ask.stop_grace.as_millis()).ok(),
+            labels: ask.labels.clone().into_iter().collect(),
+            user_data: ask.user_data.clone(),
+        }
+    }
+}

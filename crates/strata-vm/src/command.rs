@@ -1,0 +1,257 @@
+//! The command line of a guest, as a pure function of what is wanted and what
+//! the probe found.
+//!
+//! QEMU gets nothing that is not asked for here: no default devices, no
+//! configuration of a user, no display, no monitor for people. Formats of
+//! disks and what they stand on are said, never probed.
+
+mod disk;
+
+use std::path::Path;
+
+use strata_types::{CommandLine, Error, Result};
+
+use crate::spec::{MIB, OnReboot};
+use crate::{Accel, Boot, Disk, Host, Kvm, Machine, Network, Tap, VmFolder, VmSpec};
+
+/// Standard input, which QEMU has no other use for.
+const FIRST_INHERITED: u32 = 0;
+/// How much translated code TCG keeps, in MiB. It would take an eighth of the
+/// host's memory, which a cell with a limit has not; less made no boot slower.
+const TCG_CODE: u64 = 128;
+/// Where devices sit. Fixed, for guests name their cards by it: one more disk
+/// must not rename the network.
+const NETWORK_SLOT: usize = 2;
+const RANDOM_SLOT: usize = 3;
+const BALLOON_SLOT: usize = 4;
+const FIRST_DISK_SLOT: usize = 5;
+/// What QEMU itself needs beside the guest's memory, in MiB.
+const OWN: u64 = 96;
+/// What QEMU forbids itself once it runs.
+pub(crate) const SANDBOX: &str =
+    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// How a guest is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The words. stdout becomes the log of the guest's console, stderr that
+    /// of QEMU. stdout must be a file or a pipe, not a socket, that QEMU's user
+    /// may open, and /proc must be there: QEMU opens it by its name there.
+    pub command: CommandLine,
+    /// Open files it expects; a tap is its standard input.
+    pub inherits: Vec<Inherited>,
+    /// What will run its instructions.
+    pub kvm: bool,
+    /// What the whole process may come to need, in bytes: a memory limit
+    /// below that may end the guest.
+    pub memory: u64,
+}
+
+/// An open file that QEMU expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherited {
+    /// The tap interface of the guest's card.
+    Tap {
+        /// The number it must have.
+        fd: u32,
+    },
+}
+
+/// Makes the command line of a guest.
+pub fn command(spec: &VmSpec, host: &Host, folder: &VmFolder) -> Result<Launch> {
+    spec.check()?;
+    let kvm = uses_kvm(spec.accel, host)?;
+    let mut words = Words::new(&host.qemu)?;
+    words.base(spec, host);
+    words.board(spec, kvm);
+    words.sockets(folder)?;
+    words.boot(&spec.boot)?;
+    let network = spec.network.as_ref();
+    let inherits = network.and_then(|network| words.network(network));
+    words.helpers();
+    for (number, disk) in all_disks(spec).enumerate() {
+        let boots = number == 0 && matches!(spec.boot, Boot::Disk(_));
+        disk::add(&mut words, number, disk, boots)?;
+    }
+    Ok(Launch {
+        command: CommandLine::try_from(words.0)?,
+        inherits: inherits.into_iter().collect(),
+        kvm,
+        memory: spec.memory + MIB * (OWN + if kvm { 0 } else { TCG_CODE }),
+    })
+}
+
+fn all_disks(spec: &VmSpec) -> impl Iterator<Item = &Disk> {
+    let first = match &spec.boot {
+        Boot::Disk(disk) => Some(disk),
+        Boot::Kernel { .. } => None,
+    };
+    first.into_iter().chain(&spec.disks)
+}
+
+fn uses_kvm(wanted: Accel, host: &Host) -> Result<bool> {
+    match (wanted, &host.kvm) {
+        (Accel::Tcg, _) | (Accel::Auto, Kvm::Broken(_)) => Ok(false),
+        (_, Kvm::Works) => Ok(true),
+        (Accel::Kvm, Kvm::Broken(why)) => {
+            let why = format!("KVM does not work on this machine: {why}");
+            Err(Error::wrong_state(why)
+                .in_field("accel")
+                .with_hint("ask for `auto`: the guest then runs without it, slower"))
+        }
+    }
+}
+
+/// The words so far.
+struct Words(Vec<String>);
+
+impl Words {
+    fn new(program: &Path) -> Result<Self> {
+        Ok(Self(vec![text(program)?.to_owned()]))
+    }
+
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.to_owned());
+    }
+
+    fn option(&mut self, option: &str, value: impl Into<String>) {
+        self.0.push(option.to_owned());
+        self.0.push(value.into());
+    }
+
+    fn base(&mut self, spec: &VmSpec, host: &Host) {
+        self.option("-name", format!("guest={}", spec.name.as_str()));
+        self.flag("-nodefaults");
+        self.flag("-no-user-config");
+        self.option("-display", "none");
+        self.option("-monitor", "none");
+        if host.sandbox {
+            self.option("-sandbox", SANDBOX);
+        }
+        let reboot = match spec.on_reboot {
+            OnReboot::Restart => "reset",
+            OnReboot::Exit => "shutdown",
+        };
+        self.option("-action", format!("reboot={reboot},shutdown=poweroff"));
+    }
+
+    fn board(&mut self, spec: &VmSpec, kvm: bool) {
+        let mut machine = match spec.machine {
+            Machine::Auto | Machine::Q35 => "q35,usb=off,vmport=off,smbus=off,sata=off",
+            // ACPI for the power button and to find devices by; PCI so that
+            // they are the same devices as on the other board.
+            Machine::Microvm => "microvm,acpi=on,pcie=on,rtc=on,pit=on,pic=on",
+        }
+        .to_owned();
+        machine += ",dump-guest-core=off";
+        if let Boot::Disk(_) = spec.boot {
+            // Shows the firmware and the boot loader on the serial console.
+            machine += ",graphics=off";
+        }
+        self.option("-machine", machine);
+        if kvm {
+            self.option("-accel", "kvm");
+            self.option("-cpu", "host");
+        } else {
+            self.option("-accel", format!("tcg,thread=multi,tb-size={TCG_CODE}"));
+            self.option("-cpu", "max");
+        }
+        self.option("-smp", format!("cpus={}", spec.cpus));
+        self.option("-m", format!("size={}M", spec.memory / MIB));
+    }
+
+    /// Both wait for nobody. The console's socket is also its log: what a
+    /// client reads or misses, stdout has.
+    fn sockets(&mut self, folder: &VmFolder) -> Result<()> {
+        let socket = |path: &Path| -> Result<String> {
+            Ok(format!("path={},server=on,wait=off", escaped(text(path)?)))
+        };
+        self.option(
+            "-chardev",
+            format!("socket,id=qmp0,{}", socket(&folder.qmp())?),
+        );
+        self.option("-mon", "chardev=qmp0,mode=control");
+        self.option(
+            "-chardev",
+            format!(
+                "socket,id=console0,{},logfile=/proc/self/fd/1,logappend=on",
+                socket(&folder.console())?
+            ),
+        );
+        self.option("-serial", "chardev:console0");
+        Ok(())
+    }
+
+    fn boot(&mut self, boot: &Boot) -> Result<()> {
+        let Boot::Kernel {
+            kernel,
+            initrd,
+            cmdline,
+        } = boot
+        else {
+            self.option("-boot", "strict=on");
+            return Ok(());
+        };
+        self.option("-kernel", text(kernel)?);
+        if let Some(initrd) = initrd {
+            // A comma would begin the next file: only for multiboot kernels.
+            self.option("-initrd", text(initrd)?);
+        }
+        let names_console = cmdline
+            .split_whitespace()
+            .any(|word| word.starts_with("console="));
+        let cmdline = match (names_console, cmdline.is_empty()) {
+            (true, _) => cmdline.clone(),
+            (false, true) => "console=ttyS0".to_owned(),
+            // First: what stands behind two dashes goes to the init.
+            (false, false) => format!("console=ttyS0 {cmdline}"),
+        };
+        self.option("-append", cmdline);
+        Ok(())
+    }
+
+    fn network(&mut self, network: &Network) -> Option<Inherited> {
+        let inherits = match &network.tap {
+            Tap::Inherited => {
+                let fd = FIRST_INHERITED;
+                self.option("-netdev", format!("tap,id=net0,fd={fd}"));
+                Some(Inherited::Tap { fd })
+            }
+            Tap::Named(name) => {
+                self.option(
+                    "-netdev",
+                    format!("tap,id=net0,ifname={name},script=no,downscript=no"),
+                );
+                None
+            }
+        };
+        // Without a boot ROM, which is in a package of its own.
+        self.option(
+            "-device",
+            format!(
+                "virtio-net-pci,netdev=net0,mac={},romfile=,addr={NETWORK_SLOT:#x}",
+                network.mac
+            ),
+        );
+        inherits
+    }
+
+    fn helpers(&mut self) {
+        self.option("-object", "rng-builtin,id=rng0");
+        let random = format!("virtio-rng-pci,rng=rng0,addr={RANDOM_SLOT:#x}");
+        self.option("-device", random);
+        // Gives memory that the guest freed back to the host.
+        let balloon = "virtio-balloon-pci,id=balloon0,deflate-on-oom=on,free-page-reporting=on";
+        self.option("-device", format!("{balloon},addr={BALLOON_SLOT:#x}"));
+    }
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str()
+        .ok_or_else(|| Error::invalid("path", format!("{} is not UTF-8", path.display())))
+}
+
+/// In a list of options a comma is written twice.
+fn escaped(value: &str) -> String {
+    value.replace(',', ",,")
+}

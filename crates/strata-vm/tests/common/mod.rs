@@ -1,0 +1,245 @@
+//! Real guests for tests: busybox on the kernel of `scripts/guest-kernel`.
+#![allow(dead_code, unreachable_pub, clippy::print_stderr)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use strata_vm::{Accel, Boot, Host, Launch, OnReboot, Qmp, VmFolder, VmSpec, command, probe};
+use tempfile::TempDir;
+
+/// How long a boot may take on a busy machine without KVM.
+pub const BOOT: Duration = Duration::from_secs(120);
+const BUSYBOX: &str = "/bin/busybox";
+/// What every script begins with.
+const INIT: &str = "#!/bin/busybox sh\nb=/bin/busybox\n$b mount -t proc proc /proc\n\
+    $b mount -t sysfs sys /sys\n$b mount -t devtmpfs dev /dev\n";
+
+/// What this host has to run guests; none, with a printed reason, if it lacks
+/// something.
+pub fn world() -> Option<Host> {
+    let kernel = kernel_folder().join("vmlinuz");
+    for (file, help) in [
+        (kernel, "scripts/guest-kernel"),
+        (BUSYBOX.into(), "busybox-static"),
+    ] {
+        if !file.exists() {
+            eprintln!("skipped: no {}: see {help}", file.display());
+            return None;
+        }
+    }
+    match probe(&std::env::var_os("PATH").unwrap_or_default()) {
+        Ok(host) => Some(host),
+        Err(error @ strata_vm::ProbeError::NoProgram { .. }) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Where `scripts/guest-kernel` puts the kernel.
+pub fn kernel_folder() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/strata");
+    let cache = std::env::var_os("STRATA_CACHE").map_or_else(home, PathBuf::from);
+    cache.join("guest")
+}
+
+/// Whether the kernel's modules have this one; says so when not.
+pub fn has_module(name: &str) -> bool {
+    let file = kernel_folder().join("modules").join(format!("{name}.ko"));
+    if !file.exists() {
+        eprintln!("skipped: no {}: see scripts/guest-kernel", file.display());
+    }
+    file.exists()
+}
+
+/// Code of 16 bits that writes a text to the serial port.
+pub fn say(text: &str) -> Vec<u8> {
+    let mut code = vec![0xba, 0xf8, 0x03]; // mov dx, 0x3f8
+    for letter in text.bytes() {
+        code.extend([0xb0, letter, 0xee]); // mov al, letter; out dx, al
+    }
+    code
+}
+
+/// A disk of 1 MiB that the firmware boots: it runs the code, then halts.
+pub fn boot_sector(code: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    bytes[..code.len()].copy_from_slice(code);
+    bytes[code.len()..code.len() + 2].copy_from_slice(&[0xfa, 0xf4]); // cli; hlt
+    bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    bytes
+}
+
+/// A place for guests, with an initramfs whose init runs `script`.
+pub struct Place {
+    pub folder: TempDir,
+    pub vm: VmFolder,
+}
+
+impl Place {
+    pub fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = initramfs(&format!("{INIT}{script}"));
+        fs::write(folder.path().join("initramfs"), archive).unwrap();
+        let vm = VmFolder::new(folder.path()).unwrap();
+        Self { folder, vm }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A guest that boots the initramfs.
+    pub fn spec(&self) -> VmSpec {
+        VmSpec {
+            name: "test".parse().unwrap(),
+            machine: strata_vm::Machine::Auto,
+            cpus: 1,
+            memory: 256 << 20,
+            boot: Boot::Kernel {
+                kernel: kernel_folder().join("vmlinuz"),
+                initrd: Some(self.path("initramfs")),
+                cmdline: "quiet panic=-1".into(),
+            },
+            disks: Vec::new(),
+            network: None,
+            accel: Accel::Auto,
+            on_reboot: OnReboot::Exit,
+        }
+    }
+
+    pub fn start(&self, spec: &VmSpec, host: &Host) -> Guest<'_> {
+        self.start_by(&[], &command(spec, host, &self.vm).unwrap())
+    }
+
+    /// Starts a guest through a program that executes the rest of its words.
+    pub fn start_by(&self, through: &[&str], launch: &Launch) -> Guest<'_> {
+        // Dies with the thread of the test, should that not get to ending it.
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .args(through)
+            .args(launch.command.words())
+            .stdin(Stdio::null())
+            .stdout(File::create(self.path("console.log")).unwrap())
+            .stderr(File::create(self.path("qemu.log")).unwrap())
+            .spawn()
+            .unwrap();
+        Guest {
+            place: self,
+            process,
+        }
+    }
+}
+
+/// A guest that runs. Dropping it pulls the plug.
+pub struct Guest<'a> {
+    place: &'a Place,
+    process: Child,
+}
+
+impl Guest<'_> {
+    pub async fn qmp(&self) -> Qmp {
+        Qmp::connect(&self.place.vm.qmp(), BOOT).await.unwrap()
+    }
+
+    /// All that the log of the console has.
+    pub fn console(&self) -> String {
+        let bytes = fs::read(self.place.path("console.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    }
+
+    /// Waits for a line on the console.
+    pub async fn wait_line(&mut self, wanted: &str) {
+        wait_for(BOOT, || {
+            let is_there = self.console().lines().any(|line| line == wanted);
+            let status = self.process.try_wait().unwrap();
+            assert!(
+                is_there || status.is_none(),
+                "QEMU ended ({status:?}) without {wanted:?}"
+            );
+            is_there.then_some(())
+        })
+        .await;
+    }
+
+    /// Waits for QEMU to end.
+    pub async fn wait_end(&mut self) -> ExitStatus {
+        wait_for(BOOT, || self.process.try_wait().unwrap()).await
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let errors = fs::read_to_string(self.place.path("qemu.log"));
+            eprintln!("--- the console\n{}", self.console());
+            eprintln!("--- QEMU\n{}", errors.unwrap_or_default());
+        }
+    }
+}
+
+/// Waits for a condition.
+pub async fn wait_for<T>(within: Duration, mut check: impl FnMut() -> Option<T>) -> T {
+    let asked = async {
+        loop {
+            if let Some(found) = check() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let found = tokio::time::timeout(within, asked).await;
+    found.unwrap_or_else(|_| panic!("not within {within:?}"))
+}
+
+/// An archive with busybox, the script as init, and the kernel's modules.
+fn initramfs(script: &str) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for folder in ["bin", "dev", "proc", "sys", "modules"] {
+        entry(&mut archive, folder, 0o040_755, &[]);
+    }
+    entry(&mut archive, "init", 0o100_755, script.as_bytes());
+    let busybox = fs::read(BUSYBOX).unwrap();
+    entry(&mut archive, "bin/busybox", 0o100_755, &busybox);
+    for file in fs::read_dir(kernel_folder().join("modules")).unwrap() {
+        let file = file.unwrap();
+        let name = format!("modules/{}", file.file_name().to_string_lossy());
+        entry(
+            &mut archive,
+            &name,
+            0o100_644,
+            &fs::read(file.path()).unwrap(),
+        );
+    }
+    entry(&mut archive, "TRAILER!!!", 0, &[]);
+    archive
+}
+
+/// One entry of a cpio archive of the kind "newc".
+fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, bytes: &[u8]) {
+    let inode = archive.len() as u32;
+    let (size, name_size) = (bytes.len() as u32, name.len() as u32 + 1);
+    archive.extend(b"070701");
+    for field in [inode, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0] {
+        archive.extend(format!("{field:08x}").as_bytes());
+    }
+    archive.extend(name.as_bytes());
+    archive.push(0);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+    archive.extend(bytes);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+}
+
+/// Whether two files have the same bytes.
+pub fn same(one: &Path, other: &[u8]) -> bool {
+    fs::read(one).unwrap() == other
+}

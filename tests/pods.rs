@@ -1,0 +1,73 @@
+//! Pods, end to end: containers of real images on a daemon of their own, with
+//! a network namespace of its own, looked at from outside and from inside.
+
+#[path = "pods/exec.rs"]
+mod exec;
+#[path = "pods/health.rs"]
+mod health;
+#[path = "pods/hostile.rs"]
+mod hostile;
+#[path = "pods/input.rs"]
+mod input;
+#[path = "pods/inside.rs"]
+mod inside;
+#[path = "pods/life.rs"]
+mod life;
+#[path = "pods/limits.rs"]
+mod limits;
+#[path = "pods/network.rs"]
+mod network;
+#[path = "pods/restarts.rs"]
+mod restarts;
+#[path = "pods/sandbox.rs"]
+mod sandbox;
+#[path = "pods/told.rs"]
+mod told;
+#[path = "pods/volumes.rs"]
+mod volumes;
+
+use strata_testkit::images::busybox_layout;
+use strata_testkit::{Daemon, NetworkNamespace, Node, PATIENCE, wait_for};
+
+const STRATA: &str = env!("CARGO_BIN_EXE_strata");
+
+/// A daemon in a network of its own, and an image of busybox.
+struct World {
+    node: Node,
+    image: String,
+    daemon: Daemon,
+    network: NetworkNamespace,
+}
+
+async fn world() -> World {
+    world_with("").await
+}
+
+async fn world_with(config: &str) -> World {
+    let network = NetworkNamespace::new();
+    let daemon = Daemon::build(STRATA)
+        .config(config)
+        .within(&network)
+        .start()
+        .await;
+    let node = daemon.node().await;
+    let image = busybox_layout(&daemon.scratch());
+    World {
+        node,
+        image,
+        daemon,
+        network,
+    }
+}
+
+/// Waits until a pod has written a line.
+async fn logged(node: &Node, pod: &str, line: &str) {
+    wait_for("a line", PATIENCE, async || {
+        let lines = node.pod_log(pod).await.map_err(|error| error.to_string())?;
+        match lines.iter().any(|known| known == line) {
+            true => Ok(()),
+            false => Err(format!("{lines:?}")),
+        }
+    })
+    .await;
+}

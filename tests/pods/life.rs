@@ -1,0 +1,103 @@
+//! A pod from the first to the last, and what is left of it: nothing.
+
+use strata_testkit::pods::{idle, script};
+use strata_testkit::v1::{PodSpec, PodState};
+use strata_testkit::{Code, refused};
+
+use crate::world;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_life_of_a_pod() {
+    let world = world().await;
+    let node = &world.node;
+    // The first pod brings up what all pods share.
+    node.run_pod(idle("first", &world.image)).await.unwrap();
+    node.destroy_pod("first").await.unwrap();
+    let traces = world.daemon.host().look();
+    let pod = node.create_pod(idle("web", &world.image)).await.unwrap();
+    assert_eq!(pod.state(), PodState::Created);
+    assert_eq!(pod.process_id, 0);
+    let pod = node.start_pod("web").await.unwrap();
+    assert_eq!(pod.state(), PodState::Running);
+    assert!(pod.process_id > 0);
+    assert!(!pod.address.is_empty());
+    node.sh("web", "echo kept > /work/file").await.unwrap().ok();
+    let pod = node.stop_pod("web").await.unwrap();
+    assert_eq!(pod.state(), PodState::Stopped);
+    // Its files and its address survive a stop.
+    let address = pod.address.clone();
+    let pod = node.start_pod("web").await.unwrap();
+    assert_eq!(pod.address, address);
+    let file = node.sh("web", "cat /work/file").await.unwrap();
+    assert_eq!(file.ok(), "kept");
+    node.destroy_pod("web").await.unwrap();
+    assert!(node.pods().await.unwrap().is_empty());
+    // Again is fine, of one that never was is not.
+    node.destroy_pod("web").await.unwrap();
+    refused(node.destroy_pod("other").await, Code::NotFound);
+    world.daemon.host().returns_to(&traces).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_image_says_what_is_run_unless_told() {
+    let world = world().await;
+    let node = &world.node;
+    let plain = PodSpec {
+        name: "plain".into(),
+        image: world.image.clone(),
+        ..PodSpec::default()
+    };
+    node.run_pod(plain.clone()).await.unwrap();
+    let pod = node.wait_pod("plain").await.unwrap();
+    assert_eq!((pod.state(), pod.exit_code), (PodState::Exited, Some(0)));
+    assert_eq!(node.pod_log("plain").await.unwrap(), ["hello from busybox"]);
+
+    let told = PodSpec {
+        name: "told".into(),
+        arguments: vec!["echo $GREETING $MORE; pwd; id -u".into()],
+        environment: vec!["GREETING=told".into(), "MORE=more".into()],
+        working_directory: "/tmp".into(),
+        user: "app".into(),
+        ..plain
+    };
+    node.run_pod(told).await.unwrap();
+    node.wait_pod("told").await.unwrap();
+    assert_eq!(
+        node.pod_log("told").await.unwrap(),
+        ["told more", "/tmp", "1000"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_pod_again_is_the_same_pod() {
+    let world = world().await;
+    let node = &world.node;
+    let first = node.run_pod(idle("web", &world.image)).await.unwrap();
+    let again = node.run_pod(idle("web", &world.image)).await.unwrap();
+    assert_eq!((first.id, first.process_id), (again.id, again.process_id));
+    let other = script("web", &world.image, "true");
+    refused(node.run_pod(other).await, Code::AlreadyExists);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_run_says_why_and_leaves_nothing_running() {
+    let world = world().await;
+    let node = &world.node;
+    let mut missing = idle("missing", &world.image);
+    missing.entrypoint = vec!["/no/such/program".into()];
+    let why = refused(node.run_pod(missing).await, Code::InvalidArgument);
+    assert!(why.contains("no such file"), "{why}");
+    let pod = node.pod("missing").await.unwrap();
+    assert_eq!(pod.state(), PodState::Failed);
+    assert!(pod.reason.contains("no such file"), "{}", pod.reason);
+    let mut nobody = idle("nobody", &world.image);
+    nobody.user = "nosuchuser".into();
+    let why = refused(node.run_pod(nobody).await, Code::InvalidArgument);
+    assert!(why.contains("no user \"nosuchuser\""), "{why}");
+    let unknown = idle("unknown", "oci:/no/such/layout:x");
+    refused(node.run_pod(unknown).await, Code::NotFound);
+    assert_eq!(node.pods().await.unwrap().len(), 2);
+    for name in ["missing", "nobody"] {
+        node.destroy_pod(name).await.unwrap();
+    }
+}
