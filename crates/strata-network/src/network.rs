@@ -101,7 +101,7 @@ impl Network {
             mtu,
             ipv6,
             bridge: AtomicU32::new(bridge),
-            directory: Directory::new(config.subnet, config.range, ipv6),
+            directory: Directory::new(config.range),
             name_sockets,
             topology: Mutex::new(()),
             rules_port: rules.port(),

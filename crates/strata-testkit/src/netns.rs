@@ -83,6 +83,19 @@ impl NetworkNamespace {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// What a GET of `/` at this address is answered with, headers and all.
+    /// Spoken by bash: the static busybox does not survive looking up names
+    /// with the machine's own libraries.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    pub fn get(&self, host: &str, port: u16) -> String {
+        let script = format!(
+            "exec 3<>/dev/tcp/{host}/{port} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+        );
+        self.run(["timeout", "20", "bash", "-c", &script])
+    }
+
     /// Interfaces, rules and forwarding, as text to compare.
     pub fn look(&self) -> String {
         let links = self.run(["ip", "-o", "link"]);

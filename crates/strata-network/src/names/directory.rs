@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{PoisonError, RwLock};
 
-use crate::endpoint::ipv6_of;
 use crate::{DOMAIN, Endpoint, Subnet};
 
 /// More addresses than this do not fit into the smallest packet.
@@ -40,9 +39,7 @@ pub(super) enum Answer {
 /// The names of the node.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    subnet: Subnet,
     range: Subnet,
-    ipv6: bool,
     known: RwLock<Known>,
 }
 
@@ -78,11 +75,9 @@ impl Known {
 }
 
 impl Directory {
-    pub(crate) fn new(subnet: Subnet, range: Subnet, ipv6: bool) -> Self {
+    pub(crate) fn new(range: Subnet) -> Self {
         Self {
-            subnet,
             range,
-            ipv6,
             known: RwLock::default(),
         }
     }
@@ -129,19 +124,18 @@ impl Directory {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let addresses = known.names.get(inside.unwrap_or(&name));
         match (addresses, inside) {
-            (Some(addresses), _) => Answer::Addresses(self.of_kind(addresses, kind)),
+            (Some(addresses), _) => Answer::Addresses(Self::of_kind(addresses, kind)),
             (None, Some(_)) => Answer::NoSuchName,
             (None, None) => Answer::NotOurs,
         }
     }
 
-    fn of_kind(&self, addresses: &BTreeSet<Ipv4Addr>, kind: Kind) -> Vec<IpAddr> {
+    fn of_kind(addresses: &BTreeSet<Ipv4Addr>, kind: Kind) -> Vec<IpAddr> {
         let some = addresses.iter().take(MOST_ADDRESSES);
         match kind {
             Kind::A => some.map(|address| IpAddr::V4(*address)).collect(),
-            Kind::Aaaa if self.ipv6 => some
-                .map(|address| IpAddr::V6(ipv6_of(self.subnet, *address)))
-                .collect(),
+            // Everybody has an IPv4 address; a virtual machine has the other
+            // only if somebody inside sets it, and clients try that one first.
             _ => Vec::new(),
         }
     }
@@ -171,8 +165,7 @@ mod tests {
     use super::*;
 
     fn directory() -> Directory {
-        let (subnet, range) = ("10.42.0.0/24".parse(), "10.42.0.0/16".parse());
-        let directory = Directory::new(subnet.unwrap(), range.unwrap(), false);
+        let directory = Directory::new("10.42.0.0/16".parse().unwrap());
         directory.insert(&endpoint("web", 7));
         directory
     }

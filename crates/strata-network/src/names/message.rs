@@ -130,8 +130,7 @@ mod tests {
     use crate::Endpoint;
 
     fn directory() -> Directory {
-        let (subnet, range) = ("10.42.0.0/24".parse(), "10.42.0.0/16".parse());
-        let directory = Directory::new(subnet.unwrap(), range.unwrap(), false);
+        let directory = Directory::new("10.42.0.0/16".parse().unwrap());
         directory.insert(&Endpoint {
             name: "web".into(),
             address: [10, 42, 0, 7].into(),

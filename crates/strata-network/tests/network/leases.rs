@@ -109,9 +109,13 @@ fn a_vm_is_told_its_address_and_a_stranger_nothing() {
             });
             is_ready.recv_timeout(PATIENCE).unwrap();
             let _stop = stop.clone().drop_guard();
-            tap.write_all(&discover(Mac([2, 9, 9, 9, 9, 9]))).unwrap();
-            tap.write_all(&discover(endpoint.mac())).unwrap();
-            let reply = read_reply(&mut tap);
+            // As guests do: again, when nobody answers.
+            let ask = |tap: &mut std::fs::File| {
+                tap.write_all(&discover(Mac([2, 9, 9, 9, 9, 9]))).unwrap();
+                tap.write_all(&discover(endpoint.mac())).unwrap();
+                read_reply(tap)
+            };
+            let reply = (0..20).find_map(|_| ask(&mut tap)).expect("an answer");
             // Ethernet 14, IP 20, UDP 8 after the header of virtio.
             let dhcp = &reply[10 + 42..];
             assert_eq!(dhcp[28..34], endpoint.mac().0, "the stranger was answered");
@@ -121,24 +125,26 @@ fn a_vm_is_told_its_address_and_a_stranger_nothing() {
     });
 }
 
-/// The next frame that is from the server's port.
-fn read_reply(tap: &mut std::fs::File) -> Vec<u8> {
+/// The next frame that is from the server's port; none when none comes soon.
+fn read_reply(tap: &mut std::fs::File) -> Option<Vec<u8>> {
     let mut frame = vec![0; 4096];
-    let timeout = Duration::from_secs(5).try_into().unwrap();
+    let timeout = Duration::from_secs(1).try_into().unwrap();
     loop {
         let mut ready = [rustix::event::PollFd::new(
             tap,
             rustix::event::PollFlags::IN,
         )];
         let count = rustix::event::poll(&mut ready, Some(&timeout)).unwrap();
-        assert_eq!(count, 1, "no answer");
+        if count == 0 {
+            return None;
+        }
         let Ok(length) = tap.read(&mut frame) else {
             continue;
         };
         let is_ip = frame[10 + 12..10 + 14] == [8, 0];
         if is_ip && frame[10 + 34..10 + 36] == [0, 67] {
             frame.truncate(length);
-            return frame;
+            return Some(frame);
         }
     }
 }

@@ -35,6 +35,16 @@ pub enum DiskLimits {
     Unsupported(String),
 }
 
+impl DiskLimits {
+    /// What the file system of a folder can do, for people who ask.
+    pub fn of(folder: &Path) -> Result<Self, RootError> {
+        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let opened = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())
+            .map_err(RootError::at("open", folder))?;
+        detect(std::os::fd::AsFd::as_fd(&opened), folder)
+    }
+}
+
 impl fmt::Display for DiskLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -78,7 +78,7 @@ fn stripped(program: &Path, work: &Path) -> io::Result<Vec<u8>> {
     fs::read(&to)
 }
 
-fn add_busybox<W: io::Write>(archive: &mut Archive<W>) -> io::Result<()> {
+pub(super) fn add_busybox<W: io::Write>(archive: &mut Archive<W>) -> io::Result<()> {
     let busybox = busybox().ok_or_else(|| io::Error::other("no busybox"))?;
     archive.file("bin/busybox", 0o755, &fs::read(&busybox)?)?;
     let list = Command::new(&busybox).arg("--list").output()?;
@@ -99,7 +99,7 @@ pub(super) fn busybox() -> Option<PathBuf> {
 }
 
 /// Every file right in a folder, with the mode it has here.
-fn add_files<W: io::Write>(archive: &mut Archive<W>, folder: &Path, to: &str) -> io::Result<()> {
+pub(super) fn add_files<W: io::Write>(archive: &mut Archive<W>, folder: &Path, to: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let mode = entry.metadata()?.permissions().mode() & 0o777;

@@ -7,6 +7,7 @@
 
 mod cpio;
 mod image;
+mod small;
 
 use std::fs::{self, File};
 use std::io;
@@ -22,6 +23,7 @@ use strata_types::Role;
 use tempfile::TempDir;
 
 pub use image::Image;
+pub use small::{kernel, small_initramfs};
 
 use crate::{Node, wait_for};
 

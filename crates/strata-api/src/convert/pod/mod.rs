@@ -42,7 +42,7 @@ impl TryFrom<v1::PodSpec> for PodSpec {
             address: address("pod.address", &pod.address)?,
             ports: parse_all("pod.ports", &pod.ports)?,
             volumes: volume::from_wire(pod.volumes)?,
-            security: security::from_wire(pod.security.unwrap_or_default())?,
+            security: security::from_wire(&pod.security.unwrap_or_default())?,
             rlimits: parse_all("pod.rlimits", &pod.rlimits)?,
             sysctls: parse_all("pod.sysctls", &pod.sysctls)?,
             health: pod.health.map(health::from_wire).transpose()?,

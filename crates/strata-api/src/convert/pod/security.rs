@@ -5,7 +5,7 @@ use strata_types::pod::{Capabilities, PodSecurity};
 
 use crate::strata::v1;
 
-pub(super) fn from_wire(security: v1::PodSecurity) -> Result<PodSecurity, Error> {
+pub(super) fn from_wire(security: &v1::PodSecurity) -> Result<PodSecurity, Error> {
     let (drop, add) = (&security.drop_capabilities, &security.add_capabilities);
     let capabilities = Capabilities::from_lists(drop, add)
         .map_err(|why| Error::invalid("pod.security.capabilities", why))?;

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use strata_network::NetworkFacts;
+use strata_rootfs::DiskLimits;
+
 use super::facts::{Device, Disk, Facts};
 use super::findings::{Finding, Level};
 use crate::output::human;
@@ -68,19 +71,14 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
                 "install qemu-system, or run no VMs here",
             ),
         ),
-        program(
-            facts,
-            "nft",
-            Check(
-                "nftables",
-                "published ports and the network of containers are nftables rules",
-                "install nftables",
-            ),
-        ),
         inotify(facts),
         open_files(facts),
         disk(facts.disk.as_ref()),
     ]);
+    findings.extend(facts.disk_limits.as_ref().map(disk_limits));
+    if let Some(network) = &facts.network {
+        findings.extend([nftables(network), taps(network), forwarding(network)]);
+    }
     findings
 }
 
@@ -309,4 +307,63 @@ fn disk(disk: Option<&Disk>) -> Finding {
         level,
         format!("{} free at {}", human::bytes(*free), path.display()),
     )
+}
+
+fn disk_limits(limits: &DiskLimits) -> Finding {
+    let check = Check(
+        "disk limits",
+        "a pod with a disk limit is held to it by the file system of the data folder",
+        "keep the data folder on xfs or ext4 with project quotas, or on btrfs with quotas",
+    );
+    match limits {
+        DiskLimits::Unsupported(_) => check.at(Level::Warn, limits.to_string()),
+        _ => check.ok(limits.to_string()),
+    }
+}
+
+fn nftables(network: &NetworkFacts) -> Finding {
+    let there = network.nftables;
+    Check(
+        "nftables",
+        "published ports and the network of pods are rules of it",
+        "use a kernel with nf_tables and NAT, or load the module nf_tables",
+    )
+    .when(
+        there,
+        Level::Warn,
+        if there { "answers" } else { "does not answer" },
+    )
+}
+
+fn taps(network: &NetworkFacts) -> Finding {
+    let there = network.tun;
+    Check(
+        "taps",
+        "virtual machines are connected by them",
+        "load the kernel module tun, or run no VMs here",
+    )
+    .when(
+        there,
+        Level::Warn,
+        if there {
+            "/dev/net/tun"
+        } else {
+            "no /dev/net/tun"
+        },
+    )
+}
+
+fn forwarding(network: &NetworkFacts) -> Finding {
+    let check = Check(
+        "forwarding",
+        "pods reach the world, and are reached, through this machine",
+        "if pods cannot be reached, look at the FORWARD policy of iptables: ours cannot overrule it",
+    );
+    match network.bridge_netfilter && network.iptables_in_use {
+        true => check.at(
+            Level::Warn,
+            "bridged packets also pass the rules of iptables",
+        ),
+        false => check.ok("nothing is known to be in its way"),
+    }
 }

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use strata_network::NetworkFacts;
+use strata_rootfs::DiskLimits;
+
 /// The programs that are looked for.
-const PROGRAMS: [&str; 3] = ["qemu-system-x86_64", "qemu-system-aarch64", "nft"];
+const PROGRAMS: [&str; 2] = ["qemu-system-x86_64", "qemu-system-aarch64"];
 
 /// What is known of the machine. What could not be found out is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +32,9 @@ pub(super) struct Facts {
     /// The hard limit of open files.
     pub(super) open_files: Option<u64>,
     pub(super) disk: Option<Disk>,
+    /// How pods are held to a disk limit.
+    pub(super) disk_limits: Option<DiskLimits>,
+    pub(super) network: Option<NetworkFacts>,
 }
 
 /// Which controllers are where.
@@ -87,6 +93,8 @@ pub(super) fn gather(root: &Path, path: &str, data_dir: &Path) -> Facts {
         inotify_watches: number("proc/sys/fs/inotify/max_user_watches"),
         open_files: open_files(&read("proc/self/limits")),
         disk: disk(data_dir),
+        disk_limits: disk(data_dir).and_then(|disk| DiskLimits::of(&disk.path).ok()),
+        network: (root == Path::new("/")).then(strata_network::facts),
     }
 }
 
@@ -230,7 +238,7 @@ mod tests {
                 "proc/self/limits",
                 "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n",
             ),
-            ("usr/sbin/nft", ""),
+            ("usr/sbin/qemu-system-x86_64", ""),
             ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu svm nx\n"),
             ("dev/kvm", ""),
         ]);
@@ -252,7 +260,7 @@ mod tests {
         assert_eq!(facts.inotify_instances, None);
         assert_eq!(facts.kvm, Device::Open);
         assert_eq!(facts.virtualization, Some(true));
-        assert!(facts.programs.contains("nft"));
+        assert!(facts.programs.contains("qemu-system-x86_64"));
         assert!(facts.disk.is_some());
     }
 
@@ -266,6 +274,7 @@ mod tests {
         );
         let expected = Facts {
             disk: facts.disk.clone(),
+            disk_limits: facts.disk_limits.clone(),
             ..Facts::default()
         };
         assert_eq!(facts, expected);

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strata_network::NetworkFacts;
+use strata_rootfs::DiskLimits;
+
 use super::checks::evaluate;
 use super::facts::{Cgroups, Device, Disk, Facts};
 use super::findings::{Finding, Level};
@@ -26,7 +29,7 @@ fn healthy() -> Facts {
         filesystems: set(&["overlay", "btrfs"]),
         kvm: Device::Open,
         virtualization: Some(true),
-        programs: set(&["qemu-system-x86_64", "nft"]),
+        programs: set(&["qemu-system-x86_64"]),
         inotify_instances: Some(512),
         inotify_watches: Some(65_536),
         open_files: Some(1_048_576),
@@ -34,7 +37,43 @@ fn healthy() -> Facts {
             path: "/var/lib".into(),
             free: 100 << 30,
         }),
+        disk_limits: Some(DiskLimits::Project),
+        network: Some(NetworkFacts {
+            nftables: true,
+            tun: true,
+            ipv6: true,
+            ip_forward: false,
+            ipv6_forwarding: true,
+            bridge_netfilter: true,
+            iptables_in_use: false,
+        }),
     }
+}
+
+fn network(change: impl FnOnce(&mut NetworkFacts)) -> impl FnOnce(&mut Facts) {
+    |facts| {
+        if let Some(network) = &mut facts.network {
+            change(network);
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_way_of_pods_is_said() {
+    assert_eq!(
+        level("nftables", network(|n| n.nftables = false)),
+        Level::Warn
+    );
+    assert_eq!(level("taps", network(|n| n.tun = false)), Level::Warn);
+    assert_eq!(
+        level("forwarding", network(|n| n.iptables_in_use = true)),
+        Level::Warn
+    );
+    let no_limits = finding("disk limits", |facts| {
+        facts.disk_limits = Some(DiskLimits::Unsupported("no loop devices".into()));
+    });
+    assert_eq!(no_limits.level, Level::Warn);
+    assert!(no_limits.found.contains("no loop devices"), "{no_limits:?}");
 }
 
 fn finding(name: &str, change: impl FnOnce(&mut Facts)) -> Finding {
@@ -58,7 +97,7 @@ fn a_healthy_machine_has_nothing_to_do() {
         assert_eq!(finding.level, Level::Ok, "{finding:?}");
         assert_eq!(finding.advice, None, "{finding:?}");
     }
-    assert_eq!(findings.len(), 15);
+    assert_eq!(findings.len(), 18);
 }
 
 #[test]
