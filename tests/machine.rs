@@ -21,6 +21,8 @@ mod limits;
 mod outside;
 #[path = "machine/roots.rs"]
 mod roots;
+#[path = "machine/spawn.rs"]
+mod spawn;
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -71,6 +73,7 @@ async fn a_machine_runs_on_strata_alone() {
     check!(cells::stop_takes_along_all_that_was_forked(&machine));
     check!(cells::free_leaves_nothing(&machine));
     check!(roots::roots_are_as_asked_for(&machine));
+    check!(spawn::machines_are_spawned_in_it(&machine));
     check!(life::orphans_are_reaped(&machine));
     check!(life::a_storm_leaves_no_zombies(&machine));
     check!(life::the_mechanism_holds_on_cgroup_v2(&machine));

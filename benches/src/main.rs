@@ -1,67 +1,127 @@
 //! What the product is measured by, beside its peers, in one run on one
 //! machine: every figure that counts is a ratio.
 //!
-//! `strata-bench [--quick] PATH-OF-STRATA`
+//! `strata-bench [--quick] [--only NAME,NAME] PATH-OF-STRATA`
 
+mod big_image;
+mod cold;
+mod containerd;
 mod daemon;
+mod effort;
 mod floor;
+mod images;
 mod logs;
 mod memory;
+mod network;
+mod parallel;
 mod peers;
+mod pods;
 mod starts;
 mod stats;
+mod traffic;
+mod usage;
+mod veth;
+mod vms;
+mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+pub(crate) use effort::Effort;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// How often things are repeated.
-#[derive(Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) starts: usize,
-    pub(crate) log_bytes: u64,
-    pub(crate) idle_cells: usize,
-}
+/// What there is to measure, in the order it is measured in.
+const BENCHES: [(&str, &str); 9] = [
+    ("starts", "Starting"),
+    ("logs", "Logs"),
+    ("memory", "Memory"),
+    ("pods", "Pods, warm"),
+    ("parallel", "Pods at once"),
+    ("cold", "Pods, cold"),
+    ("images", "Images"),
+    ("vms", "Virtual machines"),
+    ("network", "Network"),
+];
 
-#[allow(clippy::print_stdout)]
 fn main() -> Result {
-    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments
-        .first()
-        .is_some_and(|first| first == peers::INSIDE)
-    {
-        return peers::inside(&arguments[1..]);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // It also plays other parts: in the namespaces of peers and in pods.
+    match words.as_slice() {
+        [peers::INSIDE, rest @ ..] => return peers::inside(rest),
+        [traffic::RECEIVE, port] => return traffic::receive(port),
+        [traffic::SEND, address, seconds] => return traffic::send(address, seconds),
+        [traffic::PING, address, times] => return traffic::ping(address, times),
+        _ => {}
     }
-    let quick = arguments.iter().position(|argument| argument == "--quick");
-    let effort = match quick {
-        Some(i) => {
-            arguments.remove(i);
-            Effort {
-                starts: 40,
-                log_bytes: 100 << 20,
-                idle_cells: 50,
-            }
-        }
-        None => Effort {
-            starts: 300,
-            log_bytes: 1 << 30,
-            idle_cells: 200,
-        },
-    };
-    let binary = PathBuf::from(
-        arguments
-            .first()
-            .ok_or("usage: strata-bench [--quick] STRATA")?,
-    );
+    let asked = Asked::parse(&words)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        println!("# Starting\n");
-        starts::run(&binary, effort).await?;
-        println!("\n# Logs\n");
-        logs::run(&binary, effort).await?;
-        println!("\n# Memory\n");
-        memory::run(&binary, effort).await
-    })
+    runtime.block_on(all(&asked))
+}
+
+/// What the command line asks for.
+struct Asked {
+    effort: Effort,
+    only: Vec<String>,
+    binary: PathBuf,
+}
+
+impl Asked {
+    fn parse(words: &[&str]) -> Result<Self> {
+        let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+        let usage = format!(
+            "usage: strata-bench [--quick] [--only NAME,NAME] STRATA\nnames: {}",
+            names.join(" ")
+        );
+        let (mut effort, mut only, mut binary) = (Effort::full(), Vec::new(), None);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--quick" => effort = Effort::quick(),
+                "--only" => {
+                    let list = words.next().ok_or(usage.as_str())?;
+                    only.extend(list.split(',').map(str::to_owned));
+                }
+                path if binary.is_none() && !path.starts_with('-') => binary = Some(path.into()),
+                _ => return Err(usage.into()),
+            }
+        }
+        if only.iter().any(|name| !names.contains(&name.as_str())) {
+            return Err(usage.into());
+        }
+        Ok(Self {
+            effort,
+            only,
+            binary: binary.ok_or(usage)?,
+        })
+    }
+}
+
+#[allow(clippy::print_stdout)]
+async fn all(asked: &Asked) -> Result {
+    for (name, title) in BENCHES {
+        if asked.only.is_empty() || asked.only.iter().any(|only| only == name) {
+            println!("# {title}\n");
+            one(name, &asked.binary, asked.effort).await?;
+            println!();
+        }
+    }
+    Ok(())
+}
+
+async fn one(name: &str, binary: &Path, effort: Effort) -> Result {
+    match name {
+        "starts" => starts::run(binary, effort).await,
+        "logs" => logs::run(binary, effort).await,
+        "memory" => memory::run(binary, effort).await,
+        "pods" => pods::run(binary, effort).await,
+        "parallel" => parallel::run(binary, effort).await,
+        "cold" => cold::run(binary, effort).await,
+        "images" => images::run(binary, effort).await,
+        "vms" => vms::run(binary, effort).await,
+        "network" => network::run(binary, effort).await,
+        _ => Err(format!("nothing is called {name}").into()),
+    }
 }

@@ -19,7 +19,7 @@ impl Times {
     fn at(&self, share: f64) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0
-            .get((last as f64 * share) as usize)
+            .get((last as f64 * share).round() as usize)
             .copied()
             .unwrap_or_default()
     }
@@ -44,9 +44,52 @@ pub(crate) fn heading() {
     println!("| what | median | p10 | p95 |\n|---|---|---|---|");
 }
 
+/// The times of several ways that take turns, so that a busy moment of the
+/// machine is everybody's.
+#[derive(Default)]
+pub(crate) struct Board(Vec<(String, Vec<Duration>)>);
+
+impl Board {
+    /// One more time of this way. Rows come in the order of their first time.
+    pub(crate) fn add(&mut self, what: &str, time: Duration) {
+        match self.0.iter_mut().find(|(known, _)| known == what) {
+            Some((_, times)) => times.push(time),
+            None => self.0.push((what.to_owned(), vec![time])),
+        }
+    }
+
+    /// The median of a way; none when it was not measured.
+    pub(crate) fn median(&self, what: &str) -> Option<Duration> {
+        let (_, times) = self.0.iter().find(|(known, _)| known == what)?;
+        Some(Times::new(times.clone()).median())
+    }
+
+    #[allow(clippy::print_stdout)]
+    pub(crate) fn print(&self) {
+        heading();
+        for (what, times) in &self.0 {
+            Times::new(times.clone()).row(what);
+        }
+        println!();
+    }
+
+    /// The ratio of two medians; nothing when one was not measured.
+    pub(crate) fn ratio(&self, ours: &str, theirs: &str, aim: &str) {
+        if let (Some(our), Some(their)) = (self.median(ours), self.median(theirs)) {
+            ratio(&format!("{ours} / {theirs}"), our, their, aim);
+        }
+    }
+}
+
 /// `ours / theirs`, with the aim beside it.
 #[allow(clippy::print_stdout)]
 pub(crate) fn ratio(what: &str, ours: Duration, theirs: Duration, aim: &str) {
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64().max(f64::MIN_POSITIVE);
     println!("{what}: {ratio:.2} (aim {aim})");
+}
+
+/// Says that something is not measured, and why.
+#[allow(clippy::print_stdout)]
+pub(crate) fn skipped(what: &str, why: impl std::fmt::Display) {
+    println!("skipped: {what}: {why}");
 }

@@ -20,7 +20,14 @@ async fn gone(pid: i64) {
 
 async fn with_pod() -> World {
     let world = world().await;
-    world.node.run_pod(idle("web", &world.image)).await.unwrap();
+    let pod = world.node.run_pod(idle("web", &world.image)).await;
+    pod.expect("the pod runs");
+    // Its processes are counted later: all of them must be there.
+    wait_for("the pod's own sleep", PATIENCE, async || {
+        let sleeps = world.node.says("web", "ps | grep -c '[s]leep 60$' || true");
+        same(sleeps.await, &"1".to_owned()).map(drop)
+    })
+    .await;
     world
 }
 
@@ -103,7 +110,7 @@ async fn who_and_where_can_be_said() {
         ("start.command", |s| s.command = vec!["/etc/passwd".into()]),
         ("start.user", |s| s.user = "nosuch".into()),
         ("start.working_directory", |s| {
-            s.working_directory = "/no/such".into()
+            s.working_directory = "/no/such".into();
         }),
         ("start.environment[0]", |s| s.environment = vec!["x".into()]),
     ];
@@ -131,23 +138,19 @@ async fn large_output_arrives_whole_and_in_order() {
         .unwrap();
     while session.step().await.unwrap() {}
     assert_eq!(session.stdout.len(), 8 * 6_553_520);
-    let mut expected = 1_000_000;
-    for line in session
-        .stdout
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        assert_eq!(line, expected.to_string().as_bytes());
-        expected += 1;
+    let lines = session.stdout.split(|byte| *byte == b'\n');
+    for (line, number) in lines.filter(|line| !line.is_empty()).zip(1_000_000..) {
+        assert_eq!(line, number.to_string().as_bytes());
     }
     // Whoever takes their time with the end of it gets it all the same.
     let mut slow = node
-        .open(shell("web", "head -c 60000 /dev/zero | tr '\\0' x"))
+        .open(shell("web", "exec head -c 280000 /dev/zero"))
         .await
         .unwrap();
     slow.started().await.unwrap();
     gone(slow.pid).await;
-    assert_eq!(slow.finish().await.unwrap().stdout.len(), 60_000);
+    node.says("web", "sleep 1").await;
+    assert_eq!(slow.finish().await.unwrap().stdout.len(), 280_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,17 +208,14 @@ async fn a_terminal_is_one() {
         .filter(|line| !line.is_empty())
         .collect();
     assert_eq!(lines, ["/dev/pts/0", "40 100", "xterm", "1000", "one"]);
-    session
-        .type_in("trap 'stty size; echo resi''zed' WINCH; echo tw''o\n")
-        .await;
+    let resized = "sh -c 'trap \"stty size; echo resi\"\"zed; exit\" WINCH; echo tw\"\"o; \
+        while :; do usleep 20000; done'\n";
+    session.type_in(resized).await;
     session.until("two").await;
     session.resize(50, 120).await;
-    session.type_in("\n").await;
     session.until("50 120\r\nresized").await;
     // Ctrl-C ends what runs in front, not the shell.
-    session
-        .type_in("trap - WINCH; echo sle''eps; sleep 1000\n")
-        .await;
+    session.type_in("echo sle''eps; sleep 1000\n").await;
     session.until("sleeps").await;
     wait_for("the sleep", PATIENCE, async || {
         let sleeps = node

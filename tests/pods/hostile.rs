@@ -26,13 +26,14 @@ async fn tried(world: &World, name: &str, image: Image) -> Option<String> {
                 }),
                 ..shell(name, "")
             };
-            world.node.exec(said).await.unwrap().ok();
+            let done = world.node.exec(said).await;
+            done.expect("something runs in it").ok();
             None
         }
         Err(status) => {
-            assert_ne!(
+            assert_eq!(
                 status.code(),
-                strata_testkit::Code::Internal,
+                strata_testkit::Code::InvalidArgument,
                 "{name}: {status}"
             );
             Some(status.message().to_owned())
@@ -99,9 +100,11 @@ async fn links_of_an_image_lead_nowhere_else() {
         .collect();
     assert_eq!(left, ["victim"], "{told:#?}");
     assert_eq!(fs::read_to_string(&host).unwrap(), "mine");
-    // Most of them run all the same: only loops and files cannot be mounted on.
-    let plain = |why: &&String| !why.contains("-loop") && !why.contains("-file");
-    assert_eq!(told.iter().find(plain), None, "{told:#?}");
+    // A link in place of a file is no hindrance: many images have one.
+    let files = |why: &&String| {
+        ["hosts", "resolv.conf", "hostname", "passwd"].contains(&why.split(':').next().unwrap())
+    };
+    assert_eq!(told.iter().find(files), None, "{told:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,15 +177,16 @@ async fn what_a_pod_does_to_its_own_files_stays_inside() {
     // A volume that is put on one of these links at the next start.
     node.destroy_pod("web").await.unwrap();
     let image = Image::busybox()
-        .symlink("data", &outside)
-        .symlink("deep", "data/deeper");
+        .folder("srv", 0o755, 0)
+        .symlink("data", "srv")
+        .symlink("deep", "/srv");
     let image = image.write_layout(&world.daemon.scratch().join("linked"), "v1");
     let mine = world.daemon.scratch().join("mine");
     fs::create_dir(&mine).unwrap();
     let mut spec = idle("linked", &image);
-    spec.volumes = vec![folder(&mine, "/data"), folder(&mine, "/deep/x")];
+    spec.volumes = vec![folder(&mine, "/data"), folder(&mine, "/deep/x/y")];
     node.run_pod(spec).await.unwrap();
-    node.says("linked", "echo x > /data/file; echo x > /deep/x/other")
+    node.says("linked", "echo x > /data/file; echo x > /deep/x/y/other")
         .await;
     assert!(mine.join("file").exists() && mine.join("other").exists());
     let left: Vec<_> = fs::read_dir(&target)

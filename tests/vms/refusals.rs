@@ -40,8 +40,14 @@ async fn what_cannot_be_a_machine_is_refused() {
     .await;
     let mut missing = world.guest("bad", "true");
     missing.boot = Some(Boot::Image("/no/such".into()));
-    let status = world.run(missing).await.expect_err("there is no such image");
-    assert_eq!((status.code(), field_of(&status).as_deref()), (Code::NotFound, Some("vm.image")));
+    let status = world
+        .run(missing)
+        .await
+        .expect_err("there is no such image");
+    assert_eq!(
+        (status.code(), field_of(&status).as_deref()),
+        (Code::NotFound, Some("vm.image"))
+    );
     // An image that names another file would let a guest read it.
     let hostile = world.daemon.scratch().join("hostile.qcow2");
     let mut header = vec![0u8; 1 << 16];

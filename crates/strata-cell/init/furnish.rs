@@ -13,6 +13,8 @@ use crate::sys;
 use crate::wire::{self, MAX_NEW, Request};
 
 const MS_BIND: u64 = 4096;
+/// Remount, bind, without devices, programs or set-user-id.
+const NO_DEVICES: u64 = 32 | MS_BIND | 4 | 8 | 2;
 const MAX_PATH: usize = 4096;
 
 /// Which text failed, and why.
@@ -95,7 +97,12 @@ fn place(text: &CStr, next: &mut dyn FnMut(bool) -> sys::Result<i32>) -> sys::Re
         wire::OP_FOLDER => {
             let mount = next(false)?;
             make_folder(path)?;
-            sys::move_mount(mount, path)
+            // `/run` is found where an image has it, but devices are in
+            // `/dev` or nowhere.
+            match path {
+                path if path == c"/dev" => sys::move_mount(mount, path),
+                path => sys::move_mount_followed(mount, path),
+            }
         }
         wire::OP_FILE => {
             let mount = next(false)?;
@@ -112,7 +119,9 @@ fn place(text: &CStr, next: &mut dyn FnMut(bool) -> sys::Result<i32>) -> sys::Re
         }
         wire::OP_MASK => ignore_missing(mask(path)),
         wire::OP_READ_ONLY => ignore_missing(read_only(path)),
+        wire::OP_NO_DEVICES => sys::mount(c"", path, c"", NO_DEVICES, c""),
         wire::OP_SYSCTL => sysctl(path),
+        wire::OP_HOST_NAME => sys::set_host_name(path.to_bytes()),
         _ => Err(sys::EINVAL),
     }
 }
@@ -153,30 +162,37 @@ fn make_parents(path: &CStr) -> sys::Result<()> {
     Ok(())
 }
 
+/// Makes a file to mount on. One that is there is not opened: that would copy
+/// it, and its folder, into the pod's own layer. A link is as good as a file,
+/// wherever it leads: the mount covers the link itself.
 fn make_file(path: &CStr) -> sys::Result<()> {
-    let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_CLOEXEC | sys::O_NONBLOCK;
+    let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
     let file = match sys::openat(sys::AT_FDCWD, path, flags, 0o644) {
         Err(sys::ENOENT) => {
             make_parents(path)?;
             sys::openat(sys::AT_FDCWD, path, flags, 0o644)?
         }
-        Err(sys::EROFS | sys::EISDIR | sys::ENXIO) => return Ok(()),
+        Err(sys::EEXIST | sys::EROFS | sys::EISDIR) => return Ok(()),
         opened => opened?,
     };
     sys::close(file);
     Ok(())
 }
 
-/// Covers a file with `/dev/null` and a folder with an empty one.
+/// Covers a file with `/dev/null` and a folder with an empty one. Which it is
+/// is asked first: a mount that fails costs more than the question.
 fn mask(path: &CStr) -> sys::Result<()> {
-    match sys::mount(c"/dev/null", path, c"", MS_BIND, c"") {
-        Err(sys::ENOTDIR) => {
+    let flags = sys::O_PATH | sys::O_DIRECTORY | sys::O_CLOEXEC;
+    match sys::openat(sys::AT_FDCWD, path, flags, 0) {
+        Ok(folder) => {
+            sys::close(folder);
             let mount = sys::new_mount(c"tmpfs", true)?;
             let moved = sys::move_mount(mount, path);
             sys::close(mount);
             moved
         }
-        done => done,
+        Err(sys::ENOTDIR) => sys::mount(c"/dev/null", path, c"", MS_BIND, c""),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -209,12 +209,14 @@ impl Init {
                     *stdio = if end == sys::NONE { *stdio } else { end };
                 }
                 run.status.started_ns = sys::now();
-                clone(child, 0, into_cgroup)
+                let namespaces = child.request.namespaces;
+                clone(child, namespaces, into_cgroup)
             }
             Err(errno) => Err((wire::STEP_FILES, errno)),
         };
         ends.into_iter().for_each(sys::close);
-        let (pid, _) = started.inspect_err(|_| run.release())?;
+        let (pid, pidfd) = started.inspect_err(|_| run.release())?;
+        sys::close(pidfd);
         run.pid = pid;
         run.status.pid = pid;
         run.status.state = wire::RUN_STARTED;

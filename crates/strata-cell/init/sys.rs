@@ -20,14 +20,19 @@ pub const ESRCH: Errno = 3;
 pub const EPROTO: Errno = 71;
 pub const EEXIST: Errno = 17;
 pub const EISDIR: Errno = 21;
-pub const ENXIO: Errno = 6;
 pub const EROFS: Errno = 30;
 
 pub const O_WRONLY: i32 = 1;
 pub const O_RDWR: i32 = 2;
 pub const O_CREAT: i32 = 0o100;
+pub const O_EXCL: i32 = 0o200;
 pub const O_TRUNC: i32 = 0o1000;
 pub const O_NONBLOCK: i32 = 0o4000;
+pub const O_PATH: i32 = 0o10_000_000;
+#[cfg(target_arch = "x86_64")]
+pub const O_DIRECTORY: i32 = 0o200_000;
+#[cfg(target_arch = "aarch64")]
+pub const O_DIRECTORY: i32 = 0o40_000;
 pub const O_CLOEXEC: i32 = 0o2000000;
 pub const AT_FDCWD: i32 = -100;
 pub const SIG_BLOCK: i32 = 0;
@@ -417,6 +422,14 @@ pub fn mount_read_only(path: &CStr) -> Result<()> {
 pub fn move_mount(mount: i32, target: &CStr) -> Result<()> {
     const FROM_EMPTY_PATH: i32 = 4;
     call!(MOVE_MOUNT, mount, c"".as_ptr(), AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH).map(drop)
+}
+
+/// The same, where a link at the end of the path leads to.
+pub fn move_mount_followed(mount: i32, target: &CStr) -> Result<()> {
+    const FROM_EMPTY_PATH: i32 = 4;
+    const TO_FOLLOWED: i32 = 16;
+    let flags = FROM_EMPTY_PATH | TO_FOLLOWED;
+    call!(MOVE_MOUNT, mount, c"".as_ptr(), AT_FDCWD, target.as_ptr(), flags).map(drop)
 }
 
 /// A new file system, detached; neither programs nor devices work on it.

@@ -27,8 +27,12 @@ pub enum Fitting {
     Mask(String),
     /// Nothing is to be changed here.
     ReadOnly(String),
+    /// Device files in this mount mean nothing; those in mounts on it do.
+    NoDevices(String),
     /// A kernel setting of the cell's namespaces: `net.ipv4.ip_forward`.
     Sysctl(String, String),
+    /// Another host name than the cell's own.
+    HostName(String),
 }
 
 impl Fitting {
@@ -50,10 +54,12 @@ impl Fitting {
             }
             Self::Mask(path) => with(wire::OP_MASK, path),
             Self::ReadOnly(path) => with(wire::OP_READ_ONLY, path),
+            Self::NoDevices(path) => with(wire::OP_NO_DEVICES, path),
             Self::Sysctl(name, value) => with(
                 wire::OP_SYSCTL,
                 &format!("{}={value}", name.replace('.', "/")),
             ),
+            Self::HostName(name) => with(wire::OP_HOST_NAME, name),
         }
     }
 
@@ -72,7 +78,9 @@ impl fmt::Display for Fitting {
             Self::New { kind, path, .. } => write!(f, "mount {kind} on {path}"),
             Self::Mask(path) => write!(f, "hide {path}"),
             Self::ReadOnly(path) => write!(f, "make {path} unchangeable"),
+            Self::NoDevices(path) => write!(f, "take devices out of {path}"),
             Self::Sysctl(name, value) => write!(f, "set the sysctl {name} to {value:?}"),
+            Self::HostName(name) => write!(f, "set the host name to {name:?}"),
         }
     }
 }

@@ -66,6 +66,12 @@ pub enum InitError {
         /// Why it failed.
         errno: i32,
     },
+    /// What it was to be held to was refused.
+    #[error("it cannot be confined: {}", reason(*errno))]
+    Confine {
+        /// Why it failed.
+        errno: i32,
+    },
     /// The root a cell was handed could not be made.
     #[error("cannot {what}: {}", reason(*errno))]
     Furnish {
@@ -333,6 +339,7 @@ impl CellInit {
             }
             wire::STEP_RUN if errno == libc::EINVAL => return Err(InitError::Words),
             wire::STEP_RUN => return Err(InitError::Full),
+            wire::STEP_CONFINE => return Err(InitError::Confine { errno }),
             _ => return Err(InitError::Step { step, errno }),
         }
         Ok(answer.pid)

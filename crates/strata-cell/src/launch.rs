@@ -46,6 +46,9 @@ pub struct Launch<'a> {
     pub stdio: Stdio<'a>,
     /// Whether it is held to the cell's [`crate::Confinement`].
     pub sandboxed: bool,
+    /// Whether it is PID 1 of processes of its own, with mounts of its own:
+    /// its end is the end of all that it started.
+    pub as_init: bool,
 }
 
 /// What a process finds as its standard input, output and error.
@@ -107,6 +110,7 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
             | flag(launch.sandboxed, wire::SANDBOXED)
             | flag(identity.uid.is_some(), wire::SET_UID)
             | flag(gid.is_some(), wire::SET_GID),
+        namespaces: namespaces(launch),
         uid: identity.uid.unwrap_or(0),
         gid: gid.unwrap_or(0),
         groups: identity.groups.len() as u32,
@@ -125,6 +129,14 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
     let all = words.iter().map(String::as_str).chain(variables);
     payload.extend(texts(folder, all));
     (request, payload)
+}
+
+/// What it does not share with the cell.
+fn namespaces(launch: &Launch<'_>) -> u64 {
+    match launch.as_init {
+        true => u64::from((libc::CLONE_NEWPID | libc::CLONE_NEWNS).cast_unsigned()),
+        false => 0,
+    }
 }
 
 /// Texts as the init reads them: each ended by NUL.

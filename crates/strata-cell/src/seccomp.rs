@@ -239,6 +239,7 @@ fn decide(verdict: Verdict) -> Vec<u64> {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Test {
     Equal,
     AtLeast,

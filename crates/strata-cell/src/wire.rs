@@ -64,6 +64,10 @@ pub const OP_MASK: u8 = b'x';
 pub const OP_READ_ONLY: u8 = b'r';
 /// Text of `FURNISH`: a kernel setting: its file below `/proc/sys`, `=`, value.
 pub const OP_SYSCTL: u8 = b'k';
+/// Text of `FURNISH`: device files of this mount mean nothing from here on.
+pub const OP_NO_DEVICES: u8 = b'c';
+/// Text of `FURNISH`: the cell's host name.
+pub const OP_HOST_NAME: u8 = b'h';
 /// The most new file systems of one `FURNISH`.
 pub const MAX_NEW: usize = 8;
 
@@ -156,7 +160,7 @@ pub struct Request {
     pub flags: u32,
     /// For `SIGNAL`.
     pub signal: i32,
-    /// For `SPAWN_CELL`: namespaces to make, as `clone` flags.
+    /// For `SPAWN_CELL` and `SPAWN`: namespaces to make, as `clone` flags.
     pub namespaces: u64,
     /// Who to become.
     pub uid: u32,

@@ -35,6 +35,7 @@ impl Network {
     pub fn detach(&self, endpoint: &Endpoint) -> Result<()> {
         self.0.unpublish(endpoint)?;
         self.0.condemn_ports(endpoint.address)?;
+        self.0.forget_endpoint(endpoint);
         self.0.state().ports.keep_only(endpoint.address, &[]);
         Ok(())
     }
@@ -122,6 +123,7 @@ impl Inner {
         let bridge = self.bridge.load(Ordering::Acquire);
         let inside = (endpoint.mac(), netns);
         link::add_pair(&mut batch, name, bridge, self.mtu, inside);
+        self.say_endpoint(&mut batch, endpoint);
         self.links().talk(&mut batch).map(drop)
     }
 
@@ -181,6 +183,7 @@ impl Inner {
             let (own, gateway) = (ipv6_of(subnet, endpoint.address), ipv6_of(subnet, gateway));
             address(own.into(), 64, gateway.into());
         }
+        self.say_gateway(&mut batch, index);
         inside
             .talk(&mut batch)
             .map(drop)

@@ -30,6 +30,7 @@ mod facts;
 mod forwarding;
 mod link;
 mod names;
+mod neighbour;
 mod netlink;
 mod netns;
 mod network;

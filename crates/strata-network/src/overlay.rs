@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::{Mac, ipv6_of};
 use crate::error::{NetworkError, Result, kernel};
 use crate::forwarding::set_own;
-use crate::link::{Route, family_of, octets};
+use crate::link::Route;
 use crate::netlink::{Batch, Socket, flag, route};
 use crate::network::Inner;
 use crate::rules::Element;
-use crate::{Network, Subnet, bridge, link};
+use crate::{Network, Subnet, bridge, link, neighbour};
 
 /// Another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,10 +136,9 @@ impl Inner {
 
     fn add_peer(&self, batch: &mut Batch, device: u32, peer: &Peer) {
         let mac = Mac::of_overlay(peer.subnet);
-        let create = flag::CREATE | flag::REPLACE;
-        forwarding_entry(batch, (route::NEWNEIGH, create), device, mac, peer.underlay);
+        forwarding_entry(batch, neighbour::SAY, device, mac, peer.underlay);
         for way in self.ways(device, peer) {
-            neighbour(batch, (route::NEWNEIGH, create), device, way.gateway, mac);
+            neighbour::entry(batch, neighbour::SAY, device, way.gateway, mac);
             way.add(batch);
         }
     }
@@ -157,12 +156,12 @@ impl Inner {
         }
         let mac = Mac::of_overlay(peer.subnet);
         let mut messages = vec![Batch::default()];
-        let delete = (route::DELNEIGH, 0);
+        let delete = neighbour::FORGET;
         forwarding_entry(&mut messages[0], delete, device, mac, peer.underlay);
         for way in self.ways(device, peer) {
             let (mut route, mut entry) = (Batch::default(), Batch::default());
             way.delete(&mut route);
-            neighbour(&mut entry, delete, device, way.gateway, mac);
+            neighbour::entry(&mut entry, delete, device, way.gateway, mac);
             messages.extend([route, entry]);
         }
         for mut message in messages {
@@ -231,29 +230,14 @@ impl Inner {
     }
 }
 
-/// Kind and flags of a message.
-type Kind = (u16, u16);
-
-/// `struct ndmsg`.
-fn neighbour_header(family: u8, device: u32, flags: u8) -> [u8; route::NEIGHBOUR_HEADER] {
-    let mut header = [0; route::NEIGHBOUR_HEADER];
-    header[0] = family;
-    header[4..8].copy_from_slice(&device.to_ne_bytes());
-    header[8..10].copy_from_slice(&route::NUD_PERMANENT.to_ne_bytes());
-    header[10] = flags;
-    header
-}
-
-fn neighbour(batch: &mut Batch, kind: Kind, device: u32, address: IpAddr, mac: Mac) {
-    let header = neighbour_header(family_of(address), device, 0);
-    batch
-        .message(kind.0, kind.1, &header)
-        .put(route::NDA_DST, &octets(address))
-        .put(route::NDA_LLADDR, &mac.0);
-}
-
-fn forwarding_entry(batch: &mut Batch, kind: Kind, device: u32, mac: Mac, underlay: Ipv4Addr) {
-    let header = neighbour_header(route::AF_BRIDGE, device, route::NTF_SELF);
+fn forwarding_entry(
+    batch: &mut Batch,
+    kind: neighbour::Kind,
+    device: u32,
+    mac: Mac,
+    underlay: Ipv4Addr,
+) {
+    let header = neighbour::header(route::AF_BRIDGE, device, route::NTF_SELF);
     batch.message(kind.0, kind.1, &header);
     if !underlay.is_unspecified() {
         batch.put(route::NDA_DST, &underlay.octets());

@@ -30,6 +30,7 @@ impl Network {
             let mut batch = Batch::default();
             let bridge = inner.bridge.load(Ordering::Acquire);
             link::join_bridge(&mut batch, &name, bridge, inner.mtu);
+            inner.say_endpoint(&mut batch, endpoint);
             links
                 .talk(&mut batch)
                 .map_err(kernel(format!("attach {}", endpoint.name)))?;

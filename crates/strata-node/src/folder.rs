@@ -18,6 +18,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use strata_rootfs::spread;
 use strata_types::CellName;
 use uuid::Uuid;
 
@@ -39,6 +40,7 @@ impl NodeFolder {
         ] {
             make_private(folder)?;
         }
+        spread(&root.join("cells"));
         Ok(Self { root })
     }
 
@@ -80,6 +82,7 @@ impl NodeFolder {
     pub(crate) fn within(&self, name: &str) -> io::Result<Self> {
         let root = self.root.join(name);
         make_private(&root.join("cells"))?;
+        spread(&root.join("cells"));
         Ok(Self { root })
     }
 
@@ -87,6 +90,7 @@ impl NodeFolder {
     pub(crate) fn sub(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.root.join(name);
         make_private(&folder)?;
+        spread(&folder);
         Ok(folder)
     }
 

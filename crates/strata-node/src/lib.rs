@@ -12,6 +12,7 @@ mod faces;
 mod folder;
 pub mod images;
 mod logs;
+mod machines;
 mod network;
 mod node;
 mod parts;
@@ -21,6 +22,7 @@ mod vms;
 
 pub use cells::Cells;
 pub use folder::NodeFolder;
+pub use machines::{HANDED_IDENTITY, SPAWNED, SPAWNED_V2};
 pub use network::{NetworkOptions, remove_network};
 pub use node::{Node, NodeConfig};
 pub use strata_network::Subnet;

@@ -66,23 +66,32 @@ impl NodeNetwork {
 
     /// The network, made if it is not there yet.
     fn get(&self) -> Result<Network> {
+        self.get_with(&[])
+    }
+
+    /// The same, with what is connected already, from before a restart.
+    fn get_with(&self, running: &[Endpoint]) -> Result<Network> {
         let mut open = self.guard();
         if let Some(open) = &*open {
             return Ok(open.network.clone());
         }
-        let made = blocking(|| self.make())?;
+        let made = blocking(|| self.make(running))?;
         let network = made.network.clone();
         *open = Some(made);
         Ok(network)
     }
 
-    fn make(&self) -> Result<Open> {
+    fn make(&self, running: &[Endpoint]) -> Result<Open> {
         let subnet = self.subnet()?;
+        // First: whatever of it comes to be is found again after a death.
+        self.keep("up", "")?;
         let mut config =
             NetworkConfig::new(self.tag.clone(), subnet, self.options.range, &self.folder);
         config.mtu = self.options.mtu;
         config.dns_upstreams.clone_from(&self.options.dns_upstreams);
         let network = Network::open(config).map_err(public)?;
+        let restored = network.restore(running).map_err(public)?;
+        tracing::debug!(?restored, "the network is as it should be");
         let watcher = network.watch().map_err(public)?;
         let stop = CancellationToken::new();
         let (names, leases) = (network.clone(), network.clone());
@@ -122,23 +131,34 @@ impl NodeNetwork {
             ))
             .with_hint("say which one to use: [network] subnet in the configuration")
         })?;
-        let written = std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(&path, chosen.to_string()));
-        written.map_err(|error| Error::internal(format!("cannot keep the subnet: {error}")))?;
+        self.keep("subnet", &chosen.to_string())?;
         Ok(chosen)
     }
 
-    /// After a restart: makes what runs be connected as it was, if anything
-    /// is there at all.
+    fn keep(&self, name: &str, text: &str) -> Result<()> {
+        let written = std::fs::create_dir_all(&self.folder)
+            .and_then(|()| std::fs::write(self.folder.join(name), text));
+        written.map_err(|error| {
+            let text = format!("cannot write the network's file {name:?}: {error}");
+            match error.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    Error::exhausted(text).with_hint("make room on the disk of the data folder")
+                }
+                _ => Error::internal(text),
+            }
+        })
+    }
+
+    /// After a restart: makes what runs be connected as it was. Where nothing
+    /// is any more, the network goes.
     pub(crate) fn restore(&self, running: &[Endpoint], resting: &[Ipv4Addr]) -> Result<()> {
-        if running.is_empty()
-            && resting.is_empty()
-            && read_subnet(&self.folder.join("subnet")).is_none()
-        {
+        if running.is_empty() && resting.is_empty() {
+            if self.folder.join("up").exists() {
+                blocking(|| self.remove());
+            }
             return Ok(());
         }
-        let network = self.get()?;
-        blocking(|| network.restore(running)).map_err(public)?;
+        let network = self.get_with(running)?;
         for address in resting {
             if let Err(error) = network.lease(Some(*address)) {
                 tracing::error!(%address, %error, "an address could not be kept");
@@ -200,8 +220,15 @@ impl NodeNetwork {
     /// Takes the network away. Only when nothing is connected.
     pub(crate) fn close(&self) {
         let was_open = self.guard().take().is_some();
-        if was_open && let Err(error) = Network::remove(&self.tag, &self.folder) {
-            tracing::warn!(%error, "the network could not be taken away");
+        if was_open {
+            self.remove();
+        }
+    }
+
+    fn remove(&self) {
+        match Network::remove(&self.tag, &self.folder) {
+            Ok(()) => drop(std::fs::remove_file(self.folder.join("up"))),
+            Err(error) => tracing::warn!(%error, "the network could not be taken away"),
         }
     }
 }
@@ -283,7 +310,10 @@ fn public(error: NetworkError) -> Error {
         NetworkError::Pool(pool) => match pool {
             strata_network::PoolError::Exhausted { .. } => Error::exhausted(text)
                 .with_hint("destroy pods that are not needed, or give the node a larger subnet"),
-            _ => Error::already_exists(text).in_field("pod.address"),
+            strata_network::PoolError::NotOurs { .. } => Error::invalid("pod.address", text),
+            strata_network::PoolError::Taken(_) => {
+                Error::already_exists(text).in_field("pod.address")
+            }
         },
         NetworkError::Config(_) => {
             Error::wrong_state(text).with_hint("correct [network] in the configuration")

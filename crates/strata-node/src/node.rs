@@ -6,11 +6,12 @@ use std::sync::Arc;
 use strata_cell::{Cgroups, HostPaths, InitImage, LogLimits};
 use strata_types::{Error, Result};
 
-use crate::cells::{Cells, Keeper};
+use crate::cells::{Cells, Executable, Keeper};
 use crate::clock::now_ms;
 use crate::folder::NodeFolder;
 use crate::images::{Images, ImagesConfig};
 use crate::logs::LogWatch;
+use crate::machines::Machines;
 use crate::network::{NetworkOptions, NodeNetwork};
 use crate::parts::Parts;
 use crate::pods::Pods;
@@ -34,6 +35,8 @@ pub struct NodeConfig {
     /// The pid of the process that powers the machine off, where this node
     /// owns its machine.
     pub machine_init: Option<u32>,
+    /// The CA that machines inside this one get their certificates from.
+    pub authority: Option<Arc<strata_identity::Authority>>,
 }
 
 /// How long pods and virtual machines get to end when the daemon ends and they go along.
@@ -48,6 +51,7 @@ pub struct Node {
     pub(crate) images: Images,
     pub(crate) pods: Pods,
     pub(crate) vms: Vms,
+    pub(crate) machines: Machines,
     pub(crate) network: Arc<NodeNetwork>,
     keeper: Arc<Keeper>,
     pub(crate) watch: LogWatch,
@@ -105,9 +109,14 @@ impl Node {
         let (more_running, more_resting) = vms.endpoints();
         running.extend(more_running);
         resting.extend(more_resting);
+        let machines = Machines::open(&parts, &config).await?;
+        let (more_running, more_resting) = machines.endpoints();
+        running.extend(more_running);
+        resting.extend(more_resting);
         parts.network.restore(&running, &resting)?;
         pods.resume();
         vms.resume();
+        machines.resume();
         Ok(Self {
             id: id.into(),
             started_at_ms: now_ms(),
@@ -115,6 +124,7 @@ impl Node {
             images,
             pods,
             vms,
+            machines,
             network: parts.network.clone(),
             keeper,
             watch: LogWatch::start().map_err(|error| failed("watch log files", &error))?,
@@ -126,23 +136,40 @@ impl Node {
     /// Ends everything that runs here, as `--stop-workloads` asks for, in less
     /// time than the daemon itself has to end.
     pub async fn stop_workloads(&self) -> Result<()> {
-        let (cells, pods, vms) = tokio::join!(
+        let (cells, pods, vms, machines) = tokio::join!(
             self.cells.free_all(),
             self.pods.stop_all(LAST_GRACE),
             self.vms.stop_all(LAST_GRACE),
+            self.machines.stop_all(LAST_GRACE),
         );
-        cells.and(pods).and(vms)
+        cells.and(pods).and(vms).and(machines)
     }
 
     /// Leaves nothing behind where nothing is kept: an unused node has no
     /// process and no network on its machine.
     pub fn release(&self) {
-        if self.pods.list().is_empty() && self.vms.list().is_empty() {
+        self.pods.close();
+        self.vms.close();
+        self.machines.close();
+        let unused = self.pods.list().is_empty() && self.vms.list().is_empty();
+        if unused && self.machines.list().is_empty() {
             crate::blocking::blocking(|| self.network.close());
             if self.cells.is_empty() {
                 self.keeper.release();
             }
         }
+    }
+
+    /// The run that has, or last had, this pid, in any cell of any kind.
+    pub(crate) fn by_pid(&self, pid: i64) -> Option<Arc<Executable>> {
+        let kinds = [
+            &self.cells,
+            &self.pods.kind().cells,
+            &self.vms.kind().cells,
+            &self.machines.kind().cells,
+        ];
+        let found = kinds.into_iter().filter_map(|cells| cells.by_pid(pid));
+        found.max_by_key(|run| run.run)
     }
 
     /// The cells of this node.

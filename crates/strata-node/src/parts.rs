@@ -71,6 +71,7 @@ impl Parts {
             files: sub("files")?,
             volumes: self.sub("volumes")?,
             id_maps: Default::default(),
+            held: Default::default(),
         };
         let pods = Pods::new(Arc::new(kind), sub("records")?);
         pods.recover().await?;

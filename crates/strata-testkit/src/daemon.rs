@@ -29,6 +29,7 @@ pub struct DaemonBuilder {
     config: Option<String>,
     arguments: Vec<String>,
     network: Option<NetworkNamespace>,
+    disk: Option<PathBuf>,
 }
 
 impl DaemonBuilder {
@@ -53,6 +54,13 @@ impl DaemonBuilder {
         self
     }
 
+    /// Everything of it below this folder.
+    #[must_use]
+    pub fn on_disk(mut self, folder: &Path) -> Self {
+        self.disk = Some(folder.to_owned());
+        self
+    }
+
     /// One more argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
@@ -68,7 +76,7 @@ impl DaemonBuilder {
         strata_identity::install_crypto_provider();
         let folder = tempfile::Builder::new()
             .prefix("strata-test-")
-            .tempdir()
+            .tempdir_in(self.disk.clone().unwrap_or_else(std::env::temp_dir))
             .expect("a folder can be made");
         let mut daemon = Daemon {
             builder: self,
@@ -99,6 +107,7 @@ impl Daemon {
             config: None,
             arguments: Vec::new(),
             network: None,
+            disk: None,
         }
     }
 
@@ -208,7 +217,11 @@ impl Daemon {
 
     /// Where traces of the run are looked for.
     pub fn host(&self) -> Host {
-        Host::of(&self.data_dir())
+        let host = Host::of(&self.data_dir());
+        match &self.builder.network {
+            Some(network) => host.within(network),
+            None => host,
+        }
     }
 
     /// The binary, with a home of its own and no word about any daemon.

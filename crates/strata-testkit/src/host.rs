@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::netns::NetworkNamespace;
 use crate::wait::{PATIENCE, wait_for};
+
+mod pods;
 
 /// Where to look for one run.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct Host {
     data_dir: PathBuf,
     /// The name of the run on the host; none when no node ever ran.
     run: Option<String>,
+    /// Where its interfaces and rules are; the network of the tests if none.
+    network: Option<NetworkNamespace>,
 }
 
 /// All that was found.
@@ -26,6 +31,16 @@ pub struct Traces {
     pub cgroups: BTreeSet<PathBuf>,
     /// Mounts at or below the data folder.
     pub mounts: Vec<String>,
+    /// The same in the eyes of processes that are not of the run.
+    pub mounts_elsewhere: BTreeSet<String>,
+    /// Network interfaces.
+    pub interfaces: BTreeSet<String>,
+    /// Tables of network rules.
+    pub tables: BTreeSet<String>,
+    /// Loop devices on files below the data folder.
+    pub loop_devices: BTreeSet<String>,
+    /// What is kept of pods below the data folder.
+    pub kept_of_pods: BTreeSet<String>,
 }
 
 impl Traces {
@@ -35,7 +50,7 @@ impl Traces {
     }
 
     /// What is here and was not before, and what is missing, in words.
-    fn beyond(&self, before: &Self) -> String {
+    pub fn beyond(&self, before: &Self) -> String {
         let news: Vec<_> = self
             .processes
             .iter()
@@ -47,9 +62,19 @@ impl Traces {
             .filter(|(pid, _)| !self.processes.contains_key(pid))
             .collect();
         let groups: Vec<_> = self.cgroups.symmetric_difference(&before.cgroups).collect();
+        let other = |now: &BTreeSet<String>, then: &BTreeSet<String>| -> Vec<String> {
+            now.symmetric_difference(then).cloned().collect()
+        };
         format!(
-            "new processes {news:?}, missing {lost:?}, zombies {:?}, groups {groups:?}, mounts {:?}",
-            self.zombies, self.mounts
+            "new processes {news:?}, missing {lost:?}, zombies {:?}, groups {groups:?}, mounts {:?}, \
+             elsewhere {:?}, interfaces {:?}, tables {:?}, loop devices {:?}, of pods {:?}",
+            self.zombies,
+            self.mounts,
+            other(&self.mounts_elsewhere, &before.mounts_elsewhere),
+            other(&self.interfaces, &before.interfaces),
+            other(&self.tables, &before.tables),
+            other(&self.loop_devices, &before.loop_devices),
+            other(&self.kept_of_pods, &before.kept_of_pods),
         )
     }
 }
@@ -61,7 +86,15 @@ impl Host {
         Self {
             data_dir: data_dir.to_owned(),
             run: run.map(|run| run.trim().to_owned()),
+            network: None,
         }
+    }
+
+    /// With interfaces and rules in this network namespace.
+    #[must_use]
+    pub fn within(mut self, network: &NetworkNamespace) -> Self {
+        self.network = Some(network.clone());
+        self
     }
 
     /// Waits until what is found is what was found before. The kernel takes
@@ -93,10 +126,15 @@ impl Host {
             .map(|process| (process.pid, process.name.clone()))
             .collect();
         Traces {
+            mounts_elsewhere: self.mounts_elsewhere(|pid| ours.contains_key(&pid)),
             processes: ours,
             zombies,
             cgroups: self.cgroups(),
             mounts: self.mounts(),
+            interfaces: self.interfaces(),
+            tables: self.tables(),
+            loop_devices: self.loop_devices(),
+            kept_of_pods: self.kept_of_pods(),
         }
     }
 
@@ -180,10 +218,13 @@ struct Process {
     cgroups: String,
 }
 
-fn processes() -> Vec<Process> {
+fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").expect("/proc can be read").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(process).collect()
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn processes() -> Vec<Process> {
+    pids().filter_map(process).collect()
 }
 
 /// A process, unless it ends while it is looked at.

@@ -8,19 +8,24 @@
 
 mod cli;
 mod daemon;
+mod disk;
+pub mod faults;
 mod gate;
 pub mod guest;
 mod host;
 mod https;
 pub mod images;
+pub mod machines;
 mod netns;
 mod node;
 pub mod pods;
 mod requests;
 mod wait;
+mod way;
 
 pub use cli::{Cli, Ran};
 pub use daemon::{Daemon, DaemonBuilder};
+pub use disk::SmallDisk;
 pub use gate::Gate;
 pub use host::{Host, Traces};
 pub use https::{Answer, Https};
@@ -28,6 +33,7 @@ pub use netns::NetworkNamespace;
 pub use node::{Node, all};
 pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};
 pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};
+pub use way::Way;
 
 pub use serde_json;
 pub use strata_api::observe;

@@ -159,6 +159,10 @@ impl Daemon {
             network: settings.network.clone(),
             version: BuildInfo::current().version.to_owned(),
             machine_init: machine::init_pid(),
+            authority: match &authority {
+                NodeAuthority::Own(identities, _) => Some(identities.authority.clone()),
+                NodeAuthority::Joined(_) => None,
+            },
         })
         .await
         .map_err(unexpected)?;
@@ -249,6 +253,7 @@ async fn node_app(
     let mut faces = Faces::new(Arc::new(Metrics::new(gate.refusals(), build())))
         .grpc(node.cell_service())
         .grpc(node.pods_service())
+        .grpc(node.spawn_service())
         .grpc(node.instances_service())
         .grpc(node.observe())
         .grpc(node.cells_service())

@@ -106,6 +106,7 @@ impl Plan {
         paths.extend([
             node.join("cells"),
             node.join("_pods"),
+            node.join("_machines"),
             node.join("_vms"),
             node.join("network"),
             node.join("keeper"),

@@ -7,6 +7,7 @@
 
 mod ending;
 mod loopback;
+mod spawned;
 
 use std::ffi::OsString;
 use std::fs;
@@ -56,6 +57,10 @@ pub(crate) fn init_pid() -> Option<u32> {
 /// Lives as long as the machine.
 pub(crate) fn run() -> ExitCode {
     say("strata is PID 1");
+    let spawned = spawned::hierarchies();
+    if let Some(hierarchies) = &spawned {
+        spawned::prepare(hierarchies);
+    }
     let (source, target, kind, options) = MOUNTS[0];
     if let Err(error) = mount_once(source, target, kind, options) {
         say(&format!("cannot mount {target}: {error}"));
@@ -70,7 +75,8 @@ pub(crate) fn run() -> ExitCode {
     if let Err(error) = loopback::up() {
         say(&format!("cannot bring up the loopback: {error}"));
     }
-    if Path::new(START_HOOK).exists() {
+    // The hook is the machine's, not that of one inside.
+    if spawned.is_none() && Path::new(START_HOOK).exists() {
         match Command::new(START_HOOK).status() {
             Ok(status) if status.success() => {}
             Ok(status) => say(&format!("{START_HOOK}: {status}")),
@@ -81,11 +87,14 @@ pub(crate) fn run() -> ExitCode {
         .enable_all()
         .build();
     let lived = runtime.and_then(|runtime| runtime.block_on(live()));
-    if let Err(error) = lived {
+    if let Err(error) = &lived {
         say(&format!("cannot go on: {error}"));
     }
     if !owns_machine {
-        return ExitCode::SUCCESS;
+        return match lived {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
     }
     ending::release_disks();
     say("switching off");
@@ -203,6 +212,8 @@ fn start_daemon() -> io::Result<Pid> {
         .arg0("strata")
         .args(arguments)
         .env(VARIABLE, "1")
+        // Told to end by this process alone, not along with it.
+        .process_group(0)
         .spawn()?;
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| io::Error::other("no pid"))
 }

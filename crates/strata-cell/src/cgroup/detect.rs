@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{CgroupError, Hierarchy, V1_CONTROLLERS};
+use super::{CgroupError, Hierarchy, V1_CONTROLLERS, V1_FURTHER};
 use crate::HostPaths;
 
 /// The mounts that count, v2 only when it carries the controllers.
@@ -42,6 +42,18 @@ pub(super) fn hierarchy(paths: &HostPaths) -> Result<Hierarchy, CgroupError> {
         }
     }
     Ok(Hierarchy::V1(found))
+}
+
+/// Hierarchies of v1 beyond those of cells.
+pub(super) fn further(paths: &HostPaths) -> Vec<(&'static str, PathBuf)> {
+    let mounts = fs::read_to_string(paths.proc.join("self/mountinfo")).unwrap_or_default();
+    let mounted = |controller: &&'static str| {
+        let has =
+            |m: &Mount<'_>| m.kind == "cgroup" && m.options.split(',').any(|o| o == *controller);
+        let found = mounts.lines().filter_map(mount).find(has)?;
+        Some((*controller, found.point))
+    };
+    V1_FURTHER.iter().filter_map(mounted).collect()
 }
 
 struct Mount<'a> {
@@ -105,6 +117,18 @@ mod tests {
     fn a_v2_with_controllers_wins() {
         let found = detect(SPLIT, Some("cpuset cpu io memory pids\n")).unwrap();
         assert!(matches!(found, Hierarchy::V2(_)));
+    }
+
+    #[test]
+    fn hierarchies_beyond_those_of_cells_are_found_for_machines() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        let more = format!("{SPLIT}\n35 30 0:31 / /cg/freezer rw - cgroup cgroup rw,freezer");
+        fs::write(root.path().join("proc/self/mountinfo"), more).unwrap();
+        let found = further(&HostPaths {
+            proc: root.path().join("proc"),
+        });
+        assert_eq!(found, [("freezer", "/cg/freezer".into())]);
     }
 
     #[test]

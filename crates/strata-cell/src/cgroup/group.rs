@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use strata_types::{CellSpec, DeviceRef, IoLimit};
 
 use super::kill::kill_members;
+use super::run::RunGroup;
 use super::usage::Usage;
 use super::{CgroupError, Hierarchy, Join, Setting, Unsupported, v1, v2};
 
@@ -19,6 +20,8 @@ pub struct Cgroup {
     hierarchy: Hierarchy,
     /// Relative to each mount point.
     path: PathBuf,
+    /// In every hierarchy, cpusets too.
+    whole: bool,
 }
 
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
@@ -27,8 +30,12 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cgroup
 }
 
 impl Cgroup {
-    pub(super) fn new(hierarchy: Hierarchy, path: PathBuf) -> Self {
-        Self { hierarchy, path }
+    pub(super) fn new(hierarchy: Hierarchy, path: PathBuf, whole: bool) -> Self {
+        Self {
+            hierarchy,
+            path,
+            whole,
+        }
     }
 
     /// Makes the group without limits.
@@ -64,7 +71,7 @@ impl Cgroup {
         };
         let settings = settings.map_err(CgroupError::Unsupported)?;
         self.create_plain()?;
-        if spec.limits.cpuset.is_some() {
+        if self.whole || spec.limits.cpuset.is_some() {
             self.create_cpuset()?;
         }
         settings.iter().try_for_each(|setting| self.apply(setting))
@@ -171,16 +178,16 @@ impl Cgroup {
     /// Makes the group of one run.
     pub fn create_run(&self, run: u64) -> Result<RunGroup, CgroupError> {
         let group = self.run(run)?;
-        make(&group.folder)?;
+        make(group.folder())?;
         Ok(group)
     }
 
     /// The group of one run, which may be gone.
     pub fn run(&self, run: u64) -> Result<RunGroup, CgroupError> {
-        Ok(RunGroup {
-            folder: self.members_folder()?.join(format!("_r{run}")),
-            v2: matches!(self.hierarchy, Hierarchy::V2(_)),
-        })
+        Ok(RunGroup::new(
+            self.members_folder()?.join(format!("_r{run}")),
+            matches!(self.hierarchy, Hierarchy::V2(_)),
+        ))
     }
 
     /// What the cell uses now.
@@ -234,52 +241,8 @@ impl Cgroup {
     }
 }
 
-/// The group of one run, to find all that it forked.
-#[derive(Clone, Debug)]
-pub struct RunGroup {
-    folder: PathBuf,
-    v2: bool,
-}
-
-impl RunGroup {
-    /// The way in for the run's process.
-    pub(crate) fn join(&self) -> rustix::io::Result<Join> {
-        if self.v2 {
-            return open_folder(&self.folder);
-        }
-        let tasks = self.folder.join("tasks");
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        Ok(Join::Tasks(vec![rustix::fs::open(
-            tasks,
-            flags,
-            Mode::empty(),
-        )?]))
-    }
-
-    /// How many processes of this run the kernel has killed for want of
-    /// memory; none where runs have no memory group of their own (v1).
-    pub fn out_of_memory_kills(&self) -> Option<u64> {
-        self.v2
-            .then(|| count_kills(&self.folder.join("memory.events")))
-    }
-
-    /// Ends whatever is in the group.
-    pub fn kill(&self) -> Result<(), CgroupError> {
-        kill_members(&self.folder).map_err(io_error("end the processes of", &self.folder))
-    }
-
-    /// Ends whatever is still in the group and removes it.
-    pub fn remove(&self) -> Result<(), CgroupError> {
-        self.kill()?;
-        if self.v2 {
-            settle_io(&self.folder);
-        }
-        remove(&self.folder)
-    }
-}
-
 /// The line `oom_kill 3` of a file.
-fn count_kills(file: &Path) -> u64 {
+pub(super) fn count_kills(file: &Path) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse().ok();
     text.lines().find_map(count).unwrap_or(0)
@@ -288,11 +251,11 @@ fn count_kills(file: &Path) -> u64 {
 /// Adds what a v2 group read and wrote to the figures of those it is in,
 /// which asking for it does. Removed unasked, some kernels forget it (6.1
 /// does): a cell would seem to have done nothing once its runs have ended.
-fn settle_io(folder: &Path) {
+pub(super) fn settle_io(folder: &Path) {
     let _ = fs::read(folder.join("io.stat"));
 }
 
-fn open_folder(folder: &Path) -> rustix::io::Result<Join> {
+pub(super) fn open_folder(folder: &Path) -> rustix::io::Result<Join> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Join::Folder(rustix::fs::open(
         folder,
@@ -359,6 +322,12 @@ fn hand_down(folder: &Path) -> Result<(), CgroupError> {
 }
 
 fn subfolders(folder: &Path) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    // Each folder in it counts as one link; most groups have none, and a look
+    // is cheaper than a list of some forty files.
+    if fs::metadata(folder).is_ok_and(|metadata| metadata.nlink() == 2) {
+        return Vec::new();
+    }
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -370,14 +339,14 @@ fn subfolders(folder: &Path) -> Vec<String> {
 }
 
 /// Innermost first: what is below cannot be seen from the group itself.
-fn kill_tree(folder: &Path) -> Result<(), CgroupError> {
+pub(super) fn kill_tree(folder: &Path) -> Result<(), CgroupError> {
     for name in subfolders(folder) {
         kill_tree(&folder.join(name))?;
     }
     kill_members(folder).map_err(io_error("end the processes of", folder))
 }
 
-fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
+pub(super) fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
     for name in subfolders(folder) {
         remove_tree(&folder.join(name))?;
     }

@@ -9,10 +9,14 @@
 //! v2   strata/<run>/a/b/_init                   the init of cell a/b
 //!      strata/<run>/a/b/_r17                    run 17 of it
 //! ```
+//!
+//! A run that is a machine makes groups of its own below: its cgroup namespace
+//! begins where the run was put, in v1 at the cell and for pids at `_r17`.
 
 mod detect;
 mod group;
 mod kill;
+mod run;
 mod usage;
 mod v1;
 mod v2;
@@ -25,7 +29,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use strata_types::{CellName, Label};
 
-pub use group::{Cgroup, RunGroup};
+pub use group::Cgroup;
+pub use run::RunGroup;
 pub use usage::Usage;
 
 use crate::HostPaths;
@@ -94,6 +99,17 @@ impl Setting {
 
 /// The controllers every cell has; `cpuset` is joined only where asked for.
 pub(crate) const V1_CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
+/// What a whole machine has beyond that, where the kernel has it.
+pub(crate) const V1_FURTHER: [&str; 8] = [
+    "devices",
+    "freezer",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "hugetlb",
+    "rdma",
+    "misc",
+];
 
 /// Where controllers are mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +124,11 @@ pub(crate) enum Hierarchy {
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     hierarchy: Hierarchy,
+    /// Hierarchies of v1 that cells do without.
+    further: Vec<(&'static str, PathBuf)>,
     /// `strata/<run>`.
     base: PathBuf,
+    whole: bool,
 }
 
 impl Cgroups {
@@ -118,7 +137,9 @@ impl Cgroups {
         let base = Path::new("strata").join(run);
         Ok(Self {
             hierarchy: detect::hierarchy(paths)?,
+            further: detect::further(paths),
             base,
+            whole: false,
         })
     }
 
@@ -126,9 +147,22 @@ impl Cgroups {
     /// must not be one that a cell can have.
     pub fn within(&self, name: &str) -> Self {
         Self {
-            hierarchy: self.hierarchy.clone(),
             base: self.base.join(name),
+            ..self.clone()
         }
+    }
+
+    /// The same in every hierarchy there is, also in those that cells have no
+    /// use for: what is meant to look like a machine has a place of its own in
+    /// each.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let mut whole = self.clone();
+        whole.whole = true;
+        if let Hierarchy::V1(mounts) = &mut whole.hierarchy {
+            mounts.append(&mut whole.further);
+        }
+        whole
     }
 
     /// Whether cells are made with cgroup v2.
@@ -136,16 +170,24 @@ impl Cgroups {
         matches!(self.hierarchy, Hierarchy::V2(_))
     }
 
+    /// The controllers of v1 in whose hierarchies these groups are; none with v2.
+    pub fn v1_controllers(&self) -> Option<Vec<&'static str>> {
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => Some(mounts.iter().map(|(name, _)| *name).collect()),
+            Hierarchy::V2(_) => None,
+        }
+    }
+
     /// The group that holds all others of this run, and the keeper.
     pub fn root(&self) -> Cgroup {
-        Cgroup::new(self.hierarchy.clone(), self.base.clone())
+        Cgroup::new(self.hierarchy.clone(), self.base.clone(), self.whole)
     }
 
     /// The group of a cell.
     pub fn cell(&self, name: &CellName) -> Cgroup {
         let mut path = self.base.clone();
         path.extend(name.labels().iter().map(Label::as_str));
-        Cgroup::new(self.hierarchy.clone(), path)
+        Cgroup::new(self.hierarchy.clone(), path, self.whole)
     }
 
     /// The outermost cells that have a group, wanted or not.
@@ -156,8 +198,9 @@ impl Cgroups {
     /// Ends every process in this run's groups and removes them all, and the
     /// folder above when no other run is in it.
     pub fn remove_all(&self) -> Result<(), CgroupError> {
-        self.root().remove_tree()?;
-        self.root().remove_empty_parent();
+        let root = self.whole().root();
+        root.remove_tree()?;
+        root.remove_empty_parent();
         Ok(())
     }
 }

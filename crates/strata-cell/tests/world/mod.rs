@@ -124,6 +124,7 @@ impl Cell<'_> {
             group: &group,
             stdio,
             sandboxed,
+            as_init: false,
         };
         let pid = self.init.init.start(&launch)?;
         Ok((folder, pid))

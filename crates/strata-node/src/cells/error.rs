@@ -52,6 +52,8 @@ pub(super) fn start_error(error: &InitError) -> Error {
             .with_hint("stop some, or spread them over several cells"),
         InitError::Link(_) => Error::unavailable(error.to_string()),
         InitError::Step { .. } => Error::wrong_state(error.to_string()),
+        InitError::Confine { .. } => Error::invalid("executable.rlimits", error.to_string())
+            .with_hint("no limit can be raised above that of the daemon without CAP_SYS_RESOURCE"),
         InitError::Furnish { .. } => Error::wrong_state(error.to_string()),
         InitError::Host { .. } => Error::internal(error.to_string()),
     }

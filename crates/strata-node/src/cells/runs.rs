@@ -29,12 +29,15 @@ pub(crate) struct Manner<'a> {
     pub(crate) stdio: Stdio<'a>,
     /// Whether it is held to the cell's confinement.
     pub(crate) sandboxed: bool,
+    /// Whether it is PID 1 of processes of its own, with mounts of its own.
+    pub(crate) as_init: bool,
 }
 
 impl Manner<'_> {
     const PLAIN: Self = Self {
         stdio: Stdio::Logged,
         sandboxed: false,
+        as_init: false,
     };
 }
 
@@ -194,6 +197,7 @@ impl Cell {
             group: &group,
             stdio: manner.stdio,
             sandboxed: manner.sandboxed,
+            as_init: manner.as_init,
         };
         let pid = init.start(&launch).map_err(|error| start_error(&error))?;
         // It runs: a record without its pid is mended at the next restart.

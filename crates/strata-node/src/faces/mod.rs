@@ -8,6 +8,7 @@ mod logs;
 mod node;
 mod observe;
 mod pods;
+mod spawn;
 mod views;
 mod vms;
 
@@ -15,6 +16,7 @@ use strata_api::observe::observe_server::{Observe, ObserveServer};
 use strata_api::runtime::cell_service_server::{CellService, CellServiceServer};
 use strata_api::runtime::instances_server::{Instances, InstancesServer};
 use strata_api::runtime::pods_server::{Pods as PodsApi, PodsServer};
+use strata_api::runtime::spawn_server::{Spawn, SpawnServer};
 use strata_api::status_from_error;
 use strata_api::strata::v1::cells_server::{Cells, CellsServer};
 use strata_api::strata::v1::images_server::{Images, ImagesServer};
@@ -43,6 +45,11 @@ impl Node {
     pub fn instances_service(&self) -> InstancesServer<impl Instances> {
         // A machine may come with a large file for cloud-init.
         InstancesServer::new(vms::Face::new(self)).max_decoding_message_size(2 << 20)
+    }
+
+    /// `runtime.Spawn`.
+    pub fn spawn_service(&self) -> SpawnServer<impl Spawn> {
+        SpawnServer::new(spawn::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
     }
 
     /// `observe.Observe`.

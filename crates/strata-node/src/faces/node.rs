@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 use super::status;
 use crate::Node;
 use crate::blocking::blocking;
+use crate::machines::{SPAWNED_CPU, SPAWNED_MEMORY};
 
 pub(super) struct Face {
     node: Node,
@@ -28,8 +29,9 @@ impl Face {
             version: node.config.version.clone(),
             hostname: text(system.nodename()),
             kernel: text(system.release()),
-            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-            memory_bytes: kilobytes("/proc/meminfo", "MemTotal:"),
+            cpus: cpus(),
+            memory_bytes: kilobytes("/proc/meminfo", "MemTotal:")
+                .min(told(SPAWNED_MEMORY).unwrap_or(u64::MAX)),
             started_at_ms: node.started_at_ms,
             cgroup_v2: node.cells.is_cgroup_v2(),
             owns_machine: node.config.machine_init.is_some(),
@@ -49,6 +51,17 @@ impl Face {
         kill_process(pid, Signal::TERM)
             .map_err(|error| Error::internal(format!("cannot tell the machine's init: {error}")))
     }
+}
+
+/// What whoever spawned this machine said it has; none where it is a real one.
+fn told(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn cpus() -> u32 {
+    let there = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let given = told(SPAWNED_CPU).map_or(there, |millis| millis.div_ceil(1000));
+    there.min(given) as u32
 }
 
 /// A line such as `VmRSS:  1234 kB`, in bytes.

@@ -13,11 +13,11 @@ use strata_types::{Error, Result};
 use tonic::{Request, Response, Status};
 
 use super::status;
+use crate::Node;
 use crate::logs::{Follow, LogStream, LogWatch};
-use crate::{Cells, Node};
 
 pub(super) struct Face {
-    cells: Cells,
+    node: Node,
     watch: LogWatch,
     log_folder: std::path::PathBuf,
 }
@@ -27,7 +27,7 @@ type Items = Pin<Box<dyn Stream<Item = Result<LogItem, Status>> + Send>>;
 impl Face {
     pub(super) fn new(node: &Node) -> Self {
         Self {
-            cells: node.cells.clone(),
+            node: node.clone(),
             watch: node.watch.clone(),
             log_folder: node.log_folder.clone(),
         }
@@ -49,7 +49,7 @@ impl Face {
         if pid <= 0 {
             return Err(Error::invalid("process_id", format!("{pid} is no pid")));
         }
-        let run = self.cells.by_pid(pid).ok_or_else(|| {
+        let run = self.node.by_pid(pid).ok_or_else(|| {
             Error::not_found(format!("this node has started no process with pid {pid}"))
                 .in_field("process_id")
         })?;

@@ -61,10 +61,7 @@ async fn create(
     for file in ask.files() {
         may_read_path(caller.as_ref(), file, &images.config().local_folders)?;
     }
-    let vm = vms.create(ask).await?;
-    if request.start {
-        vm.start().await?;
-    }
+    let vm = vms.create(ask, request.start).await?;
     Ok(view(&vm))
 }
 

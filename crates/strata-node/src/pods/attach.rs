@@ -43,8 +43,9 @@ pub(crate) fn attach(pod: &PodRef) -> Result<Attached> {
     let stdin = match record.spec.stdin {
         true => {
             let opened = pipe::OpenOptions::new().open_sender(main.folder.join("stdin"));
+            // Nobody reads it when the process has just ended.
             Some(opened.map_err(|error| {
-                Error::unavailable(format!("the pod's input cannot be opened: {error}"))
+                Error::wrong_state(format!("the pod's input cannot be opened: {error}"))
             })?)
         }
         false => None,

@@ -11,7 +11,7 @@ use strata_types::pod::PodState;
 use strata_types::{CommandLine, EnvironmentVariable, Error, ExecutableSpec, Result};
 use tokio::net::unix::pipe;
 
-use super::kind::{cell_name, in_pod};
+use super::kind::cell_name;
 use super::terminal::{Size, Terminal};
 use super::{PodRef, plan, users};
 use crate::blocking::blocking;
@@ -68,6 +68,17 @@ impl ExecHandle {
     }
 }
 
+/// What is wrong with an executable, as what is wrong with the request.
+fn in_request(error: Error) -> Error {
+    let field = match error.field() {
+        Some("executable.command") => "start.command",
+        Some("executable.options.working_directory") => "start.working_directory",
+        Some("executable.rlimits") => "pod.rlimits",
+        _ => return error,
+    };
+    error.in_field(field)
+}
+
 /// Runs something in a pod.
 pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandle> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -88,7 +99,10 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandl
     let wanted = wanted.unwrap_or(&made.config.user);
     let gone = |error| Error::unavailable(format!("the pod's init is gone: {error}"));
     let root = blocking(|| init.root()).map_err(gone)?;
-    let user = blocking(|| users::find(&root, wanted))?;
+    let user = blocking(|| users::find(&root, wanted)).map_err(|error| match request.user {
+        Some(_) => error.in_field("start.user"),
+        None => error,
+    })?;
     let mut environment = plan::environment(spec, &made.config, &user);
     if request.terminal.is_some() && !environment.iter().any(|v| v.key() == "TERM") {
         environment.extend(EnvironmentVariable::try_from("TERM=xterm".to_owned()));
@@ -120,8 +134,12 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandl
             let manner = Manner {
                 stdio: Stdio::Terminal(theirs.as_fd()),
                 sandboxed: true,
+                as_init: false,
             };
-            let run = cell.start_anew(executable, manner).await.map_err(in_pod)?;
+            let run = cell
+                .start_anew(executable, manner)
+                .await
+                .map_err(in_request)?;
             (run, Streams::Terminal(Arc::new(terminal)))
         }
         None => start_piped(&cell, executable, request.stdin).await?,
@@ -143,8 +161,12 @@ async fn start_piped(
     let manner = Manner {
         stdio: Stdio::Files(files),
         sandboxed: true,
+        as_init: false,
     };
-    let run = cell.start_anew(executable, manner).await.map_err(in_pod)?;
+    let run = cell
+        .start_anew(executable, manner)
+        .await
+        .map_err(in_request)?;
     let receiver = |fd: OwnedFd| {
         let _ = rustix::io::ioctl_fionbio(&fd, true);
         pipe::Receiver::from_owned_fd(fd).map_err(failed)

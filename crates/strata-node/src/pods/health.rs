@@ -15,6 +15,9 @@ use super::{PodRef, http};
 use crate::cells::Executable;
 use crate::units::Health;
 
+/// Before the first question.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
 /// Watches over a pod until its process ends.
 pub(super) fn watch(pod: PodRef, main: Arc<Executable>) {
     if let Some(check) = pod.record().spec.health {
@@ -31,8 +34,14 @@ pub(super) fn watch(pod: PodRef, main: Arc<Executable>) {
 async fn ask_again(pod: &PodRef, main: &Arc<Executable>, check: &HealthCheck) {
     let begun = Instant::now();
     let mut tally = Tally::new(check);
+    // Asked often at first, so that one that works is soon known to.
+    let mut pause = FIRST_PAUSE.min(check.interval);
     loop {
-        tokio::time::sleep(check.interval).await;
+        tokio::time::sleep(pause).await;
+        pause = match tally.health {
+            Health::Starting => (pause * 2).min(check.interval),
+            _ => check.interval,
+        };
         let answer = match timeout(check.timeout, ask(pod, &check.probe)).await {
             Ok(answer) => answer,
             Err(_) => Err(format!("no answer within {:?}", check.timeout)),
@@ -72,7 +81,8 @@ impl Tally {
     fn new(check: &HealthCheck) -> Self {
         Self {
             retries: check.retries,
-            start_period: check.start_period,
+            // Nor do failures in the first interval, when it is asked more often.
+            start_period: check.start_period.max(check.interval),
             failures: 0,
             health: Health::Starting,
         }
@@ -183,6 +193,7 @@ mod tests {
         let mut check = HealthCheck::with(Probe::Tcp { port: 1 });
         check.retries = retries;
         check.start_period = Duration::from_secs(start_period);
+        check.interval = Duration::ZERO;
         Tally::new(&check)
     }
 

@@ -22,13 +22,16 @@ pub(super) async fn status(
         .header("user-agent", "strata")
         .header("connection", "close")
         .body(Empty::<Bytes>::new())?;
-    // Driven here, so that giving up on the answer closes the connection.
+    // Driven here, so that giving up on the answer closes the connection. One
+    // that closes has mostly been answered: the answer tells.
     let answer = async { sender.send_request(request).await };
-    tokio::select! {
-        answer = answer => Ok(answer?.status().as_u16()),
-        ended = connection => Err(match ended {
-            Ok(()) => "the connection was closed".into(),
-            Err(error) => error.into(),
-        }),
-    }
+    tokio::pin!(answer);
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        ended = connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => Err(error),
+        },
+    };
+    Ok(answer?.status().as_u16())
 }

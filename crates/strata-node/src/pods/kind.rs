@@ -1,6 +1,6 @@
 //! How a pod is made, started, stopped and removed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use strata_types::{CellName, Error, ExecutableName, IdMap, Label, Result};
 use super::{MAIN, PodRef, files, health, plan, rootfs, users};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Cells, Executable, Manner};
-use crate::images::{Images, reference_from_field};
+use crate::images::{HeldImage, Images, reference_from_field};
 use crate::network::{NodeNetwork, published};
 use crate::units::{Kind, Record};
 
@@ -55,6 +55,8 @@ pub(crate) struct PodKind {
     pub(crate) volumes: PathBuf,
     /// The first users of those pods that have users of their own.
     pub(crate) id_maps: Mutex<HashSet<u32>>,
+    /// Images of pods that are being made, which nobody else speaks for yet.
+    pub(crate) held: Mutex<HashMap<String, HeldImage>>,
 }
 
 /// The cell of a pod.
@@ -93,7 +95,12 @@ impl Kind for PodKind {
             self.unmake_parts(id, &made);
             return Err(error);
         }
+        self.held().insert(id.to_owned(), held);
         Ok(made)
+    }
+
+    fn on_known(&self, id: &str) {
+        self.held().remove(id);
     }
 
     async fn unmake(&self, record: &Record<Self>) -> Result<()> {
@@ -127,6 +134,7 @@ impl Kind for PodKind {
         let manner = Manner {
             stdio,
             sandboxed: true,
+            as_init: false,
         };
         let main = cell.start_anew(executable, manner).await;
         drop(ports);
@@ -173,11 +181,12 @@ impl PodKind {
         let disk = spec.limits.disk_bytes;
         self.roots
             .create(id, disk)
-            .map_err(|error| rootfs::error(error, "pod.limits.disk_bytes"))?;
+            .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
         files::write(&self.files.join(id), spec, made, self.network.gateway())
     }
 
     fn unmake_parts(&self, id: &str, made: &Made) {
+        self.held().remove(id);
         if let Some(address) = made.address {
             self.network.release(address);
         }
@@ -188,6 +197,10 @@ impl PodKind {
             tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
         }
         let _ = std::fs::remove_dir_all(self.files.join(id));
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, HeldImage>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn id_maps(&self) -> std::sync::MutexGuard<'_, HashSet<u32>> {
@@ -213,7 +226,7 @@ impl PodKind {
         let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
         let user = users::find(&root, wanted)?;
         init.furnish(&root, &fittings)
-            .map_err(|error| Error::wrong_state(format!("pod {}: {error}", spec.name)))?;
+            .map_err(|error| rootfs::not_furnished(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();
         let filter = match spec.security.any_system_call {
             true => None,
@@ -254,6 +267,7 @@ pub(super) fn in_pod(error: Error) -> Error {
     let field = match error.field() {
         Some("executable.command") => "pod.entrypoint",
         Some("executable.options.working_directory") => "pod.working_directory",
+        Some("executable.rlimits") => "pod.rlimits",
         _ => return error,
     };
     error.in_field(field)

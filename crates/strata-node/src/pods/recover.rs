@@ -71,9 +71,11 @@ impl Pods {
         for cell in kind.cells.list(None) {
             if !cells.contains(&cell.spec.name) {
                 tracing::info!(cell = %cell.spec.name, "clearing the cell of a pod that is not there");
-                kind.cells
-                    .free(&cell.spec.name, Some(Duration::ZERO))
-                    .await?;
+                // One that cannot be cleared now keeps nobody from working.
+                let freed = kind.cells.free(&cell.spec.name, Some(Duration::ZERO));
+                if let Err(error) = freed.await {
+                    tracing::error!(cell = %cell.spec.name, %error, "it could not be cleared");
+                }
                 continue;
             }
             for run in cell.runs() {

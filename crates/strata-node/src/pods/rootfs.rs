@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use strata_cell::{CellInit, Fitting};
+use strata_cell::{CellInit, Fitting, InitError};
 use strata_rootfs::{BindOptions, MountPoint, Owner, RootError, RootOptions, TmpfsOptions};
 use strata_types::pod::{PodNetwork, PodSpec, Volume, VolumeSource};
 use strata_types::{Error, Result};
@@ -62,15 +62,16 @@ impl PodKind {
         let volumes = sorted(&spec.volumes);
         let sources = volumes
             .iter()
-            .map(|volume| self.source(volume, owner, users))
+            .map(|(i, volume)| self.source(*i, volume, owner, users))
             .collect::<Result<Vec<_>>>()?;
         let root = self.root(record, &volumes, &sources, users)?;
         let mut fittings = base(spec, owner)?;
         for name in FILES {
-            let file = bind(&self.files.join(&record.id).join(name), false, users)?;
+            let file = bind(&self.files.join(&record.id).join(name), false, users);
+            let file = file.map_err(|e| error(&e, "pod"))?;
             fittings.push(Fitting::File(format!("/etc/{name}"), file));
         }
-        for (volume, source) in volumes.iter().zip(sources) {
+        for ((_, volume), source) in volumes.iter().zip(sources) {
             let target = volume.target.clone();
             fittings.push(match source {
                 Source::File(mount) => Fitting::File(target, mount),
@@ -88,7 +89,7 @@ impl PodKind {
     fn root(
         &self,
         record: &Record<Self>,
-        volumes: &[&Volume],
+        volumes: &[(usize, &Volume)],
         sources: &[Source],
         users: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
@@ -97,7 +98,7 @@ impl PodKind {
         let mut points: Vec<MountPoint<'_>> = volumes
             .iter()
             .zip(sources)
-            .map(|(volume, source)| MountPoint {
+            .map(|((_, volume), source)| MountPoint {
                 path: Path::new(&volume.target),
                 file: matches!(source, Source::File(_)),
             })
@@ -116,11 +117,12 @@ impl PodKind {
         };
         self.roots
             .mount(&record.id, &record.made.layers, options)
-            .map_err(|error| self::error(error, "pod.image"))
+            .map_err(|error| self::error(&error, "pod.image"))
     }
 
     fn source(
         &self,
+        index: usize,
         volume: &Volume,
         owner: Owner,
         users: Option<BorrowedFd<'_>>,
@@ -133,7 +135,7 @@ impl PodKind {
                     owner,
                     no_exec: false,
                 };
-                let mount = strata_rootfs::tmpfs(options).map_err(|e| error(e, "pod.volumes"))?;
+                let mount = strata_rootfs::tmpfs(options).map_err(|e| error(&e, "pod.volumes"))?;
                 return Ok(Source::Folder(mount));
             }
             VolumeSource::Folder(path) => PathBuf::from(path),
@@ -143,7 +145,8 @@ impl PodKind {
                 path
             }
         };
-        let mount = bind(&path, volume.read_only, users)?;
+        let mount = bind(&path, volume.read_only, users)
+            .map_err(|e| error(&e, &format!("pod.volumes[{index}].folder")))?;
         Ok(match path.is_dir() {
             true => Source::Folder(mount),
             false => Source::File(mount),
@@ -158,15 +161,31 @@ enum Source {
 }
 
 /// Those further out first, so that those further in are seen.
-fn sorted(volumes: &[Volume]) -> Vec<&Volume> {
-    let mut volumes: Vec<_> = volumes.iter().collect();
-    volumes.sort_by_key(|volume| volume.target.split('/').count());
+fn sorted(volumes: &[Volume]) -> Vec<(usize, &Volume)> {
+    let mut volumes: Vec<_> = volumes.iter().enumerate().collect();
+    volumes.sort_by_key(|(_, volume)| volume.target.split('/').count());
     volumes
+}
+
+/// Why a pod's root was not made, by what was asked for.
+pub(super) fn not_furnished(spec: &PodSpec, error: &InitError) -> Error {
+    let text = error.to_string();
+    let InitError::Furnish { what, .. } = error else {
+        return Error::unavailable(format!("pod {}: {text}", spec.name));
+    };
+    let mut targets = spec.volumes.iter().map(|volume| &volume.target);
+    let at = targets.position(|target| *what == format!("mount {target}"));
+    match at {
+        Some(i) => Error::invalid(format!("pod.volumes[{i}].target"), text),
+        None if what.starts_with("set the sysctl") => Error::invalid("pod.sysctls", text),
+        // Whatever else is in the way is the image's.
+        None => Error::invalid("pod.image", text),
+    }
 }
 
 /// What every container has.
 fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
-    let failed = |e| error(e, "pod");
+    let failed = |e| error(&e, "pod");
     let new = |kind, path, read_only| Fitting::New {
         kind,
         path,
@@ -188,6 +207,24 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
         ),
         new("mqueue", "/dev/mqueue", false),
     ];
+    // Whoever can make device files makes them in vain: only those that are
+    // mounted one by one mean something.
+    let security = &spec.security;
+    let makes_nodes = security
+        .capabilities
+        .iter()
+        .any(|one| one.to_string() == "MKNOD");
+    if makes_nodes && !security.user_namespace {
+        for name in ["null", "zero", "full", "random", "urandom", "tty"] {
+            let path = format!("/dev/{name}");
+            let node = strata_rootfs::bind(Path::new(&path), BindOptions::default());
+            fittings.push(Fitting::File(path, node.map_err(failed)?));
+        }
+        fittings.push(Fitting::NoDevices("/dev".into()));
+    }
+    if let Some(name) = &spec.hostname {
+        fittings.push(Fitting::HostName(name.to_string()));
+    }
     // It shows the network of whoever mounts it.
     if spec.network != PodNetwork::Host || !spec.security.user_namespace {
         fittings.push(new("sysfs", "/sys", true));
@@ -195,7 +232,7 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
     Ok(fittings)
 }
 
-fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd> {
+fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {
     let options = BindOptions {
         read_only,
         recursive: true,
@@ -204,7 +241,7 @@ fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<O
         no_exec: false,
         id_map: users,
     };
-    strata_rootfs::bind(path, options).map_err(|e| error(e, "pod.volumes"))
+    strata_rootfs::bind(path, options)
 }
 
 fn make_volume(path: &Path) -> Result<()> {
@@ -218,9 +255,9 @@ fn make_volume(path: &Path) -> Result<()> {
 }
 
 /// The public error, with the field it is most likely about.
-pub(super) fn error(error: RootError, field: &str) -> Error {
-    let text = strata_types::chain(&error);
-    match &error {
+pub(super) fn error(error: &RootError, field: &str) -> Error {
+    let text = strata_types::chain(error);
+    match error {
         RootError::LimitUnsupported { .. } => Error::wrong_state(text)
             .in_field("pod.limits.disk_bytes")
             .with_hint("leave the disk limit out, or keep the data folder on btrfs or xfs"),

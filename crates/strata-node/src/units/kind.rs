@@ -30,6 +30,9 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
     /// Makes all that a unit has before it is started. Whole or nothing.
     fn make(&self, id: &str, spec: &Self::Spec) -> impl Future<Output = Result<Self::Made>> + Send;
 
+    /// What `make` made has its record, and is known by its name.
+    fn on_known(&self, _id: &str) {}
+
     /// Takes away all that `make` made.
     fn unmake(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
 

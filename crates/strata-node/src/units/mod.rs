@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use strata_types::{Error, Label, Result};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub(crate) use events::{Event, Events};
@@ -30,7 +31,7 @@ pub(crate) use unit::Unit;
 pub(crate) use view::{Health, View};
 
 use crate::cells::FreedNames;
-use crate::clock::now_ms;
+use crate::clock::{now_ms, now_ns};
 
 /// All units of one kind. Cheap to clone.
 pub(crate) struct Units<K: Kind>(Arc<Inner<K>>);
@@ -44,6 +45,8 @@ struct Inner<K: Kind> {
     /// Names at which something is being made or removed.
     busy: Mutex<HashMap<Label, Weak<tokio::sync::Mutex<()>>>>,
     gone: Mutex<FreedNames>,
+    /// The daemon ends: nothing is started again.
+    closing: CancellationToken,
 }
 
 impl<K: Kind> Clone for Units<K> {
@@ -68,6 +71,7 @@ impl<K: Kind> Units<K> {
             table: Mutex::default(),
             busy: Mutex::default(),
             gone: Mutex::new(gone),
+            closing: CancellationToken::new(),
         }))
     }
 
@@ -91,8 +95,16 @@ impl<K: Kind> Units<K> {
         lock
     }
 
-    /// Makes a unit. The same again is fine.
-    pub(crate) async fn create(&self, spec: K::Spec) -> Result<Arc<Unit<K>>> {
+    /// Makes a unit, and starts it if told so. The same again is fine.
+    pub(crate) async fn create(&self, spec: K::Spec, start: bool) -> Result<Arc<Unit<K>>> {
+        let unit = self.create_wanted(spec, start).await?;
+        if start {
+            unit.start().await?;
+        }
+        Ok(unit)
+    }
+
+    async fn create_wanted(&self, spec: K::Spec, wanted: bool) -> Result<Arc<Unit<K>>> {
         let name = K::name(&spec).clone();
         let lock = self.name_lock(&name);
         let _busy = lock.lock().await;
@@ -110,13 +122,18 @@ impl<K: Kind> Units<K> {
         }
         let id = Uuid::now_v7().to_string();
         let made = self.0.kind.make(&id, &spec).await?;
-        let record = Record::new(id, spec, made, now_ms());
+        let record = Record {
+            wanted,
+            wanted_since_ns: now_ns(),
+            ..Record::new(id, spec, made, now_ms())
+        };
         let unit = Arc::new(Unit::new(self, record));
         if let Err(error) = unit.write() {
             self.0.kind.unmake(&unit.record()).await?;
             return Err(error);
         }
         guard(&self.0.table).insert(name, unit.clone());
+        self.0.kind.on_known(&unit.record().id);
         unit.tell("created");
         Ok(unit)
     }
@@ -154,6 +171,9 @@ impl<K: Kind> Units<K> {
                 false => Err(unknown::<K>(field, &name)),
             };
         };
+        // Known as gone before it is: who asks again after a death of the
+        // daemon in between is told so.
+        guard(&self.0.gone).add(&name.clone().into());
         unit.destroy(grace).await?;
         self.forget(&unit, &name);
         self.0.kind.unmake(&unit.record()).await
@@ -167,7 +187,11 @@ impl<K: Kind> Units<K> {
         {
             table.remove(name);
         }
-        guard(&self.0.gone).add(&name.clone().into());
+    }
+
+    /// The daemon ends: whatever ends from now on is the next one's business.
+    pub(crate) fn close(&self) {
+        self.0.closing.cancel();
     }
 
     /// Stops every unit, all at once, as `--stop-workloads` asks for. They

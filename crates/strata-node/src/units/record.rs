@@ -16,6 +16,10 @@ pub(crate) struct Record<K: Kind> {
     pub(crate) created_at_ms: i64,
     /// Whether it is to run.
     pub(crate) wanted: bool,
+    /// Since when, as runs are numbered: the end of an earlier run says
+    /// nothing about what is wanted now.
+    #[serde(default)]
+    pub(crate) wanted_since_ns: u64,
     /// On its way out: a death in the middle is finished after the restart.
     #[serde(default)]
     pub(crate) destroying: bool,
@@ -45,6 +49,7 @@ impl<K: Kind> Record<K> {
             made,
             created_at_ms,
             wanted: false,
+            wanted_since_ns: 0,
             destroying: false,
             restarts: 0,
             backoff: Backoff::default(),

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cell::read_record;
-use strata_types::Ending;
 use strata_types::pod::PodState;
+use strata_types::{Ending, Result};
+use tokio::sync::OwnedMutexGuard;
 
 use super::{Kind, Record, Unit, Units, guard};
 use crate::blocking::blocking;
@@ -41,7 +42,11 @@ impl<K: Kind> Units<K> {
     pub(crate) fn resume(&self) {
         for unit in self.list() {
             if let Some(unfinished) = self.look_at(&unit) {
-                tokio::spawn(self.clone().finish(unfinished));
+                // Held from now on: whoever comes finds it in order.
+                let Ok(busy) = unit.busy.clone().try_lock_owned() else {
+                    continue;
+                };
+                tokio::spawn(self.clone().finish(unfinished, busy));
             }
         }
     }
@@ -50,22 +55,33 @@ impl<K: Kind> Units<K> {
         let record = unit.record();
         let main = self.0.kind.main(&record);
         if record.destroying {
+            unit.note(|view| view.state = PodState::Destroying);
             return Some(Unfinished::Destroy(unit.clone()));
         }
         match main {
             Some(main) if !main.view().is_over() => {
                 unit.running(&self.0.kind, main);
-                (!record.wanted).then(|| Unfinished::Stop(unit.clone()))
+                if record.wanted {
+                    return None;
+                }
+                unit.note(|view| view.state = PodState::Stopping);
+                Some(Unfinished::Stop(unit.clone()))
             }
-            Some(main) if record.wanted => {
+            Some(main) if record.wanted && main.run > record.wanted_since_ns => {
                 let view = main.view();
                 let lived = view.ended_ns.saturating_sub(view.started_ns);
                 let ending = view.ending.unwrap_or(Ending::Lost);
-                unit.note(|view| view.main = Some(main));
+                unit.note(|view| {
+                    view.state = PodState::Starting;
+                    view.main = Some(main);
+                });
                 let lived = Duration::from_nanos(lived);
                 Some(Unfinished::End(unit.clone(), ending, lived))
             }
-            None if record.wanted => Some(Unfinished::Start(unit.clone())),
+            _ if record.wanted => {
+                unit.note(|view| view.state = PodState::Starting);
+                Some(Unfinished::Start(unit.clone()))
+            }
             main => {
                 let state = match &main {
                     Some(_) => PodState::Stopped,
@@ -82,28 +98,32 @@ impl<K: Kind> Units<K> {
         }
     }
 
-    async fn finish(self, unfinished: Unfinished<K>) {
+    async fn finish(self, unfinished: Unfinished<K>, busy: OwnedMutexGuard<()>) {
         let done = match unfinished {
             Unfinished::Start(unit) => {
-                let started = unit.start().await;
+                let started = start_anew(&unit, busy).await;
                 started.map_err(|error| (unit, error))
             }
             Unfinished::Stop(unit) => {
                 let stopped = match unit.view().state {
-                    PodState::Running => unit.stop(None).await,
+                    PodState::Stopping => {
+                        drop(busy);
+                        unit.stop(None).await
+                    }
                     // Only what may be left of it.
                     _ => unit.finish(None, None).await,
                 };
                 stopped.map_err(|error| (unit, error))
             }
             Unfinished::Destroy(unit) => {
+                drop(busy);
                 let record = unit.record();
                 let name = K::name(&record.spec).as_str();
                 let destroyed = self.destroy("name", name, None).await;
                 destroyed.map_err(|error| (unit.clone(), error))
             }
             Unfinished::End(unit, ending, lived) => {
-                self.end(&unit, ending, lived).await;
+                self.end(&unit, ending, lived, busy).await;
                 Ok(())
             }
         };
@@ -114,7 +134,13 @@ impl<K: Kind> Units<K> {
     }
 
     /// It ended while nobody looked.
-    async fn end(&self, unit: &Arc<Unit<K>>, ending: Ending, lived: Duration) {
+    async fn end(
+        &self,
+        unit: &Arc<Unit<K>>,
+        ending: Ending,
+        lived: Duration,
+        busy: OwnedMutexGuard<()>,
+    ) {
         if let Err(error) = unit.finish(None, None).await {
             tracing::error!(kind = K::NOUN, %error, "what an ended one left could not be cleared");
         }
@@ -122,11 +148,12 @@ impl<K: Kind> Units<K> {
         // The end of the machine, or of an init, is no end of its own.
         let lost = ending == Ending::Lost;
         if lost {
-            if let Err(error) = unit.start().await {
+            if let Err(error) = start_anew(unit, busy).await {
                 tracing::error!(kind = K::NOUN, %error, "not started again");
             }
         } else if K::restart(&record.spec).wants_restart(ending) {
             unit.note(|view| view.state = PodState::Starting);
+            drop(busy);
             unit.clone().again_after(lived, &ending.to_string()).await;
         } else {
             let _ = unit.change(|record| record.wanted = false);
@@ -137,6 +164,25 @@ impl<K: Kind> Units<K> {
             unit.tell(&format!("ended: {ending}"));
         }
     }
+}
+
+/// Starts it; what an earlier start had made is taken away first. Where its
+/// policy says so, it is tried again until it works.
+async fn start_anew<K: Kind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> Result<()> {
+    unit.finish(None, None).await?;
+    let record = unit.record();
+    if !record.wanted {
+        return Ok(());
+    }
+    if !K::restart(&record.spec).wants_restart(Ending::Code(1)) {
+        return unit.begin_or_fail().await;
+    }
+    if let Err(error) = unit.begin().await {
+        drop(busy);
+        let why = format!("could not be started: {error}");
+        unit.clone().again_after(Duration::ZERO, &why).await;
+    }
+    Ok(())
 }
 
 fn read_all<K: Kind>(folder: &Path) -> io::Result<Vec<Record<K>>> {

@@ -16,6 +16,9 @@ use crate::clock::now_ms;
 pub(super) async fn until_end<K: Kind>(unit: Weak<Unit<K>>, main: Arc<Executable>) {
     let ended = main.ended().await;
     let Some(unit) = unit.upgrade() else { return };
+    if unit.closing().is_cancelled() {
+        return;
+    }
     let lived = Duration::from_nanos(ended.ended_ns.saturating_sub(ended.started_ns));
     let ending = ended.ending.unwrap_or(Ending::Lost);
     unit.on_end(&main, ending, lived).await;
@@ -101,7 +104,12 @@ impl<K: Kind> Unit<K> {
     async fn interrupted_within(&self, wait: Duration) -> bool {
         let mut watch = self.watch();
         let other = watch.wait_for(|view| view.state != PodState::Waiting);
-        tokio::time::timeout(wait, other).await.is_ok()
+        let closing = self.closing();
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => true,
+            waited = tokio::time::timeout(wait, other) => waited.is_ok(),
+        }
     }
 
     /// Ends a unit that does not work; its policy says what follows.

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use strata_types::pod::PodState;
-use strata_types::{Error, Result};
+use strata_types::{Error, ErrorKind, Result};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{Inner, Kind, Record, Units, View, guard, supervise};
 use crate::blocking::blocking;
 use crate::cells::Executable;
+use crate::clock::now_ns;
 
 /// One unit.
 pub(crate) struct Unit<K: Kind> {
@@ -23,7 +25,7 @@ pub(crate) struct Unit<K: Kind> {
     path: PathBuf,
     view: watch::Sender<View>,
     /// Held while it is started, stopped or destroyed.
-    pub(super) busy: tokio::sync::Mutex<()>,
+    pub(super) busy: Arc<tokio::sync::Mutex<()>>,
     /// Its end is a failure, whatever it exits with.
     pub(super) given_up: AtomicBool,
 }
@@ -36,7 +38,7 @@ impl<K: Kind> Unit<K> {
             path: units.0.folder.join(format!("{}.json", name.as_str())),
             view: watch::Sender::new(View::new(PodState::Created, None)),
             record: Mutex::new(record),
-            busy: tokio::sync::Mutex::default(),
+            busy: Arc::default(),
             given_up: AtomicBool::default(),
         }
     }
@@ -60,6 +62,18 @@ impl<K: Kind> Unit<K> {
         match self.units.upgrade() {
             Some(units) => Ok(units.kind.clone()),
             None => Err(Error::unavailable("the node is shutting down")),
+        }
+    }
+
+    /// Ends when the daemon does.
+    pub(super) fn closing(&self) -> CancellationToken {
+        match self.units.upgrade() {
+            Some(units) => units.closing.clone(),
+            None => {
+                let closed = CancellationToken::new();
+                closed.cancel();
+                closed
+            }
         }
     }
 
@@ -91,6 +105,9 @@ impl<K: Kind> Unit<K> {
                 .write_all(&bytes)?;
             fs::rename(&temporary, &self.path)
         });
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
         written.map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 Error::exhausted(format!("cannot write the {}'s record: {error}", K::NOUN))
@@ -140,11 +157,12 @@ impl<K: Kind> Unit<K> {
             return Ok(());
         }
         self.refuse_going()?;
-        self.change(|record| {
-            record.wanted = true;
-            record.restarts = 0;
-            record.backoff = Default::default();
-        })?;
+        self.want()?;
+        self.begin_or_fail().await
+    }
+
+    /// Brings it up, once. The caller holds `busy`.
+    pub(super) async fn begin_or_fail(self: &Arc<Self>) -> Result<()> {
         if let Err(error) = self.begin().await {
             // Nobody waits for it any more, so it is not tried again.
             self.change(|record| record.wanted = false)?;
@@ -153,6 +171,20 @@ impl<K: Kind> Unit<K> {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Writes down that it is to run, unless it was made so and this is the
+    /// first time.
+    fn want(&self) -> Result<()> {
+        if guard(&self.record).wanted && self.view().state == PodState::Created {
+            return Ok(());
+        }
+        self.change(|record| {
+            record.wanted = true;
+            record.wanted_since_ns = now_ns();
+            record.restarts = 0;
+            record.backoff = Default::default();
+        })
     }
 
     fn refuse_going(&self) -> Result<()> {
@@ -199,19 +231,30 @@ impl<K: Kind> Unit<K> {
     pub(crate) async fn stop(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
         // Before anything else: whoever is about to start it again looks here.
         self.change(|record| record.wanted = false)?;
+        let _busy = self.busy.lock().await;
+        // A start that was under way may have wanted it again.
+        if self.record().wanted {
+            self.change(|record| record.wanted = false)?;
+        }
         self.wind_down(grace).await
     }
 
     /// The same for a while only: it comes back with the daemon.
     pub(super) async fn rest(self: &Arc<Self>, grace: Duration) -> Result<()> {
+        let _busy = self.busy.lock().await;
+        if self.record().wanted {
+            // Its end is no end of its own.
+            self.change(|record| record.wanted_since_ns = now_ns())?;
+        }
         self.wind_down(Some(grace)).await
     }
 
+    /// The caller holds `busy`.
     async fn wind_down(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
-        let _busy = self.busy.lock().await;
         let view = self.view();
         match view.state {
-            PodState::Running => {}
+            // Or it was being stopped, and that was cut short.
+            PodState::Running | PodState::Stopping => {}
             PodState::Waiting => {
                 self.set(PodState::Stopped, |_| {});
                 self.tell("stopped");
@@ -248,10 +291,17 @@ impl<K: Kind> Unit<K> {
 
     /// Stops it for good and takes its record away.
     pub(super) async fn destroy(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
-        self.change(|record| {
+        let marked = self.change(|record| {
             record.wanted = false;
             record.destroying = true;
-        })?;
+        });
+        match marked {
+            // It makes room: want of it must not keep it from going.
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                tracing::warn!(kind = K::NOUN, %error, "destroyed without a note");
+            }
+            marked => marked?,
+        }
         let _busy = self.busy.lock().await;
         let view = self.view();
         self.set(PodState::Destroying, |_| {});

@@ -131,6 +131,7 @@ impl Kind for VmKind {
         let manner = Manner {
             stdio,
             sandboxed: true,
+            as_init: false,
         };
         let main = cell.start_anew(executable, manner).await?;
         drop(tap);

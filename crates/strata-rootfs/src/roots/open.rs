@@ -16,7 +16,7 @@ use super::record::Limit;
 use super::{BASE, GONE, PLACE, Roots, TEMPLATES, TMP, points};
 use crate::limits::image::Templates;
 use crate::limits::project::Projects;
-use crate::{RootError, delete, limits};
+use crate::{RootError, delete, limits, spread};
 
 impl Roots {
     /// Opens the folder, and finds out how its file system can limit pods.
@@ -34,6 +34,7 @@ impl Roots {
         for name in [BASE, TEMPLATES, TMP, GONE, PLACE] {
             make_folder(&path.join(name))?;
         }
+        spread(&path.join(TMP));
         points::make_base(&path.join(BASE))?;
         let limits = limits::detect(dir.as_fd(), &path)?;
         let mut seed = DefaultHasher::new();

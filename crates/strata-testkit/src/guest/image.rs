@@ -99,7 +99,11 @@ pub(super) fn busybox() -> Option<PathBuf> {
 }
 
 /// Every file right in a folder, with the mode it has here.
-pub(super) fn add_files<W: io::Write>(archive: &mut Archive<W>, folder: &Path, to: &str) -> io::Result<()> {
+pub(super) fn add_files<W: io::Write>(
+    archive: &mut Archive<W>,
+    folder: &Path,
+    to: &str,
+) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let mode = entry.metadata()?.permissions().mode() & 0o777;

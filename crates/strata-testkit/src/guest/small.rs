@@ -46,7 +46,11 @@ pub fn small_initramfs(to: &Path, script: &str) -> io::Result<()> {
         archive.folder(folder, 0o755)?;
     }
     add_busybox(&mut archive)?;
-    add_files(&mut archive, &kernel_folder().join("modules"), "lib/modules")?;
+    add_files(
+        &mut archive,
+        &kernel_folder().join("modules"),
+        "lib/modules",
+    )?;
     archive.file("init", 0o755, format!("{INIT}{script}\n").as_bytes())?;
     archive.finish().map(drop)
 }

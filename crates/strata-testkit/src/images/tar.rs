@@ -45,7 +45,7 @@ impl Tar {
         put(157, link.as_bytes());
         put(257, b"ustar  \0");
         // The numbers of the device null; of no meaning for anything else.
-        put(329, b"0000001\00000003\0");
+        put(329, b"0000001\x000000003\x00");
         // The sum is taken with blanks in its own place.
         put(148, b"        ");
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();

@@ -126,11 +126,16 @@ impl Capabilities {
         self.0
     }
 
+    /// Whether a capability is in the set.
+    pub fn contains(self, one: Capability) -> bool {
+        self.0 & one.bit() != 0
+    }
+
     /// Those in the set, in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = Capability> {
         (0..NAMES.len() as u8)
             .map(Capability)
-            .filter(move |one| self.0 & one.bit() != 0)
+            .filter(move |one| self.contains(*one))
     }
 }
 

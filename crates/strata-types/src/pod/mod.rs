@@ -247,11 +247,12 @@ impl PodSpec {
         self.check_counts()?;
         self.check_network()?;
         self.check_limits()?;
+        self.check_security()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             volume.check(&format!("pod.volumes[{i}]"))?;
             if self.volumes[..i]
                 .iter()
-                .any(|other| other.target == volume.target)
+                .any(|other| other.place() == volume.place())
             {
                 let field = format!("pod.volumes[{i}].target");
                 let why = format!("{:?} has a volume already", volume.target);
@@ -320,6 +321,23 @@ impl PodSpec {
                 let why = format!("publishes {}/{} twice", port.host_port, port.protocol);
                 return Err(Error::invalid(format!("pod.ports[{i}]"), why));
             }
+        }
+        Ok(())
+    }
+
+    /// The pod's init has folders of the machine open. Whoever may look into
+    /// other processes may look into those; users of the pod's own have no
+    /// right to what is in them.
+    fn check_security(&self) -> Result<(), Error> {
+        let security = &self.security;
+        let has = |name: &str| {
+            let capability = name.parse::<Capability>();
+            capability.is_ok_and(|one| security.capabilities.contains(one))
+        };
+        if has("SYS_PTRACE") && !has("SYS_ADMIN") && !security.user_namespace {
+            let why = "SYS_PTRACE reaches into the pod's init, and through it out of the pod";
+            return Err(Error::invalid("pod.security.capabilities", why)
+                .with_hint("add it together with a user namespace"));
         }
         Ok(())
     }

@@ -57,6 +57,9 @@ fn volumes_stay_out_of_what_is_not_theirs() {
     };
     for bad in [
         "",
+        "//proc/",
+        "/./sys/x",
+        "/a//b",
         "data",
         "/",
         "//",
@@ -71,9 +74,21 @@ fn volumes_stay_out_of_what_is_not_theirs() {
         assert_eq!(field, "pod.volumes[0].target", "{bad:?}");
     }
     assert_eq!(
-        refused(|pod| pod.volumes = vec![volume("/a"), volume("/a")]),
+        refused(|pod| pod.volumes = vec![volume("/a"), volume("/a/")]),
         "pod.volumes[1].target"
     );
+}
+
+#[test]
+fn looking_into_other_processes_needs_users_of_ones_own() {
+    let ptrace = |pod: &mut PodSpec| {
+        pod.security.capabilities = Capabilities::from_lists(&[], &["SYS_PTRACE"]).unwrap();
+    };
+    assert_eq!(refused(ptrace), "pod.security.capabilities");
+    let mut pod = pod();
+    ptrace(&mut pod);
+    pod.security.user_namespace = true;
+    pod.check().unwrap();
 }
 
 #[test]

@@ -35,14 +35,19 @@ pub struct Volume {
 const TAKEN: [&str; 4] = ["/", "/proc", "/sys", "/dev"];
 
 impl Volume {
+    /// Where it is in the pod, without a `/` at the end.
+    pub fn place(&self) -> &str {
+        match self.target.trim_end_matches('/') {
+            "" => "/",
+            trimmed => trimmed,
+        }
+    }
+
     /// Refuses what cannot be mounted, naming the field.
     pub fn check(&self, field: &str) -> Result<(), Error> {
         let target = format!("{field}.target");
         check_path(&target, &self.target)?;
-        let trimmed = match self.target.trim_end_matches('/') {
-            "" => "/",
-            trimmed => trimmed,
-        };
+        let trimmed = self.place();
         if TAKEN.contains(&trimmed) {
             return Err(Error::invalid(
                 target,
@@ -70,7 +75,8 @@ fn check_path(field: &str, path: &str) -> Result<(), Error> {
         _ if !path.starts_with('/') => "does not begin with /",
         _ if path.len() >= 4096 => "is longer than 4095 bytes",
         _ if path.contains('\0') => "has a NUL character in it",
-        _ if path.split('/').any(|part| part == "..") => "has .. in it",
+        _ if path.split('/').any(|part| part == ".." || part == ".") => "has . or .. in it",
+        _ if path.contains("//") => "has // in it",
         _ => return Ok(()),
     };
     Err(Error::invalid(field, format!("{shown:?} {why}")))

@@ -13,6 +13,7 @@ use tonic::{Status, Streaming};
 
 use super::exec::ended;
 use super::{Answers, status};
+use crate::clock::now_ms;
 use crate::faces::logs::{Wanted, lines};
 use crate::logs::LogWatch;
 use crate::pods::{Attached, Pods, attach};
@@ -31,11 +32,17 @@ pub(super) async fn run(
     };
     let pod = pods.find("start.pod", &start.pod).map_err(status)?;
     let attached = attach(&pod).map_err(status)?;
+    // Without lines from before it is the time that counts: what is typed now
+    // may be answered before the log is opened.
+    let (tail, since_ms) = match start.tail {
+        0 => (MAX_TAIL, Some(now_ms())),
+        tail => (tail.min(MAX_TAIL), None),
+    };
     let wanted = Wanted {
         stdout: true,
         stderr: true,
-        tail: Some(start.tail.min(MAX_TAIL)),
-        since_ms: None,
+        tail: Some(tail),
+        since_ms,
         follow: true,
     };
     let mut output = lines(&attached.main, watch, wanted).map_err(status)?;
@@ -86,7 +93,8 @@ async fn take_in(mut attached: Attached, mut input: Streaming<v1::AttachInput>) 
     while let Ok(Some(message)) = input.message().await {
         match (message.input, &mut attached.stdin) {
             (Some(Input::Stdin(bytes)), Some(stdin)) => {
-                if stdin.write_all(&bytes).await.is_err() {
+                let written = stdin.write_all(&bytes).await;
+                if written.is_err() {
                     attached.stdin = None;
                 }
             }

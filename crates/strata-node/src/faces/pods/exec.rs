@@ -1,7 +1,9 @@
 //! A further process in a pod: what is typed goes in, what it writes comes
 //! out, its end comes last. When the caller goes away, so does the process.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use strata_api::pod_fields;
@@ -13,6 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::views::split;
@@ -25,8 +28,11 @@ const CHUNK: usize = 32 << 10;
 /// Pieces on their way to a client that does not take them as they come; the
 /// process waits meanwhile.
 const AHEAD: usize = 4;
-/// The longest output still to come once a process has ended.
-const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
+/// The longest silence once a process has ended: others may hold its output
+/// open for ever.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What it wrote before its end is in a pipe by then: no more than this.
+const PIPE: usize = 64 << 10;
 
 type Sender = mpsc::Sender<Result<v1::ExecOutput, Status>>;
 
@@ -65,8 +71,8 @@ fn size(size: v1::TerminalSize) -> Result<Size> {
         u16::try_from(n).map_err(|_| Error::invalid(field, format!("is {n}; 65535 is the most")))
     };
     Ok(Size {
-        rows: part("terminal.rows", size.rows)?,
-        columns: part("terminal.columns", size.columns)?,
+        rows: part("start.terminal.rows", size.rows)?,
+        columns: part("start.terminal.columns", size.columns)?,
     })
 }
 
@@ -94,13 +100,14 @@ async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender:
         process_id: handle.run.pid,
     });
     let _ = sender.send(output(started)).await;
+    let over = CancellationToken::new();
     let out = match &mut handle.streams {
         Streams::Terminal(terminal) => {
             let terminal = terminal.clone();
-            let sender = sender.clone();
+            let (sender, mut rest) = (sender.clone(), Rest::until(&over));
             tokio::spawn(async move {
                 let mut buffer = vec![0; CHUNK];
-                while let Ok(n @ 1..) = terminal.read(&mut buffer).await {
+                while let Some(n) = rest.of(terminal.read(&mut buffer)).await {
                     let piece = Output::Stdout(Bytes::copy_from_slice(&buffer[..n]));
                     if sender.send(output(piece)).await.is_err() {
                         return;
@@ -120,10 +127,11 @@ async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender:
             };
             handle.streams = Streams::Input(stdin);
             let (first, second) = (sender.clone(), sender.clone());
+            let rests = (Rest::until(&over), Rest::until(&over));
             tokio::spawn(async move {
                 tokio::join!(
-                    pump(stdout, first, Output::Stdout),
-                    pump(stderr, second, Output::Stderr)
+                    pump(stdout, rests.0, first, Output::Stdout),
+                    pump(stderr, rests.1, second, Output::Stderr)
                 );
             })
         }
@@ -134,9 +142,9 @@ async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender:
     let typed = tokio::spawn(take_in(handle.clone(), input));
     tokio::select! {
         view = run.ended() => {
-            // What it wrote last; not for ever, since others may hold its
-            // output open.
-            let _ = tokio::time::timeout(LAST_WORDS, out).await;
+            over.cancel();
+            // Ends by itself, as fast as the caller takes it.
+            let _ = out.await;
             let _ = sender.send(output(ended(view))).await;
         }
         () = sender.closed() => {}
@@ -148,9 +156,46 @@ async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender:
     }
 }
 
-async fn pump(mut from: pipe::Receiver, to: Sender, wrap: fn(Bytes) -> Output) {
+/// What is still to be read of a process, until nobody writes any more, or it
+/// is over and all it wrote was read.
+struct Rest {
+    over: CancellationToken,
+    left: usize,
+}
+
+impl Rest {
+    fn until(over: &CancellationToken) -> Self {
+        Self {
+            over: over.clone(),
+            left: PIPE,
+        }
+    }
+
+    /// The length of the next piece; none at the end.
+    async fn of(&mut self, read: impl Future<Output = io::Result<usize>>) -> Option<usize> {
+        let is_over = self.over.is_cancelled();
+        if is_over && self.left == 0 {
+            return None;
+        }
+        let silence = async {
+            self.over.cancelled().await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        let n = tokio::select! {
+            biased;
+            n = read => n.ok().filter(|n| *n > 0)?,
+            () = silence => return None,
+        };
+        if is_over {
+            self.left = self.left.saturating_sub(n);
+        }
+        Some(n)
+    }
+}
+
+async fn pump(mut from: pipe::Receiver, mut rest: Rest, to: Sender, wrap: fn(Bytes) -> Output) {
     let mut buffer = vec![0; CHUNK];
-    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+    while let Some(n) = rest.of(from.read(&mut buffer)).await {
         let piece = wrap(Bytes::copy_from_slice(&buffer[..n]));
         if to.send(output(piece)).await.is_err() {
             return;

@@ -65,10 +65,7 @@ async fn create(
         &reference,
         &pods.kind().images.config().local_folders,
     )?;
-    let pod = pods.create(spec).await?;
-    if request.start {
-        pod.start().await?;
-    }
+    let pod = pods.create(spec, request.start).await?;
     Ok(views::pod(&pod))
 }
 

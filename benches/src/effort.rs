@@ -1,0 +1,58 @@
+//! How often things are repeated, and how large they are.
+
+/// For a figure that counts, or for a first look.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) starts: usize,
+    pub(crate) log_bytes: u64,
+    pub(crate) idle_cells: usize,
+    pub(crate) pods: usize,
+    pub(crate) pods_at_once: usize,
+    pub(crate) rounds_at_once: usize,
+    pub(crate) cold_pods: usize,
+    /// Of the large image, unpacked.
+    pub(crate) image_bytes: usize,
+    pub(crate) image_rounds: usize,
+    pub(crate) vm_rounds: usize,
+    pub(crate) network_rounds: usize,
+    pub(crate) network_seconds: u64,
+    pub(crate) pings: usize,
+}
+
+impl Effort {
+    pub(crate) fn full() -> Self {
+        Self {
+            starts: 300,
+            log_bytes: 1 << 30,
+            idle_cells: 200,
+            pods: 100,
+            pods_at_once: 100,
+            rounds_at_once: 5,
+            cold_pods: 10,
+            image_bytes: 500 << 20,
+            image_rounds: 5,
+            vm_rounds: 10,
+            network_rounds: 5,
+            network_seconds: 5,
+            pings: 20_000,
+        }
+    }
+
+    pub(crate) fn quick() -> Self {
+        Self {
+            starts: 40,
+            log_bytes: 100 << 20,
+            idle_cells: 50,
+            pods: 15,
+            pods_at_once: 20,
+            rounds_at_once: 2,
+            cold_pods: 2,
+            image_bytes: 50 << 20,
+            image_rounds: 2,
+            vm_rounds: 2,
+            network_rounds: 2,
+            network_seconds: 1,
+            pings: 2_000,
+        }
+    }
+}

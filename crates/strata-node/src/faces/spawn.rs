@@ -1,0 +1,108 @@
+//! `runtime.Spawn`: machines inside the machine.
+
+use strata_api::runtime;
+use strata_api::strata::v1;
+use strata_types::pod::PodState;
+use strata_types::{Error, Result};
+use tonic::{Request, Response, Status};
+
+use super::status;
+use crate::Node;
+use crate::blocking::{blocking, detached};
+use crate::machines::{MachineAsk, MachineRef, Machines, node_url};
+
+pub(super) struct Face {
+    machines: Machines,
+}
+
+impl Face {
+    pub(super) fn new(node: &Node) -> Self {
+        Self {
+            machines: node.machines.clone(),
+        }
+    }
+}
+
+/// Makes a machine and switches it on. What never came to answer goes again.
+async fn create(machines: Machines, request: v1::CreateMachineRequest) -> Result<v1::Machine> {
+    let spec = request
+        .machine
+        .ok_or_else(|| Error::invalid("machine", "is missing"))?;
+    let machine = machines.create(MachineAsk::try_from(spec)?, false).await?;
+    let id = machine.record().id;
+    let kind = machines.kind();
+    let started = match machine.start().await {
+        Ok(()) => blocking(|| kind.note_answer(&id)),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = started {
+        if !kind.has_answered(&id) {
+            let name = machine.record().spec.name.to_string();
+            if let Err(left) = machines.destroy("name", &name, None).await {
+                tracing::error!(machine = name, %left, "what a failed start left is not cleared");
+            }
+        }
+        return Err(error);
+    }
+    Ok(view(&machine))
+}
+
+fn view(machine: &MachineRef) -> v1::Machine {
+    let (record, known) = (machine.record(), machine.view());
+    let running = known.state == PodState::Running;
+    let main = known.main.filter(|main| !main.view().is_over());
+    v1::Machine {
+        spec: Some((&record.spec).into()),
+        address: record.made.address.to_string(),
+        endpoint: node_url(&record.made),
+        process_id: main.map_or(0, |main| main.pid),
+        created_at_ms: record.created_at_ms,
+        running,
+        reason: match (known.reason.as_str(), known.state) {
+            ("", PodState::Running) => String::new(),
+            ("", state) => state.to_string(),
+            ("exit 0", PodState::Exited) => "switched off".to_owned(),
+            (reason, _) => reason.to_owned(),
+        },
+        id: record.id,
+    }
+}
+
+#[tonic::async_trait]
+impl runtime::spawn_server::Spawn for Face {
+    async fn create(
+        &self,
+        request: Request<v1::CreateMachineRequest>,
+    ) -> Result<Response<v1::Machine>, Status> {
+        let made = detached(create(self.machines.clone(), request.into_inner())).await;
+        made.map(Response::new).map_err(status)
+    }
+
+    async fn destroy(
+        &self,
+        request: Request<v1::DestroyMachineRequest>,
+    ) -> Result<Response<v1::DestroyMachineResponse>, Status> {
+        let (machines, name) = (self.machines.clone(), request.into_inner().name);
+        let gone = detached(async move { machines.destroy("name", &name, None).await }).await;
+        gone.map(|()| Response::new(v1::DestroyMachineResponse {}))
+            .map_err(status)
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetMachineRequest>,
+    ) -> Result<Response<v1::Machine>, Status> {
+        let found = self.machines.find("name", &request.into_inner().name);
+        found
+            .map(|machine| Response::new(view(&machine)))
+            .map_err(status)
+    }
+
+    async fn list(
+        &self,
+        _: Request<v1::ListMachinesRequest>,
+    ) -> Result<Response<v1::ListMachinesResponse>, Status> {
+        let machines = self.machines.list().iter().map(view).collect();
+        Ok(Response::new(v1::ListMachinesResponse { machines }))
+    }
+}

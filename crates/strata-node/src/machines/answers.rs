@@ -1,0 +1,88 @@
+//! Waiting for a new machine: it is there when its node answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_api::strata::v1::GetNodeInfoRequest;
+use strata_cell::log::{Channel, LogReader, Read};
+use strata_client::{NodeClient, Target};
+use strata_types::{Error, Result};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::blocking::blocking;
+use crate::cells::Executable;
+
+/// How long a node may take until it answers.
+const WITHIN: Duration = Duration::from_secs(20);
+/// How long one try may take: its port is open before it serves.
+const TRY: Duration = Duration::from_secs(5);
+/// Between two tries while nobody listens.
+const PAUSE: Duration = Duration::from_millis(10);
+/// So much of what it wrote is told when it does not.
+const LAST_LINES: usize = 8;
+
+/// Comes back when the machine's node answers.
+pub(super) async fn wait(target: &Target, main: &Arc<Executable>) -> Result<()> {
+    tokio::select! {
+        answer = until_answer(target) => answer.map_err(|why| {
+            Error::unavailable(format!(
+                "its node does not answer at {target} within {WITHIN:?} ({why}); it wrote: {}",
+                last_words(main)
+            ))
+        }),
+        view = main.ended() => {
+            let how = view.ending.map(|ending| ending.to_string()).unwrap_or_default();
+            Err(Error::unavailable(format!(
+                "it ended before its node answered ({how}); it wrote: {}",
+                last_words(main)
+            )))
+        }
+    }
+}
+
+async fn until_answer(target: &Target) -> Result<(), String> {
+    let end = Instant::now() + WITHIN;
+    loop {
+        let why = match timeout(TRY, ask(target)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => why,
+            Err(_) => "it takes too long".to_owned(),
+        };
+        if Instant::now() >= end {
+            return Err(why);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn ask(target: &Target) -> Result<(), String> {
+    let node = NodeClient::connect(target)
+        .await
+        .map_err(|error| error.to_string())?;
+    let answer = node.node().get_info(GetNodeInfoRequest {}).await;
+    answer
+        .map(drop)
+        .map_err(|status| node.error(&status).to_string())
+}
+
+/// The end of what it wrote.
+fn last_words(main: &Executable) -> String {
+    blocking(|| {
+        let mut lines = Vec::new();
+        for channel in [Channel::Stdout, Channel::Stderr] {
+            if let Ok(mut reader) = LogReader::from_start(&main.folder, channel) {
+                while let Ok(Read::Some) = reader.read(&mut lines) {}
+                reader.finish(&mut lines);
+            }
+        }
+        let first = lines.len().saturating_sub(LAST_LINES);
+        let texts: Vec<_> = lines[first..]
+            .iter()
+            .map(|line| String::from_utf8_lossy(&line.line))
+            .collect();
+        match texts.join("; ") {
+            text if text.is_empty() => "nothing".to_owned(),
+            text => text,
+        }
+    })
+}

@@ -1,0 +1,35 @@
+//! The files a machine has of its own, whatever the host's say: who it is, and
+//! what its node goes by. Nothing here touches the machine.
+
+use strata_network::Subnet;
+
+use super::PORT;
+use super::ask::MachineAsk;
+use super::kind::Made;
+
+/// Where its node finds what it goes by.
+pub(super) const CONFIG: &str = "/etc/strata/node.toml";
+
+/// The files of a machine, and what is in them.
+pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String)> {
+    let (name, address) = (&ask.name, made.address);
+    let hosts = format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n{address}\t{name}\n");
+    let resolv = made
+        .gateway
+        .map(|gateway| format!("nameserver {gateway}\nsearch {}\n", strata_network::DOMAIN));
+    [
+        ("/etc/hosts", hosts),
+        ("/etc/hostname", format!("{name}\n")),
+        ("/etc/resolv.conf", resolv.unwrap_or_default()),
+        ("/etc/machine-id", format!("{}\n", id.replace('-', ""))),
+        (CONFIG, config(made.range, made.subnet)),
+    ]
+    .map(|(path, text)| (path.to_owned(), text))
+    .to_vec()
+}
+
+fn config(range: Subnet, subnet: Subnet) -> String {
+    format!(
+        "node_listen = \"0.0.0.0:{PORT}\"\n\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n"
+    )
+}

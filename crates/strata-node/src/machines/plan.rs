@@ -1,0 +1,80 @@
+//! What a machine's cell is like and what is started in it. Nothing here
+//! touches the machine.
+
+use std::time::Duration;
+
+use strata_types::{
+    CellName, CellSpec, CommandLine, CpuLimit, EnvironmentVariable, ExecutableSpec, Identity,
+    Limits, MemoryLimit, Result, RootMode,
+};
+
+use super::ask::MachineAsk;
+use super::files::CONFIG;
+use super::{MAIN, SPAWNED, SPAWNED_CPU, SPAWNED_MEMORY};
+
+/// Where a machine finds the program of its node: that of the node around.
+pub(super) const PROGRAM: &str = "/run/strata/bin/strata";
+/// A machine gives what runs in it 8 s to end, and 2 s to be gone.
+const STOP_GRACE: Duration = Duration::from_secs(12);
+
+/// The cell of a machine.
+pub(super) fn cell_name(ask: &MachineAsk) -> CellName {
+    ask.name.clone().into()
+}
+
+pub(super) fn cell(ask: &MachineAsk) -> CellSpec {
+    let mut cell = CellSpec::named(cell_name(ask));
+    cell.isolated_network = true;
+    cell.root = RootMode::Handed;
+    cell.limits = Limits {
+        cpu: ask.cpu_millis.map(|millis| CpuLimit {
+            quota_us: u64::from(millis) * 100,
+            period_us: 100_000,
+        }),
+        memory: MemoryLimit {
+            max: ask.memory,
+            ..MemoryLimit::default()
+        },
+        ..Limits::default()
+    };
+    cell
+}
+
+/// Its PID 1. What it joins with goes into its environment, which is its own
+/// and root's to read: arguments are everybody's.
+pub(super) fn main(ask: &MachineAsk, hierarchies: &str, joined: bool) -> Result<ExecutableSpec> {
+    let mut words = vec![PROGRAM, "node", "--config", CONFIG];
+    let mut variables = vec![
+        format!("{SPAWNED}={hierarchies}"),
+        "HOME=/root".to_owned(),
+        format!("HOSTNAME={}", ask.name),
+    ];
+    // Its limits are those of groups that it does not see.
+    variables.extend(ask.memory.map(|bytes| format!("{SPAWNED_MEMORY}={bytes}")));
+    variables.extend(
+        ask.cpu_millis
+            .map(|millis| format!("{SPAWNED_CPU}={millis}")),
+    );
+    if let Some(join) = &ask.join {
+        words.extend(["--server", &join.server]);
+        if !joined {
+            words.extend(["--name", ask.name.as_str()]);
+            variables.push(format!("STRATA_JOIN_TOKEN={}", join.token.expose()));
+        }
+    }
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    Ok(ExecutableSpec {
+        name: MAIN.parse()?,
+        cell: cell_name(ask),
+        command: CommandLine::try_from(words)?,
+        description: String::new(),
+        environment: variables
+            .into_iter()
+            .map(EnvironmentVariable::try_from)
+            .collect::<Result<_>>()?,
+        identity: Identity::default(),
+        working_directory: None,
+        stop_grace: STOP_GRACE,
+        stop_signal: 15,
+    })
+}

@@ -1,0 +1,154 @@
+//! The root of a machine, as detached mounts that only its cell's init ever
+//! puts in place: the host's root below and memory above, and what every
+//! machine has on top. `/var/lib` is its disk: on a real file system, because
+//! an overlay cannot stand on another, and kept while the machine is.
+//!
+//! `/proc` and `/sys/fs/cgroup` are its own PID 1's to mount.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use strata_cell::Fitting;
+use strata_rootfs::{BindOptions, HostRoot, Owner, TmpfsOptions};
+use strata_types::{Error, Result};
+
+use super::kind::MachineKind;
+use super::plan::PROGRAM;
+use super::{MachineAsk, files};
+use crate::units::Record;
+
+/// What a machine does not see of the host's: what is somebody's or some
+/// service's, and the settings of the host's own node.
+const HIDDEN: [&str; 12] = [
+    "/etc/strata",
+    "/home",
+    "/media",
+    "/mnt",
+    "/root",
+    "/srv",
+    "/var/backups",
+    "/var/cache",
+    "/var/lib",
+    "/var/log",
+    "/var/spool",
+    "/var/tmp",
+];
+/// Programs, which some hosts have on file systems of their own.
+const PROGRAMS: [&str; 3] = ["/nix", "/opt", "/usr"];
+
+/// What may be changed of a root where the machine's memory has no limit.
+const CHANGES: u64 = 2 << 30;
+const RUN_BYTES: u64 = 256 << 20;
+const TMP_BYTES: u64 = 1 << 30;
+const SHM_BYTES: u64 = 256 << 20;
+
+impl MachineKind {
+    /// The root of a machine and what is fitted into it.
+    pub(super) fn furniture(&self, record: &Record<Self>) -> Result<(OwnedFd, Vec<Fitting>)> {
+        let apart = on_their_own();
+        let root = self.root(record, &apart)?;
+        let mut fittings = base()?;
+        for path in apart {
+            let mount = bind(Path::new(path), true, true)?;
+            fittings.push(Fitting::Folder(path.into(), mount));
+        }
+        let program = self
+            .program
+            .path()
+            .map_err(|error| Error::internal(format!("cannot keep this program: {error}")))?;
+        let program = bind(program, true, false)?;
+        fittings.push(Fitting::File(PROGRAM.into(), program));
+        let disk = bind(&self.disk(&record.id), false, false)?;
+        fittings.push(Fitting::Folder("/var/lib".into(), disk));
+        Ok((root, fittings))
+    }
+
+    fn root(&self, record: &Record<Self>, apart: &[&str]) -> Result<OwnedFd> {
+        let (ask, made) = (&record.spec, &record.made);
+        let mut hidden: Vec<PathBuf> = HIDDEN.iter().map(PathBuf::from).collect();
+        let data_dir = self.data_dir.canonicalize();
+        hidden.push(data_dir.unwrap_or_else(|_| self.data_dir.clone()));
+        let link = ("/usr/local/bin/strata", PROGRAM);
+        let links = match apart.contains(&"/usr") {
+            true => &[][..],
+            false => std::slice::from_ref(&link),
+        };
+        let root = HostRoot {
+            lower: Path::new("/"),
+            bytes: changes(ask),
+            hidden: &hidden,
+            files: &files::of(&record.id, ask, made),
+            links,
+            place: &self.place,
+        };
+        root.mount().map_err(failed)
+    }
+}
+
+/// What is written there is memory of the machine's: half of that is enough.
+fn changes(ask: &MachineAsk) -> u64 {
+    ask.memory.map_or(CHANGES, |bytes| bytes / 2)
+}
+
+/// Those folders of programs that are not on the root itself.
+fn on_their_own() -> Vec<&'static str> {
+    let device = |path: &str| std::fs::metadata(path).map(|m| m.dev()).ok();
+    let root = device("/");
+    let apart = |path: &&str| device(path).is_some_and(|own| Some(own) != root);
+    PROGRAMS.into_iter().filter(apart).collect()
+}
+
+fn base() -> Result<Vec<Fitting>> {
+    let owner = Owner::default();
+    let new = |kind, path| Fitting::New {
+        kind,
+        path,
+        read_only: false,
+    };
+    let memory = |path: &str, bytes, mode| {
+        let options = TmpfsOptions {
+            bytes,
+            mode,
+            owner,
+            no_exec: false,
+        };
+        let mount = strata_rootfs::tmpfs(options).map_err(failed);
+        mount.map(|mount| Fitting::Folder(path.into(), mount))
+    };
+    let folder = |path: &str, mount| Fitting::Folder(path.into(), mount);
+    let devices = strata_rootfs::machine_devices(Path::new("/dev")).map_err(failed)?;
+    Ok(vec![
+        new("proc", "/proc"),
+        new("sysfs", "/sys"),
+        folder("/dev", devices),
+        folder("/dev/pts", strata_rootfs::devpts(owner).map_err(failed)?),
+        folder(
+            "/dev/shm",
+            strata_rootfs::shm(SHM_BYTES, owner).map_err(failed)?,
+        ),
+        new("mqueue", "/dev/mqueue"),
+        memory("/run", RUN_BYTES, 0o755)?,
+        memory("/tmp", TMP_BYTES, 0o1777)?,
+    ])
+}
+
+fn bind(path: &Path, read_only: bool, recursive: bool) -> Result<OwnedFd> {
+    let options = BindOptions {
+        read_only,
+        recursive,
+        ..BindOptions::default()
+    };
+    strata_rootfs::bind(path, options).map_err(failed)
+}
+
+/// The public error. Takes it whole, as `map_err` gives it.
+#[allow(clippy::needless_pass_by_value)]
+fn failed(error: strata_rootfs::RootError) -> Error {
+    let text = strata_types::chain(&error);
+    match error {
+        strata_rootfs::RootError::DiskFull { .. } => Error::exhausted(text)
+            .with_hint("make room on the disk of the data folder, or give it more memory"),
+        _ => Error::internal(format!("cannot make the machine's root: {text}")),
+    }
+}

@@ -1,0 +1,150 @@
+//! The daemon ends as told, and the machine loses all processes.
+
+use std::collections::BTreeMap;
+
+use strata_testkit::v1::{Pod, PodState};
+use strata_testkit::{PATIENCE, holds, wait_for};
+
+use crate::world::{Deed, World};
+
+const VICTIM: &str = "victim";
+
+async fn by_name(world: &World) -> BTreeMap<String, Pod> {
+    let pods = world.settled().await;
+    let named = pods
+        .into_iter()
+        .map(|pod| (pod.spec.clone().unwrap_or_default().name, pod));
+    named.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_go_on_without_the_daemon_and_are_adopted() {
+    let mut world = World::new().await;
+    world.prepare(Deed::Stop).await;
+    let before = by_name(&world).await;
+    let (status, _) = world.daemon.terminate().await;
+    assert!(status.success(), "{status}");
+    let alive = world.daemon.host().look();
+    for pod in before.values() {
+        let pid = i32::try_from(pod.process_id).unwrap();
+        assert!(alive.processes.contains_key(&pid), "{pod:?}");
+    }
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let after = by_name(&world).await;
+    for (name, pod) in &before {
+        assert_eq!(after[name].process_id, pod.process_id);
+        assert_eq!(
+            (&after[name].id, &after[name].address),
+            (&pod.id, &pod.address)
+        );
+        assert_eq!(after[name].restarts, pod.restarts);
+        world.serves(name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_stop_workloads_all_pods_rest_until_the_daemon_is_back() {
+    let mut world = World::with_arguments(&["--stop-workloads"]).await;
+    world.prepare(Deed::Stop).await;
+    let keep = "echo kept > /etc/kept";
+    world.node.sh(VICTIM, keep).await.unwrap().ok();
+    let stopped = strata_testkit::pods::script("stopped", &world.image, "sleep 1000");
+    world.node.run_pod(stopped).await.unwrap();
+    world.node.stop_pod("stopped").await.unwrap();
+    // It ends well when told to, which by itself is no reason to start it again.
+    let calm = strata_testkit::pods::idle("calm", &world.image);
+    world.node.run_pod(calm).await.unwrap();
+    let before = by_name(&world).await;
+    let (status, _) = world.daemon.terminate().await;
+    assert!(status.success(), "{status}\n{}", world.daemon.log());
+    wait_for("all pods to be gone", PATIENCE, async || {
+        let left = world.daemon.host().look();
+        let pods = left.cgroups.iter().any(|group| group.ends_with(VICTIM));
+        holds(!pods && left.processes.len() <= 1).map_err(|_| format!("{left:?}"))
+    })
+    .await;
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let after = by_name(&world).await;
+    assert_eq!(after["stopped"].state(), PodState::Stopped);
+    assert_eq!(after["calm"].state(), PodState::Running);
+    for name in ["beside", VICTIM] {
+        world.serves(name).await;
+        assert_eq!(after[name].address, before[name].address);
+    }
+    let kept = world.node.sh(VICTIM, "cat /etc/kept").await.unwrap();
+    assert_eq!(kept.ok(), "kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_come_back_when_the_machine_lost_all_processes() {
+    let mut world = World::new().await;
+    world.prepare(Deed::Stop).await;
+    world
+        .node
+        .sh(VICTIM, "echo kept > /etc/kept")
+        .await
+        .unwrap()
+        .ok();
+    let stopped = strata_testkit::pods::script("stopped", &world.image, "sleep 1000");
+    world.node.run_pod(stopped).await.unwrap();
+    world.node.stop_pod("stopped").await.unwrap();
+    let before = by_name(&world).await;
+    // Not the daemon first: nothing may see the others die.
+    let host = world.daemon.host();
+    world.daemon.kill();
+    for pid in host.look().processes.into_keys() {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    wait_for("all processes to be gone", PATIENCE, async || {
+        let left = host.look().processes;
+        holds(left.is_empty()).map_err(|_| format!("{left:?}"))
+    })
+    .await;
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let after = by_name(&world).await;
+    assert_eq!(after["stopped"].state(), PodState::Stopped);
+    for name in ["beside", VICTIM] {
+        world.serves(name).await;
+        assert_eq!(after[name].address, before[name].address);
+        assert_ne!(after[name].process_id, before[name].process_id);
+    }
+    let kept = world.node.sh(VICTIM, "cat /etc/kept").await.unwrap();
+    assert_eq!(kept.ok(), "kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn down_takes_all_pods_and_the_network_away() {
+    let world = World::new().await;
+    world.prepare(Deed::Stop).await;
+    let data = world.daemon.data_dir();
+    let host = world.daemon.host();
+    let cli = world.daemon.cli();
+    let data = data.to_string_lossy();
+    cli.run(["down", "--yes", "--data-dir", &data]).await.ok();
+    let left = host.look();
+    assert!(left.is_empty(), "{left:#?}");
+    assert!(
+        !world.network.look().contains("st-"),
+        "{}",
+        world.network.look()
+    );
+    assert!(world.rules().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_died_with_its_first_pod_leaves_no_network() {
+    // Also where nothing had to be chosen, and so nothing was written down.
+    for config in ["", "[network]\nsubnet = \"10.42.7.0/24\""] {
+        let mut world = World::with(config).await;
+        world.node.destroy_pod("beside").await.unwrap();
+        world.again().await;
+        let (status, _) = world.daemon.terminate().await;
+        assert!(status.success(), "{status}");
+        let left = world.daemon.host().look();
+        assert!(left.is_empty(), "{config:?}: {left:#?}");
+    }
+}

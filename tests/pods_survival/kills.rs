@@ -1,0 +1,86 @@
+//! The daemon dies at any time, whatever it is doing.
+
+use std::time::Duration;
+
+use crate::world::{Deed, World};
+
+/// How often it dies.
+const ROUNDS: u64 = 100;
+/// All deeds take less.
+const LATEST_MICROSECONDS: u64 = 120_000;
+
+/// Numbers that look like chance and are the same each time.
+fn chance(round: u64) -> u64 {
+    let mut x = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    x ^= x >> 31;
+    x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x ^ (x >> 29)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_deaths_at_any_time_leave_each_pod_whole_or_gone() {
+    let mut world = World::new().await;
+    world.prepare(Deed::Stop).await;
+    world.clear().await;
+    let before = (world.look(), world.rules());
+    for round in 0..ROUNDS {
+        let deed = [Deed::Create, Deed::Start, Deed::Stop, Deed::Destroy][(round % 4) as usize];
+        world.prepare(deed).await;
+        let delay = Duration::from_micros(chance(round) % LATEST_MICROSECONDS);
+        // Not to wait for anything: to die at another place each time.
+        let answered = tokio::select! {
+            answer = world.attempt(deed) => answer.is_ok(),
+            () = tokio::time::sleep(delay) => false,
+        };
+        world.again().await;
+        world.check(deed, answered).await;
+        world.clear().await;
+        world.is_as(&before).await;
+    }
+    world.serves("beside").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_pods_half_way_to_everything_come_to_rest() {
+    const PODS: usize = 12;
+    let mut world = World::new().await;
+    world.prepare(Deed::Stop).await;
+    world.clear().await;
+    let before = (world.look(), world.rules());
+    for round in 0..4 {
+        let mut deeds = tokio::task::JoinSet::new();
+        for i in 0..PODS {
+            let (node, mut spec) = (world.node.clone(), world.spec());
+            spec.name = format!("many-{i}");
+            spec.ports.clear();
+            deeds.spawn(async move {
+                let name = spec.name.clone();
+                let _ = node.run_pod(spec).await;
+                if i % 3 == 1 {
+                    let _ = node.stop_pod(&name).await;
+                }
+                if i % 3 == 2 {
+                    let _ = node.destroy_pod(&name).await;
+                }
+            });
+        }
+        let delay = Duration::from_millis(100 + chance(round) % 900);
+        let all = async { while deeds.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(delay, all).await;
+        world.again().await;
+        deeds.shutdown().await;
+        for pod in world.settled().await {
+            let name = pod.spec.map(|spec| spec.name).unwrap_or_default();
+            if pod.state == strata_testkit::v1::PodState::Running as i32 {
+                world.serves(&name).await;
+            }
+            if name != "beside" {
+                world.node.start_pod(&name).await.unwrap();
+                world.serves(&name).await;
+                world.node.destroy_pod(&name).await.unwrap();
+            }
+        }
+        world.clear().await;
+        world.is_as(&before).await;
+    }
+}

@@ -1,0 +1,67 @@
+//! The daemon dies at each step of what it does to a pod.
+
+use strata_testkit::faults::{Seen, Step, Tracer};
+
+use crate::world::{Deed, World};
+
+/// So many calls of each kind; all of those that are rarer.
+const MOST: usize = 3;
+
+/// Does it once while the daemon is killed at a step; where it was struck.
+async fn strike(world: &mut World, deed: Deed, step: Option<Step>) -> Seen {
+    world.prepare(deed).await;
+    let (pid, folder) = (world.daemon.pid(), world.daemon.data_dir());
+    let tracer = Tracer::attach(pid, &folder, step);
+    let answered = world.attempt(deed).await.is_ok();
+    let seen = tracer.finish();
+    world.again().await;
+    world.check(deed, answered).await;
+    world.clear().await;
+    seen
+}
+
+#[allow(clippy::print_stderr)]
+async fn dies_at_every_step_of(deed: Deed) {
+    let mut world = World::new().await;
+    // The first brings up what all pods share.
+    world.prepare(Deed::Stop).await;
+    world.clear().await;
+    let before = (world.look(), world.rules());
+    let seen = strike(&mut world, deed, None).await;
+    world.is_as(&before).await;
+    let steps = seen.steps(MOST);
+    let mut struck = 0;
+    for step in &steps {
+        let seen = strike(&mut world, deed, Some(step.clone())).await;
+        struck += usize::from(seen.struck.is_some());
+        world.is_as(&before).await;
+    }
+    let all: usize = seen.counts.values().sum();
+    eprintln!(
+        "{deed:?}: died at {struck} of {} chosen steps of {all}: {:?}",
+        steps.len(),
+        seen.counts
+    );
+    assert!(struck * 2 > steps.len(), "{struck} of {}", steps.len());
+    world.serves("beside").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_being_created_is_whole_or_gone() {
+    dies_at_every_step_of(Deed::Create).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_being_started_runs_or_does_not() {
+    dies_at_every_step_of(Deed::Start).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_being_stopped_runs_or_does_not() {
+    dies_at_every_step_of(Deed::Stop).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_being_destroyed_is_whole_or_gone() {
+    dies_at_every_step_of(Deed::Destroy).await;
+}

@@ -1,0 +1,100 @@
+//! What a machine is from inside: the host's programs, nothing of the host's
+//! data, its own control groups, limits that hold for all that is in it, and
+//! cells and pods as on any node.
+
+use strata_testkit::machines::{Outside, machine};
+use strata_testkit::pods::idle;
+use strata_testkit::v1::{GetNodeInfoRequest, MachineSpec};
+
+use crate::STRATA;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_sees_the_hosts_programs_and_nothing_of_its_data() {
+    let outside = Outside::start(STRATA).await;
+    let inside = outside.spawn(machine("n1")).await;
+    let node = &inside.node;
+    node.allocate("a").await.unwrap();
+    let says = async |name: &str, script: &str| node.shell("a", name, script).await;
+    assert_eq!(says("id", "cat /etc/hostname").await, "n1");
+    let tools = "command -v mkfs.ext4 >/dev/null && command -v strata";
+    assert_eq!(says("tools", tools).await, "/usr/local/bin/strata");
+
+    let data = outside.daemon.data_dir();
+    let look = format!(
+        "find {} /root /home /srv -mindepth 1 2>/dev/null || :",
+        data.display()
+    );
+    assert_eq!(says("data", &look).await, "");
+    let disks = "cut -d\" \" -f1,2 /proc/mounts | grep ^/dev/ | sort";
+    let disks = says("mounts", disks).await;
+    let places: Vec<_> = disks
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    assert_eq!(places, ["/run/strata/bin/strata", "/var/lib"], "{disks}");
+    let devices = "test -c /dev/net/tun -a -b /dev/loop9 -a ! -e /dev/vda && echo good";
+    assert_eq!(says("devices", devices).await, "good");
+    assert_eq!(
+        says("links", "ls /sys/class/net | grep -v ^st-").await,
+        "eth0\nlo"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_control_groups_are_its_own_and_its_limits_hold_for_all_in_it() {
+    let outside = Outside::start(STRATA).await;
+    let small = MachineSpec {
+        memory_bytes: Some(192 << 20),
+        cpu_millis: Some(1500),
+        ..machine("small")
+    };
+    let inside = outside.spawn(small).await;
+    let node = &inside.node;
+    let mut its = node.client().node();
+    let info = its.get_info(GetNodeInfoRequest {}).await.unwrap();
+    assert_eq!(info.into_inner().memory_bytes, 192 << 20);
+    node.allocate("a").await.unwrap();
+    let seen = "ls -d /sys/fs/cgroup/memory/strata/*/ | wc -l";
+    assert_eq!(node.shell("a", "seen", seen).await, "1");
+    let memory = outside
+        .daemon
+        .host()
+        .cgroup("memory")
+        .join("_machines/small");
+    let limit = std::fs::read_to_string(memory.join("memory.limit_in_bytes")).unwrap();
+    assert_eq!(limit.trim(), (192 << 20).to_string());
+    let inner = std::fs::read_dir(memory.join("strata")).unwrap().flatten();
+    assert!(
+        inner.count() > 0,
+        "the groups inside are in those of the machine"
+    );
+    // Not in the groups of the host itself.
+    let run = outside
+        .daemon
+        .host()
+        .cgroup("freezer")
+        .join("_machines/small");
+    assert!(run.is_dir());
+
+    // A cell without limits of its own is held by those of the machine.
+    let eat = "sh -c \"head -c 600M /dev/zero | tail >/dev/null\"";
+    node.start("a", "eats", eat).await.unwrap();
+    let ended = node.wait("a", "eats").await.unwrap();
+    assert_ne!(ended.exit_code, Some(0), "{ended:?}");
+    let machine = outside.node().await.machine("small").await.unwrap();
+    assert!(machine.running, "{machine:?}");
+    assert_eq!(machine.process_id, inside.machine.process_id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_run_in_it() {
+    let outside = Outside::start(STRATA).await;
+    let inside = outside.spawn(machine("n1")).await;
+    let node = &inside.node;
+    let image = inside.busybox();
+    let made = node.run_pod(idle("web", &image)).await.unwrap();
+    // Its addresses are not those of the machines themselves.
+    assert!(made.address.starts_with("10.43."), "{made:?}");
+    assert_eq!(node.says("web", "cat /etc/hostname").await, "web");
+    node.destroy_pod("web").await.unwrap();
+}
