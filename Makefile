@@ -43,6 +43,7 @@ test-unit: setup-build ## Run the tests that need no root
 
 bench: ## Measure it beside its peers (root); ARGS=--quick for a first look
 	@scripts/setup build test bench
+	@scripts/guest-kernel
 	@$(CARGO) build --release --locked -p strata
 	@$(CARGO) run --release --locked -p strata-bench -- $(ARGS) $(TARGET_DIR)/release/strata
 

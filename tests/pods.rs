@@ -19,6 +19,8 @@ mod limits;
 mod network;
 #[path = "pods/restarts.rs"]
 mod restarts;
+#[path = "pods/rights.rs"]
+mod rights;
 #[path = "pods/sandbox.rs"]
 mod sandbox;
 #[path = "pods/told.rs"]

@@ -29,6 +29,7 @@ struct World {
 }
 
 /// None, with a reason printed, where guests cannot run.
+#[allow(clippy::print_stderr)]
 async fn world() -> Option<World> {
     if let Some(why) = Guest::lacks() {
         eprintln!("skipped: {why}");

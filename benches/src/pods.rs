@@ -110,6 +110,12 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
         one_of_ours(&world, &image, &format!("pod-{i}"), &mut board).await?;
         peers.turn(&mut board, 1, || Ok(()))?;
     }
+    tell(&board);
+    in_a_row(&world, &image, &mut peers, effort.pods).await
+}
+
+#[allow(clippy::print_stdout)]
+fn tell(board: &Board) {
     board.print();
     board.ratio(RUNNING, CRUN, "0.5");
     board.ratio(RUNNING, RUNC, "-");
@@ -117,6 +123,39 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     board.ratio(RUNNING, FLOOR, "4");
     board.ratio(RUNNING, FLOOR_VETH, "-");
     board.ratio(WHOLE, CRUN, "-");
+}
+
+/// The same without a rest: each again and again, as fast as it goes, while
+/// the kernel still clears away the one before. Kinder to those who need much
+/// of the machine's caches, and less kind to those who leave much to clear.
+#[allow(clippy::print_stdout)]
+async fn in_a_row(world: &World, image: &str, peers: &mut Peers, times: usize) -> Result {
+    println!("\nThe same, one right after the other:\n");
+    let mut board = Board::default();
+    for _ in 0..times {
+        board.add(FLOOR, floor::with_network(PROGRAM)?);
+    }
+    for i in 0..times {
+        let name = format!("floor{i}");
+        let make = || floor::with_veth(PROGRAM, &name).map_err(|error| error.to_string());
+        board.add(FLOOR_VETH, within(&world.network, make)??);
+    }
+    for i in 0..times {
+        let name = format!("row-{i}");
+        let begin = Instant::now();
+        world.node.run_pod(pod(&name, image, &SLEEP)).await?;
+        board.add(RUNNING, begin.elapsed());
+        world.node.destroy_pod(&name).await?;
+    }
+    for i in 0..times {
+        board.add(WHOLE, whole(world, image, &format!("row-{i}")).await?);
+    }
+    for (row, peer) in &mut peers.bundles {
+        for _ in 0..times {
+            board.add(row, peer.run(1)?);
+        }
+    }
+    tell(&board);
     Ok(())
 }
 

@@ -85,8 +85,13 @@ async fn what_cannot_be_run_says_why_and_leaves_nothing_running() {
     let node = &world.node;
     let mut missing = idle("missing", &world.image);
     missing.entrypoint = vec!["/no/such/program".into()];
-    let why = refused(node.run_pod(missing).await, Code::InvalidArgument);
+    let why = refused(node.run_pod(missing.clone()).await, Code::InvalidArgument);
     assert!(why.contains("no such file"), "{why}");
+    // What is refused changes nothing; what was made before stays, and says
+    // why it does not run.
+    refused(node.pod("missing").await, Code::NotFound);
+    node.create_pod(missing).await.unwrap();
+    refused(node.start_pod("missing").await, Code::InvalidArgument);
     let pod = node.pod("missing").await.unwrap();
     assert_eq!(pod.state(), PodState::Failed);
     assert!(pod.reason.contains("no such file"), "{}", pod.reason);
@@ -96,8 +101,6 @@ async fn what_cannot_be_run_says_why_and_leaves_nothing_running() {
     assert!(why.contains("no user \"nosuchuser\""), "{why}");
     let unknown = idle("unknown", "oci:/no/such/layout:x");
     refused(node.run_pod(unknown).await, Code::NotFound);
-    assert_eq!(node.pods().await.unwrap().len(), 2);
-    for name in ["missing", "nobody"] {
-        node.destroy_pod(name).await.unwrap();
-    }
+    assert_eq!(node.pods().await.unwrap().len(), 1);
+    node.destroy_pod("missing").await.unwrap();
 }

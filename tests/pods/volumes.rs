@@ -123,7 +123,7 @@ async fn what_cannot_be_mounted_is_told_by_its_field() {
         volume(Source::Volume("data".into()), "/data"),
         folder(&missing, "/x"),
     ];
-    let error = node.run_pod(spec).await.unwrap_err();
+    let error = node.run_pod(spec.clone()).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     assert_eq!(
         field_of(&error).as_deref(),
@@ -134,9 +134,9 @@ async fn what_cannot_be_mounted_is_told_by_its_field() {
         error.message().contains(&*missing.to_string_lossy()),
         "{error}"
     );
-    // Once it is there, the pod can be started.
+    // Once it is there, the same pod can be run.
     fs::create_dir(&missing).unwrap();
-    node.start_pod("web").await.unwrap();
+    node.run_pod(spec).await.unwrap();
     node.destroy_pod("web").await.unwrap();
     // A folder onto a file of the image.
     let mut spec = script("file", &world.image, "true");

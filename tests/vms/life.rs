@@ -7,6 +7,7 @@ use strata_testkit::images::busybox_layout;
 use strata_testkit::pods::idle;
 use strata_testkit::v1::console_input::Input;
 use strata_testkit::v1::{ConsoleInput, DestroyVmRequest, PodState};
+use strata_testkit::{Code, refused};
 
 use crate::world;
 
@@ -34,6 +35,11 @@ async fn the_life_of_a_machine() {
         assert!(page.ends_with("page\n"), "{page}");
     }
     let image = busybox_layout(&world.daemon.scratch());
+    // A name is one thing's.
+    refused(
+        world.node.run_pod(idle("guest", &image)).await,
+        Code::AlreadyExists,
+    );
     world.node.run_pod(idle("pod", &image)).await.unwrap();
     let page = world
         .node
@@ -51,9 +57,16 @@ async fn the_life_of_a_machine() {
     ] {
         assert!(status.contains(line), "{status}");
     }
+    // And it sees nothing of the machine but programs and its own files.
     let root = format!("/proc/{}/root", vm.process_id);
-    let refused = std::fs::write(Path::new(&root).join("tmp/made"), "x").unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let root = Path::new(&root);
+    for path in ["etc/shadow", "root", "home", "run"] {
+        assert!(!root.join(path).exists(), "{path}");
+    }
+    let data_dir = world.daemon.data_dir();
+    let inside = root.join(data_dir.strip_prefix("/").unwrap());
+    assert!(inside.join("node/_vms/folders").exists());
+    assert!(!inside.join("ca").exists() && !inside.join("node.sock").exists());
 
     // The daemon dies; the machine does not notice.
     world.daemon.kill();
@@ -94,6 +107,13 @@ async fn the_life_of_a_machine() {
             .expect("the console goes on");
         printed.push_str(&String::from_utf8_lossy(&piece.printed));
     }
+    // One at a time: the next one is told so.
+    let second = Input::Vm("guest".into());
+    let second = tokio_stream::once(ConsoleInput {
+        input: Some(second),
+    });
+    let answer = world.node.client().vms().console(second).await;
+    assert_eq!(answer.unwrap_err().code(), Code::FailedPrecondition);
     drop((console, sender));
     world.says("guest", "typed-42").await;
 

@@ -22,7 +22,7 @@ async fn what_cannot_be_a_machine_is_refused() {
     refused(&world, "vm.name", |vm| vm.name = "Bad".into()).await;
     refused(&world, "vm.boot", |vm| vm.boot = None).await;
     refused(&world, "vm.image", |vm| {
-        vm.boot = Some(Boot::Image("x".into()))
+        vm.boot = Some(Boot::Image("x".into()));
     })
     .await;
     refused(&world, "vm.cpus", |vm| vm.cpus = 1000).await;
@@ -30,7 +30,7 @@ async fn what_cannot_be_a_machine_is_refused() {
     refused(&world, "vm.machine", |vm| vm.machine = 9).await;
     refused(&world, "vm.ports[0]", |vm| vm.ports = vec!["80".into()]).await;
     refused(&world, "vm.disks[0].bytes", |vm| {
-        vm.disks = vec![VmDisk::default()]
+        vm.disks = vec![VmDisk::default()];
     })
     .await;
     refused(&world, "vm.no_network", |vm| {
@@ -60,7 +60,7 @@ async fn what_cannot_be_a_machine_is_refused() {
     fs::write(&hostile, header).unwrap();
     let hostile = hostile.to_string_lossy().into_owned();
     refused(&world, "vm.image", |vm| {
-        vm.boot = Some(Boot::Image(hostile))
+        vm.boot = Some(Boot::Image(hostile));
     })
     .await;
     let list = world

@@ -33,6 +33,7 @@ use spawn::Run;
 use wire::{MAX_RUNS, Reply};
 
 const MAX_LINKS: usize = 8;
+const MOMENT_MS: isize = 100;
 const LISTEN: u64 = 0;
 const SIGNALS: u64 = 1;
 const LINKS: u64 = 0x100;
@@ -69,6 +70,8 @@ pub struct Init {
     /// `/dev/null`, opened before the root changes.
     null: i32,
     links: [Option<Link>; MAX_LINKS],
+    /// Nobody can be taken in for a moment.
+    deaf: bool,
     runs: &'static mut [Run; MAX_RUNS],
     /// Why the set-up failed: step and errno.
     failure: Option<(u32, i32)>,
@@ -116,6 +119,7 @@ impl Init {
             signals,
             null,
             links: [const { None }; MAX_LINKS],
+            deaf: false,
             runs: RUNS.take(),
             failure,
         })
@@ -124,7 +128,11 @@ impl Init {
     fn run(&mut self, inbox: &mut Inbox) -> ! {
         let mut events = [sys::Event::default(); 32];
         loop {
-            let n = sys::epoll_wait(self.epoll, &mut events);
+            let patience = if self.deaf { MOMENT_MS } else { -1 };
+            let n = sys::epoll_wait(self.epoll, &mut events, patience);
+            if core::mem::take(&mut self.deaf) {
+                let _ = sys::epoll_add(self.epoll, wire::LISTEN_FD, LISTEN);
+            }
             for event in &events[..n] {
                 match event.data {
                     LISTEN => self.accept(),
@@ -143,7 +151,16 @@ impl Init {
             let Some(i) = self.links.iter().position(Option::is_none) else {
                 return sys::epoll_remove(self.epoll, wire::LISTEN_FD);
             };
-            let Ok(fd) = sys::accept(wire::LISTEN_FD) else { return };
+            let fd = match sys::accept(wire::LISTEN_FD) {
+                Ok(fd) => fd,
+                Err(sys::EAGAIN | sys::EINTR) => return,
+                // No memory, most likely: this process lives under the limit
+                // of its cell. Whoever knocks is still there in a moment.
+                Err(_) => {
+                    self.deaf = true;
+                    return sys::epoll_remove(self.epoll, wire::LISTEN_FD);
+                }
+            };
             match sys::epoll_add(self.epoll, fd, LINKS + i as u64) {
                 Ok(()) => self.links[i] = Some(Link::new(fd)),
                 Err(_) => sys::close(fd),

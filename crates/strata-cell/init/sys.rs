@@ -360,8 +360,9 @@ pub fn epoll_remove(epoll: i32, fd: i32) {
     let _ = call!(EPOLL_CTL, epoll, REMOVE, fd, 0usize);
 }
 
-pub fn epoll_wait(epoll: i32, events: &mut [Event]) -> usize {
-    call!(EPOLL_PWAIT, epoll, events.as_mut_ptr(), events.len(), -1isize, 0usize, 8).unwrap_or(0)
+/// Waits for as many milliseconds as told; for ever with -1.
+pub fn epoll_wait(epoll: i32, events: &mut [Event], patience: isize) -> usize {
+    call!(EPOLL_PWAIT, epoll, events.as_mut_ptr(), events.len(), patience, 0usize, 8).unwrap_or(0)
 }
 
 pub fn accept(fd: i32) -> Result<i32> {

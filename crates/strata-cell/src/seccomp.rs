@@ -29,9 +29,11 @@ const LAST_KNOWN: u32 = 467;
 const NAMESPACES: u32 = 0x7e02_0000;
 /// `socket` of this family speaks to the machine beneath a guest.
 const AF_VSOCK: u32 = 40;
-/// `ioctl` with this changes the project of a file, and so what its disk quota
-/// is counted against.
+/// `ioctl` with these changes the project of a file, or whether files in a
+/// folder belong to that of the folder, and so what a disk quota is counted
+/// against.
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 /// Harmless values of `personality`: plain, uname26, compatible layout, ask.
 const PERSONALITIES: [u32; 5] = [0, 0x0002_0000, 0x0000_0008, 0x0002_0008, u32::MAX];
 
@@ -128,6 +130,9 @@ enum Verdict {
     Personality,
     /// Allowed, but for leaving the project that a disk limit is on.
     Ioctl,
+    /// Allowed for one's own limits, and to look at those of others: the
+    /// pod's init has the same user as root of the pod.
+    Prlimit,
 }
 
 /// A program for the kernel's filter.
@@ -152,6 +157,7 @@ impl Filter {
                 libc::SYS_socket => Verdict::Socket,
                 libc::SYS_personality => Verdict::Personality,
                 libc::SYS_ioctl => Verdict::Ioctl,
+                libc::SYS_prlimit64 => Verdict::Prlimit,
                 _ => Verdict::Allow,
             }
         };
@@ -223,7 +229,19 @@ fn decide(verdict: Verdict) -> Vec<u64> {
         ],
         Verdict::Ioctl => vec![
             second,
-            jump(Test::Equal, FS_IOC_FSSETXATTR, 0, 1),
+            jump(Test::Equal, FS_IOC_FSSETXATTR, 1, 0),
+            jump(Test::Equal, FS_IOC_SETFLAGS, 0, 1),
+            refuse,
+            ret(ALLOW),
+        ],
+        Verdict::Prlimit => vec![
+            argument,
+            jump(Test::Equal, 0, 5, 0),
+            // Both halves of the pointer to new limits.
+            load(32),
+            jump(Test::Equal, 0, 0, 2),
+            load(36),
+            jump(Test::Equal, 0, 1, 0),
             refuse,
             ret(ALLOW),
         ],
@@ -348,6 +366,10 @@ mod tests {
         assert_eq!(plain(libc::SYS_personality, 0x0004_0000), ERRNO | EPERM);
         assert_eq!(plain(libc::SYS_ioctl, 0x5401), ALLOW);
         assert_eq!(plain(libc::SYS_ioctl, FS_IOC_FSSETXATTR), ERRNO | EPERM);
+        assert_eq!(plain(libc::SYS_ioctl, FS_IOC_SETFLAGS), ERRNO | EPERM);
+        // The interpreter gives every argument the same value.
+        assert_eq!(plain(libc::SYS_prlimit64, 0), ALLOW);
+        assert_eq!(plain(libc::SYS_prlimit64, 1), ERRNO | EPERM);
     }
 
     #[test]

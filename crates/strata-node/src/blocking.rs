@@ -21,3 +21,19 @@ pub(crate) async fn detached<T: Send + 'static>(
         )),
     }
 }
+
+/// Begins `work`, which blocks for a moment, on another thread at once; the
+/// answer is waited for later.
+pub(crate) fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> impl Future<Output = Result<T>> {
+    let task = tokio::task::spawn_blocking(work);
+    async move {
+        match task.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::internal(
+                "the daemon stumbled over a bug; its log says where",
+            )),
+        }
+    }
+}

@@ -95,6 +95,7 @@ impl Node {
             network: Arc::new(network),
             images: images.clone(),
             logs: config.logs,
+            names: Default::default(),
             cgroups,
             folder,
         };

@@ -12,7 +12,8 @@ use crate::cells::{Cells, Keeper, Shared};
 use crate::folder::NodeFolder;
 use crate::images::Images;
 use crate::network::NodeNetwork;
-use crate::pods::{PodKind, Pods};
+use crate::pods::{Outfitter, PodKind, Pods};
+use crate::units::Names;
 use crate::vms::{VmKind, Vms};
 
 /// What pods are kept under, on disk and among the cgroups: no cell can be
@@ -30,6 +31,7 @@ pub(crate) struct Parts {
     pub(crate) network: Arc<NodeNetwork>,
     pub(crate) images: Images,
     pub(crate) logs: LogLimits,
+    pub(crate) names: Names,
 }
 
 impl Parts {
@@ -66,14 +68,16 @@ impl Parts {
         let kind = PodKind {
             cells,
             images: self.images.clone(),
-            roots: Arc::new(roots),
+            outfitter: Outfitter {
+                roots: Arc::new(roots),
+                files: sub("files")?,
+                volumes: self.sub("volumes")?,
+            },
             network: self.network.clone(),
-            files: sub("files")?,
-            volumes: self.sub("volumes")?,
             id_maps: Default::default(),
             held: Default::default(),
         };
-        let pods = Pods::new(Arc::new(kind), sub("records")?);
+        let pods = Pods::new(Arc::new(kind), sub("records")?, self.names.clone());
         pods.recover().await?;
         Ok(pods)
     }
@@ -85,8 +89,13 @@ impl Parts {
             network: self.network.clone(),
             folders: self.sub(&format!("{VMS}/folders"))?,
             host: Default::default(),
+            consoles: Default::default(),
         };
-        let vms = Vms::new(Arc::new(kind), self.sub(&format!("{VMS}/records"))?);
+        let vms = Vms::new(
+            Arc::new(kind),
+            self.sub(&format!("{VMS}/records"))?,
+            self.names.clone(),
+        );
         vms.recover().await?;
         Ok(vms)
     }

@@ -63,6 +63,9 @@ struct Plan {
     run: Option<String>,
     cgroups: Option<Cgroups>,
     cells: Vec<String>,
+    /// Pods, virtual machines and machines, as `pod web`; they go with all
+    /// they have written.
+    units: Vec<String>,
     /// Wherever it was told to be.
     socket: Option<PathBuf>,
 }
@@ -85,6 +88,7 @@ impl Plan {
             data_dir: data_dir.to_owned(),
             daemon: lock::holder(data_dir),
             run,
+            units: units(&data_dir.join("node")),
             cells: cgroups.as_ref().map(Cgroups::outermost).unwrap_or_default(),
             cgroups,
             socket: endpoints.and_then(|endpoints| endpoints.node_socket),
@@ -92,7 +96,7 @@ impl Plan {
     }
 
     fn has_workloads(&self) -> bool {
-        !self.cells.is_empty()
+        !self.cells.is_empty() || !self.units.is_empty()
     }
 
     /// Paths that go with the run; with `purge`, everything.
@@ -125,10 +129,29 @@ impl Plan {
         for cell in &self.cells {
             println!("would free cell {cell} and all in it");
         }
+        for unit in &self.units {
+            println!("would destroy {unit} and all that it has written");
+        }
         for path in self.leftovers(purge).iter().filter(|path| path.exists()) {
             println!("would remove {}", path.display());
         }
     }
+}
+
+/// What has a record, by its kind and name.
+fn units(node: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for (folder, noun) in [("_pods", "pod"), ("_vms", "vm"), ("_machines", "machine")] {
+        let records = fs::read_dir(node.join(folder).join("records"));
+        for entry in records.into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) {
+                found.push(format!("{noun} {name}"));
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 /// Asks on a terminal; elsewhere the call itself is the answer.
@@ -138,9 +161,13 @@ fn confirm(plan: &Plan) -> Result {
     if !std::io::stdin().is_terminal() {
         return Ok(());
     }
+    for unit in &plan.units {
+        eprintln!("{unit} goes, with all that it has written");
+    }
     eprint!(
-        "free {} cells and end what runs in them? [y/N] ",
-        plan.cells.len()
+        "free {} cells, and destroy {} pods and machines? [y/N] ",
+        plan.cells.len(),
+        plan.units.len()
     );
     let mut answer = String::new();
     std::io::stdin()

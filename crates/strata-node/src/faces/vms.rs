@@ -10,7 +10,7 @@ use strata_api::runtime;
 use strata_api::strata::v1;
 use strata_api::strata::v1::console_input::Input;
 use strata_identity::Caller;
-use strata_types::{Error, Result};
+use strata_types::{Error, Result, Role};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ use crate::blocking::{blocking, detached};
 use crate::clock::ms;
 use crate::images::{Images, may_read_path};
 use crate::logs::LogWatch;
-use crate::vms::{VmAsk, VmRef, Vms, endpoint, usage};
+use crate::vms::{Console, VmAsk, VmRef, Vms, endpoint, usage};
 
 pub(super) struct Face {
     vms: Vms,
@@ -108,8 +108,20 @@ fn view(vm: &VmRef) -> v1::Vm {
     }
 }
 
+/// What a caller may see of a machine: those who only look on do not see what
+/// it is told at its first boot, which often has secrets in it.
+fn seen_by(caller: Option<&Caller>, mut vm: v1::Vm) -> v1::Vm {
+    if caller.is_none_or(|caller| caller.role == Role::Viewer)
+        && let Some(spec) = &mut vm.spec
+    {
+        spec.user_data.clear();
+    }
+    vm
+}
+
 /// Passes on what is typed and what is printed until either side ends.
 async fn console(
+    lease: Console,
     socket: UnixStream,
     mut typed: Streaming<v1::ConsoleInput>,
 ) -> Answers<v1::ConsoleOutput> {
@@ -125,6 +137,7 @@ async fn console(
         }
     });
     tokio::spawn(async move {
+        let _lease = lease;
         let mut buffer = vec![0; 16 << 10];
         loop {
             let read = tokio::select! {
@@ -192,14 +205,18 @@ impl runtime::instances_server::Instances for Face {
     }
 
     async fn get(&self, request: Request<v1::GetVmRequest>) -> Result<Response<v1::Vm>, Status> {
-        Ok(Response::new(view(&self.find(&request.get_ref().name)?)))
+        let caller = request.extensions().get::<Caller>();
+        let vm = view(&self.find(&request.get_ref().name)?);
+        Ok(Response::new(seen_by(caller, vm)))
     }
 
     async fn list(
         &self,
-        _request: Request<v1::ListVmsRequest>,
+        request: Request<v1::ListVmsRequest>,
     ) -> Result<Response<v1::ListVmsResponse>, Status> {
-        let vms = self.vms.list().iter().map(view).collect();
+        let caller = request.extensions().get::<Caller>();
+        let vms = self.vms.list();
+        let vms = vms.iter().map(|vm| seen_by(caller, view(vm))).collect();
         Ok(Response::new(v1::ListVmsResponse { vms }))
     }
 
@@ -240,12 +257,17 @@ impl runtime::instances_server::Instances for Face {
         let vm = self.vms.find("vm", &name).map_err(status)?;
         let folder = vm.kind().and_then(|kind| kind.folder(&vm.record().id));
         let path = folder.map_err(status)?.console();
+        let kind = vm.kind().map_err(status)?;
+        let lease = Console::take(&kind, &vm.record().id).ok_or_else(|| {
+            let why = format!("somebody has the console of {name:?} already");
+            status(Error::wrong_state(why).with_hint("`strata vm logs -f` shows what it prints"))
+        })?;
         let socket = UnixStream::connect(path).await.map_err(|error| {
             status(
                 Error::wrong_state(format!("the console cannot be reached: {error}"))
                     .with_hint("is the machine running? another console may be open"),
             )
         })?;
-        Ok(Response::new(console(socket, typed).await))
+        Ok(Response::new(console(lease, socket, typed).await))
     }
 }

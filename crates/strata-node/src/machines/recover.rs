@@ -49,7 +49,7 @@ impl Machines {
             subnets: Default::default(),
             hierarchies,
         };
-        let machines = Self::new(Arc::new(kind), sub("records")?);
+        let machines = Self::new(Arc::new(kind), sub("records")?, parts.names.clone());
         machines.recover().await?;
         Ok(machines)
     }
@@ -58,11 +58,14 @@ impl Machines {
         let failed = |error: std::io::Error| {
             Error::internal(format!("cannot read the machines' records: {error}"))
         };
-        let records = self.load().map_err(failed)?;
+        let loaded = self.load().map_err(failed)?;
+        let records = loaded.records;
         let kind = self.kind();
         kind.subnets()
             .extend(records.iter().map(|record| record.made.subnet));
-        self.clear_orphans(&records).await?;
+        if !loaded.some_unread {
+            self.clear_orphans(&records).await?;
+        }
         for record in records {
             if !kind.has_answered(&record.id) {
                 let name = record.spec.name.as_str();

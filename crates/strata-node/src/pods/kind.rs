@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use strata_cell::{Confinement, Stdio, seccomp};
 use strata_image::RunConfig;
 use strata_network::Endpoint;
-use strata_rootfs::Roots;
 use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy};
 use strata_types::{CellName, Error, ExecutableName, IdMap, Label, Result};
 
+use super::rootfs::{Furniture, Outfitter};
 use super::{MAIN, PodRef, files, health, plan, rootfs, users};
-use crate::blocking::blocking;
+use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::images::{HeldImage, Images, reference_from_field};
 use crate::network::{NodeNetwork, published};
@@ -47,12 +47,8 @@ pub(crate) struct Made {
 pub(crate) struct PodKind {
     pub(crate) cells: Cells,
     pub(crate) images: Images,
-    pub(crate) roots: Arc<Roots>,
+    pub(crate) outfitter: Outfitter,
     pub(crate) network: Arc<NodeNetwork>,
-    /// A folder for each pod, by its id: the files it finds in `/etc`.
-    pub(crate) files: PathBuf,
-    /// Volumes that the node keeps, by their names.
-    pub(crate) volumes: PathBuf,
     /// The first users of those pods that have users of their own.
     pub(crate) id_maps: Mutex<HashSet<u32>>,
     /// Images of pods that are being made, which nobody else speaks for yet.
@@ -121,12 +117,36 @@ impl Kind for PodKind {
             Some(endpoint) => Some(self.network.reserve_ports(endpoint)?),
             None => None,
         };
-        let cell = self.cells.raise(plan::cell(spec, made)).await?;
-        let identity = blocking(|| self.fit_out(record, &cell))?;
-        if let Some(endpoint) = &endpoint {
-            blocking(|| self.connect(&cell, endpoint))?;
+        // The root is made while the cell is, and put in its place while the
+        // network is connected.
+        let early = made.id_map.is_none().then(|| {
+            let (outfitter, record) = (self.outfitter.clone(), record.clone());
+            aside(move || outfitter.furniture(&record, None))
+        });
+        let raised = self.cells.raise(plan::cell(spec, made)).await;
+        let furniture = match early {
+            Some(early) => Some(early.await?),
+            None => None,
+        };
+        let cell = raised?;
+        let mut connecting = endpoint.map(|endpoint| self.connect(&cell, endpoint));
+        // A setting of the interface needs the interface.
+        if spec
+            .sysctls
+            .iter()
+            .any(|sysctl| sysctl.name().contains(".eth0."))
+            && let Some(connecting) = connecting.take()
+        {
+            connecting?.await?;
         }
-        let executable = plan::main(spec, made, identity)?;
+        let identity = blocking(|| self.fit_out(record, &cell, furniture));
+        // Whatever came of it: nothing goes on behind our back.
+        match connecting {
+            Some(Ok(connecting)) => connecting.await?,
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+        let executable = plan::main(spec, made, identity?)?;
         let stdio = match spec.stdin {
             true => Stdio::LoggedWithInput,
             false => Stdio::Logged,
@@ -179,10 +199,16 @@ impl PodKind {
             made.id_map = Some(self.take_id_map()?);
         }
         let disk = spec.limits.disk_bytes;
-        self.roots
+        self.outfitter
+            .roots
             .create(id, disk)
             .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
-        files::write(&self.files.join(id), spec, made, self.network.gateway())
+        files::write(
+            &self.outfitter.files.join(id),
+            spec,
+            made,
+            self.network.gateway(),
+        )
     }
 
     fn unmake_parts(&self, id: &str, made: &Made) {
@@ -193,10 +219,10 @@ impl PodKind {
         if let Some(map) = made.id_map {
             self.id_maps().remove(&map.first);
         }
-        if let Err(error) = self.roots.remove(id) {
+        if let Err(error) = self.outfitter.roots.remove(id) {
             tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
         }
-        let _ = std::fs::remove_dir_all(self.files.join(id));
+        let _ = std::fs::remove_dir_all(self.outfitter.files.join(id));
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, HeldImage>> {
@@ -219,10 +245,21 @@ impl PodKind {
 
     /// Gives a new cell its root and its sandbox; answers who its processes
     /// are.
-    fn fit_out(&self, record: &Record<Self>, cell: &Cell) -> Result<users::User> {
+    fn fit_out(
+        &self,
+        record: &Record<Self>,
+        cell: &Cell,
+        furniture: Option<Furniture>,
+    ) -> Result<users::User> {
         let (spec, made) = (&record.spec, &record.made);
         let init = cell.init()?;
-        let (root, fittings) = self.furniture(record, &init)?;
+        let Furniture { root, fittings } = match furniture {
+            Some(furniture) => furniture,
+            None => {
+                let users = init.namespace("user").map_err(gone)?;
+                self.outfitter.furniture(record, Some(&users))?
+            }
+        };
         let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
         let user = users::find(&root, wanted)?;
         init.furnish(&root, &fittings)
@@ -243,13 +280,22 @@ impl PodKind {
         Ok(user)
     }
 
-    fn connect(&self, cell: &Cell, endpoint: &Endpoint) -> Result<()> {
-        let init = cell.init()?;
-        let namespace = init
-            .namespace("net")
-            .map_err(|error| Error::unavailable(format!("the pod's init is gone: {error}")))?;
-        self.network.attach(&namespace, endpoint)
+    /// Connects a cell, aside.
+    fn connect(
+        &self,
+        cell: &Cell,
+        endpoint: Endpoint,
+    ) -> Result<impl Future<Output = Result<()>> + use<>> {
+        let namespace = cell.init()?.namespace("net").map_err(gone)?;
+        let network = self.network.clone();
+        Ok(aside(move || network.attach(&namespace, &endpoint)))
     }
+}
+
+/// Takes the error whole, as `map_err` gives it.
+#[allow(clippy::needless_pass_by_value)]
+fn gone(error: std::io::Error) -> Error {
+    Error::unavailable(format!("the pod's init is gone: {error}"))
 }
 
 /// A pod as the network knows it; none when it is not on the bridge.

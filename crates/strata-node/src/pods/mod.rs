@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(crate) use attach::{Attached, attach};
 pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
 pub(crate) use kind::{PodKind, endpoint};
+pub(crate) use rootfs::Outfitter;
 pub(crate) use terminal::Size;
 
 use crate::units::{Unit, Units};

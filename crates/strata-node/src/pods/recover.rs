@@ -18,10 +18,12 @@ impl Pods {
         let failed = |error: std::io::Error| {
             strata_types::Error::internal(format!("cannot read the pods' records: {error}"))
         };
-        let records = self.load().map_err(failed)?;
-        self.hold_ids(&records);
-        self.clear_orphans(&records).await?;
-        Ok(())
+        let loaded = self.load().map_err(failed)?;
+        self.hold_ids(&loaded.records);
+        match loaded.some_unread {
+            true => Ok(()),
+            false => self.clear_orphans(&loaded.records).await,
+        }
     }
 
     fn hold_ids(&self, records: &[Record<super::PodKind>]) {
@@ -87,14 +89,14 @@ impl Pods {
         }
         let ids: HashSet<_> = records.iter().map(|record| record.id.as_str()).collect();
         blocking(|| {
-            for id in kind.roots.list().unwrap_or_default() {
+            for id in kind.outfitter.roots.list().unwrap_or_default() {
                 if !ids.contains(id.as_str())
-                    && let Err(error) = kind.roots.remove(&id)
+                    && let Err(error) = kind.outfitter.roots.remove(&id)
                 {
                     tracing::error!(%id, %error, "a root that no pod has could not be removed");
                 }
             }
-            for entry in std::fs::read_dir(&kind.files)
+            for entry in std::fs::read_dir(&kind.outfitter.files)
                 .into_iter()
                 .flatten()
                 .flatten()

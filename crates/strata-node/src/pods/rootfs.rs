@@ -4,14 +4,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use strata_cell::{CellInit, Fitting, InitError};
-use strata_rootfs::{BindOptions, MountPoint, Owner, RootError, RootOptions, TmpfsOptions};
+use strata_cell::{Fitting, InitError};
+use strata_rootfs::{BindOptions, MountPoint, Owner, RootError, RootOptions, Roots, TmpfsOptions};
 use strata_types::pod::{PodNetwork, PodSpec, Volume, VolumeSource};
 use strata_types::{Error, Result};
 
 use super::files::FILES;
-use super::kind::PodKind;
+use super::kind::{Made, PodKind};
 use super::plan;
 use crate::folder::make_private;
 use crate::units::Record;
@@ -39,22 +40,33 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-impl PodKind {
-    /// The root of a pod and what is fitted into it.
+/// What roots of pods are made from. It needs nothing of a pod's cell, so that
+/// both can be made at the same time.
+#[derive(Clone)]
+pub(crate) struct Outfitter {
+    pub(crate) roots: Arc<Roots>,
+    /// A folder for each pod, by its id: the files it finds in `/etc`.
+    pub(crate) files: PathBuf,
+    /// Volumes that the node keeps, by their names.
+    pub(crate) volumes: PathBuf,
+}
+
+/// A root, and what is fitted into it.
+pub(super) struct Furniture {
+    pub(super) root: OwnedFd,
+    pub(super) fittings: Vec<Fitting>,
+}
+
+impl Outfitter {
+    /// The root of a pod and what is fitted into it; for the users of a
+    /// namespace where the pod has users of its own.
     pub(super) fn furniture(
         &self,
-        record: &Record<Self>,
-        init: &CellInit,
-    ) -> Result<(OwnedFd, Vec<Fitting>)> {
+        record: &Record<PodKind>,
+        users: Option<&OwnedFd>,
+    ) -> Result<Furniture> {
         let (spec, made) = (&record.spec, &record.made);
-        let users =
-            match made.id_map {
-                Some(_) => Some(init.namespace("user").map_err(|error| {
-                    Error::unavailable(format!("the pod's init is gone: {error}"))
-                })?),
-                None => None,
-            };
-        let users = users.as_ref().map(AsFd::as_fd);
+        let users = users.map(AsFd::as_fd);
         let owner = made.id_map.map_or(Owner::default(), |map| Owner {
             uid: map.first,
             gid: map.first,
@@ -67,7 +79,8 @@ impl PodKind {
         let root = self.root(record, &volumes, &sources, users)?;
         let mut fittings = base(spec, owner)?;
         for name in FILES {
-            let file = bind(&self.files.join(&record.id).join(name), false, users);
+            // They are on the node's disk, where no limit of the pod holds.
+            let file = bind(&self.files.join(&record.id).join(name), true, users);
             let file = file.map_err(|e| error(&e, "pod"))?;
             fittings.push(Fitting::File(format!("/etc/{name}"), file));
         }
@@ -78,17 +91,18 @@ impl PodKind {
                 Source::Folder(mount) => Fitting::Folder(target, mount),
             });
         }
+        fittings.extend(usual_sysctls(spec, made));
         for sysctl in &spec.sysctls {
             fittings.push(Fitting::Sysctl(sysctl.name().into(), sysctl.value().into()));
         }
         fittings.extend(MASKED.map(|path| Fitting::Mask(path.into())));
         fittings.extend(READ_ONLY.map(|path| Fitting::ReadOnly(path.into())));
-        Ok((root, fittings))
+        Ok(Furniture { root, fittings })
     }
 
     fn root(
         &self,
-        record: &Record<Self>,
+        record: &Record<PodKind>,
         volumes: &[(usize, &Volume)],
         sources: &[Source],
         users: Option<BorrowedFd<'_>>,
@@ -152,6 +166,18 @@ impl PodKind {
             false => Source::File(mount),
         })
     }
+}
+
+/// What users expect of a network of their own: everybody may ping and listen
+/// on low ports. Where the pod has users of its own, its root may anyway.
+fn usual_sysctls(spec: &PodSpec, made: &Made) -> impl Iterator<Item = Fitting> {
+    const USUAL: [(&str, &str); 2] = [
+        ("net.ipv4.ping_group_range", "0 2147483647"),
+        ("net.ipv4.ip_unprivileged_port_start", "0"),
+    ];
+    let own = spec.network != PodNetwork::Host && made.id_map.is_none();
+    let set = |(name, value): (&str, &str)| Fitting::Sysctl(name.into(), value.into());
+    USUAL.into_iter().filter(move |_| own).map(set)
 }
 
 /// A volume's mount, and what it goes onto.

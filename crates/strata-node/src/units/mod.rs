@@ -9,6 +9,7 @@
 
 mod events;
 mod kind;
+mod names;
 mod record;
 mod recover;
 mod supervise;
@@ -20,12 +21,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use strata_types::{Error, Label, Result};
+use strata_types::{Error, ErrorKind, Label, Result};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub(crate) use events::{Event, Events};
 pub(crate) use kind::Kind;
+pub(crate) use names::Names;
 pub(crate) use record::Record;
 pub(crate) use unit::Unit;
 pub(crate) use view::{Health, View};
@@ -45,6 +47,8 @@ struct Inner<K: Kind> {
     /// Names at which something is being made or removed.
     busy: Mutex<HashMap<Label, Weak<tokio::sync::Mutex<()>>>>,
     gone: Mutex<FreedNames>,
+    /// Those of other kinds too.
+    names: Names,
     /// The daemon ends: nothing is started again.
     closing: CancellationToken,
 }
@@ -62,7 +66,7 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<K: Kind> Units<K> {
     /// The units whose records are in `folder`; none is known before
     /// [`Units::recover`].
-    pub(crate) fn new(kind: Arc<K>, folder: PathBuf) -> Self {
+    pub(crate) fn new(kind: Arc<K>, folder: PathBuf, names: Names) -> Self {
         let gone = FreedNames::open(folder.join("gone"));
         Self(Arc::new(Inner {
             kind,
@@ -71,6 +75,7 @@ impl<K: Kind> Units<K> {
             table: Mutex::default(),
             busy: Mutex::default(),
             gone: Mutex::new(gone),
+            names,
             closing: CancellationToken::new(),
         }))
     }
@@ -97,20 +102,31 @@ impl<K: Kind> Units<K> {
 
     /// Makes a unit, and starts it if told so. The same again is fine.
     pub(crate) async fn create(&self, spec: K::Spec, start: bool) -> Result<Arc<Unit<K>>> {
-        let unit = self.create_wanted(spec, start).await?;
-        if start {
-            unit.start().await?;
+        let (unit, is_new) = self.create_wanted(spec, start).await?;
+        let started = match start {
+            true => unit.start().await,
+            false => Ok(()),
+        };
+        let Err(error) = started else {
+            return Ok(unit);
+        };
+        // Bad input changes nothing, also when only the start finds it out.
+        if is_new && error.kind() == ErrorKind::Invalid {
+            let name = K::name(&unit.record().spec).to_string();
+            if let Err(left) = self.destroy("name", &name, Some(Duration::ZERO)).await {
+                tracing::error!(kind = K::NOUN, name, %left, "what was refused is not cleared");
+            }
         }
-        Ok(unit)
+        Err(error)
     }
 
-    async fn create_wanted(&self, spec: K::Spec, wanted: bool) -> Result<Arc<Unit<K>>> {
+    async fn create_wanted(&self, spec: K::Spec, wanted: bool) -> Result<(Arc<Unit<K>>, bool)> {
         let name = K::name(&spec).clone();
         let lock = self.name_lock(&name);
         let _busy = lock.lock().await;
         if let Some(unit) = self.get(&name) {
             return match unit.record().spec == spec {
-                true => Ok(unit),
+                true => Ok((unit, false)),
                 false => Err(Error::already_exists(format!(
                     "there is a {} {name:?} already, with other settings",
                     K::NOUN,
@@ -120,6 +136,16 @@ impl<K: Kind> Units<K> {
                 .with_hint("destroy it first, or take another name")),
             };
         }
+        self.0.names.take(&name, K::NOUN)?;
+        let made = self.make(&name, spec, wanted).await;
+        if made.is_err() {
+            self.0.names.give_back(&name);
+        }
+        Ok((made?, true))
+    }
+
+    /// Makes what a unit has, and its record. The caller has the name.
+    async fn make(&self, name: &Label, spec: K::Spec, wanted: bool) -> Result<Arc<Unit<K>>> {
         let id = Uuid::now_v7().to_string();
         let made = self.0.kind.make(&id, &spec).await?;
         let record = Record {
@@ -132,7 +158,7 @@ impl<K: Kind> Units<K> {
             self.0.kind.unmake(&unit.record()).await?;
             return Err(error);
         }
-        guard(&self.0.table).insert(name, unit.clone());
+        guard(&self.0.table).insert(name.clone(), unit.clone());
         self.0.kind.on_known(&unit.record().id);
         unit.tell("created");
         Ok(unit)
@@ -176,7 +202,9 @@ impl<K: Kind> Units<K> {
         guard(&self.0.gone).add(&name.clone().into());
         unit.destroy(grace).await?;
         self.forget(&unit, &name);
-        self.0.kind.unmake(&unit.record()).await
+        let unmade = self.0.kind.unmake(&unit.record()).await;
+        self.0.names.give_back(&name);
+        unmade
     }
 
     fn forget(&self, unit: &Arc<Unit<K>>, name: &Label) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cell::read_record;
-use strata_types::pod::PodState;
+use strata_types::pod::{PodState, RestartPolicy};
 use strata_types::{Ending, Result};
 use tokio::sync::OwnedMutexGuard;
 
@@ -25,16 +25,29 @@ pub(crate) enum Unfinished<K: Kind> {
     Destroy(Arc<Unit<K>>),
 }
 
+/// The records that were found.
+pub(crate) struct Loaded<K: Kind> {
+    pub(crate) records: Vec<Record<K>>,
+    /// Some could not be read: what seems to belong to nobody may be theirs,
+    /// and stays.
+    pub(crate) some_unread: bool,
+}
+
 impl<K: Kind> Units<K> {
     /// Finds the records; nothing is touched yet.
-    pub(crate) fn load(&self) -> io::Result<Vec<Record<K>>> {
-        let records = blocking(|| read_all::<K>(&self.0.folder))?;
+    pub(crate) fn load(&self) -> io::Result<Loaded<K>> {
+        let loaded = blocking(|| read_all::<K>(&self.0.folder))?;
         let mut table = guard(&self.0.table);
-        for record in &records {
+        for record in &loaded.records {
             let unit = Arc::new(Unit::new(self, record.clone()));
-            table.insert(K::name(&record.spec).clone(), unit);
+            let name = K::name(&record.spec).clone();
+            // From before names were shared, two may have the same.
+            if let Err(error) = self.0.names.take(&name, K::NOUN) {
+                tracing::warn!(%error, "found again under a name that is taken");
+            }
+            table.insert(name, unit);
         }
-        Ok(records)
+        Ok(loaded)
     }
 
     /// Takes up each unit where it was left. What takes time goes on in the
@@ -145,13 +158,14 @@ impl<K: Kind> Units<K> {
             tracing::error!(kind = K::NOUN, %error, "what an ended one left could not be cleared");
         }
         let record = unit.record();
-        // The end of the machine, or of an init, is no end of its own.
-        let lost = ending == Ending::Lost;
-        if lost {
+        // The end of the machine, or of an init, is no end of its own; but what
+        // is to run once at most does not run twice.
+        let policy = K::restart(&record.spec);
+        if ending == Ending::Lost && policy != RestartPolicy::Never {
             if let Err(error) = start_anew(unit, busy).await {
                 tracing::error!(kind = K::NOUN, %error, "not started again");
             }
-        } else if K::restart(&record.spec).wants_restart(ending) {
+        } else if policy.wants_restart(ending) {
             unit.note(|view| view.state = PodState::Starting);
             drop(busy);
             unit.clone().again_after(lived, &ending.to_string()).await;
@@ -185,8 +199,8 @@ async fn start_anew<K: Kind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> 
     Ok(())
 }
 
-fn read_all<K: Kind>(folder: &Path) -> io::Result<Vec<Record<K>>> {
-    let mut records = Vec::new();
+fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {
+    let (mut records, mut some_unread) = (Vec::new(), false);
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -197,16 +211,20 @@ fn read_all<K: Kind>(folder: &Path) -> io::Result<Vec<Record<K>>> {
             }
             _ => continue,
         }
-        match read_record::<Record<K>>(&path) {
-            Ok(Some(record)) => records.push(record),
-            Ok(None) => {
-                let _ = std::fs::remove_file(&path);
+        let why = match read_record::<Record<K>>(&path) {
+            Ok(Some(record)) => {
+                records.push(record);
+                continue;
             }
-            Err(error) => {
-                tracing::error!(kind = K::NOUN, path = %path.display(), %error,
-                    "a record cannot be read; it is left alone");
-            }
-        }
+            Ok(None) => "it is empty".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        some_unread = true;
+        tracing::error!(kind = K::NOUN, path = %path.display(), why,
+            "a record cannot be read; it, and all that may be its, is left alone");
     }
-    Ok(records)
+    Ok(Loaded {
+        records,
+        some_unread,
+    })
 }

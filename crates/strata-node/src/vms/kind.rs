@@ -1,8 +1,9 @@
 //! How a virtual machine is made, started, stopped and removed.
 
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub(crate) struct VmKind {
     pub(crate) folders: PathBuf,
     /// What QEMU can do here, found out when it is first needed.
     pub(crate) host: OnceCell<Host>,
+    /// Machines whose console somebody has: QEMU serves one at a time, and
+    /// lets the next one wait without a word.
+    pub(crate) consoles: Mutex<HashSet<String>>,
 }
 
 /// The cell of a machine.
@@ -118,7 +122,8 @@ impl Kind for VmKind {
         }
         let cell = self.cells.raise(launch::cell(ask, &launch)).await?;
         let init = cell.init()?;
-        blocking(|| launch::fit_out(&init, folder.path()))?;
+        let qemu = self.host().await?.qemu.clone();
+        blocking(|| launch::fit_out(&init, folder.path(), &qemu, &ask.files()))?;
         let tap = match endpoint(ask, made) {
             Some(endpoint) => Some(blocking(|| self.network.attach_tap(&endpoint))?),
             None => None,
@@ -184,6 +189,32 @@ impl Kind for VmKind {
     }
 
     fn attend(&self, _unit: VmRef, _main: Arc<Executable>) {}
+}
+
+/// The console of a machine, until this is dropped.
+pub(crate) struct Console {
+    kind: Arc<VmKind>,
+    id: String,
+}
+
+impl Console {
+    /// Takes a console; none when somebody has it.
+    pub(crate) fn take(kind: &Arc<VmKind>, id: &str) -> Option<Self> {
+        let mut taken = kind.consoles.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(id.to_owned()).then(|| Self {
+            kind: kind.clone(),
+            id: id.to_owned(),
+        })
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let taken = self.kind.consoles.lock();
+        taken
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+    }
 }
 
 impl VmKind {

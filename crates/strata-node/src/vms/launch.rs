@@ -1,11 +1,12 @@
-//! How QEMU is run: as root without any capability, in a cell whose files
-//! cannot be changed but for the machine's own folder, and whose network is a
-//! loopback. Its card is an open file that it inherits.
+//! How QEMU is run: as root without any capability, in a cell that has its
+//! programs, the guest's images and the guest's own folder, and whose network
+//! is a loopback. Its card is an open file that it inherits.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use strata_cell::{CellInit, Confinement, Fitting};
-use strata_rootfs::BindOptions;
+use strata_rootfs::{BindOptions, Owner, RootError, TmpfsOptions};
 use strata_types::{
     CellSpec, CpuLimit, Error, ExecutableSpec, Limits, MemoryLimit, Result, RootMode,
 };
@@ -95,39 +96,22 @@ pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
     cell
 }
 
-/// Gives the cell the machine's files, unchangeable, and its own folder.
-pub(super) fn fit_out(init: &CellInit, folder: &Path) -> Result<()> {
-    let failed = |error| {
-        Error::internal(format!(
-            "cannot make the cell's root: {}",
-            strata_types::chain(&error)
-        ))
-    };
-    let everything = BindOptions {
-        read_only: true,
-        recursive: true,
-        no_suid: true,
-        ..BindOptions::default()
-    };
-    let root = strata_rootfs::bind(Path::new("/"), everything).map_err(failed)?;
-    let own = BindOptions {
-        no_suid: true,
-        no_dev: true,
-        no_exec: true,
-        ..BindOptions::default()
-    };
-    let folder_text = folder.to_string_lossy().into_owned();
-    let fittings = [
-        Fitting::New {
-            kind: "proc",
-            path: "/proc",
-            read_only: false,
-        },
-        Fitting::Folder(
-            folder_text,
-            strata_rootfs::bind(folder, own).map_err(failed)?,
-        ),
-    ];
+/// What QEMU and its libraries are in. Where the machine has a link instead of
+/// a folder, as most have for all but the first, the cell has the same link.
+const PROGRAMS: [&str; 7] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+];
+/// Folders on the way to what is mounted, and nothing else, are in the root.
+const ROOT_BYTES: u64 = 1 << 20;
+
+/// Gives the cell a root with programs, what this machine is made from, and
+/// its own folder, which alone can be changed. A guest that breaks out of QEMU
+/// finds neither keys nor sockets nor disks of the machine.
+pub(super) fn fit_out(init: &CellInit, folder: &Path, qemu: &Path, files: &[&Path]) -> Result<()> {
+    let (root, fittings) = furniture(folder, qemu, files).map_err(|error| {
+        let why = strata_types::chain(&error);
+        Error::internal(format!("cannot make the cell's root: {why}"))
+    })?;
     init.furnish(&root, &fittings)
         .map_err(|error| Error::wrong_state(error.to_string()))?;
     // QEMU has a filter of its own for system calls.
@@ -139,6 +123,71 @@ pub(super) fn fit_out(init: &CellInit, folder: &Path) -> Result<()> {
     };
     init.confine(&confinement)
         .map_err(|error| Error::internal(error.to_string()))
+}
+
+fn furniture(
+    folder: &Path,
+    qemu: &Path,
+    files: &[&Path],
+) -> Result<(OwnedFd, Vec<Fitting>), RootError> {
+    let root = strata_rootfs::tmpfs(TmpfsOptions {
+        bytes: ROOT_BYTES,
+        mode: 0o755,
+        owner: Owner::default(),
+        no_exec: false,
+    })?;
+    let read_only = BindOptions {
+        read_only: true,
+        recursive: true,
+        no_suid: true,
+        no_dev: true,
+        ..BindOptions::default()
+    };
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut fittings = vec![
+        Fitting::New {
+            kind: "proc",
+            path: "/proc",
+            read_only: false,
+        },
+        Fitting::Folder("/dev".into(), strata_rootfs::devices(Owner::default())?),
+    ];
+    for path in PROGRAMS.map(Path::new) {
+        if let Ok(target) = std::fs::read_link(path) {
+            let name = path.strip_prefix("/").unwrap_or(path);
+            // A link that cannot be made is one that QEMU does without.
+            let _ = rustix::fs::symlinkat(&target, &root, name);
+        } else if path.is_dir() {
+            fittings.push(Fitting::Folder(
+                text(path),
+                strata_rootfs::bind(path, read_only)?,
+            ));
+        }
+    }
+    // A program that is somewhere else, and what the machine is made from.
+    let elsewhere = (!qemu.starts_with("/usr")).then_some(qemu);
+    for path in files.iter().copied().chain(elsewhere) {
+        fittings.push(Fitting::File(
+            text(path),
+            strata_rootfs::bind(path, read_only)?,
+        ));
+    }
+    let kvm = Path::new("/dev/kvm");
+    if kvm.exists() {
+        let device = BindOptions::default();
+        fittings.push(Fitting::File(text(kvm), strata_rootfs::bind(kvm, device)?));
+    }
+    let own = BindOptions {
+        no_suid: true,
+        no_dev: true,
+        no_exec: true,
+        ..BindOptions::default()
+    };
+    fittings.push(Fitting::Folder(
+        text(folder),
+        strata_rootfs::bind(folder, own)?,
+    ));
+    Ok((root, fittings))
 }
 
 /// QEMU's process.

@@ -11,7 +11,7 @@ mod recover;
 
 pub(crate) use ask::VmAsk;
 pub(crate) use disks::usage;
-pub(crate) use kind::{VmKind, endpoint};
+pub(crate) use kind::{Console, VmKind, endpoint};
 
 use crate::units::{Unit, Units};
 

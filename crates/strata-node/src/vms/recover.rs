@@ -19,7 +19,11 @@ impl Vms {
         let failed = |error: std::io::Error| {
             Error::internal(format!("cannot read the vms' records: {error}"))
         };
-        let records = self.load().map_err(failed)?;
+        let loaded = self.load().map_err(failed)?;
+        if loaded.some_unread {
+            return Ok(());
+        }
+        let records = loaded.records;
         let kind = self.kind();
         let cells: HashSet<_> = records
             .iter()

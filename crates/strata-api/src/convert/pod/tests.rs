@@ -80,7 +80,7 @@ fn what_is_wrong_names_its_field() {
         ("pod.rlimits[0]", |p| p.rlimits = vec!["files=1".into()]),
         ("pod.sysctls[0]", |p| p.sysctls = vec!["vm.x=1".into()]),
         ("pod.health", |p| {
-            p.health = Some(v1::HealthCheck::default())
+            p.health = Some(v1::HealthCheck::default());
         }),
         ("pod.security.capabilities", |p| {
             p.security = Some(v1::PodSecurity {

@@ -6,6 +6,7 @@ mod logs;
 mod views;
 mod watch;
 
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
 use strata_identity::Caller;
-use strata_types::pod::PodSpec;
-use strata_types::{Error, Result};
+use strata_types::pod::{Capabilities, PodNetwork, PodSpec, VolumeSource};
+use strata_types::{Error, ErrorKind, Result, Role};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status;
 use crate::Node;
 use crate::blocking::detached;
-use crate::images::{may_read, reference_from_field};
+use crate::images::{may_read, may_read_path, reference_from_field};
 use crate::logs::LogWatch;
 use crate::pods::{PodRef, Pods};
 
@@ -50,6 +51,55 @@ fn grace(ms: Option<u32>) -> Result<Option<Duration>, Status> {
     read.map_err(status)
 }
 
+/// Whether this caller may have such a pod: what reaches out of a pod is for
+/// admins, and so are files of the machine, but for folders that the
+/// configuration names.
+fn may_run(caller: Option<&Caller>, spec: &PodSpec, folders: &[PathBuf]) -> Result<()> {
+    if caller.is_some_and(|caller| caller.role == Role::Admin) {
+        return Ok(());
+    }
+    for volume in &spec.volumes {
+        if let VolumeSource::Folder(path) = &volume.source {
+            may_read_path(caller, Path::new(path), folders)?;
+        }
+    }
+    let usual = Capabilities::default();
+    let more = spec
+        .security
+        .capabilities
+        .iter()
+        .any(|one| !usual.contains(one));
+    let reaches_out = [
+        (
+            "the machine's own network",
+            spec.network == PodNetwork::Host,
+        ),
+        ("capabilities beyond the usual ones", more),
+        ("every system call", spec.security.any_system_call),
+    ];
+    match reaches_out.into_iter().find(|(_, asked)| *asked) {
+        Some((what, _)) => Err(Error::new(
+            ErrorKind::PermissionDenied,
+            format!("only an admin may run a pod with {what}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What a caller may see of a pod: those who only look on see which variables
+/// there are, not what is in them.
+fn seen_by(caller: Option<&Caller>, mut pod: v1::Pod) -> v1::Pod {
+    if caller.is_none_or(|caller| caller.role == Role::Viewer)
+        && let Some(spec) = &mut pod.spec
+    {
+        for variable in &mut spec.environment {
+            let key = variable.find('=').map_or(variable.len(), |at| at + 1);
+            variable.truncate(key);
+        }
+    }
+    pod
+}
+
 async fn create(
     pods: Pods,
     caller: Option<Caller>,
@@ -60,6 +110,11 @@ async fn create(
         .ok_or_else(|| Error::invalid("pod", "is missing"))?;
     let spec = PodSpec::try_from(pod)?;
     let reference = reference_from_field("pod.image", &spec.image)?;
+    may_run(
+        caller.as_ref(),
+        &spec,
+        &pods.kind().images.config().local_folders,
+    )?;
     may_read(
         caller.as_ref(),
         &reference,
@@ -111,14 +166,16 @@ impl runtime::pods_server::Pods for Face {
     }
 
     async fn get(&self, request: Request<v1::GetPodRequest>) -> Result<Response<v1::Pod>, Status> {
+        let caller = request.extensions().get::<Caller>();
         let pod = self.find(&request.get_ref().name)?;
-        Ok(Response::new(views::pod_with_usage(&pod)))
+        Ok(Response::new(seen_by(caller, views::pod_with_usage(&pod))))
     }
 
     async fn list(
         &self,
         request: Request<v1::ListPodsRequest>,
     ) -> Result<Response<v1::ListPodsResponse>, Status> {
+        let caller = request.extensions().get::<Caller>();
         let wanted = &request.get_ref().labels;
         let has_all = |pod: &PodRef| {
             let labels = pod.record().spec.labels;
@@ -130,7 +187,7 @@ impl runtime::pods_server::Pods for Face {
         let pods = pods
             .iter()
             .filter(|pod| has_all(pod))
-            .map(views::pod)
+            .map(|pod| seen_by(caller, views::pod(pod)))
             .collect();
         Ok(Response::new(v1::ListPodsResponse { pods }))
     }
@@ -139,10 +196,11 @@ impl runtime::pods_server::Pods for Face {
         &self,
         request: Request<v1::WaitPodRequest>,
     ) -> Result<Response<v1::Pod>, Status> {
+        let caller = request.extensions().get::<Caller>();
         let pod = self.find(&request.get_ref().name)?;
         let mut watch = pod.watch();
         let _ = watch.wait_for(crate::units::View::is_over).await;
-        Ok(Response::new(views::pod(&pod)))
+        Ok(Response::new(seen_by(caller, views::pod(&pod))))
     }
 
     type WatchStream = Answers<v1::PodEvent>;

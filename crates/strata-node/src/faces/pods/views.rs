@@ -76,7 +76,11 @@ pub(super) fn usage(pod: &PodRef) -> Option<v1::PodUsage> {
         .find("name", &record.spec.name.label().clone().into())
         .ok();
     blocking(|| {
-        let disk = kind.roots.usage(&record.id).map_or(0, |usage| usage.bytes);
+        let disk = kind
+            .outfitter
+            .roots
+            .usage(&record.id)
+            .map_or(0, |usage| usage.bytes);
         let init = cell.as_ref().map_or(0, |cell| cell.init_pid());
         let (received, sent) = traffic(init).unwrap_or_default();
         Some(v1::PodUsage {
