@@ -1,0 +1,195 @@
+//! One node against one request, plainly: the score, or the first reason
+//! against it.
+//!
+//! This is the definition that the search must agree with. It is slow, for it
+//! is asked about one node at a time, and it is asked when somebody wants to
+//! know why.
+
+use crate::fleet::{Fleet, Slot};
+use crate::index::packing;
+use crate::rulebook::Compiled;
+use crate::{Bond, NodeState, Policy, Reason, ReasonCount, Request, Resources, Score};
+
+/// How many nodes are named per reason.
+const EXAMPLES: usize = 3;
+
+pub(crate) struct Judge<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) compiled: &'a Compiled,
+    pub(crate) request: &'a Request,
+}
+
+impl Judge<'_> {
+    pub(crate) fn policy(&self) -> Policy {
+        self.request
+            .rules
+            .policy
+            .unwrap_or(self.fleet.settings.policy)
+    }
+
+    pub(crate) fn judge(&self, node: usize, slot: &Slot) -> Result<Score, Reason> {
+        match slot.state {
+            NodeState::Ready => {}
+            NodeState::Draining => return Err(Reason::Draining),
+            NodeState::Lost => return Err(Reason::Lost),
+        }
+        self.nature(slot)?;
+        self.size(slot)?;
+        self.ports(slot)?;
+        self.company(node)?;
+        let cell = self.fleet.grid.cell(node).ok_or(Reason::Lost)?;
+        Ok(Score {
+            preference: self.preference(node),
+            packing: packing(self.policy(), cell),
+        })
+    }
+
+    fn nature(&self, slot: &Slot) -> Result<(), Reason> {
+        let rules = &self.request.rules;
+        if !slot.spec.runs.contains(&rules.kind) {
+            return Err(Reason::WrongKind(rules.kind));
+        }
+        for test in &rules.constraints {
+            if !test.met_by(&slot.spec.name, &slot.spec.labels) {
+                return Err(Reason::Constraint(test.to_string()));
+            }
+        }
+        match &rules.gpus {
+            Some(demand) if slot.gpus_owned(demand) < demand.count => Err(Reason::NoSuchGpus {
+                short: demand.count - slot.gpus_owned(demand),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn size(&self, slot: &Slot) -> Result<(), Reason> {
+        let wanted = self.request.resources.clamped();
+        let short = wanted.minus(&slot.free());
+        let by_reservations = wanted.minus(&slot.unreserved());
+        let Resources { cpu, memory, disk } = short;
+        if cpu > 0 {
+            let measured = by_reservations.cpu == 0;
+            return Err(Reason::Cpu {
+                short: cpu,
+                measured,
+            });
+        }
+        if memory > 0 {
+            let measured = by_reservations.memory == 0;
+            return Err(Reason::Memory {
+                short: memory,
+                measured,
+            });
+        }
+        if disk > 0 {
+            let measured = by_reservations.disk == 0;
+            return Err(Reason::Disk {
+                short: disk,
+                measured,
+            });
+        }
+        match &self.request.rules.gpus {
+            Some(demand) if slot.gpu_for(demand).is_none() => Err(Reason::Gpus {
+                short: demand.count - slot.gpus_free(demand),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn ports(&self, slot: &Slot) -> Result<(), Reason> {
+        for &port in &self.request.rules.ports {
+            if let Some(holder) = slot.holder(port) {
+                let holder = holder.and_then(|place| self.fleet.instances.get(place));
+                let holder = holder.map(|instance| instance.id);
+                return Err(Reason::Port { port, holder });
+            }
+        }
+        Ok(())
+    }
+
+    fn company(&self, node: usize) -> Result<(), Reason> {
+        let rules = &self.request.rules;
+        let (near, even) = self.compiled.groups.split_at(rules.affinities.len());
+        for (affinity, group) in rules.affinities.iter().zip(near) {
+            let there = group.around(node).is_some_and(|count| count > 0);
+            match affinity.bond {
+                Bond::Require if !there && !group.starts_with(rules) => {
+                    return Err(Reason::Lonely(affinity.to.to_string()));
+                }
+                Bond::Forbid if there => return Err(Reason::Crowded(affinity.to.to_string())),
+                _ => {}
+            }
+        }
+        for (spread, group) in rules.spreads.iter().zip(even) {
+            let Some(skew) = spread.max_skew else {
+                continue;
+            };
+            let over = spread.over.to_string();
+            let Some(count) = group.around(node) else {
+                return Err(Reason::NoDomain(over));
+            };
+            if !group.allows(skew, count) {
+                let least = group.least();
+                return Err(Reason::Skew { over, count, least });
+            }
+        }
+        Ok(())
+    }
+
+    fn preference(&self, node: usize) -> i64 {
+        let rules = &self.request.rules;
+        let (near, even) = self.compiled.groups.split_at(rules.affinities.len());
+        let mut sum = 0_i64;
+        for (preference, nodes) in rules.preferences.iter().zip(&self.compiled.preferred) {
+            sum += if nodes.has(node) {
+                i64::from(preference.weight)
+            } else {
+                0
+            };
+        }
+        for (affinity, group) in rules.affinities.iter().zip(near) {
+            if let Bond::Prefer(weight) = affinity.bond
+                && group.around(node).is_some_and(|count| count > 0)
+            {
+                sum = sum.saturating_add(i64::from(weight));
+            }
+        }
+        for (spread, group) in rules.spreads.iter().zip(even) {
+            sum = sum.saturating_add(group.evenness(spread.weight, group.around(node)));
+        }
+        sum
+    }
+
+    /// The first reasons against all nodes, by sort.
+    pub(crate) fn summary(&self) -> Vec<ReasonCount> {
+        let mut counts: Vec<ReasonCount> = Vec::new();
+        for (node, slot) in self.fleet.nodes.iter() {
+            let Err(reason) = self.judge(node, slot) else {
+                continue;
+            };
+            let name = &slot.spec.name;
+            match counts
+                .iter_mut()
+                .find(|count| count.reason.is_like(&reason))
+            {
+                None => counts.push(ReasonCount {
+                    reason,
+                    nodes: 1,
+                    examples: vec![name.clone()],
+                }),
+                Some(count) => {
+                    count.nodes += 1;
+                    if reason.distance() < count.reason.distance() {
+                        count.reason = reason;
+                        count.examples.insert(0, name.clone());
+                        count.examples.truncate(EXAMPLES);
+                    } else if count.examples.len() < EXAMPLES {
+                        count.examples.push(name.clone());
+                    }
+                }
+            }
+        }
+        counts.sort_by_key(|count| std::cmp::Reverse(count.nodes));
+        counts
+    }
+}

@@ -1,0 +1,78 @@
+//! What was decided.
+
+use crate::{InstanceId, NodeId, ReasonCount};
+
+/// How good a node is for a request. Higher is better, preference first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score {
+    /// The sum of what preferences, affinities and spreads are worth there.
+    pub preference: i64,
+    /// How well the policy likes the room that the node has. It compares nodes
+    /// and has no unit.
+    pub packing: i64,
+}
+
+/// An instance that got a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Which of the requests.
+    pub request: usize,
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its place.
+    pub node: NodeId,
+    /// Where it is now, when it moves.
+    pub from: Option<NodeId>,
+    /// Why it is the best place.
+    pub score: Score,
+    /// Instances of [`Plan::evictions`] that must have stopped before this one
+    /// starts.
+    pub after: Vec<InstanceId>,
+}
+
+/// An instance that must make room for another of higher priority. It is out
+/// of the fleet's account; whoever follows the plan stops it gracefully and
+/// asks for another place for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Who must go.
+    pub instance: InstanceId,
+    /// From where.
+    pub node: NodeId,
+    /// Its priority.
+    pub priority: i32,
+    /// For whom.
+    pub by: InstanceId,
+}
+
+/// Why an instance got no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It has one.
+    AlreadyPlaced(NodeId),
+    /// The first reasons against every node, the most frequent first. Empty
+    /// when the fleet is.
+    NoNodeFits(Vec<ReasonCount>),
+}
+
+/// An instance that got no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which of the requests.
+    pub request: usize,
+    /// The instance.
+    pub instance: InstanceId,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What was decided for a batch of requests. The fleet counts it as done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Who got a place, in the order of decision.
+    pub placements: Vec<Placement>,
+    /// Who got none.
+    pub failures: Vec<Failure>,
+    /// Who must go for it.
+    pub evictions: Vec<Eviction>,
+}
