@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -19,6 +20,10 @@ use crate::network::Inner;
 use crate::{Endpoint, Network, link, netns};
 
 const LOOPBACK: u32 = 1;
+/// Between two looks at a port that comes up.
+const PAUSE: Duration = Duration::from_micros(100);
+/// How often it is looked at.
+const LOOKS: usize = 2000;
 
 impl Network {
     /// Attaches the network namespace of a pod. Attaching the same endpoint
@@ -109,8 +114,29 @@ impl Inner {
                 }
                 Err(error) => return Err(kernel(format!("attach {}", endpoint.name))(error)),
             }
-            self.configure(&mut inside, endpoint)
+            self.pin(endpoint.address)?;
+            self.configure(&mut inside, endpoint)?;
+            self.await_port(endpoint)
         })
+    }
+
+    /// Waits until the bridge passes packets of the new port on. The kernel
+    /// takes in that both ends are up a moment later, on a thread of its own;
+    /// what is sent before is lost, and the first thing most programs do is
+    /// ask for a name. It tells nobody but those who listen to all news of all
+    /// interfaces, so it is asked.
+    fn await_port(&self, endpoint: &Endpoint) -> Result<()> {
+        for _ in 0..LOOKS {
+            for name in self.port_names(endpoint.address) {
+                let port = link::find(&mut self.links(), &name)?;
+                if port.is_some_and(|port| port.passes && !port.is_condemned()) {
+                    return Ok(());
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+        tracing::warn!(endpoint = endpoint.name, "its port is slow to come up");
+        Ok(())
     }
 
     fn make_pair(

@@ -10,6 +10,7 @@ use crate::error::{NetworkError, Result, kernel};
 use crate::forwarding::set_own;
 use crate::netlink::{Batch, Socket};
 use crate::network::Inner;
+use crate::pin::pin_port;
 use crate::{NetworkConfig, link};
 
 /// What VXLAN over IPv4 puts around a packet.
@@ -98,8 +99,11 @@ impl Inner {
             if ours && (link.master != Some(bridge) || !link.up) {
                 let mut batch = Batch::default();
                 link::join_bridge(&mut batch, &link.name, bridge, self.mtu);
+                let joined = links.talk(&mut batch).map_err(kernel("join the bridge"));
                 // One that goes away at this moment is not missed.
-                if let Err(error) = links.talk(&mut batch) {
+                let index = self.config.tag.port_index(&link.name).unwrap_or(0);
+                let mac = Mac::of(self.config.subnet.at(index));
+                if let Err(error) = joined.and_then(|_| pin_port(&mut links, &link, mac)) {
                     tracing::warn!(interface = link.name, %error, "not put back on the bridge");
                 }
             }

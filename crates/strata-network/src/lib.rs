@@ -35,6 +35,7 @@ mod netlink;
 mod netns;
 mod network;
 mod overlay;
+mod pin;
 mod pool;
 mod ports;
 mod publish;

@@ -27,6 +27,9 @@ pub(crate) struct Link {
     pub(crate) mac: Option<Mac>,
     /// A number that marks interfaces.
     pub(crate) group: u32,
+    /// The kernel has taken in that both ends are up: as a port of the bridge,
+    /// it passes packets on.
+    pub(crate) passes: bool,
 }
 
 impl Link {
@@ -38,6 +41,7 @@ impl Link {
             index: reply.header_u32(4),
             name: attributes.text(route::IFLA_IFNAME)?.to_owned(),
             mtu: attributes.u32(route::IFLA_MTU).unwrap_or_default(),
+            passes: attributes.get(route::IFLA_OPERSTATE) == Some(&[route::OPER_UP]),
             up: reply.header_u32(8) & route::IFF_UP != 0,
             master: attributes.u32(route::IFLA_MASTER),
             pair: attributes.u32(route::IFLA_LINK),
@@ -203,6 +207,21 @@ pub(crate) fn set_group(batch: &mut Batch, index: u32, group: u32) {
     batch
         .message(route::NEWLINK, 0, &link_header(index, false))
         .put_u32(route::IFLA_GROUP, group);
+}
+
+/// Lets only what the bridge was told of into a port of it.
+pub(crate) fn lock(batch: &mut Batch, index: u32) {
+    batch
+        .message(route::NEWLINK, 0, &link_header(index, false))
+        .nest(route::IFLA_LINKINFO, |info| {
+            info.put_text(route::IFLA_INFO_SLAVE_KIND, "bridge").nest(
+                route::IFLA_INFO_SLAVE_DATA,
+                |data| {
+                    data.put(route::IFLA_BRPORT_LEARNING, &[0])
+                        .put(route::IFLA_BRPORT_LOCKED, &[1]);
+                },
+            );
+        });
 }
 
 /// Lets nothing pass a port of the bridge any more, and forgets who was

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
-use crate::error::{NetworkError, Result};
+use crate::error::{NetworkError, Result, kernel};
 use crate::netlink::Batch;
-use crate::{Endpoint, Network, PublishedPort, link};
+use crate::pin::pin_port;
+use crate::{Endpoint, Mac, Network, PublishedPort, link};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,9 @@ impl Network {
             } else if found.master != Some(bridge) || !found.up {
                 let mut batch = Batch::default();
                 link::join_bridge(&mut batch, &found.name, bridge, inner.mtu);
-                if let Err(error) = links.talk(&mut batch) {
+                let joined = links.talk(&mut batch).map_err(kernel("join the bridge"));
+                let mac = Mac::of(inner.config.subnet.at(index));
+                if let Err(error) = joined.and_then(|_| pin_port(&mut links, &found, mac)) {
                     tracing::warn!(interface = found.name, %error, "not put back on the bridge");
                 }
             }

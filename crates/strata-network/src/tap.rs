@@ -34,6 +34,8 @@ impl Network {
             links
                 .talk(&mut batch)
                 .map_err(kernel(format!("attach {}", endpoint.name)))?;
+            drop(links);
+            inner.pin(endpoint.address)?;
             Ok(tap)
         })
     }

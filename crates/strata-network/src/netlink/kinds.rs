@@ -44,6 +44,8 @@ pub(crate) mod route {
     pub(crate) const IFLA_MTU: u16 = 4;
     pub(crate) const IFLA_LINK: u16 = 5;
     pub(crate) const IFLA_MASTER: u16 = 10;
+    pub(crate) const IFLA_OPERSTATE: u16 = 16;
+    pub(crate) const OPER_UP: u8 = 6;
     pub(crate) const IFLA_LINKINFO: u16 = 18;
     pub(crate) const IFLA_GROUP: u16 = 27;
     pub(crate) const IFLA_NET_NS_FD: u16 = 28;
@@ -86,7 +88,9 @@ pub(crate) mod route {
     pub(crate) const NDA_DST: u16 = 1;
     pub(crate) const NDA_LLADDR: u16 = 2;
     pub(crate) const NUD_PERMANENT: u16 = 0x80;
+    pub(crate) const NUD_NOARP: u16 = 0x40;
     pub(crate) const NTF_SELF: u8 = 2;
+    pub(crate) const NTF_MASTER: u8 = 4;
 
     pub(crate) const AF_BRIDGE: u8 = 7;
     pub(crate) const AF_INET: u8 = 2;

@@ -249,3 +249,36 @@ fn a_pod_that_starts_again_at_once_is_reached_at_once() {
         assert!(run("ip link show st-t1-br").contains("mtu 1450"));
     });
 }
+
+#[test]
+fn nobody_on_the_bridge_passes_for_another() {
+    on_a_host(|host| {
+        let network = host.open();
+        let victim = Pod::attach(&network, "victim", &[]);
+        let thief = Pod::attach(&network, "thief", &[]);
+        let _server = serve_tcp(&victim.namespace, 80, "victim");
+        assert!(
+            ask_tcp(&host.namespace, victim.address(), 80)
+                .unwrap()
+                .starts_with("victim")
+        );
+        // Takes the victim's addresses, and says so to everybody.
+        let (mac, address) = (victim.endpoint.mac(), victim.address());
+        thief.namespace.run(|| {
+            run("ip link set eth0 down");
+            run(&format!("ip link set eth0 address {mac}"));
+            run("ip link set eth0 up");
+            run(&format!("ip addr add {address}/24 dev eth0"));
+        });
+        let _false_server = serve_tcp(&thief.namespace, 80, "thief");
+        for _ in 0..20 {
+            // What it sends is dropped, so nothing learns of it.
+            thief.namespace.run(|| {
+                let _ = std::net::UdpSocket::bind("0.0.0.0:0")
+                    .and_then(|socket| socket.send_to(b"x", ("10.42.0.1", 9)));
+            });
+            let said = ask_tcp(&host.namespace, victim.address(), 80).unwrap();
+            assert!(said.starts_with("victim"), "{said}");
+        }
+    });
+}
