@@ -82,7 +82,7 @@ fn a_disk_with_kvm_and_all_there_is() {
     insta::assert_snapshot!(lines(&all, &host(Kvm::Works)));
     let folder = VmFolder::new("/x").unwrap();
     let launch = command(&all, &host(Kvm::Works), &folder).unwrap();
-    assert_eq!(launch.inherits, [Inherited::Tap { fd: 3 }]);
+    assert_eq!(launch.inherits, [Inherited::Tap { fd: 0 }]);
     assert!(launch.kvm && launch.memory > all.memory);
 }
 
