@@ -17,7 +17,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^hos
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: build ## Build it, run a cell and a web container, kill the daemon, see them go on (root)
+demo: build ## Build it, run a cell that outlives its daemon, then a web container (root)
 	@scripts/setup demo
 	@STRATA=$(TARGET_DIR)/debug/strata scripts/demo
 

@@ -138,7 +138,7 @@ async fn files_of_the_machine_become_images_too() {
     let layout = busybox_layout(&scratch);
     let image = pull(&node, &layout).await.unwrap();
     assert_eq!(image.reference, layout);
-    assert_eq!(image.config.unwrap().working_dir, "/work");
+    assert_eq!(image.config.unwrap().working_dir, "/srv");
     let archive = web().write_archive(&scratch.join("web.tar"), "web:v1");
     // As a user types it, from where he is.
     let ran = cli

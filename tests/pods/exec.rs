@@ -101,7 +101,7 @@ async fn who_and_where_can_be_said() {
         command: vec!["pwd".into()],
         ..ExecStart::default()
     };
-    assert_eq!(node.exec(bare.clone()).await.unwrap().ok(), "/work");
+    assert_eq!(node.exec(bare.clone()).await.unwrap().ok(), "/srv");
     type Change = fn(&mut ExecStart);
     let cases: [(&str, Change); 7] = [
         ("start.command", |s| s.command.clear()),

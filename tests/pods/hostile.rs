@@ -159,7 +159,7 @@ async fn what_a_pod_does_to_its_own_files_stays_inside() {
     let outside = target.to_string_lossy();
     let script = format!(
         "rm /etc/passwd /etc/group; ln -s {outside}/passwd /etc/passwd; mkfifo /etc/group; \
-         rm -rf /work; ln -s {outside} /work; ln -s {outside} /data"
+         rm -rf /srv; ln -s {outside} /srv; ln -s {outside} /data"
     );
     node.says("web", &script).await;
     fs::write(target.join("passwd"), "spy:x:0:0::/:/bin/sh\n").unwrap();

@@ -21,14 +21,14 @@ async fn the_life_of_a_pod() {
     assert_eq!(pod.state(), PodState::Running);
     assert!(pod.process_id > 0);
     assert!(!pod.address.is_empty());
-    node.sh("web", "echo kept > /work/file").await.unwrap().ok();
+    node.sh("web", "echo kept > /srv/file").await.unwrap().ok();
     let pod = node.stop_pod("web").await.unwrap();
     assert_eq!(pod.state(), PodState::Stopped);
     // Its files and its address survive a stop.
     let address = pod.address.clone();
     let pod = node.start_pod("web").await.unwrap();
     assert_eq!(pod.address, address);
-    let file = node.sh("web", "cat /work/file").await.unwrap();
+    let file = node.sh("web", "cat /srv/file").await.unwrap();
     assert_eq!(file.ok(), "kept");
     node.destroy_pod("web").await.unwrap();
     assert!(node.pods().await.unwrap().is_empty());

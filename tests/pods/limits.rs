@@ -111,12 +111,12 @@ async fn the_disk_is_limited_and_counted() {
         ..PodLimits::default()
     });
     node.run_pod(small).await.unwrap();
-    node.says("small", "dd if=/dev/zero of=/work/fits bs=1M count=8; sync")
+    node.says("small", "dd if=/dev/zero of=/srv/fits bs=1M count=8; sync")
         .await;
     let used = node.pod("small").await.unwrap().usage.unwrap().disk_bytes;
     assert!((8 << 20..20 << 20).contains(&used), "{used}");
     let why = node
-        .fails("small", "dd if=/dev/zero of=/work/big bs=1M count=40")
+        .fails("small", "dd if=/dev/zero of=/srv/big bs=1M count=40")
         .await;
     assert!(
         why.contains("No space left") || why.contains("quota"),
@@ -125,12 +125,12 @@ async fn the_disk_is_limited_and_counted() {
     // Elsewhere it may write as before, and the pod goes on.
     node.says(
         "small",
-        "echo x > /dev/shm/x; rm /work/big /work/fits; echo y > /work/y",
+        "echo x > /dev/shm/x; rm /srv/big /srv/fits; echo y > /srv/y",
     )
     .await;
     node.stop_pod("small").await.unwrap();
     node.start_pod("small").await.unwrap();
-    assert_eq!(node.says("small", "cat /work/y").await, "y");
+    assert_eq!(node.says("small", "cat /srv/y").await, "y");
     wait_for("the figures", PATIENCE, async || {
         let used = node.pod("small").await.unwrap().usage.unwrap().disk_bytes;
         if used < 8 << 20 {

@@ -71,7 +71,7 @@ async fn a_restart_keeps_what_the_pod_has() {
     let node = &world.node;
     let gate = world.daemon.scratch().join("gate");
     fs::create_dir(&gate).unwrap();
-    let serve = "n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; httpd -h /work; \
+    let serve = "n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; httpd -h /srv; \
         while [ ! -e /gate/end$n ]; do usleep 20000; done; exit 1";
     let mut spec = script("web", &world.image, serve);
     spec.volumes = vec![folder(&gate, "/gate")];
@@ -124,7 +124,7 @@ async fn a_pod_whose_init_is_killed_is_started_again() {
     let world = world().await;
     let node = &world.node;
     let before = node.run_pod(idle("web", &world.image)).await.unwrap();
-    node.says("web", "echo kept > /work/file").await;
+    node.says("web", "echo kept > /srv/file").await;
     let init = init_of(before.process_id);
     assert_eq!(
         fs::read_to_string(format!("/proc/{init}/comm"))
@@ -140,7 +140,7 @@ async fn a_pod_whose_init_is_killed_is_started_again() {
         .pod_until("web", |pod| pod.restarts == 1 && started_anew(pod, &before))
         .await;
     assert_eq!(before.address, after.address);
-    assert_eq!(node.says("web", "cat /work/file").await, "kept");
+    assert_eq!(node.says("web", "cat /srv/file").await, "kept");
     let gateway = "ping -c 1 -W 5 $(ip route | sed -n 's/default via \\([0-9.]*\\).*/\\1/p')";
     let _ = node.sh("web", gateway).await.unwrap();
     // The same for one that is never started again.

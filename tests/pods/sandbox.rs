@@ -64,7 +64,7 @@ async fn capabilities_are_the_usual_ones_unless_told() {
         node.says("none", &status("CapEff")).await,
         "0000000000000000"
     );
-    node.fails("none", "chown 1000 /work").await;
+    node.fails("none", "chown 1000 /srv").await;
     let one = PodSecurity {
         add_capabilities: words(&["CHOWN"]),
         ..drop_all
@@ -74,7 +74,7 @@ async fn capabilities_are_the_usual_ones_unless_told() {
         node.says("one", &status("CapEff")).await,
         "0000000000000001"
     );
-    node.says("one", "chown 1000 /work").await;
+    node.says("one", "chown 1000 /srv").await;
     let network = PodSecurity {
         add_capabilities: words(&["NET_ADMIN"]),
         ..PodSecurity::default()
@@ -230,13 +230,13 @@ async fn users_of_a_pod_can_be_nobody_outside() {
     // Whoever it is outside: on the disk it is root.
     node.says(
         "first",
-        "echo x > /shared/file; echo x > /work/file; chown 1000 /work/file",
+        "echo x > /shared/file; echo x > /srv/file; chown 1000 /srv/file",
     )
     .await;
     let file = fs::metadata(shared.join("file")).unwrap();
     assert_eq!((file.uid(), file.gid()), (0, 0));
     assert_eq!(
-        node.says("first", "stat -c %u /shared/file /work/file")
+        node.says("first", "stat -c %u /shared/file /srv/file")
             .await,
         "0\n1000"
     );
@@ -260,7 +260,7 @@ async fn users_of_a_pod_can_be_nobody_outside() {
     node.stop_pod("first").await.unwrap();
     node.start_pod("first").await.unwrap();
     assert_eq!(
-        node.says("first", "cat /work/file /shared/file").await,
+        node.says("first", "cat /srv/file /shared/file").await,
         "x\nx"
     );
 }
@@ -277,7 +277,7 @@ async fn a_root_can_be_unchangeable() {
     pod.volumes = vec![volume(Source::MemoryBytes(1 << 20), "/scratch/here")];
     pod.working_directory = "/made".into();
     node.run_pod(pod).await.unwrap();
-    for path in ["/x", "/work/x", "/etc/passwd", "/made/x"] {
+    for path in ["/x", "/srv/x", "/etc/passwd", "/made/x"] {
         let why = node.fails("fixed", &format!("echo x >> {path}")).await;
         assert!(why.contains("Read-only"), "{path}: {why}");
     }

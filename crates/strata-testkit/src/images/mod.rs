@@ -32,18 +32,18 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Busybox in the layout folder `folder/busybox`, with `PATH` and `GREETING`
-/// in its environment, `/work` as its working folder, `sh -c` as its
+/// in its environment, `/srv` as its working folder, `sh -c` as its
 /// entrypoint and `echo "$GREETING"` as its command: `oci:…/busybox:latest`.
 ///
 /// # Panics
 /// When this machine has no busybox, or no room.
 pub fn busybox_layout(folder: &Path) -> String {
     Image::busybox()
-        .folder("work", 0o755, 0)
+        .folder("srv", 0o755, 0)
         .entrypoint(["/bin/sh", "-c"])
         .cmd(["echo \"$GREETING\""])
         .env("GREETING", "hello from busybox")
-        .workdir("/work")
+        .workdir("/srv")
         .write_layout(&folder.join("busybox"), "latest")
 }
 
