@@ -4,6 +4,7 @@ mod cell;
 mod certificate;
 mod completion;
 mod doctor;
+mod each;
 mod image;
 mod login;
 mod logs;

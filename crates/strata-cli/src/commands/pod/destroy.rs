@@ -4,9 +4,9 @@ use clap::Args;
 use strata_api::strata::v1::DestroyPodRequest;
 
 use super::current;
-use crate::commands::last;
+use crate::commands::each::{Deed, preview};
 use crate::complete;
-use crate::failure::{Result, cannot};
+use crate::failure::Result;
 use crate::session::Session;
 use crate::values::{Span, label_name};
 
@@ -41,27 +41,25 @@ impl Destroy {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
         if self.dry_run {
-            for name in self.names {
-                let pod = current(&node, &name, "look at").await?;
-                let line = format!("would destroy {name} ({})\n", pod.outcome());
-                session.printer.data(line.as_bytes())?;
-            }
-            return Ok(());
+            return preview(session, &self.names, async |name| {
+                let pod = current(&node, name, "look at").await?;
+                Ok(format!("would destroy {name} ({})", pod.outcome()))
+            })
+            .await;
         }
         session.confirm(&format!("Destroy {}?", self.names.join(", ")), self.yes)?;
-        let mut failures = Vec::new();
-        for name in self.names {
-            let request = DestroyPodRequest {
-                name: name.clone(),
-                grace_ms: self.grace.map(Span::millis_u32),
-            };
-            match node.pods().destroy(request).await {
-                Ok(_) => session.printer.note(&format!("destroyed {name}")),
-                Err(status) => {
-                    failures.push(cannot(&node, format!("destroy the pod {name}"))(status));
-                }
-            }
-        }
-        last(session, failures)
+        let grace_ms = self.grace.map(Span::millis_u32);
+        DEED.each(session, &node, self.names, async |name| {
+            node.pods()
+                .destroy(DestroyPodRequest { name, grace_ms })
+                .await
+        })
+        .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "destroy",
+    done: "destroyed",
+    noun: "pod",
+};

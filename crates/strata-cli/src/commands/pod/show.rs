@@ -1,14 +1,12 @@
 //! `strata pod show`: one pod, all that is known of it.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use jiff::Timestamp;
 
 use super::current;
 use crate::complete;
 use crate::failure::Result;
-use crate::output::{self, Format, OutputArgs, human};
+use crate::output::{self, Details, Format, OutputArgs, human};
 use crate::printer::Printer;
 use crate::session::Session;
 use crate::values::label_name;
@@ -46,58 +44,39 @@ impl Show {
 
 fn describe(pod: &PodView, now: Timestamp, printer: &Printer) -> String {
     let (spec, status) = (&pod.spec, &pod.status);
-    let mut text = String::new();
-    let state = match &status.reason {
-        Some(reason) => format!("{} ({reason})", status.state),
-        None => status.state.to_owned(),
-    };
-    let state = state_tone(status.state).paint(&plain(&state), printer.color);
-    let _ = writeln!(text, "{:<12}{}", "Name", spec.name);
-    let _ = writeln!(text, "{:<12}{state}", "State");
-    let mut row = |label: &str, value: &str| {
-        if !value.is_empty() {
-            let _ = writeln!(text, "{label:<12}{}", plain(value));
-        }
-    };
-    row("Health", status.health.unwrap_or_default());
-    row("Image", &spec.image);
-    row("Digest", &status.image_digest);
-    row("Id", &status.id);
-    row("Address", status.address.as_deref().unwrap_or_default());
-    row("Ports", &spec.ports.join(", "));
-    row("Entrypoint", &spec.entrypoint.join(" "));
-    row("Arguments", &spec.arguments.join(" "));
-    row("User", spec.user.as_deref().unwrap_or_default());
-    row(
-        "Workdir",
-        spec.working_directory.as_deref().unwrap_or_default(),
-    );
-    row("Limits", &limits(pod));
+    let mut details = Details::new(12);
+    details.row("Name", &spec.name);
+    let tone = state_tone(status.state);
+    details.state(status.state, status.reason.as_deref(), tone, printer.color);
+    details.maybe("Health", status.health);
+    details.row("Image", &spec.image);
+    details.row("Digest", &status.image_digest);
+    details.row("Id", &status.id);
+    details.maybe("Address", status.address.as_deref());
+    details.row("Ports", &spec.ports.join(", "));
+    details.row("Entrypoint", &spec.entrypoint.join(" "));
+    details.row("Arguments", &spec.arguments.join(" "));
+    details.maybe("User", spec.user.as_deref());
+    details.maybe("Workdir", spec.working_directory.as_deref());
+    details.row("Limits", &limits(pod));
     for volume in &spec.volumes {
-        row("Volume", &volume.to_string());
+        details.row("Volume", &volume.to_string());
     }
     for tmpfs in &spec.tmpfs {
-        row("Tmpfs", &tmpfs.to_string());
+        details.row("Tmpfs", &tmpfs.to_string());
     }
     for variable in &spec.environment {
-        row("Env", variable);
+        details.row("Env", variable);
     }
     for (key, value) in &spec.labels {
-        row("Label", &format!("{key}={value}"));
+        details.row("Label", &format!("{key}={value}"));
     }
-    let at = |time: Option<Timestamp>| {
-        time.map_or(String::new(), |at| {
-            format!("{at} ({} ago)", human::age(Some(at), now))
-        })
-    };
-    row("Created", &at(status.created_at));
-    row("Started", &at(status.started_at));
-    row("Ended", &at(status.ended_at));
-    if status.restarts > 0 {
-        row("Restarts", &status.restarts.to_string());
-    }
-    row("Usage", &usage(pod));
-    text
+    details.moment("Created", status.created_at, now);
+    details.moment("Started", status.started_at, now);
+    details.moment("Ended", status.ended_at, now);
+    details.maybe("Restarts", (status.restarts > 0).then_some(status.restarts));
+    details.row("Usage", &usage(pod));
+    details.finish()
 }
 
 fn limits(pod: &PodView) -> String {
@@ -122,11 +101,4 @@ fn usage(pod: &PodView) -> String {
         human::bytes(usage.network_sent_bytes),
         usage.cell.pids
     )
-}
-
-/// What others wrote must not steer the terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }

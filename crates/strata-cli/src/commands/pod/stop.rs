@@ -4,9 +4,9 @@ use clap::Args;
 use strata_api::strata::v1::StopPodRequest;
 
 use super::current;
-use crate::commands::last;
+use crate::commands::each::{Deed, preview};
 use crate::complete;
-use crate::failure::{Result, cannot};
+use crate::failure::Result;
 use crate::session::Session;
 use crate::values::{Span, label_name};
 
@@ -36,28 +36,26 @@ pub struct Stop {
 impl Stop {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
-        let mut failures = Vec::new();
-        for name in self.names {
-            if self.dry_run {
-                let pod = current(&node, &name, "look at").await?;
-                let line = match pod.is_up() || pod.status.state == "waiting" {
-                    true => format!("would stop {name}\n"),
-                    false => format!("{name} does not run: {}\n", pod.outcome()),
-                };
-                session.printer.data(line.as_bytes())?;
-                continue;
-            }
-            let request = StopPodRequest {
-                name: name.clone(),
-                grace_ms: self.grace.map(Span::millis_u32),
-            };
-            match node.pods().stop(request).await {
-                Ok(_) => session.printer.note(&format!("stopped {name}")),
-                Err(status) => {
-                    failures.push(cannot(&node, format!("stop the pod {name}"))(status));
-                }
-            }
+        if self.dry_run {
+            return preview(session, &self.names, async |name| {
+                let pod = current(&node, name, "look at").await?;
+                Ok(match pod.is_up() || pod.status.state == "waiting" {
+                    true => format!("would stop {name}"),
+                    false => format!("{name} does not run: {}", pod.outcome()),
+                })
+            })
+            .await;
         }
-        last(session, failures)
+        let grace_ms = self.grace.map(Span::millis_u32);
+        DEED.each(session, &node, self.names, async |name| {
+            node.pods().stop(StopPodRequest { name, grace_ms }).await
+        })
+        .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "stop",
+    done: "stopped",
+    noun: "pod",
+};

@@ -4,9 +4,9 @@ use clap::Args;
 use strata_api::strata::v1::DestroyMachineRequest;
 
 use super::current;
-use crate::commands::last;
+use crate::commands::each::{Deed, preview};
 use crate::complete;
-use crate::failure::{Result, cannot};
+use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
@@ -37,24 +37,22 @@ impl Destroy {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
         if self.dry_run {
-            for name in self.names {
-                let machine = current(&node, &name, "look at").await?;
-                let line = format!("would destroy {name} ({})\n", machine.status.state);
-                session.printer.data(line.as_bytes())?;
-            }
-            return Ok(());
+            return preview(session, &self.names, async |name| {
+                let machine = current(&node, name, "look at").await?;
+                Ok(format!("would destroy {name} ({})", machine.status.state))
+            })
+            .await;
         }
         session.confirm(&format!("Destroy {}?", self.names.join(", ")), self.yes)?;
-        let mut failures = Vec::new();
-        for name in self.names {
-            let request = DestroyMachineRequest { name: name.clone() };
-            match node.spawn().destroy(request).await {
-                Ok(_) => session.printer.note(&format!("destroyed {name}")),
-                Err(status) => {
-                    failures.push(cannot(&node, format!("destroy the machine {name}"))(status));
-                }
-            }
-        }
-        last(session, failures)
+        DEED.each(session, &node, self.names, async |name| {
+            node.spawn().destroy(DestroyMachineRequest { name }).await
+        })
+        .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "destroy",
+    done: "destroyed",
+    noun: "machine",
+};

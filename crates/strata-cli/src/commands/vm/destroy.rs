@@ -5,9 +5,9 @@ use clap::Args;
 use strata_api::strata::v1::DestroyVmRequest;
 
 use super::current;
-use crate::commands::last;
+use crate::commands::each::{Deed, preview};
 use crate::complete;
-use crate::failure::{Result, cannot};
+use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
@@ -38,24 +38,22 @@ impl Destroy {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
         if self.dry_run {
-            for name in self.names {
-                let vm = current(&node, &name, "look at").await?;
-                let line = format!("would destroy {name} ({})\n", vm.status.state);
-                session.printer.data(line.as_bytes())?;
-            }
-            return Ok(());
+            return preview(session, &self.names, async |name| {
+                let vm = current(&node, name, "look at").await?;
+                Ok(format!("would destroy {name} ({})", vm.status.state))
+            })
+            .await;
         }
         session.confirm(&format!("Destroy {}?", self.names.join(", ")), self.yes)?;
-        let mut failures = Vec::new();
-        for name in self.names {
-            let request = DestroyVmRequest { name: name.clone() };
-            match node.vms().destroy(request).await {
-                Ok(_) => session.printer.note(&format!("destroyed {name}")),
-                Err(status) => {
-                    failures.push(cannot(&node, format!("destroy the vm {name}"))(status));
-                }
-            }
-        }
-        last(session, failures)
+        DEED.each(session, &node, self.names, async |name| {
+            node.vms().destroy(DestroyVmRequest { name }).await
+        })
+        .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "destroy",
+    done: "destroyed",
+    noun: "vm",
+};

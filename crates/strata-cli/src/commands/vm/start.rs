@@ -4,9 +4,9 @@ use clap::Args;
 use strata_api::strata::v1::StartVmRequest;
 
 use super::current;
-use crate::commands::last;
+use crate::commands::each::{Deed, preview};
 use crate::complete;
-use crate::failure::{Result, cannot};
+use crate::failure::Result;
 use crate::session::Session;
 use crate::values::label_name;
 
@@ -30,25 +30,25 @@ pub struct Start {
 impl Start {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
-        let mut failures = Vec::new();
-        for name in self.names {
-            if self.dry_run {
-                let vm = current(&node, &name, "look at").await?;
-                let line = match vm.is_up() {
-                    true => format!("{name} is {} already\n", vm.status.state),
-                    false => format!("would start {name}\n"),
-                };
-                session.printer.data(line.as_bytes())?;
-                continue;
-            }
-            let request = StartVmRequest { name: name.clone() };
-            match node.vms().start(request).await {
-                Ok(_) => session.printer.note(&format!("started {name}")),
-                Err(status) => {
-                    failures.push(cannot(&node, format!("start the vm {name}"))(status));
-                }
-            }
+        if self.dry_run {
+            return preview(session, &self.names, async |name| {
+                let vm = current(&node, name, "look at").await?;
+                Ok(match vm.is_up() {
+                    true => format!("{name} is {} already", vm.status.state),
+                    false => format!("would start {name}"),
+                })
+            })
+            .await;
         }
-        last(session, failures)
+        DEED.each(session, &node, self.names, async |name| {
+            node.vms().start(StartVmRequest { name }).await
+        })
+        .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "start",
+    done: "started",
+    noun: "vm",
+};

@@ -1,0 +1,52 @@
+//! One verb for several names: each is tried, each is told of, and the command
+//! fails when one of them did.
+
+use strata_client::NodeClient;
+use tonic::Status;
+
+use super::last;
+use crate::failure::{Result, cannot};
+use crate::session::Session;
+
+/// What is done, in the words of its messages: `start`, `started`, `pod`.
+pub(crate) struct Deed {
+    pub(crate) verb: &'static str,
+    pub(crate) done: &'static str,
+    pub(crate) noun: &'static str,
+}
+
+impl Deed {
+    /// Does it to each.
+    pub(crate) async fn each<T>(
+        &self,
+        session: &mut Session,
+        node: &NodeClient,
+        names: Vec<String>,
+        mut call: impl AsyncFnMut(String) -> std::result::Result<T, Status>,
+    ) -> Result {
+        let Self { verb, done, noun } = self;
+        let mut failures = Vec::new();
+        for name in names {
+            match call(name.clone()).await {
+                Ok(_) => session.printer.note(&format!("{done} {name}")),
+                Err(status) => {
+                    failures.push(cannot(node, format!("{verb} the {noun} {name}"))(status));
+                }
+            }
+        }
+        last(session, failures)
+    }
+}
+
+/// Says of each what would be done.
+pub(crate) async fn preview(
+    session: &mut Session,
+    names: &[String],
+    mut line: impl AsyncFnMut(&str) -> Result<String>,
+) -> Result {
+    for name in names {
+        let line = line(name).await?;
+        session.printer.data(format!("{line}\n").as_bytes())?;
+    }
+    Ok(())
+}
