@@ -145,14 +145,19 @@ impl Tracer {
     /// that never come.
     fn let_go(&mut self) {
         let begin = Instant::now();
-        let mut signal = Signal::TERM;
-        while matches!(self.strace.try_wait(), Ok(None)) {
-            let _ = kill_process(pid_of(&self.strace), signal);
-            if begin.elapsed() > TIME_TO_LET_GO {
-                signal = Signal::KILL;
+        wait_for_blocking("strace to let go", PATIENCE, || {
+            let signal = match begin.elapsed() > TIME_TO_LET_GO {
+                true => Signal::KILL,
+                false => Signal::TERM,
+            };
+            match self.strace.try_wait() {
+                Ok(None) => {
+                    let _ = kill_process(pid_of(&self.strace), signal);
+                    Err("it runs".to_owned())
+                }
+                _ => Ok(()),
             }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        });
     }
 }
 

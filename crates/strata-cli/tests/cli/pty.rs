@@ -7,13 +7,13 @@ use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use strata_cli::{Session, run_in};
+use strata_testkit::{PATIENCE, holds, wait_for_blocking};
 
 use crate::common::{Cli, World, shell_words};
 
@@ -83,11 +83,7 @@ impl Drop for Process {
 }
 
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_blocking(what, PATIENCE, || holds(condition()));
 }
 
 fn called(world: &World, call: &str) -> bool {

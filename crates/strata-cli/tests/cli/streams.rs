@@ -1,7 +1,7 @@
 //! `strata logs` and `strata top`: streams, their ends, and readers that
 //! leave.
 
-use std::time::Duration;
+use strata_testkit::{PATIENCE, holds};
 
 use crate::common::World;
 
@@ -148,9 +148,5 @@ async fn top_into_a_pipe_prints_a_table_each_time() {
 }
 
 async fn wait_for(condition: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(tokio::time::Instant::now() < deadline, "waited in vain");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    strata_testkit::wait_for("a condition", PATIENCE, async || holds(condition())).await;
 }

@@ -189,16 +189,8 @@ impl Drop for Guest<'_> {
 
 /// Waits for a condition.
 pub async fn wait_for<T>(within: Duration, mut check: impl FnMut() -> Option<T>) -> T {
-    let asked = async {
-        loop {
-            if let Some(found) = check() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let found = tokio::time::timeout(within, asked).await;
-    found.unwrap_or_else(|_| panic!("not within {within:?}"))
+    let asked = async || check().ok_or_else(|| "not yet".to_owned());
+    strata_testkit::wait_for("a condition", within, asked).await
 }
 
 /// An archive with busybox, the script as init, and the kernel's modules.
