@@ -78,8 +78,7 @@ impl Parts {
             held: Default::default(),
         };
         let pods = Pods::new(Arc::new(kind), sub("records")?, self.names.clone());
-        pods.recover().await?;
-        Ok(pods)
+        pods.open().await
     }
 
     /// The virtual machines, found again.

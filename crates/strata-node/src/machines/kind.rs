@@ -11,18 +11,17 @@ use serde::{Deserialize, Serialize};
 use strata_cell::Stdio;
 use strata_network::{Endpoint, Subnet};
 use strata_types::pod::RestartPolicy;
-use strata_types::{Error, ErrorKind, ExecutableName, Label, Result};
+use strata_types::{Error, ErrorKind, Label, Result};
 
 use super::ask::MachineAsk;
 use super::identity::Identities;
-use super::plan::cell_name;
 use super::program::Program;
 use super::{MAIN, MachineRef, PORT, answers, plan, subnets};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::folder::make_private;
 use crate::network::NodeNetwork;
-use crate::units::{Kind, Record};
+use crate::units::{Kind, Record, clear_folder};
 
 /// What was decided when a machine was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,7 +56,7 @@ pub(crate) struct MachineKind {
 }
 
 /// A machine as the network knows it.
-pub(super) fn endpoint(ask: &MachineAsk, made: &Made) -> Endpoint {
+fn endpoint(ask: &MachineAsk, made: &Made) -> Endpoint {
     Endpoint {
         name: ask.name.to_string(),
         address: made.address,
@@ -75,6 +74,19 @@ impl Kind for MachineKind {
     type Made = Made;
 
     const NOUN: &'static str = "machine";
+    const MAIN: &'static str = MAIN;
+
+    fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    fn endpoint(record: &Record<Self>) -> Option<Endpoint> {
+        Some(endpoint(&record.spec, &record.made))
+    }
+
+    fn clear_all_but(&self, known: &HashSet<&str>) {
+        clear_folder(&self.folders, known);
+    }
 
     fn name(ask: &MachineAsk) -> &Label {
         &ask.name
@@ -91,7 +103,7 @@ impl Kind for MachineKind {
     }
 
     async fn unmake(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         match self.cells.free(&cell, Some(Duration::ZERO)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -121,23 +133,18 @@ impl Kind for MachineKind {
         Ok(main)
     }
 
-    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
-        let name: ExecutableName = MAIN.parse().ok()?;
-        self.cells.executable(&cell_name(&record.spec), &name).ok()
-    }
-
     async fn stop(
         &self,
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
     ) -> Result<()> {
-        let cell = self.cells.find("name", &cell_name(&record.spec))?;
+        let cell = self.cells.find("name", &Self::cell(&record.spec))?;
         cell.stop_run(main, grace).await
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         self.cells.halt(&cell, Some(Duration::ZERO)).await?;
         blocking(|| self.network.detach(&endpoint(&record.spec, &record.made)))
     }
@@ -249,7 +256,7 @@ fn open_to_all(folder: &std::path::Path) -> std::io::Result<()> {
 }
 
 /// Takes away the folder of a machine.
-pub(super) fn remove(folder: &std::path::Path) {
+fn remove(folder: &std::path::Path) {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::error!(%error, "a machine's disk could not be removed; the next start tries again");

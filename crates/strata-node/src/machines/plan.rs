@@ -4,26 +4,23 @@
 use std::time::Duration;
 
 use strata_types::{
-    CellName, CellSpec, CommandLine, CpuLimit, EnvironmentVariable, ExecutableSpec, Identity,
-    Limits, MemoryLimit, Result, RootMode,
+    CellSpec, CommandLine, CpuLimit, EnvironmentVariable, ExecutableSpec, Identity, Limits,
+    MemoryLimit, Result, RootMode,
 };
 
+use super::MachineKind;
 use super::ask::MachineAsk;
 use super::files::CONFIG;
 use super::{MAIN, SPAWNED, SPAWNED_CPU, SPAWNED_MEMORY};
+use crate::units::Kind as _;
 
 /// Where a machine finds the program of its node: that of the node around.
 pub(super) const PROGRAM: &str = "/run/strata/bin/strata";
 /// A machine gives what runs in it 8 s to end, and 2 s to be gone.
 const STOP_GRACE: Duration = Duration::from_secs(12);
 
-/// The cell of a machine.
-pub(super) fn cell_name(ask: &MachineAsk) -> CellName {
-    ask.name.clone().into()
-}
-
 pub(super) fn cell(ask: &MachineAsk) -> CellSpec {
-    let mut cell = CellSpec::named(cell_name(ask));
+    let mut cell = CellSpec::named(MachineKind::cell(ask));
     cell.isolated_network = true;
     cell.root = RootMode::Handed;
     cell.limits = Limits {
@@ -65,7 +62,7 @@ pub(super) fn main(ask: &MachineAsk, hierarchies: &str, joined: bool) -> Result<
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
-        cell: cell_name(ask),
+        cell: MachineKind::cell(ask),
         command: CommandLine::try_from(words)?,
         description: String::new(),
         environment: variables

@@ -2,24 +2,17 @@
 //! to none is cleared. So is a machine whose node never answered: its maker
 //! was cut short.
 
-use std::collections::HashSet;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_network::Endpoint;
 use strata_types::{Error, Result};
 
 use super::identity::Identities;
-use super::kind::{endpoint, remove};
-use super::plan::cell_name;
 use super::program::Program;
 use super::{MACHINES, MachineKind, Machines, SPAWNED_V2, subnets};
 use crate::NodeConfig;
-use crate::blocking::blocking;
 use crate::cells::{Cells, Shared};
 use crate::parts::Parts;
-use crate::units::{Kind as _, Record};
 
 impl Machines {
     /// The machines of a node, found again.
@@ -50,23 +43,15 @@ impl Machines {
             hierarchies,
         };
         let machines = Self::new(Arc::new(kind), sub("records")?, parts.names.clone());
-        machines.recover().await?;
+        machines.find_again().await?;
         Ok(machines)
     }
 
-    async fn recover(&self) -> Result<()> {
-        let failed = |error: std::io::Error| {
-            Error::internal(format!("cannot read the machines' records: {error}"))
-        };
-        let loaded = self.load().map_err(failed)?;
-        let records = loaded.records;
+    /// Finds all machines again. One that never came to answer never came to be.
+    async fn find_again(&self) -> Result<()> {
         let kind = self.kind();
-        kind.subnets()
-            .extend(records.iter().map(|record| record.made.subnet));
-        if !loaded.some_unread {
-            self.clear_orphans(&records).await?;
-        }
-        for record in records {
+        for record in self.recover().await? {
+            kind.subnets().insert(record.made.subnet);
             if !kind.has_answered(&record.id) {
                 let name = record.spec.name.as_str();
                 tracing::info!(machine = name, "clearing a machine that never came to be");
@@ -74,45 +59,5 @@ impl Machines {
             }
         }
         Ok(())
-    }
-
-    async fn clear_orphans(&self, records: &[Record<MachineKind>]) -> Result<()> {
-        let kind = self.kind();
-        let cells: HashSet<_> = records
-            .iter()
-            .map(|record| cell_name(&record.spec))
-            .collect();
-        for cell in kind.cells.list(None) {
-            let name = &cell.spec.name;
-            if !cells.contains(name) {
-                tracing::info!(cell = %name, "clearing the cell of a machine that is not there");
-                kind.cells.free(name, Some(Duration::ZERO)).await?;
-            }
-        }
-        let ids: HashSet<_> = records.iter().map(|record| record.id.as_str()).collect();
-        blocking(|| {
-            let entries = std::fs::read_dir(&kind.folders);
-            for entry in entries.into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                if name.to_str().is_none_or(|name| !ids.contains(name)) {
-                    remove(&entry.path());
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// Endpoints of machines that run, and addresses of those that do not.
-    pub(crate) fn endpoints(&self) -> (Vec<Endpoint>, Vec<Ipv4Addr>) {
-        let (mut running, mut resting) = (Vec::new(), Vec::new());
-        for machine in self.list() {
-            let record = machine.record();
-            let main = self.kind().main(&record);
-            match main.is_some_and(|main| !main.view().is_over()) {
-                true => running.push(endpoint(&record.spec, &record.made)),
-                false => resting.push(record.made.address),
-            }
-        }
-        (running, resting)
     }
 }

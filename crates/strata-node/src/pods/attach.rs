@@ -8,8 +8,9 @@ use strata_types::{Error, Result};
 use tokio::net::unix::pipe;
 
 use super::PodRef;
-use super::kind::cell_name;
+use super::kind::PodKind;
 use crate::cells::{Cell, Executable};
+use crate::units::Kind as _;
 
 /// A pod's own process.
 pub(crate) struct Attached {
@@ -50,6 +51,9 @@ pub(crate) fn attach(pod: &PodRef) -> Result<Attached> {
         }
         false => None,
     };
-    let cell = pod.kind()?.cells.find("pod", &cell_name(&record.spec))?;
+    let cell = pod
+        .kind()?
+        .cells
+        .find("pod", &PodKind::cell(&record.spec))?;
     Ok(Attached { cell, main, stdin })
 }

@@ -11,11 +11,12 @@ use strata_types::pod::PodState;
 use strata_types::{CommandLine, EnvironmentVariable, Error, ExecutableSpec, Result};
 use tokio::net::unix::pipe;
 
-use super::kind::cell_name;
+use super::kind::PodKind;
 use super::terminal::{Size, Terminal};
 use super::{PodRef, plan, users};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Executable, Manner, RunView};
+use crate::units::Kind as _;
 
 /// What is to be run.
 pub(crate) struct ExecRequest {
@@ -27,14 +28,13 @@ pub(crate) struct ExecRequest {
     pub(crate) stdin: bool,
 }
 
-/// A process that runs, and its ends of what it reads and writes.
+/// A process that runs.
 pub(crate) struct ExecHandle {
     cell: Arc<Cell>,
     pub(crate) run: Arc<Executable>,
-    pub(crate) streams: Streams,
 }
 
-/// What a process reads and writes.
+/// Our ends of what a process reads and writes.
 pub(crate) enum Streams {
     Pipes {
         stdin: Option<pipe::Sender>,
@@ -42,10 +42,6 @@ pub(crate) enum Streams {
         stderr: pipe::Receiver,
     },
     Terminal(Arc<Terminal>),
-    /// The output is in other hands; the input, if there is one, is still here.
-    Input(Option<pipe::Sender>),
-    /// In other hands.
-    Taken,
 }
 
 impl ExecHandle {
@@ -80,7 +76,7 @@ fn in_request(error: Error) -> Error {
 }
 
 /// Runs something in a pod.
-pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandle> {
+pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHandle, Streams)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let record = pod.record();
     let (spec, made) = (&record.spec, &record.made);
@@ -93,7 +89,7 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandl
         .with_hint(format!("start it first: strata pod start {}", spec.name)));
     }
     let kind = pod.kind()?;
-    let cell = kind.cells.find("pod", &cell_name(spec))?;
+    let cell = kind.cells.find("pod", &PodKind::cell(spec))?;
     let init = cell.init()?;
     let wanted = request.user.as_deref().or(spec.user.as_deref());
     let wanted = wanted.unwrap_or(&made.config.user);
@@ -115,7 +111,7 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandl
     let folder = plan::working_directory(spec, &made.config);
     let executable = ExecutableSpec {
         name: format!("exec-{}-{number}", std::process::id()).parse()?,
-        cell: cell_name(spec),
+        cell: PodKind::cell(spec),
         command: request.command,
         description: String::new(),
         environment,
@@ -144,7 +140,7 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<ExecHandl
         }
         None => start_piped(&cell, executable, request.stdin).await?,
     };
-    Ok(ExecHandle { cell, run, streams })
+    Ok((ExecHandle { cell, run }, streams))
 }
 
 async fn start_piped(

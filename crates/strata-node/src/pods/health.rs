@@ -144,10 +144,10 @@ async fn ask_inside(pod: &PodRef, words: &[String]) -> Result<(), String> {
         terminal: None,
         stdin: false,
     };
-    let handle = exec(pod, request)
+    let (handle, streams) = exec(pod, request)
         .await
         .map_err(|error| error.to_string())?;
-    let ending = Guarded::new(handle).run().await;
+    let ending = Guarded(Some(handle)).run(streams).await;
     match ending {
         Some(Ending::Code(0)) => Ok(()),
         Some(ending) => Err(format!("{:?}: {ending}", words.join(" "))),
@@ -159,21 +159,21 @@ async fn ask_inside(pod: &PodRef, words: &[String]) -> Result<(), String> {
 struct Guarded(Option<super::ExecHandle>);
 
 impl Guarded {
-    fn new(handle: super::ExecHandle) -> Self {
-        Self(Some(handle))
-    }
-
-    async fn run(mut self) -> Option<Ending> {
-        let handle = self.0.as_mut()?;
-        if let Streams::Pipes { stdout, stderr, .. } = &mut handle.streams {
+    async fn run(self, streams: Streams) -> Option<Ending> {
+        if let Streams::Pipes {
+            mut stdout,
+            mut stderr,
+            ..
+        } = streams
+        {
             // Nobody reads what it says, but it must not get stuck on it.
             let (mut nowhere, mut nothing) = (tokio::io::sink(), tokio::io::sink());
             let _ = tokio::join!(
-                tokio::io::copy(stdout, &mut nowhere),
-                tokio::io::copy(stderr, &mut nothing),
+                tokio::io::copy(&mut stdout, &mut nowhere),
+                tokio::io::copy(&mut stderr, &mut nothing),
             );
         }
-        handle.ended().await.ending
+        self.0.as_ref()?.ended().await.ending
     }
 }
 

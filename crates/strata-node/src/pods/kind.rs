@@ -11,7 +11,7 @@ use strata_cell::{Confinement, Stdio, seccomp};
 use strata_image::RunConfig;
 use strata_network::Endpoint;
 use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy};
-use strata_types::{CellName, Error, ExecutableName, IdMap, Label, Result};
+use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
 use super::{MAIN, PodRef, files, health, plan, rootfs, users};
@@ -19,7 +19,7 @@ use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::images::{HeldImage, Images, reference_from_field};
 use crate::network::{NodeNetwork, published};
-use crate::units::{Kind, Record};
+use crate::units::{Kind, Record, clear_folder};
 
 /// Users of the machine for pods with users of their own begin here.
 const FIRST_ID: u32 = 1 << 30;
@@ -55,16 +55,32 @@ pub(crate) struct PodKind {
     pub(crate) held: Mutex<HashMap<String, HeldImage>>,
 }
 
-/// The cell of a pod.
-pub(crate) fn cell_name(spec: &PodSpec) -> CellName {
-    spec.name.label().clone().into()
-}
-
 impl Kind for PodKind {
     type Spec = PodSpec;
     type Made = Made;
 
     const NOUN: &'static str = "pod";
+    const MAIN: &'static str = MAIN;
+
+    fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    fn endpoint(record: &Record<Self>) -> Option<Endpoint> {
+        endpoint(&record.spec, &record.made)
+    }
+
+    fn clear_all_but(&self, known: &HashSet<&str>) {
+        let roots = &self.outfitter.roots;
+        for id in roots.list().unwrap_or_default() {
+            if !known.contains(id.as_str())
+                && let Err(error) = roots.remove(&id)
+            {
+                tracing::error!(%id, %error, "a root that no pod has could not be removed");
+            }
+        }
+        clear_folder(&self.outfitter.files, known);
+    }
 
     fn name(spec: &PodSpec) -> &Label {
         spec.name.label()
@@ -100,7 +116,7 @@ impl Kind for PodKind {
     }
 
     async fn unmake(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         match self.cells.free(&cell, Some(Duration::ZERO)).await {
             Err(error) if error.kind() != strata_types::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -161,23 +177,18 @@ impl Kind for PodKind {
         main.map_err(in_pod)
     }
 
-    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
-        let name: ExecutableName = MAIN.parse().ok()?;
-        self.cells.executable(&cell_name(&record.spec), &name).ok()
-    }
-
     async fn stop(
         &self,
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
     ) -> Result<()> {
-        let cell = self.cells.find("name", &cell_name(&record.spec))?;
+        let cell = self.cells.find("name", &Self::cell(&record.spec))?;
         cell.stop_run(main, grace).await
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         self.cells.halt(&cell, Some(Duration::ZERO)).await?;
         if let Some(endpoint) = endpoint(&record.spec, &record.made) {
             blocking(|| self.network.detach(&endpoint))?;
@@ -231,6 +242,11 @@ impl PodKind {
 
     fn id_maps(&self) -> std::sync::MutexGuard<'_, HashSet<u32>> {
         self.id_maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Users that a pod from before has.
+    pub(super) fn hold_ids(&self, map: Option<IdMap>) {
+        self.id_maps().extend(map.map(|map| map.first));
     }
 
     fn take_id_map(&self) -> Result<IdMap> {
@@ -299,7 +315,7 @@ fn gone(error: std::io::Error) -> Error {
 }
 
 /// A pod as the network knows it; none when it is not on the bridge.
-pub(crate) fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
+fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
     let address = made.address?;
     Some(Endpoint {
         name: spec.name.to_string(),

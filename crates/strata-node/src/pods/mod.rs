@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 pub(crate) use attach::{Attached, attach};
 pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
-pub(crate) use kind::{PodKind, endpoint};
+pub(crate) use kind::PodKind;
 pub(crate) use rootfs::Outfitter;
-pub(crate) use terminal::Size;
+pub(crate) use terminal::{Size, Terminal};
 
 use crate::units::{Unit, Units};
 

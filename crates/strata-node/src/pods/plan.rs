@@ -9,13 +9,14 @@ use strata_types::{
 };
 
 use super::MAIN;
-use super::kind::{Made, cell_name};
+use super::kind::{Made, PodKind};
 use super::users::User;
+use crate::units::Kind as _;
 use strata_types::pod::PodNetwork;
 
 /// The cell of a pod.
 pub(super) fn cell(spec: &PodSpec, made: &Made) -> CellSpec {
-    let mut cell = CellSpec::named(cell_name(spec));
+    let mut cell = CellSpec::named(PodKind::cell(spec));
     cell.cpu_shares = spec.cpu_shares;
     cell.isolated_network = spec.network != PodNetwork::Host;
     cell.root = RootMode::Handed;
@@ -94,7 +95,7 @@ pub(super) fn working_directory(spec: &PodSpec, config: &RunConfig) -> String {
 pub(super) fn main(spec: &PodSpec, made: &Made, user: User) -> Result<ExecutableSpec> {
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
-        cell: cell_name(spec),
+        cell: PodKind::cell(spec),
         command: command(spec, &made.config)?,
         description: String::new(),
         environment: environment(spec, &made.config, &user),

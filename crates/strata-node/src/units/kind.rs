@@ -1,16 +1,18 @@
 //! What a kind of units is made of.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use strata_network::Endpoint;
 use strata_types::pod::RestartPolicy;
-use strata_types::{Label, Result};
+use strata_types::{CellName, Label, Result};
 
 use super::Record;
-use crate::cells::Executable;
+use crate::cells::{Cells, Executable};
 use crate::units::Unit;
 
 /// How a kind of units is made, started, stopped and removed. Every call may
@@ -23,6 +25,20 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
 
     /// What it is called.
     const NOUN: &'static str;
+    /// The name of its main process in its cell.
+    const MAIN: &'static str;
+
+    /// The cells of units of this kind.
+    fn cells(&self) -> &Cells;
+    /// A unit as the network knows it; none when it is not connected.
+    fn endpoint(record: &Record<Self>) -> Option<Endpoint>;
+    /// Takes away whatever was made for units other than those with these ids.
+    fn clear_all_but(&self, known: &HashSet<&str>);
+
+    /// The cell of a unit.
+    fn cell(spec: &Self::Spec) -> CellName {
+        Self::name(spec).clone().into()
+    }
 
     fn name(spec: &Self::Spec) -> &Label;
     fn restart(spec: &Self::Spec) -> RestartPolicy;
@@ -41,7 +57,12 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
     fn up(&self, record: &Record<Self>) -> impl Future<Output = Result<Arc<Executable>>> + Send;
 
     /// Its main process, as far as one is remembered, alive or not.
-    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>>;
+    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
+        let name = Self::MAIN.parse().ok()?;
+        self.cells()
+            .executable(&Self::cell(&record.spec), &name)
+            .ok()
+    }
 
     /// Asks the main process to end, and sees to it after the grace period.
     fn stop(

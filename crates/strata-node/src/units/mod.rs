@@ -29,6 +29,7 @@ pub(crate) use events::{Event, Events};
 pub(crate) use kind::Kind;
 pub(crate) use names::Names;
 pub(crate) use record::Record;
+pub(crate) use recover::clear_folder;
 pub(crate) use unit::Unit;
 pub(crate) use view::{Health, View};
 

@@ -4,14 +4,17 @@
 //! anew, one that was being stopped or destroyed is. What has no record is
 //! cleared by its kind.
 
+use std::collections::HashSet;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cell::read_record;
+use strata_network::Endpoint;
 use strata_types::pod::{PodState, RestartPolicy};
-use strata_types::{Ending, Result};
+use strata_types::{Ending, Error, Result};
 use tokio::sync::OwnedMutexGuard;
 
 use super::{Kind, Record, Unit, Units, guard};
@@ -26,16 +29,69 @@ pub(crate) enum Unfinished<K: Kind> {
 }
 
 /// The records that were found.
-pub(crate) struct Loaded<K: Kind> {
-    pub(crate) records: Vec<Record<K>>,
+struct Loaded<K: Kind> {
+    records: Vec<Record<K>>,
     /// Some could not be read: what seems to belong to nobody may be theirs,
     /// and stays.
-    pub(crate) some_unread: bool,
+    some_unread: bool,
 }
 
 impl<K: Kind> Units<K> {
+    /// Finds all units again by their records, and clears what has none.
+    pub(crate) async fn recover(&self) -> Result<Vec<Record<K>>> {
+        let failed = |error: io::Error| {
+            Error::internal(format!("cannot read the records of {}s: {error}", K::NOUN))
+        };
+        let loaded = self.load().map_err(failed)?;
+        if !loaded.some_unread {
+            self.clear_cells(&loaded.records).await;
+            let ids = loaded.records.iter().map(|record| record.id.as_str());
+            blocking(|| self.0.kind.clear_all_but(&ids.collect()));
+        }
+        Ok(loaded.records)
+    }
+
+    /// Clears cells that no unit has, and whatever callers of the daemon before
+    /// had started in those that one has.
+    async fn clear_cells(&self, records: &[Record<K>]) {
+        let known: HashSet<_> = records.iter().map(|record| K::cell(&record.spec)).collect();
+        let cells = self.0.kind.cells();
+        for cell in cells.list(None) {
+            let name = &cell.spec.name;
+            if !known.contains(name) {
+                tracing::info!(cell = %name, "clearing the cell of a {} that is not there", K::NOUN);
+                // One that cannot be cleared now keeps nobody from working.
+                if let Err(error) = cells.free(name, Some(Duration::ZERO)).await {
+                    tracing::error!(cell = %name, %error, "it could not be cleared");
+                }
+                continue;
+            }
+            for run in cell.runs() {
+                if run.spec.name.as_str() != K::MAIN {
+                    let _ = cell.stop_run(&run, Some(Duration::ZERO)).await;
+                    cell.forget(&run);
+                }
+            }
+        }
+    }
+
+    /// Endpoints of units that run, and addresses of those that do not.
+    pub(crate) fn endpoints(&self) -> (Vec<Endpoint>, Vec<Ipv4Addr>) {
+        let (mut running, mut resting) = (Vec::new(), Vec::new());
+        for unit in self.list() {
+            let record = unit.record();
+            let main = self.0.kind.main(&record);
+            let endpoint = K::endpoint(&record);
+            match main.is_some_and(|main| !main.view().is_over()) {
+                true => running.extend(endpoint),
+                false => resting.extend(endpoint.map(|endpoint| endpoint.address)),
+            }
+        }
+        (running, resting)
+    }
+
     /// Finds the records; nothing is touched yet.
-    pub(crate) fn load(&self) -> io::Result<Loaded<K>> {
+    fn load(&self) -> io::Result<Loaded<K>> {
         let loaded = blocking(|| read_all::<K>(&self.0.folder))?;
         let mut table = guard(&self.0.table);
         for record in &loaded.records {
@@ -197,6 +253,20 @@ async fn start_anew<K: Kind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> 
         unit.clone().again_after(Duration::ZERO, &why).await;
     }
     Ok(())
+}
+
+/// Removes what is in a folder under names other than these.
+pub(crate) fn clear_folder(folder: &Path, known: &HashSet<&str>) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        if name.to_str().is_none_or(|name| !known.contains(name))
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            let path = entry.path();
+            tracing::error!(path = %path.display(), %error, "it is nobody's, and stays");
+        }
+    }
 }
 
 fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {

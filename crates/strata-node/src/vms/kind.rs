@@ -11,7 +11,7 @@ use strata_cell::Stdio;
 use strata_cell::log::{Channel, LogReader, Read};
 use strata_network::Endpoint;
 use strata_types::pod::RestartPolicy;
-use strata_types::{CellName, Error, ErrorKind, ExecutableName, Label, Result};
+use strata_types::{Error, ErrorKind, Label, Result};
 use strata_vm::{Disk, Host, Qmp, VmFolder};
 use tokio::sync::OnceCell;
 
@@ -21,7 +21,7 @@ use crate::blocking::blocking;
 use crate::cells::{Cells, Executable, Manner};
 use crate::folder::make_private;
 use crate::network::{NodeNetwork, published};
-use crate::units::{Kind, Record};
+use crate::units::{Kind, Record, clear_folder};
 
 /// How long QEMU may take until it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
@@ -51,11 +51,6 @@ pub(crate) struct VmKind {
     pub(crate) consoles: Mutex<HashSet<String>>,
 }
 
-/// The cell of a machine.
-pub(crate) fn cell_name(ask: &VmAsk) -> CellName {
-    ask.name.label().clone().into()
-}
-
 /// A machine as the network knows it; none without a card.
 pub(crate) fn endpoint(ask: &VmAsk, made: &Made) -> Option<Endpoint> {
     Some(Endpoint {
@@ -70,6 +65,19 @@ impl Kind for VmKind {
     type Made = Made;
 
     const NOUN: &'static str = "vm";
+    const MAIN: &'static str = MAIN;
+
+    fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    fn endpoint(record: &Record<Self>) -> Option<Endpoint> {
+        endpoint(&record.spec, &record.made)
+    }
+
+    fn clear_all_but(&self, known: &HashSet<&str>) {
+        clear_folder(&self.folders, known);
+    }
 
     fn name(ask: &VmAsk) -> &Label {
         ask.name.label()
@@ -104,7 +112,7 @@ impl Kind for VmKind {
     }
 
     async fn unmake(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         match self.cells.free(&cell, Some(Duration::ZERO)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -153,11 +161,6 @@ impl Kind for VmKind {
         }
     }
 
-    fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
-        let name: ExecutableName = MAIN.parse().ok()?;
-        self.cells.executable(&cell_name(&record.spec), &name).ok()
-    }
-
     async fn stop(
         &self,
         record: &Record<Self>,
@@ -175,12 +178,12 @@ impl Kind for VmKind {
                 tracing::warn!(vm = %record.spec.name, %error, "it cannot be asked to switch off");
             }
         }
-        let cell = self.cells.find("name", &cell_name(&record.spec))?;
+        let cell = self.cells.find("name", &Self::cell(&record.spec))?;
         cell.stop_run(main, Some(Duration::from_secs(1))).await
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {
-        let cell = cell_name(&record.spec);
+        let cell = Self::cell(&record.spec);
         self.cells.halt(&cell, Some(Duration::ZERO)).await?;
         if let Some(endpoint) = endpoint(&record.spec, &record.made) {
             blocking(|| self.network.detach(&endpoint))?;

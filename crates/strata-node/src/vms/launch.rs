@@ -14,7 +14,8 @@ use strata_vm::{Boot, Launch, MacAddress, Network, OnReboot, Tap, VmSpec, ip_par
 
 use super::MAIN;
 use super::ask::{VmAsk, VmBoot};
-use super::kind::{Made, cell_name, endpoint};
+use super::kind::{Made, VmKind, endpoint};
+use crate::units::Kind as _;
 
 /// Processes and threads that QEMU needs beside its cpus.
 const THREADS: u64 = 256;
@@ -76,7 +77,7 @@ fn with_address(cmdline: &str, ask: &VmAsk, made: &Made) -> String {
 
 /// The cell of QEMU, with what the guest may come to need.
 pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
-    let mut cell = CellSpec::named(cell_name(ask));
+    let mut cell = CellSpec::named(VmKind::cell(ask));
     cell.isolated_network = true;
     cell.root = RootMode::Handed;
     // One cpu more than the guest has, for its disks and its network.
@@ -194,7 +195,7 @@ fn furniture(
 pub(super) fn executable(ask: &VmAsk, launch: Launch) -> Result<ExecutableSpec> {
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
-        cell: cell_name(ask),
+        cell: VmKind::cell(ask),
         command: launch.command,
         description: String::new(),
         identity: strata_types::Identity::default(),

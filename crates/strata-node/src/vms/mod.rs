@@ -7,7 +7,6 @@ mod ask;
 mod disks;
 mod kind;
 mod launch;
-mod recover;
 
 pub(crate) use ask::VmAsk;
 pub(crate) use disks::usage;

@@ -1,6 +1,7 @@
 //! A further process in a pod: what is typed goes in, what it writes comes
 //! out, its end comes last. When the caller goes away, so does the process.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tonic::{Status, Streaming};
 use super::views::split;
 use super::{Answers, status};
 use crate::cells::RunView;
-use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, exec};
+use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, Terminal, exec};
 
 /// The most that is read at once.
 const CHUNK: usize = 32 << 10;
@@ -47,9 +48,9 @@ pub(super) async fn run(
     };
     let pod = pods.find("start.pod", &start.pod).map_err(status)?;
     let request = request(start).map_err(status)?;
-    let handle = exec(&pod, request).await.map_err(status)?;
+    let (handle, streams) = exec(&pod, request).await.map_err(status)?;
     let (sender, stream) = mpsc::channel(AHEAD);
-    tokio::spawn(attend(handle, input, sender));
+    tokio::spawn(attend(handle, streams, input, sender));
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
@@ -95,65 +96,76 @@ pub(super) fn ended(view: RunView) -> Output {
     })
 }
 
-async fn attend(mut handle: ExecHandle, input: Streaming<v1::ExecInput>, sender: Sender) {
+/// Where what the caller types goes.
+enum Keys {
+    Terminal(Arc<Terminal>),
+    /// None once there is nothing more to come, or nobody who reads.
+    Pipe(Option<pipe::Sender>),
+}
+
+impl Keys {
+    async fn type_in(&mut self, bytes: &[u8]) {
+        let written = match self {
+            Self::Terminal(terminal) => terminal.write_all(bytes).await,
+            Self::Pipe(Some(stdin)) => stdin.write_all(bytes).await,
+            Self::Pipe(None) => Ok(()),
+        };
+        // Whoever does not read any more may still write.
+        if written.is_err() {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Self::Pipe(stdin) = self {
+            stdin.take();
+        }
+    }
+}
+
+async fn attend(
+    handle: ExecHandle,
+    streams: Streams,
+    input: Streaming<v1::ExecInput>,
+    sender: Sender,
+) {
     let started = Output::Started(v1::ExecStarted {
         process_id: handle.run.pid,
     });
     let _ = sender.send(output(started)).await;
     let over = CancellationToken::new();
-    let out = match &mut handle.streams {
+    let (first, second) = (sender.clone(), sender.clone());
+    let rests = (Rest::until(&over), Rest::until(&over));
+    let (keys, out) = match streams {
         Streams::Terminal(terminal) => {
-            let terminal = terminal.clone();
-            let (sender, mut rest) = (sender.clone(), Rest::until(&over));
-            tokio::spawn(async move {
-                let mut buffer = vec![0; CHUNK];
-                while let Some(n) = rest.of(terminal.read(&mut buffer)).await {
-                    let piece = Output::Stdout(Bytes::copy_from_slice(&buffer[..n]));
-                    if sender.send(output(piece)).await.is_err() {
-                        return;
-                    }
-                }
-            })
+            let printed = pump_terminal(terminal.clone(), rests.0, first);
+            (Keys::Terminal(terminal), tokio::spawn(printed))
         }
-        Streams::Pipes { .. } => {
-            let streams = std::mem::replace(&mut handle.streams, Streams::Taken);
-            let Streams::Pipes {
-                stdin,
-                stdout,
-                stderr,
-            } = streams
-            else {
-                return;
-            };
-            handle.streams = Streams::Input(stdin);
-            let (first, second) = (sender.clone(), sender.clone());
-            let rests = (Rest::until(&over), Rest::until(&over));
-            tokio::spawn(async move {
+        Streams::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } => {
+            let out = tokio::spawn(async move {
                 tokio::join!(
                     pump(stdout, rests.0, first, Output::Stdout),
                     pump(stderr, rests.1, second, Output::Stderr)
                 );
-            })
+            });
+            (Keys::Pipe(stdin), out)
         }
-        Streams::Taken | Streams::Input(_) => return,
     };
-    let handle = Arc::new(tokio::sync::Mutex::new(handle));
-    let run = handle.lock().await.run.clone();
-    let typed = tokio::spawn(take_in(handle.clone(), input));
     tokio::select! {
-        view = run.ended() => {
+        view = handle.ended() => {
             over.cancel();
             // Ends by itself, as fast as the caller takes it.
             let _ = out.await;
             let _ = sender.send(output(ended(view))).await;
         }
         () = sender.closed() => {}
+        never = take_in(&handle, keys, input) => match never {},
     }
-    typed.abort();
-    let _ = typed.await;
-    if let Ok(handle) = Arc::try_unwrap(handle) {
-        handle.into_inner().close().await;
-    }
+    handle.close().await;
 }
 
 /// What is still to be read of a process, until nobody writes any more, or it
@@ -203,25 +215,28 @@ async fn pump(mut from: pipe::Receiver, mut rest: Rest, to: Sender, wrap: fn(Byt
     }
 }
 
-/// Passes on what the caller sends.
-async fn take_in(handle: Arc<tokio::sync::Mutex<ExecHandle>>, mut input: Streaming<v1::ExecInput>) {
+async fn pump_terminal(terminal: Arc<Terminal>, mut rest: Rest, to: Sender) {
+    let mut buffer = vec![0; CHUNK];
+    while let Some(n) = rest.of(terminal.read(&mut buffer)).await {
+        let piece = Output::Stdout(Bytes::copy_from_slice(&buffer[..n]));
+        if to.send(output(piece)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes on what the caller sends, for as long as it is let.
+async fn take_in(
+    handle: &ExecHandle,
+    mut keys: Keys,
+    mut input: Streaming<v1::ExecInput>,
+) -> Infallible {
     while let Ok(Some(message)) = input.message().await {
-        let mut handle = handle.lock().await;
         match message.input {
-            Some(Input::Stdin(bytes)) => {
-                let written = match &mut handle.streams {
-                    Streams::Terminal(terminal) => terminal.clone().write_all(&bytes).await,
-                    Streams::Input(Some(stdin)) => stdin.write_all(&bytes).await,
-                    _ => Ok(()),
-                };
-                // Whoever does not read any more may still write.
-                if written.is_err() {
-                    drop_input(&mut handle);
-                }
-            }
-            Some(Input::End(_)) => drop_input(&mut handle),
+            Some(Input::Stdin(bytes)) => keys.type_in(&bytes).await,
+            Some(Input::End(_)) => keys.end(),
             Some(Input::Resize(wire)) => {
-                if let (Streams::Terminal(terminal), Ok(size)) = (&handle.streams, size(wire)) {
+                if let (Keys::Terminal(terminal), Ok(size)) = (&keys, size(wire)) {
                     let _ = terminal.resize(size);
                 }
             }
@@ -231,11 +246,6 @@ async fn take_in(handle: Arc<tokio::sync::Mutex<ExecHandle>>, mut input: Streami
             _ => {}
         }
     }
-    drop_input(&mut *handle.lock().await);
-}
-
-fn drop_input(handle: &mut ExecHandle) {
-    if let Streams::Input(stdin) = &mut handle.streams {
-        stdin.take();
-    }
+    keys.end();
+    std::future::pending().await
 }
