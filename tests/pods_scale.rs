@@ -77,10 +77,12 @@ fn ask(targets: impl IntoIterator<Item = (String, String)>) -> String {
     text
 }
 
+/// Waits in a pod until it listens.
+const WAIT: &str = "for i in $(seq 1000); do grep -q ':0050 ' /proc/net/tcp* && exit 0; \
+     usleep 20000; done; exit 1";
+
 /// Waits in each pod until it listens.
 async fn all_serve(daemon: &Daemon) {
-    const WAIT: &str = "for i in $(seq 1000); do grep -q ':0050 ' /proc/net/tcp* && exit 0; \
-         usleep 20000; done; exit 1";
     let waited = each(
         daemon,
         |node, i| async move { node.sh(&name(i), WAIT).await },
@@ -99,6 +101,8 @@ async fn two_hundred_pods_reach_each_other_and_leave_no_trace() {
     let image = Image::busybox().write_layout(&daemon.scratch().join("image"), "v1");
     // What all pods share.
     node.run_pod(script("warm", &image, SERVE)).await.unwrap();
+    // Until then it is the shell, and another process to who looks.
+    node.sh("warm", WAIT).await.unwrap().ok();
     let (traces, rules) = (daemon.host().look(), network.look());
     let (files, memory) = (daemon.open_files(), resident(&daemon));
 

@@ -8,8 +8,8 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 /// Tells ext4 that the folders in this folder have nothing to do with each
 /// other, so that the files of each are put into another part of the disk.
 /// Without it they all come next to each other, where ext4 steps over every
-/// file that was deleted in the last minutes, at each new one: where pods come
-/// and go, that was half of a start. Other file systems know nothing of it and
+/// file that was deleted in the last minutes, at each new one: where pods and
+/// images come and go, that was half of a start and most of a pull. Other file systems know nothing of it and
 /// need nothing.
 pub fn spread(folder: &Path) {
     let told = File::open(folder).and_then(|folder| {

@@ -54,12 +54,12 @@ impl Traces {
         let news: Vec<_> = self
             .processes
             .iter()
-            .filter(|(pid, _)| !before.processes.contains_key(pid))
+            .filter(|(pid, name)| before.processes.get(pid) != Some(name))
             .collect();
         let lost: Vec<_> = before
             .processes
             .iter()
-            .filter(|(pid, _)| !self.processes.contains_key(pid))
+            .filter(|(pid, name)| self.processes.get(pid) != Some(name))
             .collect();
         let groups: Vec<_> = self.cgroups.symmetric_difference(&before.cgroups).collect();
         let other = |now: &BTreeSet<String>, then: &BTreeSet<String>| -> Vec<String> {

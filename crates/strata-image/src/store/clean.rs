@@ -3,10 +3,10 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, IFlags, ioctl_getflags, ioctl_setflags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::StoreError;
@@ -31,7 +31,8 @@ pub(super) fn prepare(paths: &Paths) -> Result<File, StoreError> {
             .create(&folder)
             .map_err(StoreError::io("make the folder", &folder))?;
     }
-    spread(&paths.tmp());
+    // Each layer is made in here, apart from the others.
+    strata_rootfs::spread(&paths.tmp());
     let path = paths.lock();
     let lock = OpenOptions::new()
         .create(true)
@@ -44,22 +45,6 @@ pub(super) fn prepare(paths: &Paths) -> Result<File, StoreError> {
         Ok(()) => Ok(lock),
         Err(Errno::WOULDBLOCK) => Err(StoreError::Locked(paths.root().to_owned())),
         Err(errno) => Err(StoreError::io("lock", &path)(errno.into())),
-    }
-}
-
-/// Tells ext4 that what is in this folder has nothing to do with each other:
-/// each layer, made in here, then gets its files in another part of the disk.
-/// Without it they all get them next to each other, where ext4 steps over
-/// every file that was deleted in the last minutes, at each new one: where
-/// images come and go, that was most of a pull. Other file systems know
-/// nothing of it and need nothing.
-fn spread(folder: &Path) {
-    let told = File::open(folder).and_then(|folder| {
-        let flags = ioctl_getflags(&folder)? | IFlags::TOPDIR;
-        Ok(ioctl_setflags(&folder, flags)?)
-    });
-    if let Err(error) = told {
-        tracing::debug!(folder = %folder.display(), %error, "new layers are not spread");
     }
 }
 
