@@ -1,0 +1,120 @@
+//! Where records are kept: one trait, an embedded engine and etcd.
+//!
+//! A store maps keys to values. Every change happens in a [`Transaction`]:
+//! all of its writes or none, and only if all of its conditions hold. Each
+//! transaction that changed something has a [`Revision`], one higher than the
+//! one before in the embedded engine, higher by any amount in etcd. Whoever
+//! watches a prefix from a revision sees every change after it, in order and
+//! once. Keys that are bound to a lease go when it ends.
+//!
+//! What is acknowledged is on disk. What is read is on disk, too: nobody acts
+//! on what a crash could take back.
+#![forbid(unsafe_code)]
+
+mod error;
+mod transaction;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+pub use error::StoreError;
+pub use transaction::{Condition, Transaction, Write};
+
+/// A point in the life of a store. Later is greater; 0 is before all.
+pub type Revision = u64;
+
+/// The name of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(pub i64);
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, for example `instance/0192…`.
+    pub key: String,
+    /// What is kept under it.
+    pub value: Bytes,
+    /// When the key came to be.
+    pub created: Revision,
+    /// When the value was last written.
+    pub changed: Revision,
+    /// What it goes with.
+    pub lease: Option<LeaseId>,
+}
+
+/// Entries in the order of their keys, all as they were at one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// The revision that all of them are of. To follow what happens next,
+    /// watch from here.
+    pub revision: Revision,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A value was written.
+    Put(Entry),
+    /// A key is gone.
+    Deleted {
+        /// Which.
+        key: String,
+    },
+}
+
+/// What one transaction did to what is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The transaction.
+    pub revision: Revision,
+    /// In the order of their keys.
+    pub changes: Vec<Change>,
+}
+
+/// Changes as they come. It ends with an error, never in silence: whoever
+/// watches lists again and goes on from there.
+pub type Watch = BoxStream<'static, Result<Changes, StoreError>>;
+
+/// Keeps records.
+///
+/// All methods may be called from many tasks at once. A future that is
+/// dropped may or may not have had its effect, as if the connection had been
+/// lost.
+pub trait Store: Send + Sync + 'static {
+    /// One entry, if it is there.
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+
+    /// Every entry whose key begins with `prefix`.
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Listing, StoreError>>;
+
+    /// All writes, if all conditions hold. The answer is the revision they
+    /// have, when they are on disk. [`StoreError::Conflict`] tells which
+    /// condition did not hold; then nothing was written. Not idempotent by
+    /// itself: after [`StoreError::Unavailable`] the caller looks.
+    fn commit(&self, transaction: Transaction) -> BoxFuture<'_, Result<Revision, StoreError>>;
+
+    /// Every change after the revision `after` to keys that begin with
+    /// `prefix`. [`StoreError::Compacted`] when the store does not remember
+    /// that far back: list, and watch from the listing's revision.
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<Watch, StoreError>>;
+
+    /// A lease that ends `ttl` after it was last kept alive. After a restart
+    /// of the store it has its whole time again.
+    fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>>;
+
+    /// Begins the time of a lease anew. [`StoreError::NoSuchLease`] when it
+    /// has ended.
+    fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Ends a lease and deletes its keys. Idempotent.
+    fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
+}
