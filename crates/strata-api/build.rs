@@ -7,7 +7,7 @@ use std::{env, fs};
 use prost::Message as _;
 
 /// Every file of the contract. A new file is named here and nowhere else.
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "cnct/kaas/api/api.proto",
     "controller/controller.proto",
     "observe/observe.proto",
@@ -15,9 +15,11 @@ const FILES: [&str; 15] = [
     "runtime/runtime.proto",
     "schedule/schedule.proto",
     "scheduler/scheduler.proto",
+    "strata/v1/assignments.proto",
     "strata/v1/cells.proto",
     "strata/v1/identity.proto",
     "strata/v1/images.proto",
+    "strata/v1/instances.proto",
     "strata/v1/logs.proto",
     "strata/v1/node.proto",
     "strata/v1/pods.proto",
@@ -33,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
+        .bytes(".strata.v1.Chunk.data")
         .bytes(".strata.v1.LogLine.line")
         .bytes(".strata.v1.ExecInput")
         .bytes(".strata.v1.ExecOutput")

@@ -27,6 +27,8 @@ generated! {
     controller = "controller";
     /// Package `runtime`: cells and executables.
     runtime = "runtime";
+    /// Package `schedule`: what a node is to run.
+    schedule = "schedule";
     /// Package `scheduler`: nodes and instances.
     scheduler = "scheduler";
 }

@@ -173,6 +173,7 @@ mod tests {
             "/strata.v1.Identity/WhoAmI",
             "/strata.v1.Images/Get",
             "/strata.v1.Images/List",
+            "/strata.v1.Instances/Logs",
             "/strata.v1.Logs/Read",
             "/strata.v1.Node/GetInfo",
         ];

@@ -93,6 +93,9 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/runtime.Spawn/Destroy", ADMIN),
     ("/runtime.Spawn/Get", READ),
     ("/runtime.Spawn/List", READ),
+    // A node's assignments. The node is the one of the certificate.
+    ("/schedule.Assignments/Follow", NODE),
+    ("/schedule.Assignments/Tunnel", NODE),
     // Nodes and instances.
     ("/scheduler.NodeService/Status", NODE),
     ("/scheduler.NodeService/Register", NODE),
@@ -119,6 +122,8 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/strata.v1.Images/Get", READ),
     ("/strata.v1.Images/Remove", OPERATE),
     ("/strata.v1.Images/Prune", OPERATE),
+    ("/strata.v1.Instances/Exec", OPERATE),
+    ("/strata.v1.Instances/Logs", READ),
     ("/strata.v1.Logs/Read", READ),
     ("/strata.v1.Node/GetInfo", READ),
     ("/strata.v1.Node/PowerOff", ADMIN),
