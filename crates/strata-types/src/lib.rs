@@ -6,6 +6,7 @@ mod cell;
 mod command;
 mod error;
 mod executable;
+pub mod instance;
 mod limits;
 mod name;
 pub mod pod;

@@ -37,6 +37,16 @@ impl Label {
     }
 }
 
+impl Label {
+    /// Reads a name from the field `field` of a request.
+    pub fn from_field(field: &str, text: &str) -> Result<Self, crate::Error> {
+        text.parse().map_err(|why| {
+            let text: String = text.chars().take(80).collect();
+            crate::Error::invalid(field, format!("{text:?} {why}"))
+        })
+    }
+}
+
 impl FromStr for Label {
     type Err = LabelError;
 

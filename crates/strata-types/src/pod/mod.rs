@@ -57,10 +57,7 @@ impl PodName {
 
     /// Reads a name from the field `field` of a request.
     pub fn from_field(field: &str, text: &str) -> Result<Self, Error> {
-        text.parse().map(Self).map_err(|why| {
-            let text: String = text.chars().take(80).collect();
-            Error::invalid(field, format!("{text:?} {why}"))
-        })
+        Label::from_field(field, text).map(Self)
     }
 }
 

@@ -10,10 +10,11 @@ use crate::Ending;
 
 /// What happens when a pod ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     /// It is started again unless it exited with 0.
     #[default]
+    #[serde(alias = "on_failure")]
     OnFailure,
     /// It is started again.
     Always,

@@ -1,0 +1,46 @@
+//! Where records are in the store. Nothing else spells a key.
+
+use strata_types::Label;
+use strata_types::instance::InstanceId;
+
+pub(crate) const SCHEMA: &str = "schema";
+pub(crate) const INSTANCES: &str = "instance/";
+pub(crate) const WORKLOADS: &str = "workload/";
+pub(crate) const NODES: &str = "node/";
+pub(crate) const PROJECTS: &str = "project/";
+
+pub(crate) fn instance(id: &InstanceId) -> String {
+    format!("{INSTANCES}{id}")
+}
+
+pub(crate) fn workload(id: &InstanceId) -> String {
+    format!("{WORKLOADS}{id}")
+}
+
+pub(crate) fn node(name: &str) -> String {
+    format!("{NODES}{name}")
+}
+
+pub(crate) fn project(name: &Label) -> String {
+    format!("{PROJECTS}{name}")
+}
+
+/// Holds the name of an instance for its id.
+pub(crate) fn instance_name(project: &Label, name: &Label) -> String {
+    format!("instance-name/{project}/{name}")
+}
+
+/// Holds the name of a workload for its id.
+pub(crate) fn workload_name(project: &Label, name: &Label) -> String {
+    format!("workload-name/{project}/{name}")
+}
+
+/// Holds a subnet for the node that has it.
+pub(crate) fn subnet(subnet: &str) -> String {
+    format!("subnet/{}", subnet.replace('/', "-"))
+}
+
+/// What was answered to a request that may come twice.
+pub(crate) fn idempotency(caller: &str, key: &str) -> String {
+    format!("idempotency/{caller}/{key}")
+}

@@ -1,0 +1,35 @@
+//! What an instance is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What an instance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum InstanceKind {
+    /// A container.
+    #[default]
+    Container,
+    /// A virtual machine.
+    Vm,
+}
+
+impl InstanceKind {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Container, Self::Vm];
+
+    /// The word, as the REST API has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "CONTAINER",
+            Self::Vm => "VM",
+        }
+    }
+}
+
+impl fmt::Display for InstanceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

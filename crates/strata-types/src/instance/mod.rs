@@ -1,0 +1,27 @@
+//! Instances: containers and virtual machines that somebody wants, wherever
+//! they are placed; workloads, which are templates of them.
+//!
+//! ```text
+//!   Scheduling ──▶ Scheduled ──▶ Starting ──▶ Running ──▶ Stopping ──▶ Stopped
+//!       │ ▲            │            │ ▲          │                       │
+//!       ▼ │ room       ▼            ▼ │ again    ▼                       │ Start
+//!     Failed ◀──────────────────── Crashed ◀──── its end     Starting ◀──┘
+//!                                   Terminated ◀─ its end, with 0
+//!
+//!   from anywhere: Destroying ──▶ Terminated ──▶ (none)
+//! ```
+
+mod id;
+mod kind;
+mod placement;
+mod resources;
+mod spec;
+mod state;
+mod volume;
+
+pub use id::{InstanceId, WorkloadId};
+pub use kind::InstanceKind;
+pub use placement::{AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, SpreadRule};
+pub use resources::{Claim, Resources};
+pub use spec::{HealthSpec, InstanceSpec, SecuritySpec};
+pub use state::InstanceState;

@@ -1,0 +1,113 @@
+//! Amounts in the units of the published APIs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Cpu, memory and disk. 0 is "not limited" where it is a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Resources {
+    /// Thousandths of a core.
+    pub cpu: i32,
+    /// Millions of bytes.
+    pub memory: i32,
+    /// Thousands of millions of bytes.
+    pub disk: i32,
+}
+
+impl Resources {
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> u64 {
+        u64::try_from(self.memory).unwrap_or(0) * 1_000_000
+    }
+
+    /// Bytes of disk.
+    pub fn disk_bytes(&self) -> u64 {
+        u64::try_from(self.disk).unwrap_or(0) * 1_000_000_000
+    }
+
+    /// From thousandths of a core and bytes; what is there at all shows as at
+    /// least 1 of memory, and disk is rounded to the nearest.
+    pub fn from_amounts(cpu: u64, memory: u64, disk: u64) -> Self {
+        let whole = |n: u64| i32::try_from(n).unwrap_or(i32::MAX);
+        Self {
+            cpu: whole(cpu),
+            memory: whole(memory.div_ceil(1_000_000)),
+            disk: whole(disk.saturating_add(500_000_000) / 1_000_000_000),
+        }
+    }
+
+    /// Refuses amounts below 0, and what no container could live with.
+    pub fn check(&self, field: &str) -> Result<(), Error> {
+        for (name, amount) in [
+            ("cpu", self.cpu),
+            ("memory", self.memory),
+            ("disk", self.disk),
+        ] {
+            if amount < 0 {
+                let why = format!("is {amount}; it must not be less than 0");
+                return Err(Error::invalid(format!("{field}.{name}"), why));
+            }
+        }
+        let least = |name: &str, amount: i32, least: i32, unit: &str| {
+            if (1..least).contains(&amount) {
+                let why = format!("is {amount}; {least} {unit} is the least, and 0 is no limit");
+                return Err(Error::invalid(format!("{field}.{name}"), why));
+            }
+            Ok(())
+        };
+        least("cpu", self.cpu, 10, "thousandths of a core")?;
+        least("memory", self.memory, 5, "MB")
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cpu {}, memory {} MB, disk {} GB",
+            self.cpu, self.memory, self.disk
+        )
+    }
+}
+
+/// What an instance may use and what it uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Claim {
+    /// At most.
+    pub max: Resources,
+    /// Measured.
+    pub usage: Resources,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_told_in_the_units_of_the_apis() {
+        let resources = Resources::from_amounts(1500, 1, 1_400_000_000);
+        assert_eq!(resources, Resources { cpu: 1500, memory: 1, disk: 1 });
+        let most = Resources::from_amounts(u64::MAX, u64::MAX, u64::MAX);
+        assert_eq!(most.cpu, i32::MAX);
+        assert_eq!(Resources { memory: 512, ..resources }.memory_bytes(), 512_000_000);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_its_field() {
+        for (resources, field) in [
+            (Resources { cpu: -1, ..Resources::default() }, "resources.cpu"),
+            (Resources { cpu: 9, ..Resources::default() }, "resources.cpu"),
+            (Resources { memory: 4, ..Resources::default() }, "resources.memory"),
+            (Resources { disk: i32::MIN, ..Resources::default() }, "resources.disk"),
+        ] {
+            let error = resources.check("resources").unwrap_err();
+            assert_eq!(error.field(), Some(field));
+        }
+        assert!(Resources::default().check("resources").is_ok());
+    }
+}

@@ -1,0 +1,321 @@
+//! What an instance is asked to be. The same text is what a person writes,
+//! what the REST API takes and what is kept.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::volume::volume;
+use super::{InstanceKind, PlacementRules, Resources};
+use crate::pod::{
+    Capabilities, HealthCheck, PodLimits, PodName, PodSecurity, PodSpec, PortMapping, Probe,
+    RestartPolicy, Volume, VolumeSource,
+};
+use crate::{EnvironmentVariable, Error};
+
+/// What an instance is asked to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InstanceSpec {
+    /// A container unless told.
+    #[serde(rename = "type")]
+    pub kind: InstanceKind,
+    /// The image: a reference, `oci:PATH[:TAG]`, `docker-archive:PATH`, or for
+    /// a virtual machine a disk image on the node.
+    pub uri: String,
+    /// `KEY=VALUE`, at most 100.
+    pub environment: Vec<String>,
+    /// What it may use, and what is kept free for it.
+    pub resources: Resources,
+    /// `8080:80`, `53:53/udp`: a port of the node that leads to one of the
+    /// instance. At most 100.
+    pub ports: Vec<String>,
+    /// Instead of the image's entry point.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Instead of the image's command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// Instead of the image's user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Instead of the image's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// `data:/var/lib/x`, `/srv/www:/www:ro`, `memory=64:/tmp`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// What it may do.
+    #[serde(skip_serializing_if = "SecuritySpec::is_default")]
+    pub security: SecuritySpec,
+    /// How it is found out whether it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthSpec>,
+    /// What happens when it ends by itself.
+    pub restart: RestartPolicy,
+    /// Between SIGTERM and SIGKILL; 10 unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_grace_seconds: Option<u32>,
+    /// For people, selectors and affinities.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What it asks of its place.
+    pub placement: PlacementRules,
+    /// For cloud-init, in a virtual machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
+}
+
+/// What an instance may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SecuritySpec {
+    /// Added to the capabilities that containers have.
+    pub add_capabilities: Vec<String>,
+    /// Taken from them; `ALL` is every one.
+    pub drop_capabilities: Vec<String>,
+    /// Its root cannot be changed.
+    pub read_only_root: bool,
+    /// Its users are nobody outside.
+    pub user_namespace: bool,
+}
+
+impl SecuritySpec {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How it is found out whether an instance works: one of the three probes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct HealthSpec {
+    /// A command inside; works when it exits with 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exec: Vec<String>,
+    /// `PORT/PATH`, such as `80/healthz`; works when it answers 200 to 399.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// A port; works when it takes a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<u16>,
+    /// 10 unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<u32>,
+    /// 5 unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+    /// So many failures in a row; 3 unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+}
+
+impl HealthSpec {
+    fn check(&self) -> Result<HealthCheck, Error> {
+        let probe = match (self.exec.as_slice(), &self.http, self.tcp) {
+            ([], None, Some(port)) => Probe::Tcp { port },
+            ([], Some(http), None) => {
+                let (port, path) = http.split_once('/').unwrap_or((http, ""));
+                let port = port.parse().map_err(|_| {
+                    Error::invalid("health.http", "is no PORT/PATH such as 80/healthz")
+                })?;
+                let path = format!("/{path}");
+                Probe::Http { port, path }
+            }
+            ([_, ..], None, None) => Probe::Exec(self.exec.clone()),
+            _ => {
+                let why = "needs one of exec, http and tcp";
+                return Err(Error::invalid("health", why));
+            }
+        };
+        let mut check = HealthCheck::with(probe);
+        let seconds = |n: u32| Duration::from_secs(n.into());
+        check.interval = self.interval_seconds.map_or(check.interval, seconds);
+        check.timeout = self.timeout_seconds.map_or(check.timeout, seconds);
+        check.retries = self.retries.unwrap_or(check.retries);
+        check.check("health")?;
+        Ok(check)
+    }
+}
+
+impl InstanceSpec {
+    /// The most variables and ports.
+    pub const MAX_ENTRIES: usize = 100;
+    const LONGEST_TEXT: usize = 64 * 1024;
+
+    /// Refuses what no node could run, naming the field.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.uri.is_empty() {
+            return Err(Error::invalid("uri", "must not be empty"));
+        }
+        if self.uri.len() > 4096 || self.uri.contains(char::is_control) {
+            let why = "must be shorter than 4097 bytes, without control characters";
+            return Err(Error::invalid("uri", why));
+        }
+        self.check_sizes()?;
+        self.resources.check("resources")?;
+        self.placement.check("placement")?;
+        let name = PodName::from_field("name", "x")?;
+        match self.kind {
+            InstanceKind::Container => self.pod(name, None).map(drop),
+            InstanceKind::Vm => self.check_vm(),
+        }
+    }
+
+    fn check_sizes(&self) -> Result<(), Error> {
+        let counts = [
+            ("environment", self.environment.len()),
+            ("ports", self.ports.len()),
+            ("volumes", self.volumes.len()),
+            ("labels", self.labels.len()),
+            ("command", self.command.len()),
+            ("arguments", self.arguments.len()),
+        ];
+        if let Some((field, n)) = counts.into_iter().find(|(_, n)| *n > Self::MAX_ENTRIES) {
+            let why = format!("has {n} entries; {} is the most", Self::MAX_ENTRIES);
+            return Err(Error::invalid(field, why));
+        }
+        let texts = [&self.environment, &self.command, &self.arguments];
+        let size: usize = texts.into_iter().flatten().map(String::len).sum();
+        let labels: usize = self.labels.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let data = self.user_data.as_ref().map_or(0, String::len);
+        for (field, size) in [("environment", size), ("labels", labels), ("userData", data)] {
+            if size > Self::LONGEST_TEXT {
+                let why = format!("is {size} bytes; {} is the most", Self::LONGEST_TEXT);
+                return Err(Error::invalid(field, why));
+            }
+        }
+        for (key, value) in &self.labels {
+            let bad = key.is_empty() || key.len() > 128 || value.len() > 256;
+            if bad || key.contains(char::is_control) || value.contains(char::is_control) {
+                let key: String = key.chars().take(80).collect();
+                let why = format!("{key:?} must be 1 to 128 characters, its value at most 256");
+                return Err(Error::invalid("labels", why));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_vm(&self) -> Result<(), Error> {
+        self.port_mappings()?;
+        let misplaced = [
+            ("environment", !self.environment.is_empty()),
+            ("command", !self.command.is_empty()),
+            ("arguments", !self.arguments.is_empty()),
+            ("volumes", !self.volumes.is_empty()),
+            ("health", self.health.is_some()),
+            ("user", self.user.is_some()),
+            ("workingDirectory", self.working_directory.is_some()),
+            ("security", !self.security.is_default()),
+        ];
+        match misplaced.into_iter().find(|(_, given)| *given) {
+            Some((field, _)) => Err(Error::invalid(field, "is nothing that a VM has")
+                .with_hint("hand it over by userData, which cloud-init reads")),
+            None if !self.uri.starts_with('/') => {
+                let why = "must be a disk image of the node, with a path that begins with /";
+                Err(Error::invalid("uri", why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The ports, read.
+    pub fn port_mappings(&self) -> Result<Vec<PortMapping>, Error> {
+        let mut ports: Vec<PortMapping> = Vec::with_capacity(self.ports.len());
+        for (i, text) in self.ports.iter().enumerate() {
+            let port: PortMapping = text
+                .parse()
+                .map_err(|why: String| Error::invalid(format!("ports[{i}]"), why))?;
+            if ports.iter().any(|other| other.collides_with(&port)) {
+                let why = format!("publishes {}/{} twice", port.host_port, port.protocol);
+                return Err(Error::invalid(format!("ports[{i}]"), why));
+            }
+            ports.push(port);
+        }
+        Ok(ports)
+    }
+
+    /// The volumes, read.
+    pub fn mounts(&self) -> Result<Vec<Volume>, Error> {
+        let volumes = self.volumes.iter().enumerate();
+        volumes
+            .map(|(i, text)| volume(&format!("volumes[{i}]"), text))
+            .collect()
+    }
+
+    /// Whether it reaches into the machine it runs on, which operators may not
+    /// ask for.
+    pub fn reaches_the_machine(&self) -> bool {
+        let folder = |volume: Volume| matches!(volume.source, VolumeSource::Folder(_));
+        let folders = self.mounts().is_ok_and(|all| all.into_iter().any(folder));
+        folders || !self.security.add_capabilities.is_empty()
+    }
+
+    /// Between the stop signal and SIGKILL.
+    pub fn stop_grace(&self) -> Duration {
+        self.stop_grace_seconds
+            .map_or_else(crate::ExecutableSpec::default_grace, |seconds| {
+                Duration::from_secs(seconds.into())
+            })
+    }
+
+    /// The pod of that name that a node makes of it.
+    pub fn pod(&self, name: PodName, address: Option<Ipv4Addr>) -> Result<PodSpec, Error> {
+        let some = |words: &[String]| (!words.is_empty()).then(|| words.to_vec());
+        let limit = |n: u64| (n > 0).then_some(n);
+        let mut pod = PodSpec::new(name, &*self.uri);
+        pod.entrypoint = some(&self.command);
+        pod.arguments = some(&self.arguments);
+        pod.environment = variables(&self.environment)?;
+        pod.working_directory.clone_from(&self.working_directory);
+        pod.user.clone_from(&self.user);
+        pod.limits = PodLimits {
+            cpu_millis: u32::try_from(self.resources.cpu).ok().filter(|n| *n > 0),
+            memory_bytes: limit(self.resources.memory_bytes()),
+            disk_bytes: limit(self.resources.disk_bytes()),
+            pids: None,
+        };
+        pod.address = address;
+        pod.ports = self.port_mappings()?;
+        pod.volumes = self.mounts()?;
+        pod.security = PodSecurity {
+            capabilities: capabilities(&self.security)?,
+            read_only_root: self.security.read_only_root,
+            user_namespace: self.security.user_namespace,
+            ..PodSecurity::default()
+        };
+        pod.health = self.health.as_ref().map(HealthSpec::check).transpose()?;
+        pod.restart = self.restart;
+        pod.stop_grace = self.stop_grace();
+        pod.labels.clone_from(&self.labels);
+        // Fields of a pod have other names there; people see ours.
+        pod.check().map_err(without_pod)?;
+        Ok(pod)
+    }
+}
+
+fn without_pod(error: Error) -> Error {
+    match error.field().and_then(|field| field.strip_prefix("pod.")) {
+        Some(field) => {
+            let field = field.to_owned();
+            error.in_field(field)
+        }
+        None => error,
+    }
+}
+
+fn variables(texts: &[String]) -> Result<Vec<EnvironmentVariable>, Error> {
+    let read = |(i, text): (usize, &String)| {
+        EnvironmentVariable::try_from(text.clone())
+            .map_err(|why| why.in_field(format!("environment[{i}]")))
+    };
+    texts.iter().enumerate().map(read).collect()
+}
+
+fn capabilities(security: &SecuritySpec) -> Result<Capabilities, Error> {
+    let (drop, add) = (&security.drop_capabilities, &security.add_capabilities);
+    Capabilities::from_lists(drop, add)
+        .map_err(|why| Error::invalid("security.addCapabilities", why))
+}
