@@ -12,6 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod limits;
+mod memory;
+mod shared;
+mod state;
 mod transaction;
 
 use std::time::Duration;
@@ -21,6 +25,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use error::StoreError;
+pub use memory::Memory;
 pub use transaction::{Condition, Transaction, Write};
 
 /// A point in the life of a store. Later is greater; 0 is before all.

@@ -1,0 +1,101 @@
+//! How large things may be, the same for every engine.
+//!
+//! The bounds are those of etcd as it comes, a little below where it counts
+//! its own framing too. What the embedded engine takes, etcd takes: nobody
+//! finds out on the day of moving.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::{Condition, StoreError, Transaction, Write};
+
+/// The longest key, in bytes.
+pub const LONGEST_KEY: usize = 512;
+
+/// The largest value, in bytes.
+pub const LARGEST_VALUE: usize = 1 << 20;
+
+/// How many writes a transaction has at most, and how many conditions.
+pub const MOST_OPERATIONS: usize = 128;
+
+/// Keys and values of one transaction together, in bytes.
+pub const LARGEST_TRANSACTION: usize = LARGEST_VALUE + (256 << 10);
+
+/// The longest lease.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How large a transaction is: keys and values.
+pub(crate) fn size(transaction: &Transaction) -> usize {
+    let writes = transaction.writes.iter().map(|write| match write {
+        Write::Put { key, value, .. } => key.len() + value.len(),
+        Write::Delete { key } => key.len(),
+    });
+    let conditions = transaction.conditions.iter().map(|it| it.key().len());
+    writes.chain(conditions).sum()
+}
+
+/// Whether a transaction is one that any store takes.
+pub(crate) fn check(transaction: &Transaction) -> Result<(), StoreError> {
+    at_most("conditions", transaction.conditions.len(), MOST_OPERATIONS)?;
+    at_most("writes", transaction.writes.len(), MOST_OPERATIONS)?;
+    for condition in &transaction.conditions {
+        check_key(condition.key())?;
+        if let Condition::Unchanged(key, 0) = condition {
+            return Err(StoreError::Invalid(format!(
+                "{key} cannot be unchanged since revision 0: nothing was written then"
+            )));
+        }
+    }
+    let mut keys = HashSet::with_capacity(transaction.writes.len());
+    for write in &transaction.writes {
+        check_key(write.key())?;
+        if let Write::Put { key, value, .. } = write
+            && value.len() > LARGEST_VALUE
+        {
+            return Err(StoreError::Invalid(format!(
+                "the value of {key} has {} bytes, {LARGEST_VALUE} are allowed",
+                value.len()
+            )));
+        }
+        if !keys.insert(write.key()) {
+            return Err(StoreError::Invalid(format!(
+                "{} is written twice in one transaction",
+                write.key()
+            )));
+        }
+    }
+    at_most("bytes", size(transaction), LARGEST_TRANSACTION)
+}
+
+/// Whether a key is one.
+pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
+    if key.is_empty() {
+        return Err(StoreError::Invalid("a key is empty".to_owned()));
+    }
+    if key.len() > LONGEST_KEY {
+        return Err(StoreError::Invalid(format!(
+            "a key has {} bytes, {LONGEST_KEY} are allowed",
+            key.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a lease may last that long.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<(), StoreError> {
+    if ttl < Duration::from_millis(1) || ttl > LONGEST_LEASE {
+        return Err(StoreError::Invalid(format!(
+            "a lease of {ttl:?}; it must last a millisecond and at most {LONGEST_LEASE:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn at_most(what: &str, found: usize, most: usize) -> Result<(), StoreError> {
+    if found > most {
+        return Err(StoreError::Invalid(format!(
+            "a transaction of {found} {what}, {most} are allowed"
+        )));
+    }
+    Ok(())
+}
