@@ -134,10 +134,10 @@ impl Failure {
 impl From<&ClientError> for Failure {
     fn from(error: &ClientError) -> Self {
         let failure = match error {
-            ClientError::Connect { address, reason } => {
-                Self::new(Exit::CannotConnect, format!("cannot connect to {address}"))
-                    .because(reason)
-            }
+            ClientError::Connect {
+                address, reason, ..
+            } => Self::new(Exit::CannotConnect, format!("cannot connect to {address}"))
+                .because(reason),
             ClientError::Lost { address, reason } => Self::new(
                 Exit::CannotConnect,
                 format!("lost the connection to {address}"),

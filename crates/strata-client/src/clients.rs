@@ -6,6 +6,7 @@ use strata_api::runtime::cell_service_client::CellServiceClient;
 use strata_api::runtime::instances_client::InstancesClient;
 use strata_api::runtime::pods_client::PodsClient;
 use strata_api::runtime::spawn_client::SpawnClient;
+use strata_api::schedule::assignments_client::AssignmentsClient;
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::identity_client::IdentityClient;
 use strata_api::strata::v1::images_client::ImagesClient;
@@ -94,6 +95,11 @@ impl ServerClient {
     /// Connects to a server.
     pub async fn connect(target: &Target) -> Result<Self> {
         Connection::open(target).await.map(Self)
+    }
+
+    /// `schedule.Assignments`: what a node follows.
+    pub fn assignments(&self) -> AssignmentsClient<Channel> {
+        AssignmentsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `strata.v1.Identity`.

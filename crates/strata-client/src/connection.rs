@@ -73,7 +73,9 @@ impl Connection {
         };
         let token = match target {
             Target::Token { token, .. } => Some(token.as_str()),
-            Target::Unix(_) | Target::Tls { .. } | Target::Join { .. } => None,
+            Target::Unix(_) | Target::Tls { .. } | Target::Live { .. } | Target::Join { .. } => {
+                None
+            }
         };
         let bearer = Bearer::new(token).map_err(|why| failed(&why))?;
         let connect = tower::service_fn(move |_: http::Uri| {
@@ -92,6 +94,7 @@ impl Connection {
                 return Err(Error::Connect {
                     address,
                     reason: format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+                    refused: false,
                 });
             }
         };
@@ -124,6 +127,11 @@ fn way(target: &Target) -> Result<Way> {
             address,
             credentials,
         } => (address, tls::with_certificate(credentials)),
+        Target::Live {
+            address,
+            ca_pem,
+            identity,
+        } => (address, tls::with_identity(ca_pem, identity.clone())),
         Target::Token {
             address,
             ca_pem,

@@ -23,6 +23,8 @@ pub enum Error {
         address: Address,
         /// Why it did not work, in one line.
         reason: String,
+        /// The machine is there, and says that nobody listens.
+        refused: bool,
     },
     /// It answered, and then went away.
     #[error("lost the connection to {address}: {reason}")]
@@ -112,7 +114,12 @@ impl Error {
         if is_about_trust(&reason) {
             Self::Untrusted { address, reason }
         } else {
-            Self::Connect { address, reason }
+            let refused = is_refused(source);
+            Self::Connect {
+                address,
+                reason,
+                refused,
+            }
         }
     }
 
@@ -155,6 +162,7 @@ impl Error {
             Self::Connect {
                 address: Address::Unix(_),
                 reason,
+                ..
             } => unix_hint(reason).into(),
             Self::Connect { .. } => {
                 "see whether the daemon runs there and whether the port is open to you".into()
@@ -187,6 +195,20 @@ fn cut_off(status: &Status) -> bool {
 
 fn is_about_trust(reason: &str) -> bool {
     reason.contains("invalid peer certificate") || reason.contains("received fatal alert")
+}
+
+/// Whether the other machine itself said that nobody listens.
+fn is_refused(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::ConnectionRefused
+        {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// The last cause of a chain: the outer ones only say "transport error".

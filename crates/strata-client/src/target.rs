@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use strata_identity::{Credentials, Expect, Fingerprint};
+use strata_identity::{Credentials, Expect, Fingerprint, LiveIdentity};
 
 use crate::Address;
 
@@ -19,6 +20,16 @@ pub enum Target {
         /// The certificate, its key, and the CA that must have signed the
         /// other side's.
         credentials: Credentials,
+    },
+    /// A server's TLS port, with a certificate that is renewed meanwhile: each
+    /// connection shows the one in use when it is made.
+    Live {
+        /// Where; an [`Address::Https`] in practice.
+        address: Address,
+        /// The CA that must have signed the server's certificate.
+        ca_pem: String,
+        /// The certificate in use.
+        identity: Arc<LiveIdentity>,
     },
     /// A TLS port, with an API token.
     Token {
@@ -48,6 +59,7 @@ impl Target {
         match self {
             Self::Unix(path) => Address::Unix(path.clone()),
             Self::Tls { address, .. }
+            | Self::Live { address, .. }
             | Self::Token { address, .. }
             | Self::Join { address, .. } => address.clone(),
         }
@@ -64,7 +76,7 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let proof = match self {
             Self::Unix(_) => "socket",
-            Self::Tls { .. } => "certificate",
+            Self::Tls { .. } | Self::Live { .. } => "certificate",
             Self::Token { .. } => "token",
             Self::Join { .. } => "join token",
         };

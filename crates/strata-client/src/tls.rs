@@ -42,6 +42,17 @@ pub(crate) fn with_certificate(credentials: &Credentials) -> Result<Arc<ClientCo
     Ok(config.into())
 }
 
+/// For a node that calls its server with a certificate that is renewed
+/// meanwhile.
+pub(crate) fn with_identity(
+    ca_pem: &str,
+    identity: Arc<LiveIdentity>,
+) -> Result<Arc<ClientConfig>, Unusable> {
+    let config =
+        strata_identity::client_config(ca_pem, Some(identity), Expect::Server, Clock::system())?;
+    Ok(config.into())
+}
+
 /// For a caller whose proof travels in the request.
 pub(crate) fn without_certificate(
     ca_pem: &str,

@@ -33,6 +33,8 @@ pub enum Proof {
     Token,
     /// The kernel vouches for its user on a Unix socket.
     Socket,
+    /// The server vouches for it, on the node's own connection to it.
+    Server,
 }
 
 impl Proof {
@@ -42,6 +44,7 @@ impl Proof {
             Self::Certificate => "certificate",
             Self::Token => "token",
             Self::Socket => "socket",
+            Self::Server => "server",
         }
     }
 }

@@ -13,6 +13,10 @@ use crate::Subnet;
 pub struct Endpoint {
     /// Its name, by which others on the node find it.
     pub name: String,
+    /// Further names. One that another endpoint has is that one's until it
+    /// goes.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// Its address, from [`crate::Network::lease`].
     pub address: Ipv4Addr,
     /// What the host passes on to it.
@@ -132,6 +136,7 @@ mod tests {
         let subnet: Subnet = "10.42.3.0/24".parse().unwrap();
         let endpoint = Endpoint {
             name: "web".into(),
+            aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 3, 7),
             ports: Vec::new(),
         };

@@ -18,6 +18,8 @@ mod peer;
 mod problem;
 mod renew;
 mod serve;
+mod tunnel;
+mod tunnel_io;
 mod unix;
 
 pub use gate::{Gate, GateService, Refusals};
@@ -26,4 +28,6 @@ pub use peer::Peer;
 pub use problem::{problem, status_code};
 pub use renew::{keep_renewed, keep_served, keep_written};
 pub use serve::{Serve, serve_tls, serve_unix};
+pub use tunnel::{CALLER_NAME, CALLER_ROLE, serve_tunnel};
+pub use tunnel_io::{TunnelIo, TunnelSender};
 pub use unix::{BindError, bind_unix};

@@ -47,6 +47,16 @@ impl Peer {
         }
     }
 
+    /// Of a tunnel, by what the server at its other end says of whom it calls
+    /// for.
+    pub(crate) fn over_tunnel(caller: Result<Caller, String>) -> Self {
+        Self {
+            remote: None,
+            certificate: None,
+            caller: caller.map(Some),
+        }
+    }
+
     /// Nobody knows it yet.
     pub(crate) fn is_stranger(&self) -> bool {
         !matches!(self.caller, Ok(Some(_)))

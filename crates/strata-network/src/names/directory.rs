@@ -48,20 +48,36 @@ struct Known {
     /// Names are unique within a project only, so one can mean several.
     names: HashMap<String, BTreeSet<Ipv4Addr>>,
     addresses: BTreeMap<Ipv4Addr, String>,
+    /// Who wants to be called so too. The first one is, and those behind it
+    /// wait until it goes.
+    aliases: HashMap<String, Vec<Ipv4Addr>>,
 }
 
 impl Known {
     fn insert(&mut self, endpoint: &Endpoint) {
-        self.remove(endpoint.address);
+        let aliases = endpoint.aliases.iter();
+        let aliases: Vec<_> = aliases.map(|alias| alias.to_ascii_lowercase()).collect();
+        self.remove_all_but(endpoint.address, &aliases);
         let name = endpoint.name.to_ascii_lowercase();
         self.names
             .entry(name.clone())
             .or_default()
             .insert(endpoint.address);
         self.addresses.insert(endpoint.address, name);
+        for alias in aliases {
+            let claims = self.aliases.entry(alias).or_default();
+            if !claims.contains(&endpoint.address) {
+                claims.push(endpoint.address);
+            }
+        }
     }
 
     fn remove(&mut self, address: Ipv4Addr) {
+        self.remove_all_but(address, &[]);
+    }
+
+    /// The same, but it keeps its place among those who want these aliases.
+    fn remove_all_but(&mut self, address: Ipv4Addr, aliases: &[String]) {
         let Some(name) = self.addresses.remove(&address) else {
             return;
         };
@@ -71,6 +87,17 @@ impl Known {
                 self.names.remove(&name);
             }
         }
+        self.aliases.retain(|alias, claims| {
+            claims.retain(|claim| *claim != address || aliases.contains(alias));
+            !claims.is_empty()
+        });
+    }
+
+    /// Who is called so. A name comes before an alias.
+    fn find(&self, name: &str) -> Option<BTreeSet<Ipv4Addr>> {
+        let named = self.names.get(name).cloned();
+        let aliased = || Some(BTreeSet::from([*self.aliases.get(name)?.first()?]));
+        named.or_else(aliased)
     }
 }
 
@@ -122,9 +149,9 @@ impl Directory {
             None => None,
         };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let addresses = known.names.get(inside.unwrap_or(&name));
+        let addresses = known.find(inside.unwrap_or(&name));
         match (addresses, inside) {
-            (Some(addresses), _) => Answer::Addresses(Self::of_kind(addresses, kind)),
+            (Some(addresses), _) => Answer::Addresses(Self::of_kind(&addresses, kind)),
             (None, Some(_)) => Answer::NoSuchName,
             (None, None) => Answer::NotOurs,
         }
@@ -173,6 +200,7 @@ mod tests {
     fn endpoint(name: &str, last: u8) -> Endpoint {
         Endpoint {
             name: name.into(),
+            aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 0, last),
             ports: Vec::new(),
         }
@@ -211,6 +239,33 @@ mod tests {
         );
         assert_eq!(ask("8.0.42.10.in-addr.arpa"), Answer::NoSuchName);
         assert_eq!(ask("8.8.8.8.in-addr.arpa"), Answer::NotOurs);
+    }
+
+    #[test]
+    fn an_alias_is_the_first_ones_until_it_goes() {
+        let directory = directory();
+        let aliased = |name: &str, last, aliases: &[&str]| Endpoint {
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+            ..endpoint(name, last)
+        };
+        let (one, two) = (
+            aliased("one", 3, &["API", "api.shop", "web"]),
+            aliased("two", 4, &["api"]),
+        );
+        directory.insert(&one);
+        directory.insert(&two);
+        let ask = |name| directory.answer(name, Kind::A);
+        assert_eq!(ask("api"), addresses(&[3]));
+        assert_eq!(ask("api.shop.strata.internal"), addresses(&[3]));
+        assert_eq!(ask("web"), addresses(&[7]), "a name comes first");
+        // The same again does not put it behind those who wait.
+        directory.insert(&one);
+        assert_eq!(ask("api"), addresses(&[3]));
+        directory.remove(&one);
+        assert_eq!(ask("api"), addresses(&[4]));
+        assert_eq!(ask("api.shop"), Answer::NotOurs);
+        directory.remove(&two);
+        assert_eq!(ask("api"), Answer::NotOurs);
     }
 
     #[test]

@@ -133,6 +133,7 @@ mod tests {
         let directory = Directory::new("10.42.0.0/16".parse().unwrap());
         directory.insert(&Endpoint {
             name: "web".into(),
+            aliases: Vec::new(),
             address: [10, 42, 0, 7].into(),
             ports: Vec::new(),
         });

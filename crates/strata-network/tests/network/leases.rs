@@ -30,6 +30,7 @@ fn a_tap_is_on_the_bridge_for_as_long_as_somebody_has_it() {
         let network = host.open();
         let endpoint = Endpoint {
             name: "vm".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
         };
@@ -88,6 +89,7 @@ fn a_vm_is_told_its_address_and_a_stranger_nothing() {
         let network = host.open();
         let endpoint = Endpoint {
             name: "vm".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
         };

@@ -67,6 +67,7 @@ fn how_long_attaching_takes() {
             let endpoints: Vec<Endpoint> = (0..100)
                 .map(|number| Endpoint {
                     name: format!("pod{number}"),
+                    aliases: Vec::new(),
                     address: network.lease(None).unwrap(),
                     ports: with_port
                         .then(|| published(10_000 + number, 80, Protocol::Tcp))

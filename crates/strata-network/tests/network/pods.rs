@@ -194,6 +194,7 @@ fn a_failed_attach_leaves_nothing() {
         )];
         let endpoint = Endpoint {
             name: "pod".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports,
         };
@@ -214,6 +215,7 @@ fn a_foreign_address_and_a_taken_one_are_refused() {
         let namespace = Namespace::new();
         let mut other = Endpoint {
             name: "other".into(),
+            aliases: Vec::new(),
             ..pod.endpoint.clone()
         };
         let error = network.attach(namespace.fd(), &other).unwrap_err();

@@ -125,6 +125,7 @@ fn a_port_that_another_process_has_is_refused_by_name() {
         let _foreign = TcpListener::bind("127.0.0.1:8080").unwrap();
         let endpoint = Endpoint {
             name: "web".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: vec![
                 published(8081, 80, Protocol::Tcp),
@@ -158,6 +159,7 @@ fn a_published_port_is_kept_from_everybody_else() {
         assert!(UdpSocket::bind("[::]:5353").is_err());
         let other = Endpoint {
             name: "other".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: vec![published(8080, 9, Protocol::Tcp)],
         };
@@ -185,6 +187,7 @@ fn a_reservation_lasts_until_dropped_or_for_as_long_as_the_pod() {
         let network = host.open();
         let endpoint = Endpoint {
             name: "web".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: vec![published(8080, 80, Protocol::Tcp)],
         };

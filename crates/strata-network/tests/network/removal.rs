@@ -28,6 +28,7 @@ fn removing_leaves_the_host_as_it_was() {
         let pod = use_everything(&network);
         let tap = strata_network::Endpoint {
             name: "vm".into(),
+            aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
         };

@@ -144,6 +144,7 @@ fn a_start_clears_what_a_death_left_half_made() {
         assert!(ruleset().contains("8081"));
         let gone = Endpoint {
             name: "gone".into(),
+            aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 0, 9),
             ports: Vec::new(),
         };

@@ -140,6 +140,7 @@ impl Pod {
             namespace: Namespace::new(),
             endpoint: Endpoint {
                 name: name.into(),
+                aliases: Vec::new(),
                 address: network.lease(None).unwrap(),
                 ports: ports.to_vec(),
             },

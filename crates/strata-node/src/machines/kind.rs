@@ -59,6 +59,7 @@ pub(crate) struct MachineKind {
 fn endpoint(ask: &MachineAsk, made: &Made) -> Endpoint {
     Endpoint {
         name: ask.name.to_string(),
+        aliases: Vec::new(),
         address: made.address,
         ports: Vec::new(),
     }

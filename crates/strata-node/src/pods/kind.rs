@@ -319,6 +319,7 @@ fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
     let address = made.address?;
     Some(Endpoint {
         name: spec.name.to_string(),
+        aliases: spec.aliases.iter().map(ToString::to_string).collect(),
         address,
         ports: spec.ports.iter().map(published).collect(),
     })

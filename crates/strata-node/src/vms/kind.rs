@@ -55,6 +55,7 @@ pub(crate) struct VmKind {
 pub(crate) fn endpoint(ask: &VmAsk, made: &Made) -> Option<Endpoint> {
     Some(Endpoint {
         name: ask.name.to_string(),
+        aliases: Vec::new(),
         address: made.address?,
         ports: ask.ports.iter().map(published).collect(),
     })

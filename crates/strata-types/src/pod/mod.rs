@@ -11,6 +11,7 @@
 //!      └────────────────────  Stopping ──▶ Stopped ──Destroy──▶ (none)
 //! ```
 
+mod alias;
 mod capability;
 mod health;
 mod port;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use alias::Alias;
 pub use capability::{Capabilities, Capability};
 pub use health::{HealthCheck, Probe};
 pub use port::{PortMapping, Protocol};
@@ -204,6 +206,9 @@ pub struct PodSpec {
     /// For people and for selecting.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Further names by which others on the node find it.
+    #[serde(default)]
+    pub aliases: Vec<Alias>,
 }
 
 impl PodSpec {
@@ -236,6 +241,7 @@ impl PodSpec {
             stop_grace: crate::ExecutableSpec::default_grace(),
             stdin: false,
             labels: BTreeMap::new(),
+            aliases: Vec::new(),
         }
     }
 
@@ -273,6 +279,7 @@ impl PodSpec {
             ("rlimits", self.rlimits.len()),
             ("sysctls", self.sysctls.len()),
             ("labels", self.labels.len()),
+            ("aliases", self.aliases.len()),
         ];
         match counts.into_iter().find(|(_, n)| *n > Self::MAX_ENTRIES) {
             Some((field, n)) => Err(Error::invalid(

@@ -53,6 +53,7 @@ impl TryFrom<v1::PodSpec> for PodSpec {
             },
             stdin: pod.stdin,
             labels: pod.labels.into_iter().collect(),
+            aliases: parse_all("pod.aliases", &pod.aliases)?,
             image: pod.image,
         };
         check_labels("pod.labels", &spec.labels)?;
@@ -105,6 +106,7 @@ impl From<&PodSpec> for v1::PodSpec {
             stop_grace_ms: u32::try_from(spec.stop_grace.as_millis()).ok(),
             stdin: spec.stdin,
             labels: spec.labels.clone().into_iter().collect(),
+            aliases: spec.aliases.iter().map(ToString::to_string).collect(),
         }
     }
 }

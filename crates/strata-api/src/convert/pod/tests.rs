@@ -52,6 +52,7 @@ fn full() -> v1::PodSpec {
         restart: v1::RestartPolicy::Never.into(),
         stop_grace_ms: Some(3000),
         stdin: true,
+        aliases: vec!["web.shop".into()],
         labels: HashMap::from([("app".into(), "web".into())]),
         ..wire()
     }
