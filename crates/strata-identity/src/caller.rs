@@ -4,7 +4,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use strata_types::Role;
+use strata_types::{Label, Role};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -18,6 +18,8 @@ pub struct Caller {
     pub name: Name,
     /// What decides what it may do.
     pub role: Role,
+    /// The projects it is limited to; all when none are given.
+    pub projects: Option<Vec<Label>>,
     /// How it was proven.
     pub proof: Proof,
     /// When the proof ends, where it does.
@@ -96,6 +98,7 @@ pub fn caller_from_certificate(der: &[u8]) -> Result<Caller, CertificateError> {
         role: organization
             .parse()
             .map_err(|_| CertificateError::UnknownRole)?,
+        projects: None,
         proof: Proof::Certificate,
         expires_at: Some(certificate.validity.not_after),
     })
@@ -155,4 +158,13 @@ pub(crate) fn parse_certificate(der: &[u8]) -> Result<Parsed, CertificateError> 
             .collect(),
         calls,
     })
+}
+
+/// The one certificate of a PEM text.
+pub fn certificate_from_pem(pem: &str) -> Option<Vec<u8>> {
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
+    let mut all = CertificateDer::pem_slice_iter(pem.as_bytes());
+    let (first, second) = (all.next()?.ok()?, all.next());
+    second.is_none().then(|| first.to_vec())
 }

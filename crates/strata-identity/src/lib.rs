@@ -22,7 +22,7 @@ mod token;
 mod verifier;
 
 pub use authority::{Authority, AuthorityError};
-pub use caller::{Caller, CertificateError, Proof, caller_from_certificate};
+pub use caller::{Caller, CertificateError, Proof, caller_from_certificate, certificate_from_pem};
 pub use clock::Clock;
 pub use credentials::{Credentials, CredentialsError, PrivateKeyPem};
 pub use files::{FileError, in_full};

@@ -5,8 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod core;
 pub mod faces;
+pub mod link;
 mod metrics;
+pub mod placement;
+pub mod reconcile;
 
 pub use build::Build;
 pub use faces::{Faces, FacesError, IdentityFace};

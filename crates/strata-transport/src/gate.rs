@@ -75,6 +75,7 @@ impl Gate {
         Ok(Caller {
             name: name.parse().map_err(|error| format!("{error}"))?,
             role,
+            projects: None,
             proof: Proof::Socket,
             expires_at: None,
         })

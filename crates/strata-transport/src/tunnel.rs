@@ -73,6 +73,7 @@ fn caller(headers: &mut HeaderMap) -> Result<Caller, String> {
         role: role
             .parse()
             .map_err(|why| format!("{CALLER_ROLE}: {why}"))?,
+        projects: None,
         proof: Proof::Server,
         expires_at: None,
     })

@@ -4,6 +4,7 @@
 mod cell;
 mod executable;
 mod image;
+pub mod instance;
 pub mod pod;
 mod role;
 

@@ -92,6 +92,7 @@ mod tests {
         Caller {
             name: "somebody".parse().unwrap(),
             role,
+            projects: None,
             proof: Proof::Certificate,
             expires_at: None,
         }

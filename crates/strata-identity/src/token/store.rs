@@ -163,6 +163,7 @@ impl Tokens {
         Ok(Caller {
             name: info.name.clone(),
             role: info.role,
+            projects: None,
             proof: Proof::Token,
             expires_at: Some(info.expires_at),
         })

@@ -63,6 +63,7 @@ fn a_token_speaks_for_its_name_and_role_and_survives_a_restart() {
         Caller {
             name: name(),
             role: Role::Operator,
+            projects: None,
             proof: Proof::Token,
             expires_at: Some(info.expires_at),
         }

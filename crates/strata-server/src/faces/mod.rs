@@ -2,8 +2,10 @@
 //! reflection, and HTTP routes beside them. The control plane and a node that
 //! runs alone are both put together here.
 
+mod controller;
 mod http;
 mod identity;
+pub mod scheduler;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use tower_service::Service;
 
 use crate::Metrics;
 use crate::metrics::count;
+pub use controller::ControllerFace;
 pub use identity::IdentityFace;
 
 const HEALTH_SERVICE: &str = "grpc.health.v1.Health";

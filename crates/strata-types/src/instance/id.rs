@@ -33,7 +33,11 @@ impl InstanceId {
             // Would be taken for folders in a path.
             "." | ".." => "is no id".to_owned(),
             _ if text.len() > Self::MAX => {
-                format!("is {} characters long; {} is the most", text.len(), Self::MAX)
+                format!(
+                    "is {} characters long; {} is the most",
+                    text.len(),
+                    Self::MAX
+                )
             }
             _ if !text.bytes().all(allowed) => {
                 let text: String = text.chars().take(80).collect();

@@ -21,7 +21,9 @@ mod volume;
 
 pub use id::{InstanceId, WorkloadId};
 pub use kind::InstanceKind;
-pub use placement::{AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, SpreadRule};
+pub use placement::{
+    AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, SpreadRule,
+};
 pub use resources::{Claim, Resources};
 pub use spec::{HealthSpec, InstanceSpec, SecuritySpec};
 pub use state::InstanceState;

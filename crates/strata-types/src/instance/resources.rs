@@ -91,19 +91,57 @@ mod tests {
     #[test]
     fn amounts_are_told_in_the_units_of_the_apis() {
         let resources = Resources::from_amounts(1500, 1, 1_400_000_000);
-        assert_eq!(resources, Resources { cpu: 1500, memory: 1, disk: 1 });
+        assert_eq!(
+            resources,
+            Resources {
+                cpu: 1500,
+                memory: 1,
+                disk: 1
+            }
+        );
         let most = Resources::from_amounts(u64::MAX, u64::MAX, u64::MAX);
         assert_eq!(most.cpu, i32::MAX);
-        assert_eq!(Resources { memory: 512, ..resources }.memory_bytes(), 512_000_000);
+        assert_eq!(
+            Resources {
+                memory: 512,
+                ..resources
+            }
+            .memory_bytes(),
+            512_000_000
+        );
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_its_field() {
         for (resources, field) in [
-            (Resources { cpu: -1, ..Resources::default() }, "resources.cpu"),
-            (Resources { cpu: 9, ..Resources::default() }, "resources.cpu"),
-            (Resources { memory: 4, ..Resources::default() }, "resources.memory"),
-            (Resources { disk: i32::MIN, ..Resources::default() }, "resources.disk"),
+            (
+                Resources {
+                    cpu: -1,
+                    ..Resources::default()
+                },
+                "resources.cpu",
+            ),
+            (
+                Resources {
+                    cpu: 9,
+                    ..Resources::default()
+                },
+                "resources.cpu",
+            ),
+            (
+                Resources {
+                    memory: 4,
+                    ..Resources::default()
+                },
+                "resources.memory",
+            ),
+            (
+                Resources {
+                    disk: i32::MIN,
+                    ..Resources::default()
+                },
+                "resources.disk",
+            ),
         ] {
             let error = resources.check("resources").unwrap_err();
             assert_eq!(error.field(), Some(field));

@@ -181,7 +181,11 @@ impl InstanceSpec {
         let size: usize = texts.into_iter().flatten().map(String::len).sum();
         let labels: usize = self.labels.iter().map(|(k, v)| k.len() + v.len()).sum();
         let data = self.user_data.as_ref().map_or(0, String::len);
-        for (field, size) in [("environment", size), ("labels", labels), ("userData", data)] {
+        for (field, size) in [
+            ("environment", size),
+            ("labels", labels),
+            ("userData", data),
+        ] {
             if size > Self::LONGEST_TEXT {
                 let why = format!("is {size} bytes; {} is the most", Self::LONGEST_TEXT);
                 return Err(Error::invalid(field, why));

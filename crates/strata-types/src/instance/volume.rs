@@ -49,7 +49,16 @@ mod tests {
             read("memory=64:/tmp").unwrap().source,
             VolumeSource::Memory(64_000_000)
         );
-        for bad in ["", "data", "data:x", "A:/x", "memory=x:/t", ":/x", "data:/proc", "a:/.."] {
+        for bad in [
+            "",
+            "data",
+            "data:x",
+            "A:/x",
+            "memory=x:/t",
+            ":/x",
+            "data:/proc",
+            "a:/..",
+        ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
     }

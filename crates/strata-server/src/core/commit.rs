@@ -1,0 +1,114 @@
+//! Writing: a record is read, changed by a rule, and written if nobody wrote
+//! it meanwhile; otherwise the rule is asked again.
+
+use std::sync::Arc;
+use strata_store::{Revision, StoreError, Transaction};
+use strata_types::instance::InstanceId;
+use strata_types::{Error, ErrorKind, Result};
+
+use super::follow::public;
+use super::record::{Instance, encode};
+use super::tables::Kept;
+use super::{Core, Lead, keys};
+
+/// How often a rule is asked again when others are quicker.
+const TRIES: usize = 32;
+
+/// What a rule says of a record.
+pub(crate) enum Verdict<T> {
+    /// It stays as it is.
+    Keep,
+    /// It becomes this.
+    Put(Box<T>),
+    /// It goes.
+    Delete,
+}
+
+impl<T> Verdict<T> {
+    pub(crate) fn put(record: T) -> Self {
+        Self::Put(Box::new(record))
+    }
+}
+
+impl Core {
+    /// Writes, and waits until the tables show it.
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
+        let revision = self.0.store.commit(transaction).await?;
+        self.settle(revision).await;
+        Ok(revision)
+    }
+
+    /// As [`Core::commit`], for what only the leader may write.
+    pub(crate) async fn commit_as_leader(
+        &self,
+        mut transaction: Transaction,
+    ) -> Result<Revision, StoreError> {
+        match self.lead() {
+            Lead::Leading(condition) => transaction.conditions.extend(condition),
+            Lead::Following(_) => {
+                return Err(StoreError::Unavailable("this server does not lead".into()));
+            }
+        }
+        self.commit(transaction).await
+    }
+
+    /// Changes an instance by a rule. The answer is how it is then; none when
+    /// there is no such instance (any more).
+    pub(crate) async fn change_instance(
+        &self,
+        id: &InstanceId,
+        mut rule: impl FnMut(&Kept<Instance>) -> Result<Verdict<Instance>>,
+    ) -> Result<Option<Arc<Kept<Instance>>>> {
+        for _ in 0..TRIES {
+            let Some(now) = self.tables().instances.get(id).cloned() else {
+                return Ok(None);
+            };
+            let key = keys::instance(id);
+            let transaction = Transaction::new().if_unchanged(&*key, now.revision);
+            let transaction = match rule(&now)? {
+                Verdict::Keep => return Ok(Some(now)),
+                Verdict::Put(next) => rename(transaction, &now, &next)?.put(key, encode(&*next)?),
+                Verdict::Delete => transaction
+                    .delete(key)
+                    .delete(keys::instance_name(&now.project, &now.name)),
+            };
+            match self.commit(transaction).await {
+                Ok(_) => return Ok(self.tables().instances.get(id).cloned()),
+                Err(StoreError::Conflict { key: lost }) => {
+                    self.moved_on(&lost, id, now.revision).await?;
+                }
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Aborted,
+            format!("{id} is changed by others faster than by this request"),
+        ))
+    }
+
+    /// Waits until the tables show what was in the way.
+    async fn moved_on(&self, lost: &str, id: &InstanceId, seen: Revision) -> Result<()> {
+        if lost != keys::instance(id) {
+            // The new name was taken meanwhile.
+            return Err(Error::already_exists("the name is taken").in_field("name"));
+        }
+        let listed = self.0.store.get(lost).await.map_err(public)?;
+        let revision = listed.map_or(seen + 1, |entry| entry.changed);
+        self.settle(revision).await;
+        Ok(())
+    }
+}
+
+fn rename(transaction: Transaction, now: &Instance, next: &Instance) -> Result<Transaction> {
+    if (&now.project, &now.name) == (&next.project, &next.name) {
+        return Ok(transaction);
+    }
+    let (old, new) = (
+        keys::instance_name(&now.project, &now.name),
+        keys::instance_name(&next.project, &next.name),
+    );
+    Ok(transaction
+        .if_absent(&*new)
+        .delete(old)
+        .put(new, next.id.as_str().to_owned()))
+}

@@ -1,0 +1,41 @@
+//! What changed and was not looked at yet: a set that grows while nobody
+//! looks, and wakes whoever does. A slow reader sees less often, never wrong,
+//! and holds no more than there are things.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A set of things that changed.
+#[derive(Debug)]
+pub(crate) struct Dirty<T> {
+    set: Mutex<HashSet<T>>,
+    wake: Notify,
+}
+
+impl<T: Hash + Eq> Dirty<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            set: Mutex::new(HashSet::new()),
+            wake: Notify::new(),
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, HashSet<T>> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub(crate) fn mark(&self, thing: T) {
+        self.guard().insert(thing);
+        self.wake.notify_one();
+    }
+
+    /// All that changed, when the reader is woken. Cancel safe.
+    pub(crate) async fn take(&self) -> HashSet<T> {
+        self.wake.notified().await;
+        std::mem::take(&mut *self.guard())
+    }
+}

@@ -1,0 +1,298 @@
+//! Instances: made, found, listed.
+
+use std::sync::Arc;
+
+use strata_store::{StoreError, Transaction};
+use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, InstanceState, WorkloadId};
+use strata_types::{Error, ErrorKind, Label, Result, Role};
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use super::follow::public;
+use super::record::{Instance, Wanted, encode};
+use super::tables::Kept;
+use super::{Changed, Core, Update, Who, keys, now_ms};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct NewInstance {
+    /// The client's own id; one is made when none is given.
+    pub id: Option<InstanceId>,
+    /// Its name; made from the id when none is given.
+    pub name: Option<Label>,
+    /// Where.
+    pub project: Label,
+    /// The workload it is made from, by id or name, unless `spec` says all.
+    pub workload: Option<String>,
+    /// What it is asked to be.
+    pub spec: InstanceSpec,
+    /// That it rests until it is started.
+    pub stopped: bool,
+}
+
+/// Which instances.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only of this project.
+    pub project: Option<Label>,
+    /// Only of this kind.
+    pub kind: Option<InstanceKind>,
+    /// Only in this state.
+    pub state: Option<InstanceState>,
+    /// Only on this node.
+    pub node: Option<String>,
+    /// Only of this workload.
+    pub workload: Option<WorkloadId>,
+}
+
+/// A piece of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The piece.
+    pub items: Vec<T>,
+    /// How many there are in all.
+    pub total: usize,
+}
+
+impl<T> Page<T> {
+    /// `limit` of them from `offset` on.
+    pub(crate) fn of(all: impl Iterator<Item = T>, offset: usize, limit: usize) -> Self {
+        let mut total = 0;
+        let mut items = Vec::new();
+        for item in all {
+            if total >= offset && items.len() < limit {
+                items.push(item);
+            }
+            total += 1;
+        }
+        Self { items, total }
+    }
+}
+
+impl Filter {
+    /// Whether an instance is one of those.
+    pub fn accepts(&self, one: &Instance) -> bool {
+        fn is<T: PartialEq>(wanted: &Option<T>, found: &T) -> bool {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        }
+        is(&self.project, &one.project)
+            && is(&self.kind, &one.spec.kind)
+            && is(&self.state, &one.state)
+            && (self.node.is_none() || self.node == one.node)
+            && (self.workload.is_none() || self.workload == one.workload)
+    }
+}
+
+/// Refuses what an operator may not ask for.
+pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
+    if who.role != Role::Admin && spec.reaches_the_machine() {
+        let why = "only an admin may mount folders of the machine or add capabilities";
+        return Err(Error::new(ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Makes an instance; placement does the rest. The flag says whether it is
+    /// new: the same request again gives the same instance.
+    pub async fn create_instance(
+        &self,
+        who: &Who,
+        new: NewInstance,
+    ) -> Result<(Arc<Kept<Instance>>, bool)> {
+        who.in_project(&new.project)?;
+        let record = self.record_of(who, new)?;
+        if let Some(same) = self.known(&record)? {
+            return Ok((same, false));
+        }
+        let _room = self.admit(&record.project, record.spec.resources, None)?;
+        let (key, name) = (
+            keys::instance(&record.id),
+            keys::instance_name(&record.project, &record.name),
+        );
+        let transaction = Transaction::new()
+            .if_absent(&*key)
+            .if_absent(&*name)
+            .put(&*key, encode(&record)?)
+            .put(&*name, record.id.as_str().to_owned());
+        match self.commit(transaction).await {
+            Ok(_) => {}
+            Err(StoreError::Conflict { key: taken }) => {
+                self.seen(&taken).await?;
+                return match self.known(&record)? {
+                    Some(same) => Ok((same, false)),
+                    None => Err(exists(&record)),
+                };
+            }
+            Err(error) => return Err(public(error)),
+        }
+        let made = self.tables().instances.get(&record.id).cloned();
+        // Whoever is quick may have deleted it already.
+        let made = made.unwrap_or_else(|| {
+            Arc::new(Kept {
+                record,
+                revision: 0,
+            })
+        });
+        Ok((made, true))
+    }
+
+    /// Waits until the tables know of a key that another has written.
+    async fn seen(&self, key: &str) -> Result<()> {
+        let found = self.0.store.get(key).await.map_err(public)?;
+        if let Some(entry) = found {
+            self.settle(entry.changed).await;
+        }
+        Ok(())
+    }
+
+    fn record_of(&self, who: &Who, new: NewInstance) -> Result<Instance> {
+        let workload = match &new.workload {
+            Some(text) => Some(self.workload(who, Some(&new.project), text)?),
+            None => None,
+        };
+        let spec = match &workload {
+            Some(workload) => workload.spec.clone(),
+            None => new.spec,
+        };
+        spec.check()?;
+        crate::placement::rules(&new.project, &spec)?;
+        check_reach(who, &spec)?;
+        let id = match new.id {
+            Some(id) => id,
+            None => Uuid::now_v7().to_string().parse()?,
+        };
+        let name = match new.name {
+            Some(name) => name,
+            None => name_from(&id)?,
+        };
+        let now = now_ms();
+        Ok(Instance {
+            id,
+            name,
+            project: new.project,
+            workload: workload.map(|workload| workload.id.clone()),
+            spec,
+            wanted: if new.stopped {
+                Wanted::Stopped
+            } else {
+                Wanted::Running
+            },
+            generation: 1,
+            starts: 0,
+            state: match new.stopped {
+                true => InstanceState::Stopped,
+                false => InstanceState::Scheduling,
+            },
+            description: String::new(),
+            node: None,
+            address: None,
+            restarts: 0,
+            exit_code: None,
+            healthy: None,
+            refusals: Default::default(),
+            owner: who.name.clone(),
+            created_at_ms: now,
+            changed_at_ms: now,
+        })
+    }
+
+    /// The instance that is there already, if the request asks for the same.
+    fn known(&self, wanted: &Instance) -> Result<Option<Arc<Kept<Instance>>>> {
+        let tables = self.tables();
+        let by_id = tables.instances.get(&wanted.id);
+        let name = (wanted.project.clone(), wanted.name.clone());
+        let by_name = tables.instance_names.get(&name);
+        let by_name = by_name.and_then(|id| tables.instances.get(id));
+        let Some(found) = by_id.or(by_name) else {
+            return Ok(None);
+        };
+        let same = found.name == wanted.name
+            && found.project == wanted.project
+            && found.spec == wanted.spec
+            && found.workload == wanted.workload
+            && found.wanted != Wanted::Gone;
+        match same {
+            true => Ok(Some(found.clone())),
+            false => Err(exists(wanted)),
+        }
+    }
+
+    /// An instance by its id, its name, or `PROJECT/NAME`. Who may not see it
+    /// is told that there is none.
+    pub fn instance(
+        &self,
+        who: &Who,
+        project: Option<&Label>,
+        text: &str,
+    ) -> Result<Arc<Kept<Instance>>> {
+        let missing = || {
+            let text: String = text.chars().take(140).collect();
+            Error::not_found(format!("there is no instance {text}"))
+                .with_hint("see those there are: strata instance list")
+        };
+        let (project, name) = super::workloads::split(project, text);
+        let tables = self.tables();
+        let by_name = || {
+            let name = (project.clone()?, name.parse().ok()?);
+            tables.instances.get(tables.instance_names.get(&name)?)
+        };
+        let found = tables.instances.get(text).or_else(by_name);
+        match found {
+            Some(found) if who.sees(&found.project) => Ok(found.clone()),
+            _ => Err(missing()),
+        }
+    }
+
+    /// Those that `who` may see, in the order of their ids.
+    pub fn instances(
+        &self,
+        who: &Who,
+        filter: &Filter,
+        offset: usize,
+        limit: usize,
+    ) -> Page<Arc<Kept<Instance>>> {
+        let tables = self.tables();
+        let wanted = |one: &&Arc<Kept<Instance>>| who.sees(&one.project) && filter.accepts(one);
+        Page::of(
+            tables.instances.values().filter(wanted).cloned(),
+            offset,
+            limit,
+        )
+    }
+
+    /// An instance as it is, and every change to it from then on.
+    pub fn watch_instance(
+        &self,
+        id: &InstanceId,
+    ) -> (Option<Arc<Kept<Instance>>>, broadcast::Receiver<Update>) {
+        // First the ear, then the look: what happens between is heard twice.
+        let changes = self.subscriptions().instance(id);
+        (self.tables().instances.get(id).cloned(), changes)
+    }
+
+    /// Every change to any record from now on.
+    pub fn watch_all(&self) -> broadcast::Receiver<Changed> {
+        self.subscriptions().all()
+    }
+}
+
+fn exists(wanted: &Instance) -> Error {
+    Error::already_exists(format!(
+        "an instance {} is in project {} already, and it is another",
+        wanted.name, wanted.project
+    ))
+    .in_field("name")
+}
+
+/// A name for whoever gives none: the end of the id, which differs most.
+fn name_from(id: &InstanceId) -> Result<Label> {
+    let plain: String = id.as_str().to_ascii_lowercase();
+    let plain: String = plain
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let end = plain.len().saturating_sub(40);
+    let text = format!("instance-{}", plain[end..].trim_matches('-'));
+    Label::from_field("name", text.trim_end_matches('-'))
+}

@@ -1,0 +1,284 @@
+//! Nodes: registered with a subnet of their own, seen, drained, lost, gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strata_store::{StoreError, Transaction};
+use strata_types::{Error, Result};
+
+use super::follow::public;
+use super::record::{Node, NodeCondition, encode};
+use super::tables::Kept;
+use super::{Core, Who, keys, now_ms};
+
+/// What a node tells when it comes.
+#[derive(Clone, Debug, Default)]
+pub struct Registration {
+    /// The name of its certificate.
+    pub name: String,
+    /// The subnet that it has already, if any.
+    pub subnet: Option<String>,
+}
+
+/// What a node tells of itself while it is there. What is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Where other nodes send what is for its instances.
+    pub address: Option<String>,
+    /// Of its software.
+    pub version: Option<String>,
+    /// Its labels.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Thousandths of a core, bytes of memory, bytes of disk.
+    pub capacity: Option<(u64, u64, u64)>,
+    /// Kind and number.
+    pub gpus: Option<BTreeMap<String, u32>>,
+    /// Whether it runs virtual machines.
+    pub runs_vms: Option<bool>,
+    /// Whether it follows its assignments.
+    pub follows: Option<bool>,
+    /// That it says itself that it does not work, and why.
+    pub fails: Option<String>,
+}
+
+impl Core {
+    /// A node by its name.
+    pub fn node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
+        self.tables().nodes.get(name).cloned().ok_or_else(|| {
+            let name: String = name.chars().take(140).collect();
+            Error::not_found(format!("there is no node {name}"))
+                .with_hint("see those there are: strata node list")
+        })
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> Vec<Arc<Kept<Node>>> {
+        self.tables().nodes.values().cloned().collect()
+    }
+
+    /// How many instances are on a node.
+    pub fn instances_on(&self, node: &str) -> usize {
+        self.tables().on_node.get(node).map_or(0, |on| on.len())
+    }
+
+    /// Registers a node: the same node again has the same subnet.
+    pub async fn register_node(&self, registration: &Registration) -> Result<Arc<Kept<Node>>> {
+        let name = &registration.name;
+        // Others may take what was free a moment ago.
+        for _ in 0..64 {
+            if let Some(known) = self.tables().nodes.get(name).cloned() {
+                return Ok(known);
+            }
+            let subnet = self.free_subnet(registration.subnet.as_deref())?;
+            let now = now_ms();
+            let record = Node {
+                name: name.clone(),
+                subnet: subnet.clone(),
+                address: String::new(),
+                version: String::new(),
+                labels: BTreeMap::new(),
+                own_labels: BTreeMap::new(),
+                cpu: 0,
+                memory: 0,
+                disk: 0,
+                gpus: BTreeMap::new(),
+                runs_vms: false,
+                follows: false,
+                condition: NodeCondition::Registered,
+                description: String::new(),
+                draining: false,
+                leaving: false,
+                created_at_ms: now,
+                changed_at_ms: now,
+            };
+            let (key, held) = (keys::node(name), keys::subnet(&subnet));
+            let transaction = Transaction::new()
+                .if_absent(&*key)
+                .if_absent(&*held)
+                .put(&*key, encode(&record)?)
+                .put(held, name.clone());
+            match self.commit(transaction).await {
+                Ok(_) => return self.node(name),
+                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable("too many nodes register at once"))
+    }
+
+    async fn caught_up(&self, key: &str) -> Result<()> {
+        if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
+            self.settle(entry.changed).await;
+        }
+        Ok(())
+    }
+
+    /// The subnet that a node has and may keep, or the first that is free.
+    fn free_subnet(&self, wanted: Option<&str>) -> Result<String> {
+        let range = self.settings().range;
+        let tables = self.tables();
+        let taken: std::collections::HashSet<&str> = tables
+            .nodes
+            .values()
+            .map(|node| node.subnet.as_str())
+            .collect();
+        let free = |subnet: &str| !taken.contains(subnet);
+        if let Some(wanted) = wanted
+            && range.has(wanted)
+            && free(wanted)
+        {
+            return Ok(wanted.to_owned());
+        }
+        range.subnets().find(|subnet| free(subnet)).ok_or_else(|| {
+            Error::exhausted(format!("all subnets of {range} are given to nodes"))
+                .with_hint("let nodes leave that are gone for good, or use a wider range")
+        })
+    }
+
+    /// A node is there, and tells of itself.
+    pub async fn see_node(&self, name: &str, seen: &Seen) -> Result<Arc<Kept<Node>>> {
+        self.live().alive(name);
+        self.change_node(name, |now| {
+            let mut next = now.clone();
+            let condition = match &seen.fails {
+                None => NodeCondition::Ready,
+                Some(_) => NodeCondition::Lost,
+            };
+            let description = seen.fails.clone().unwrap_or_default();
+            if next.condition != condition {
+                next.changed_at_ms = now_ms();
+            }
+            next.condition = condition;
+            next.description = description;
+            fn take<T: Clone>(into: &mut T, from: &Option<T>) {
+                if let Some(from) = from {
+                    into.clone_from(from);
+                }
+            }
+            take(&mut next.address, &seen.address);
+            take(&mut next.version, &seen.version);
+            take(&mut next.labels, &seen.labels);
+            take(&mut next.gpus, &seen.gpus);
+            take(&mut next.runs_vms, &seen.runs_vms);
+            take(&mut next.follows, &seen.follows);
+            if let Some((cpu, memory, disk)) = seen.capacity {
+                (next.cpu, next.memory, next.disk) = (cpu, memory, disk);
+            }
+            next
+        })
+        .await
+    }
+
+    /// Nothing was heard of a node for too long, or it is known to be gone.
+    pub(crate) async fn lose_node(&self, name: &str, why: &str) -> Result<Arc<Kept<Node>>> {
+        self.change_node(name, |now| {
+            let mut next = now.clone();
+            if next.condition != NodeCondition::Lost {
+                next.condition = NodeCondition::Lost;
+                why.clone_into(&mut next.description);
+                next.changed_at_ms = now_ms();
+            }
+            next
+        })
+        .await
+    }
+
+    /// Closes a node and empties it, or opens it again.
+    pub async fn drain_node(
+        &self,
+        who: &Who,
+        name: &str,
+        draining: bool,
+    ) -> Result<Arc<Kept<Node>>> {
+        who.everywhere()?;
+        self.change_node(name, |now| {
+            let mut next = now.clone();
+            next.draining = draining;
+            next.leaving &= draining;
+            next
+        })
+        .await
+    }
+
+    /// Says something about a node; an empty value takes a label away.
+    pub async fn label_node(
+        &self,
+        who: &Who,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Arc<Kept<Node>>> {
+        who.everywhere()?;
+        for (key, value) in labels {
+            let plain = |text: &str| !text.contains(char::is_control);
+            if key.is_empty()
+                || key.len() > 128
+                || value.len() > 256
+                || !plain(key)
+                || !plain(value)
+            {
+                let why = "must be 1 to 128 characters, its value at most 256";
+                return Err(Error::invalid(format!("labels.{key}"), why));
+            }
+        }
+        self.change_node(name, |now| {
+            let mut next = now.clone();
+            for (key, value) in labels {
+                match value.as_str() {
+                    "" => drop(next.own_labels.remove(key)),
+                    value => drop(next.own_labels.insert(key.clone(), value.to_owned())),
+                }
+            }
+            next
+        })
+        .await
+    }
+
+    /// Lets a node leave: it is emptied first, then forgotten.
+    pub async fn leave_node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
+        self.change_node(name, |now| {
+            let mut next = now.clone();
+            (next.draining, next.leaving) = (true, true);
+            next
+        })
+        .await
+    }
+
+    /// Forgets a node that has no instances any more.
+    pub(crate) async fn forget_node(&self, name: &str) -> Result<()> {
+        let Some(now) = self.tables().nodes.get(name).cloned() else {
+            return Ok(());
+        };
+        let key = keys::node(name);
+        let gone = Transaction::new()
+            .if_unchanged(&*key, now.revision)
+            .delete(key)
+            .delete(keys::subnet(&now.subnet));
+        self.commit_as_leader(gone).await.map_err(public)?;
+        self.live().forget_node(name);
+        Ok(())
+    }
+
+    async fn change_node(
+        &self,
+        name: &str,
+        mut rule: impl FnMut(&Node) -> Node,
+    ) -> Result<Arc<Kept<Node>>> {
+        for _ in 0..32 {
+            let now = self.node(name)?;
+            let next = rule(&now);
+            if next == now.record {
+                return Ok(now);
+            }
+            let key = keys::node(name);
+            let transaction = Transaction::new()
+                .if_unchanged(&*key, now.revision)
+                .put(&*key, encode(&next)?);
+            match self.commit(transaction).await {
+                Ok(_) => return self.node(name),
+                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable(format!("{name} changes too fast")))
+    }
+}

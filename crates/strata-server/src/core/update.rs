@@ -1,0 +1,226 @@
+//! Instances: started, stopped, changed, deleted.
+
+use std::sync::Arc;
+
+use strata_store::Revision;
+use strata_types::instance::{InstanceId, InstanceSpec, InstanceState};
+use strata_types::{Error, ErrorKind, Label, Result};
+
+use super::commit::Verdict;
+use super::instances::check_reach;
+use super::record::{Instance, Wanted};
+use super::tables::Kept;
+use super::{Core, Who, now_ms};
+
+/// A change to an instance. What is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Another name.
+    pub name: Option<Label>,
+    /// Another specification.
+    pub spec: Option<InstanceSpec>,
+    /// Runs or rests.
+    pub wanted: Option<Wanted>,
+}
+
+/// That a record must be as it was when somebody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Precondition(pub Option<Revision>);
+
+impl Precondition {
+    pub(crate) fn check<T>(self, now: &Kept<T>) -> Result<()> {
+        match self.0 {
+            Some(revision) if revision != now.revision => Err(Error::new(
+                ErrorKind::Aborted,
+                "it was changed since it was looked at",
+            )
+            .in_field("If-Match")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// Wants an instance to run. One that runs goes on.
+    pub async fn start_instance(&self, who: &Who, id: &InstanceId) -> Result<Arc<Kept<Instance>>> {
+        let wanted = Some(Wanted::Running);
+        let change = Change {
+            wanted,
+            ..Change::default()
+        };
+        self.update_instance(who, id, change, Precondition::default())
+            .await
+    }
+
+    /// Wants an instance to rest. One that rests goes on resting.
+    pub async fn stop_instance(&self, who: &Who, id: &InstanceId) -> Result<Arc<Kept<Instance>>> {
+        let wanted = Some(Wanted::Stopped);
+        let change = Change {
+            wanted,
+            ..Change::default()
+        };
+        self.update_instance(who, id, change, Precondition::default())
+            .await
+    }
+
+    /// Changes an instance. Another specification replaces what a node has.
+    pub async fn update_instance(
+        &self,
+        who: &Who,
+        id: &InstanceId,
+        change: Change,
+        precondition: Precondition,
+    ) -> Result<Arc<Kept<Instance>>> {
+        let now = self.instance(who, None, id.as_str())?;
+        who.in_project(&now.project)?;
+        let mut room = None;
+        if let Some(spec) = &change.spec
+            && *spec != now.spec
+        {
+            spec.check()?;
+            crate::placement::rules(&now.project, spec)?;
+            check_reach(who, spec)?;
+            room = Some(self.admit(&now.project, spec.resources, Some(now.spec.resources))?);
+        }
+        let changed = self
+            .change_instance(id, |now| {
+                precondition.check(now)?;
+                if now.wanted == Wanted::Gone {
+                    let why = format!("{} is being deleted", now.name);
+                    return Err(Error::wrong_state(why));
+                }
+                if let Some(name) = &change.name
+                    && *name != now.name
+                {
+                    let taken = (now.project.clone(), name.clone());
+                    if self.tables().instance_names.contains_key(&taken) {
+                        let why = format!("{name} is another instance's name");
+                        return Err(Error::already_exists(why).in_field("name"));
+                    }
+                }
+                let next = changed(now, &change);
+                Ok(match next == now.record {
+                    true => Verdict::Keep,
+                    false => Verdict::put(next),
+                })
+            })
+            .await?;
+        drop(room);
+        changed.ok_or_else(|| Error::not_found(format!("there is no instance {id}")))
+    }
+
+    /// Wants an instance to be gone. The record goes when the node has nothing
+    /// of it any more. Of one that is going already: success.
+    pub async fn delete_instance(
+        &self,
+        who: &Who,
+        id: &InstanceId,
+        precondition: Precondition,
+    ) -> Result<()> {
+        let now = self.instance(who, None, id.as_str())?;
+        who.in_project(&now.project)?;
+        self.change_instance(id, |now| {
+            if now.wanted == Wanted::Gone {
+                return Ok(Verdict::Keep);
+            }
+            precondition.check(now)?;
+            if now.node.is_none() {
+                return Ok(Verdict::Delete);
+            }
+            let mut next = now.record.clone();
+            next.wanted = Wanted::Gone;
+            turn_to(&mut next, InstanceState::Destroying, "");
+            Ok(Verdict::put(next))
+        })
+        .await
+        .map(drop)
+    }
+}
+
+/// The instance with the change in it.
+fn changed(now: &Instance, change: &Change) -> Instance {
+    let mut next = now.clone();
+    if let Some(name) = &change.name {
+        next.name = name.clone();
+    }
+    if let Some(spec) = &change.spec
+        && *spec != now.spec
+    {
+        next.spec = spec.clone();
+        next.generation += 1;
+        replace(&mut next, now);
+    }
+    match change.wanted {
+        Some(Wanted::Running) => start(&mut next),
+        Some(Wanted::Stopped) if next.wanted == Wanted::Running => {
+            next.wanted = Wanted::Stopped;
+            match (next.node.is_some(), next.state) {
+                (true, InstanceState::Crashed | InstanceState::Failed) | (false, _) => {
+                    turn_to(&mut next, InstanceState::Stopped, "");
+                }
+                (true, InstanceState::Terminated) => {}
+                (true, _) => turn_to(&mut next, InstanceState::Stopping, ""),
+            }
+        }
+        _ => {}
+    }
+    next
+}
+
+/// The specification is another: what the node has is replaced; it is placed
+/// anew when it asks for something else of its place.
+fn replace(next: &mut Instance, before: &Instance) {
+    let place = |spec: &InstanceSpec| {
+        (
+            spec.kind,
+            spec.resources,
+            spec.ports.clone(),
+            spec.placement.clone(),
+        )
+    };
+    next.refusals.clear();
+    let (old, new) = (place(&before.spec), place(&next.spec));
+    if old != new || before.node.is_none() {
+        next.node = None;
+        next.address = None;
+        turn_to(
+            next,
+            InstanceState::Scheduling,
+            "replaced: its specification changed",
+        );
+    } else if next.wanted == Wanted::Running {
+        turn_to(
+            next,
+            InstanceState::Starting,
+            "replaced: its specification changed",
+        );
+    }
+}
+
+fn start(next: &mut Instance) {
+    use InstanceState::{Crashed, Failed, Stopped, Stopping, Terminated};
+    let rests = next.wanted == Wanted::Stopped;
+    next.wanted = Wanted::Running;
+    if rests || matches!(next.state, Crashed | Failed | Terminated) {
+        next.starts += 1;
+        match next.node {
+            None => turn_to(next, InstanceState::Scheduling, ""),
+            Some(_)
+                if matches!(
+                    next.state,
+                    Stopped | Stopping | Crashed | Failed | Terminated
+                ) =>
+            {
+                turn_to(next, InstanceState::Starting, "");
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Another state, now.
+pub(crate) fn turn_to(instance: &mut Instance, state: InstanceState, description: &str) {
+    instance.state = state;
+    description.clone_into(&mut instance.description);
+    instance.changed_at_ms = now_ms();
+}

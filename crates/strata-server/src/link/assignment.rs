@@ -1,0 +1,93 @@
+//! What a node is told of an instance.
+
+use sha2::{Digest as _, Sha256};
+use strata_api::pod_fields::restart_to_wire;
+use strata_api::strata::v1::{self, assignment::Spec, vm_spec};
+use strata_types::Result;
+use strata_types::instance::{InstanceId, InstanceKind};
+use strata_types::pod::PodName;
+
+use crate::core::{DEFAULT_PROJECT, Instance, Wanted};
+
+/// The name of an instance's pod or virtual machine on its node: the same for
+/// its whole life, whatever it is called.
+pub(crate) fn unit_name(id: &InstanceId) -> String {
+    let digest = Sha256::digest(id.as_str());
+    let hex: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("i-{hex}")
+}
+
+/// What the node is to have.
+pub(super) fn assignment(instance: &Instance) -> Result<v1::Assignment> {
+    let spec = match instance.spec.kind {
+        InstanceKind::Container => Spec::Pod(pod(instance)?),
+        InstanceKind::Vm => Spec::Vm(vm(instance)),
+    };
+    let wanted = match instance.wanted {
+        Wanted::Running => v1::Wanted::Running,
+        Wanted::Stopped | Wanted::Gone => v1::Wanted::Stopped,
+    };
+    Ok(v1::Assignment {
+        id: instance.id.to_string(),
+        generation: instance.generation,
+        wanted: wanted.into(),
+        spec: Some(spec),
+        starts: instance.starts,
+    })
+}
+
+fn pod(instance: &Instance) -> Result<v1::PodSpec> {
+    let name: PodName = unit_name(&instance.id).parse()?;
+    let mut pod = instance.spec.pod(name, None)?;
+    pod.hostname = Some(instance.name.clone());
+    for (key, value) in marks(instance) {
+        pod.labels.insert(key.into(), value);
+    }
+    let mut wire = v1::PodSpec::from(&pod);
+    wire.aliases = aliases(instance);
+    Ok(wire)
+}
+
+/// The names by which others on the node find it.
+fn aliases(instance: &Instance) -> Vec<String> {
+    let (name, project) = (&instance.name, &instance.project);
+    let mut aliases = vec![format!("{name}.{project}")];
+    if project.as_str() == DEFAULT_PROJECT {
+        aliases.push(name.to_string());
+    }
+    aliases
+}
+
+fn marks(instance: &Instance) -> [(&'static str, String); 3] {
+    [
+        ("strata.dev/instance", instance.name.to_string()),
+        ("strata.dev/project", instance.project.to_string()),
+        ("strata.dev/id", instance.id.to_string()),
+    ]
+}
+
+fn vm(instance: &Instance) -> v1::VmSpec {
+    let spec = &instance.spec;
+    let cpu = u32::try_from(spec.resources.cpu).unwrap_or(0);
+    let grace = u32::try_from(spec.stop_grace().as_millis()).unwrap_or(u32::MAX);
+    v1::VmSpec {
+        name: unit_name(&instance.id),
+        cpus: cpu.div_ceil(1000),
+        memory_bytes: spec.resources.memory_bytes(),
+        boot: Some(vm_spec::Boot::Image(spec.uri.clone())),
+        disk_bytes: spec.resources.disk_bytes(),
+        ports: spec.ports.clone(),
+        restart: restart_to_wire(spec.restart).into(),
+        stop_grace_ms: spec.stop_grace_seconds.map(|_| grace),
+        labels: marks(instance)
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .chain(spec.labels.clone())
+            .collect(),
+        user_data: spec.user_data.clone().unwrap_or_default(),
+        ..v1::VmSpec::default()
+    }
+}

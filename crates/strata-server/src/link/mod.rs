@@ -1,0 +1,8 @@
+//! The links to nodes: each node opens one stream and keeps it; what it is to
+//! have goes down, what became of it comes up.
+
+mod assignment;
+mod follow;
+
+pub use follow::AssignmentsFace;
+pub(crate) use follow::{calling_node, remote_address};

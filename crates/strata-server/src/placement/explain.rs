@@ -1,0 +1,101 @@
+//! Why an instance is where it is, for people and for REST.
+
+use serde::Serialize;
+use strata_scheduler::explain as explain_request;
+use strata_types::instance::InstanceId;
+use strata_types::{Error, Result};
+
+use super::fleet::Board;
+use crate::core::Core;
+
+/// Why an instance is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Where it would go if it were placed now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<String>,
+    /// In words.
+    pub summary: String,
+    /// Every node, the best first.
+    pub nodes: Vec<PlacementNode>,
+}
+
+/// What is said of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementNode {
+    /// Its name.
+    pub name: String,
+    /// Whether it would be taken now.
+    pub chosen: bool,
+    /// The first reason against it, or what speaks for it.
+    pub reason: String,
+}
+
+pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result<Placement> {
+    let record = core.tables().instances.get(id).cloned();
+    let record = record.ok_or_else(|| Error::not_found(format!("there is no instance {id}")))?;
+    let request = board
+        .request(&record)
+        .ok_or_else(|| Error::internal("its rules cannot be read"))?;
+    let explained = explain_request(&board.fleet, &request);
+    let best = explained.chosen.map(|(node, _)| board.node_name(node));
+    let mut nodes: Vec<PlacementNode> = explained
+        .others
+        .iter()
+        .map(|(node, reason)| PlacementNode {
+            name: board.node_name(*node),
+            chosen: false,
+            reason: reason.to_string(),
+        })
+        .collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    if let Some((node, score)) = explained.chosen {
+        let reason = match score.preference {
+            0 => "it fits, and its free room suits the policy best".to_owned(),
+            sum => format!("it fits, and preferences sum up to {sum}"),
+        };
+        let name = board.node_name(node);
+        let chosen = true;
+        nodes.insert(
+            0,
+            PlacementNode {
+                name,
+                chosen,
+                reason,
+            },
+        );
+    }
+    let summary = match (&record.node, &best) {
+        (Some(node), Some(best)) if node == best => {
+            format!(
+                "{} is on {node}, which would be chosen today as well",
+                record.name
+            )
+        }
+        (Some(node), Some(best)) => {
+            format!(
+                "{} is on {node}; if it were placed now, it would go to {best}",
+                record.name
+            )
+        }
+        (Some(node), None) => {
+            format!(
+                "{} is on {node}; if it were placed now, no node would fit",
+                record.name
+            )
+        }
+        (None, Some(best)) => format!("{} has no place; {best} fits", record.name),
+        (None, None) => format!("{} has no place, and no node fits", record.name),
+    };
+    Ok(Placement {
+        node: record.node.clone(),
+        best,
+        summary,
+        nodes,
+    })
+}

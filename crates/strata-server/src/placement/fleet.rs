@@ -1,0 +1,251 @@
+//! The fleet, kept true to the records: one change of a record is one change
+//! of the fleet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use strata_scheduler::{
+    Cause, Constraint, Fleet, Gpus, InstanceId as Slot, Kind, NodeId, NodeSpec, NodeState,
+    Preference, Request, Resources, Rules,
+};
+use strata_types::Label;
+use strata_types::instance::{InstanceId, InstanceSpec};
+use uuid::Uuid;
+
+use super::rules;
+use crate::core::{Core, Instance, Node, NodeCondition, Wanted};
+
+/// A node that only tells its status gets what no other can have.
+const FOLLOWS: &str = "strata.dev/follows";
+/// Worth more than what people's wishes sum up to.
+const RATHER: i32 = 1_000_000;
+
+/// The fleet and what it is made from.
+pub(super) struct Board {
+    pub(super) fleet: Fleet,
+    /// How an instance is counted, as long as it is.
+    counted: HashMap<Slot, (InstanceId, u64, String)>,
+    /// Instances with the same rules share them.
+    shared: HashMap<Rules, std::sync::Weak<Rules>>,
+    /// Nodes that only tell their status.
+    silent: usize,
+}
+
+/// The bits of an id: a UUID's own, or those of its hash.
+pub(super) fn slot(id: &InstanceId) -> Slot {
+    let bits = Uuid::try_parse(id.as_str()).map(|uuid| uuid.as_u128());
+    Slot(bits.unwrap_or_else(|_| {
+        let digest = Sha256::digest(id.as_str());
+        let mut first = [0; 16];
+        first.copy_from_slice(&digest[..16]);
+        u128::from_be_bytes(first)
+    }))
+}
+
+impl Board {
+    pub(super) fn new(core: &Core) -> Self {
+        let mut board = Self {
+            fleet: Fleet::new(core.settings().placement.clone()),
+            counted: HashMap::new(),
+            shared: HashMap::new(),
+            silent: 0,
+        };
+        let nodes: Vec<String> = core.tables().nodes.keys().cloned().collect();
+        for node in nodes {
+            board.sync_node(core, &node);
+        }
+        let instances: Vec<InstanceId> = core.tables().instances.keys().cloned().collect();
+        for instance in instances {
+            board.sync_instance(core, &instance);
+        }
+        board
+    }
+
+    /// Makes the fleet know a node as its record is.
+    pub(super) fn sync_node(&mut self, core: &Core, name: &str) {
+        let record = core.tables().nodes.get(name).cloned();
+        let known = self.fleet.node(name);
+        match (&record, known) {
+            (None, Some(id)) => {
+                for gone in self.fleet.remove_node(id).unwrap_or_default() {
+                    self.counted.remove(&gone);
+                }
+            }
+            (None, None) => {}
+            (Some(record), known) => {
+                let spec = node_spec(record, core);
+                let id = match known {
+                    Some(id) if self.fleet.spec(id).is_ok_and(|now| *now == spec) => Some(id),
+                    Some(id) => self.fleet.update_node(id, spec).ok().map(|()| id),
+                    None => self.fleet.add_node(spec).ok(),
+                };
+                if let Some(id) = id {
+                    let _ = self.fleet.set_state(id, state(record));
+                }
+            }
+        }
+        let nodes = core.tables().nodes.values().cloned().collect::<Vec<_>>();
+        self.silent = nodes
+            .iter()
+            .filter(|node| !node.follows && node.condition == NodeCondition::Ready)
+            .count();
+    }
+
+    /// Makes the fleet count an instance as its record is.
+    pub(super) fn sync_instance(&mut self, core: &Core, id: &InstanceId) {
+        let slot = slot(id);
+        let record = core.tables().instances.get(id).cloned();
+        let wanted = record.as_ref().and_then(|one| {
+            let node = one.node.clone()?;
+            Some((id.clone(), one.generation, node))
+        });
+        if self.counted.get(&slot) == wanted.as_ref() {
+            return;
+        }
+        if self.counted.remove(&slot).is_some() {
+            let _ = self.fleet.release(slot);
+        }
+        if let (Some(record), Some(wanted)) = (record, wanted)
+            && let Some(node) = self.fleet.node(&wanted.2)
+            && let Some(request) = self.request(&record)
+            && self.fleet.reserve(&request, node).is_ok()
+        {
+            self.counted.insert(slot, wanted);
+        }
+    }
+
+    /// Remembers what the fleet counts already, by placement.
+    pub(super) fn placed(&mut self, record: &Instance, node: &str) {
+        let counted = (record.id.clone(), record.generation, node.to_owned());
+        self.counted.insert(slot(&record.id), counted);
+    }
+
+    /// Takes back what was placed and could not be written.
+    pub(super) fn take_back(&mut self, core: &Core, id: &InstanceId) {
+        let slot = slot(id);
+        if self.counted.remove(&slot).is_some() {
+            let _ = self.fleet.release(slot);
+        }
+        self.sync_instance(core, id);
+    }
+
+    /// The id behind the bits, of an instance that is counted.
+    pub(super) fn id_of(&self, slot: Slot) -> Option<InstanceId> {
+        self.counted.get(&slot).map(|(id, ..)| id.clone())
+    }
+
+    pub(super) fn request(&mut self, record: &Instance) -> Option<Request> {
+        let rules = self.shared_rules(&record.project, &record.spec, record)?;
+        let size = resources(&record.spec);
+        let mut request = Request::new(slot(&record.id), size, rules);
+        request.priority = record.spec.placement.priority;
+        request.preempts = record.spec.placement.preempts;
+        Some(request)
+    }
+
+    fn shared_rules(
+        &mut self,
+        project: &Label,
+        spec: &InstanceSpec,
+        record: &Instance,
+    ) -> Option<Arc<Rules>> {
+        let made = rules(project, spec).ok()?;
+        let mut made = Arc::unwrap_or_clone(made);
+        if !record.refusals.is_empty() {
+            let names = record.refusals.keys().cloned().collect();
+            made.constraints.push(Constraint::NotNamed(names));
+        }
+        if self.silent > 0 {
+            made.preferences.push(Preference {
+                test: Constraint::Exists(FOLLOWS.into()),
+                weight: RATHER,
+            });
+        }
+        if let Some(shared) = self.shared.get(&made).and_then(std::sync::Weak::upgrade) {
+            return Some(shared);
+        }
+        if self.shared.len() > 4096 {
+            self.shared.retain(|_, rules| rules.strong_count() > 0);
+        }
+        let shared = Arc::new(made.clone());
+        self.shared.insert(made, Arc::downgrade(&shared));
+        Some(shared)
+    }
+
+    pub(super) fn node_name(&self, node: NodeId) -> String {
+        self.fleet
+            .spec(node)
+            .map_or_else(|_| String::new(), |spec| spec.name.clone())
+    }
+}
+
+/// What an instance takes.
+pub(super) fn resources(spec: &InstanceSpec) -> Resources {
+    Resources::new(
+        u64::try_from(spec.resources.cpu).unwrap_or(0),
+        spec.resources.memory_bytes(),
+        spec.resources.disk_bytes(),
+    )
+}
+
+fn node_spec(node: &Node, core: &Core) -> NodeSpec {
+    let mut spec = NodeSpec::new(
+        &*node.name,
+        Resources::new(node.cpu, node.memory, node.disk),
+    );
+    spec.labels = node.all_labels();
+    spec.labels.remove(FOLLOWS);
+    if node.follows {
+        spec.labels.insert(FOLLOWS.into(), "yes".into());
+    }
+    let gpus = node.gpus.iter();
+    spec.gpus = gpus
+        .map(|(kind, count)| Gpus {
+            kind: kind.clone(),
+            count: *count,
+        })
+        .collect();
+    spec.runs = match node.runs_vms || !node.follows {
+        true => vec![Kind::Container, Kind::Vm],
+        false => vec![Kind::Container],
+    };
+    spec.overcommit = core.settings().overcommit;
+    spec
+}
+
+fn state(node: &Node) -> NodeState {
+    match (node.condition, node.draining) {
+        (NodeCondition::Ready, false) => NodeState::Ready,
+        (NodeCondition::Ready, true) => NodeState::Draining,
+        (NodeCondition::Registered | NodeCondition::Lost, _) => NodeState::Lost,
+    }
+}
+
+/// Whether an instance is in want of a place.
+pub(super) fn wants_a_place(record: &Instance) -> bool {
+    record.node.is_none() && record.wanted == Wanted::Running
+}
+
+/// Why there is no place, in words.
+pub(super) fn why_not(cause: &Cause) -> String {
+    match cause {
+        Cause::AlreadyPlaced(_) => "it has a place already".into(),
+        Cause::NoNodeFits(reasons) if reasons.is_empty() => "there are no nodes".into(),
+        Cause::NoNodeFits(reasons) => {
+            let parts: Vec<String> = reasons
+                .iter()
+                .take(8)
+                .map(|one| {
+                    let names = one.examples.iter().take(3).cloned().collect::<Vec<_>>();
+                    let more = if one.nodes > names.len() { ", …" } else { "" };
+                    match one.nodes {
+                        1 => format!("{}: {}", names.join(", "), one.reason),
+                        n => format!("{n} nodes ({}{more}): {}", names.join(", "), one.reason),
+                    }
+                })
+                .collect();
+            format!("no node fits: {}", parts.join("; "))
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Placement: the one task that decides where instances go. It owns the fleet,
+//! keeps it true to the records, and writes what it decides.
+
+mod explain;
+mod fleet;
+mod rules;
+mod task;
+
+pub use explain::{Placement, PlacementNode};
+pub(crate) use rules::rules;
+pub use task::{PlacementHandle, start};

@@ -1,0 +1,6 @@
+//! What keeps the world as the records say: each task on its own, woken by a
+//! timer, with no input but the records, and the same when it is run twice.
+
+mod liveness;
+
+pub use liveness::start as start_liveness;
