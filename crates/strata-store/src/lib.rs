@@ -11,6 +11,7 @@
 //! on what a crash could take back.
 #![forbid(unsafe_code)]
 
+mod embedded;
 mod error;
 pub mod limits;
 mod memory;
@@ -24,6 +25,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use error::StoreError;
 pub use memory::Memory;
 pub use transaction::{Condition, Transaction, Write};
@@ -32,7 +34,7 @@ pub use transaction::{Condition, Transaction, Write};
 pub type Revision = u64;
 
 /// The name of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub i64);
 
 /// A key with its value.
