@@ -13,6 +13,7 @@
 
 mod embedded;
 mod error;
+mod etcd;
 pub mod limits;
 mod memory;
 mod shared;
@@ -27,6 +28,7 @@ use futures_util::stream::BoxStream;
 
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use error::StoreError;
+pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use memory::Memory;
 pub use transaction::{Condition, Transaction, Write};
 
@@ -72,6 +74,16 @@ pub enum Change {
         /// Which.
         key: String,
     },
+}
+
+impl Change {
+    /// The key it is about.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put(entry) => &entry.key,
+            Self::Deleted { key } => key,
+        }
+    }
 }
 
 /// What one transaction did to what is watched.
