@@ -11,6 +11,7 @@
 //! on what a crash could take back.
 #![forbid(unsafe_code)]
 
+mod dump;
 mod embedded;
 mod error;
 mod etcd;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+pub use dump::{DumpError, IMPORT_KEY, export, import};
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use error::StoreError;
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
