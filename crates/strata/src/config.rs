@@ -1,5 +1,6 @@
 //! Settings: flags first, then the file, then what holds by default.
 
+mod control;
 mod images;
 mod network;
 
@@ -14,6 +15,7 @@ use strata_node::images::ImagesConfig;
 use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
+use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
 use network::NetworkTable;
 
@@ -43,6 +45,10 @@ pub(crate) struct File {
     images: ImagesTable,
     #[serde(default)]
     network: NetworkTable,
+    #[serde(default)]
+    store: StoreTable,
+    #[serde(default)]
+    scheduler: SchedulerTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -77,6 +83,7 @@ pub(crate) struct Settings {
     pub(crate) logs: LogLimits,
     pub(crate) images: ImagesConfig,
     pub(crate) network: NetworkOptions,
+    pub(crate) control: ControlSettings,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -114,8 +121,11 @@ impl Settings {
             flag.clone().or(file).unwrap_or_else(|| default.to_owned())
         };
         let logs = LogLimits::default();
+        let data_dir = own_folder.unwrap_or_else(|| DATA_DIR.into());
+        let network = file.network.options()?;
         Ok(Self {
-            data_dir: own_folder.unwrap_or_else(|| DATA_DIR.into()),
+            control: ControlSettings::new(file.store, &file.scheduler, &network, &data_dir)?,
+            data_dir,
             listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
             node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),
             node_socket: node
@@ -133,7 +143,7 @@ impl Settings {
                 segments: file.logs.segments.unwrap_or(logs.segments).clamp(2, 16),
             },
             images: file.images.config()?,
-            network: file.network.options()?,
+            network,
             socket_group: file.socket_group,
             stop_workloads: common.stop_workloads,
         })

@@ -10,7 +10,7 @@ use strata_client::Endpoints;
 use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
 use strata_node::{Node, NodeConfig, NodeFolder};
-use strata_server::{Build, Faces, IdentityFace, Metrics};
+use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
 use strata_transport::Gate;
 use strata_types::Role;
 use tokio::signal::unix::{SignalKind, signal};
@@ -135,8 +135,17 @@ impl Daemon {
         let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
-        let app = Faces::new(metrics)
-            .grpc(identity.service())
+        let control = ControlPlane::start(
+            &self.settings.control.store,
+            self.settings.control.core.clone(),
+            identities.authority.clone(),
+            port.url.clone(),
+            self.shutdown.clone(),
+        )
+        .await
+        .map_err(unexpected)?;
+        let app = control
+            .serve(Faces::new(metrics).grpc(identity.service()))
             .router()
             .await
             .map_err(unexpected)?;

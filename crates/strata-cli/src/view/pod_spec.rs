@@ -68,6 +68,9 @@ pub(crate) struct PodSpecView {
     pub(crate) stdin: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) labels: BTreeMap<String, String>,
+    /// Further names by which others on the node find it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) aliases: Vec<String>,
     /// No wish but an observation: read over.
     #[serde(default, skip_serializing, rename = "status")]
     pub(crate) _status: IgnoredAny,
@@ -283,6 +286,7 @@ impl From<v1::PodSpec> for PodSpecView {
             stop_grace: spec.stop_grace_ms.map(Span::from_millis),
             stdin: spec.stdin,
             labels: spec.labels.into_iter().collect(),
+            aliases: spec.aliases,
             _status: IgnoredAny,
         }
     }
@@ -339,6 +343,7 @@ impl From<PodSpecView> for v1::PodSpec {
             stop_grace_ms: view.stop_grace.map(Span::millis_u32),
             stdin: view.stdin,
             labels: view.labels.into_iter().collect(),
+            aliases: view.aliases,
         }
     }
 }
