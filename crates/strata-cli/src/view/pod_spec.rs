@@ -69,7 +69,7 @@ pub(crate) struct PodSpecView {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) labels: BTreeMap<String, String>,
     /// Further names by which others on the node find it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) aliases: Vec<String>,
     /// No wish but an observation: read over.
     #[serde(default, skip_serializing, rename = "status")]
@@ -373,6 +373,7 @@ health: {http: 80/health, interval: 5s, retries: 2}
 restart: never
 stop_grace: 1m30s
 labels: {app: shop}
+aliases: [web.shop]
 status: {state: running, anything: [1, 2]}
 ";
         let read: PodSpecView = serde_saphyr::from_str(written).unwrap();
