@@ -15,7 +15,8 @@ use std::time::Duration;
 use strata_store::{Condition, Store, StoreError, Transaction};
 use uuid::Uuid;
 
-use crate::operation::Lines;
+use crate::log::Line;
+use crate::operation::{Lines, Todo};
 use crate::records::{self, Kept};
 use crate::{Clock, Operation, OperationId, WorkflowError};
 
@@ -85,6 +86,22 @@ impl Journal {
 
     pub(crate) fn into_kept(self) -> Kept {
         self.kept
+    }
+
+    /// Puts one's own name under what another engine wrote last, if there is
+    /// anything to do: should that one still be at it, it sees that it is
+    /// deposed.
+    pub(crate) async fn take_over(&mut self) -> Result<(), JournalError> {
+        let operation = self.operation();
+        let others = operation
+            .book
+            .writer
+            .is_some_and(|it| it != self.pen.writer);
+        if !others || operation.todo() == Todo::Rest {
+            return Ok(());
+        }
+        self.apply(|_, _| Some(vec![Line::new("taken up again")]))
+            .await
     }
 
     /// Makes a change and writes it, however long that takes. The change may

@@ -52,7 +52,7 @@ pub(crate) async fn snapshots(
         let item = view.next().await?;
         Some((item, view))
     });
-    Ok(stream::iter([Ok(first)]).chain(rest).boxed())
+    Ok(stream::iter([Ok(first)]).chain(rest).fuse().boxed())
 }
 
 impl View {

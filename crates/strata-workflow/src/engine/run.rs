@@ -57,6 +57,7 @@ pub(super) async fn run(
 
 impl Run {
     async fn until_rest(mut self) -> Result<Kept, JournalError> {
+        self.journal.take_over().await?;
         loop {
             match self.journal.operation().todo() {
                 Todo::Rest => break,

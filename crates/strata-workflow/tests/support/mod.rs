@@ -1,6 +1,10 @@
 //! A fake world, and an operation that builds something in it.
 #![allow(dead_code)]
 
+pub(crate) mod custom;
+pub(crate) mod flaky;
+pub(crate) mod scripted;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -14,38 +18,38 @@ use strata_workflow::{
 
 /// Things by their names.
 #[derive(Default)]
-pub struct World {
-    pub things: Mutex<BTreeMap<String, String>>,
+pub(crate) struct World {
+    pub(crate) things: Mutex<BTreeMap<String, String>>,
 }
 
 impl World {
-    pub fn put(&self, name: impl Into<String>, thing: impl Into<String>) {
+    pub(crate) fn put(&self, name: impl Into<String>, thing: impl Into<String>) {
         self.things
             .lock()
             .unwrap()
             .insert(name.into(), thing.into());
     }
 
-    pub fn take(&self, name: &str) {
+    pub(crate) fn take(&self, name: &str) {
         self.things.lock().unwrap().remove(name);
     }
 
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.things.lock().unwrap().keys().cloned().collect()
     }
 }
 
 /// Builds a house: an address, as many rooms as asked, and for a house of
 /// more than one room a stair, which is known only when the plot is.
-pub struct Build;
+pub(crate) struct Build;
 
 #[derive(Clone, Serialize, Deserialize)]
-pub struct House {
-    pub name: String,
-    pub rooms: u32,
+pub(crate) struct House {
+    pub(crate) name: String,
+    pub(crate) rooms: u32,
 }
 
-pub fn house(name: &str, rooms: u32) -> House {
+pub(crate) fn house(name: &str, rooms: u32) -> House {
     let name = name.into();
     House { name, rooms }
 }
@@ -107,7 +111,7 @@ fn stair() -> Step<Build> {
 }
 
 /// No pauses.
-pub fn at_once(attempts: u32) -> Retry {
+pub(crate) fn at_once(attempts: u32) -> Retry {
     Retry {
         attempts,
         first_pause: Duration::ZERO,
@@ -116,7 +120,7 @@ pub fn at_once(attempts: u32) -> Retry {
 }
 
 /// An engine for one kind.
-pub async fn engine<K: Kind>(
+pub(crate) async fn engine<K: Kind>(
     store: &Arc<Memory>,
     kind: K,
     context: &Arc<K::Context>,
@@ -128,21 +132,25 @@ pub async fn engine<K: Kind>(
 }
 
 /// Operations of one kind.
-pub fn operations<K: Kind>(store: &Arc<Memory>, kind: K, context: &Arc<K::Context>) -> Operations {
+pub(crate) fn operations<K: Kind>(
+    store: &Arc<Memory>,
+    kind: K,
+    context: &Arc<K::Context>,
+) -> Operations {
     let mut registry = Registry::new();
     registry.register(kind, Arc::clone(context)).unwrap();
     Operations::new(Arc::clone(store) as Arc<dyn Store>, registry)
 }
 
 /// Fails if it takes too long.
-pub async fn soon<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work)
         .await
         .expect("it takes too long")
 }
 
 /// Looks again and again until it is so.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let look = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(2)).await;
