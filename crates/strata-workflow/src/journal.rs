@@ -117,6 +117,8 @@ impl Journal {
             let Some((next, transaction)) = self.prepare(&change)? else {
                 return Ok(());
             };
+            let known = self.kept.revision;
+            let mut conflict = false;
             match self.pen.store.commit(transaction).await {
                 Ok(revision) => {
                     self.kept.operation = next;
@@ -124,7 +126,7 @@ impl Journal {
                     return Ok(());
                 }
                 Err(error) if self.pen.is_deposed(&error) => return Err(JournalError::Deposed),
-                Err(StoreError::Conflict { .. }) => {}
+                Err(StoreError::Conflict { .. }) => conflict = true,
                 Err(StoreError::Unavailable(_) | StoreError::Broken(_)) => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -133,6 +135,11 @@ impl Journal {
             }
             if self.look().await? {
                 return Ok(());
+            }
+            // If it was not the record that changed, it was the fence,
+            // whichever of the two the store named.
+            if conflict && self.kept.revision == known {
+                return Err(JournalError::Deposed);
             }
         }
     }

@@ -44,7 +44,9 @@ use crate::{Claim, Outputs, Step, StepError};
 /// ```
 pub trait Kind: Sized + Send + Sync + 'static {
     /// What it is asked to do. It is stored, and read again by later versions
-    /// of the program: give new fields defaults.
+    /// of the program: give new fields defaults. Whoever may list operations
+    /// sees it: no secrets, only where to find them. The same goes for the
+    /// outputs of steps.
     type Input: Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// What its steps work with: drivers, clients. It is not stored.

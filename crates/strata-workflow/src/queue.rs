@@ -13,34 +13,36 @@ use strata_store::Revision;
 use crate::claim::Mode;
 use crate::{Claim, OperationId};
 
-/// The operations that wait, hold claims or run.
+/// The operations that wait, hold claims or run, each in one place.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    places: BTreeMap<(Revision, OperationId), Place>,
+    waiting: BTreeMap<Key, Vec<Claim>>,
+    holding: BTreeMap<Key, Held>,
+    running: BTreeMap<Key, Vec<Claim>>,
     created: HashMap<OperationId, Revision>,
-    running: usize,
+    /// Nothing changed since nobody was found to begin.
+    settled: bool,
 }
+
+/// In order of creation.
+type Key = (Revision, OperationId);
 
 #[derive(Debug)]
-struct Place {
+struct Held {
     claims: Vec<Claim>,
-    stands: Stands,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
-    Waiting,
-    Holding { ready: bool },
-    Running,
+    ready: bool,
 }
 
 impl Queue {
     /// It waits its turn. Nothing changes for one that runs.
     pub(crate) fn wait(&mut self, id: OperationId, created: Revision, claims: &[Claim]) {
-        self.put(id, created, claims, Stands::Waiting);
+        if let Some(key) = self.place(id, created) {
+            self.waiting.insert(key, claims.to_vec());
+        }
     }
 
     /// It holds its claims without running. It goes on if it is `ready`.
+    /// Nothing changes for one that runs.
     pub(crate) fn hold(
         &mut self,
         id: OperationId,
@@ -48,105 +50,108 @@ impl Queue {
         claims: &[Claim],
         ready: bool,
     ) {
-        self.put(id, created, claims, Stands::Holding { ready });
+        if let Some(key) = self.place(id, created) {
+            let claims = claims.to_vec();
+            self.holding.insert(key, Held { claims, ready });
+        }
     }
 
-    fn put(&mut self, id: OperationId, created: Revision, claims: &[Claim], stands: Stands) {
+    /// Takes it from where it was. `None` if it runs.
+    fn place(&mut self, id: OperationId, created: Revision) -> Option<Key> {
         if self.is_running(id) {
-            return;
+            return None;
         }
-        let claims = claims.to_vec();
+        self.remove(id);
         self.created.insert(id, created);
-        self.places.insert((created, id), Place { claims, stands });
+        Some((created, id))
     }
 
     /// One that holds its claims goes on when there is room.
     pub(crate) fn make_ready(&mut self, id: OperationId) {
-        if let Some(place) = self.place(id)
-            && let Stands::Holding { ready } = &mut place.stands
-        {
-            *ready = true;
+        let Some(key) = self.key(id) else { return };
+        if let Some(held) = self.holding.get_mut(&key) {
+            held.ready = true;
+            self.settled = false;
         }
     }
 
     /// It neither waits nor holds anything. Nothing changes for one that runs.
     pub(crate) fn remove(&mut self, id: OperationId) {
-        if !self.is_running(id)
-            && let Some(created) = self.created.remove(&id)
-        {
-            self.places.remove(&(created, id));
+        self.settled = false;
+        let Some(key) = self.key(id) else { return };
+        if !self.running.contains_key(&key) {
+            self.waiting.remove(&key);
+            self.holding.remove(&key);
+            self.created.remove(&id);
         }
     }
 
-    /// It does not run any more; whoever calls says where it stands now.
+    /// It does not run any more, but holds what it held until somebody says
+    /// where it stands now.
     pub(crate) fn stopped(&mut self, id: OperationId) {
-        if let Some(place) = self.place(id)
-            && place.stands == Stands::Running
-        {
-            place.stands = Stands::Holding { ready: false };
-            self.running -= 1;
+        self.settled = false;
+        let Some(key) = self.key(id) else { return };
+        if let Some(claims) = self.running.remove(&key) {
+            let ready = false;
+            self.holding.insert(key, Held { claims, ready });
         }
     }
 
     pub(crate) fn is_running(&self, id: OperationId) -> bool {
-        let created = self.created.get(&id);
-        let place = created.and_then(|created| self.places.get(&(*created, id)));
-        place.is_some_and(|place| place.stands == Stands::Running)
+        self.key(id)
+            .is_some_and(|key| self.running.contains_key(&key))
     }
 
     /// The next to run, which then runs, if no more than `most` do.
     pub(crate) fn next(&mut self, most: usize) -> Option<OperationId> {
-        if self.running >= most {
+        if self.settled || self.running.len() >= most {
             return None;
         }
-        let key = self.interrupted().or_else(|| self.first_free())?;
-        self.places.get_mut(&key)?.stands = Stands::Running;
-        self.running += 1;
+        let Some((key, claims)) = self.interrupted().or_else(|| self.first_free()) else {
+            self.settled = true;
+            return None;
+        };
+        self.running.insert(key, claims);
         Some(key.1)
     }
 
-    fn interrupted(&self) -> Option<(Revision, OperationId)> {
-        let ready = Stands::Holding { ready: true };
-        let mut places = self.places.iter();
-        places.find_map(|(key, place)| (place.stands == ready).then_some(*key))
+    fn interrupted(&mut self) -> Option<(Key, Vec<Claim>)> {
+        let mut holding = self.holding.iter();
+        let key = *holding.find(|(_, held)| held.ready)?.0;
+        let held = self.holding.remove(&key)?;
+        Some((key, held.claims))
     }
 
-    fn first_free(&self) -> Option<(Revision, OperationId)> {
+    fn first_free(&mut self) -> Option<(Key, Vec<Claim>)> {
         let mut taken = HashMap::new();
-        for place in self.places.values() {
-            if place.stands != Stands::Waiting {
-                take(&mut taken, &place.claims);
-            }
+        let held = self.holding.values().map(|held| &held.claims);
+        for claims in held.chain(self.running.values()) {
+            take(&mut taken, claims);
         }
-        for (key, place) in &self.places {
-            if place.stands != Stands::Waiting {
-                continue;
-            }
-            if is_free(&taken, &place.claims) {
-                return Some(*key);
-            }
-            take(&mut taken, &place.claims);
-        }
-        None
+        let mut waiting = self.waiting.iter();
+        let first = waiting.find_map(|(key, claims)| {
+            let free = is_free(&taken, claims);
+            take(&mut taken, claims);
+            free.then_some(*key)
+        });
+        self.waiting.remove_entry(&first?)
     }
 
     /// All operations here.
     pub(crate) fn ids(&self) -> Vec<OperationId> {
-        self.places.keys().map(|(_, id)| *id).collect()
+        self.created.keys().copied().collect()
     }
 
     pub(crate) fn running(&self) -> usize {
-        self.running
+        self.running.len()
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        let waiting = |place: &&Place| place.stands == Stands::Waiting;
-        self.places.values().filter(waiting).count()
+        self.waiting.len()
     }
 
-    fn place(&mut self, id: OperationId) -> Option<&mut Place> {
-        let created = self.created.get(&id)?;
-        self.places.get_mut(&(*created, id))
+    fn key(&self, id: OperationId) -> Option<Key> {
+        self.created.get(&id).map(|created| (*created, id))
     }
 }
 

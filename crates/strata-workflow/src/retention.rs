@@ -97,8 +97,9 @@ pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::Work
         deletion = deletion.delete(records::idempotency_key(&operation.owner, key));
     }
     match store.commit(deletion).await {
+        Ok(_) => Ok(()),
         // Somebody was faster; whatever it is now is looked at next time.
-        Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
+        Err(StoreError::Conflict { key }) if key == records::record_key(id) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

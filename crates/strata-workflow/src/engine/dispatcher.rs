@@ -41,7 +41,8 @@ pub(super) struct Dispatcher {
     /// Failed operations with leftovers: how many wishes to clean up are seen.
     pub(super) leftovers: BTreeMap<OperationId, u64>,
     pub(super) ended: Ended,
-    forgetting: JoinSet<()>,
+    /// Answers whether the engine still leads.
+    forgetting: JoinSet<bool>,
     pub(super) status: Status,
     tell: watch::Sender<Status>,
 }
@@ -123,7 +124,11 @@ impl Dispatcher {
                     }
                 }
                 _ = forget.tick() => self.forget(),
-                Some(_) = self.forgetting.join_next() => {}
+                Some(leads) = self.forgetting.join_next() => {
+                    if matches!(leads, Ok(false)) {
+                        return;
+                    }
+                }
             }
             if self.ended.is_over(&self.settings.retention) {
                 self.forget();
@@ -196,16 +201,7 @@ impl Dispatcher {
             .due(&self.settings.retention, self.pen.clock.now_ms());
         let pen = self.pen.clone();
         if !due.is_empty() {
-            self.forgetting.spawn(async move {
-                for id in due {
-                    if let Err(error) = retention::forget(&pen, id).await {
-                        tracing::warn!(operation = %id, %error, "cannot forget an operation");
-                        // Not at once again: whatever it is, it lasts.
-                        tokio::time::sleep(PAUSE).await;
-                        return;
-                    }
-                }
-            });
+            self.forgetting.spawn(forget_all(pen, due));
         }
     }
 
@@ -221,6 +217,23 @@ impl Dispatcher {
             changed
         });
     }
+}
+
+/// Forgets these. Tells whether the engine still leads.
+async fn forget_all(pen: Pen, ids: Vec<OperationId>) -> bool {
+    for id in ids {
+        match retention::forget(&pen, id).await {
+            Ok(()) => {}
+            Err(WorkflowError::Store(error)) if pen.is_deposed(&error) => return false,
+            Err(error) => {
+                tracing::warn!(operation = %id, %error, "cannot forget an operation");
+                // Not at once again: whatever it is, it lasts.
+                tokio::time::sleep(PAUSE).await;
+                break;
+            }
+        }
+    }
+    true
 }
 
 fn tell_end(operation: &Operation) {
@@ -244,6 +257,7 @@ async fn next(watch: &mut Option<Watch>) -> Option<Changes> {
 }
 
 fn timer(every: Duration) -> Interval {
+    let every = every.max(Duration::from_millis(1));
     let mut timer = tokio::time::interval_at(Instant::now() + every, every);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     timer

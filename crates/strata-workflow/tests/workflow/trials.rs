@@ -1,17 +1,15 @@
 //! The tests that every kind has to pass, on one that passes and on some that
 //! must not.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Build, House, World, house};
 use futures_util::future::BoxFuture;
 use strata_workflow::testing::{
     Trial, cancel_at_every_step, die_at_every_step, every_step_twice, fail_and_undo_twice,
     fail_at_every_step,
 };
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
-use support::{Build, House, World, house};
 
 struct Building {
     rooms: u32,

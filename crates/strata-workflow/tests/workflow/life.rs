@@ -1,17 +1,15 @@
 //! The life of an operation, as whoever asked for it sees it.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::custom::{Custom, Stage, fail, gate, make};
+use crate::support::{Build, World, at_once, engine, house, operations, soon, until};
 use futures_util::StreamExt as _;
 use strata_store::Memory;
 use strata_workflow::{
     At, Claim, Filter, Kind as _, Operation, Settings, State, Step, StepError, WorkflowError,
 };
-use support::custom::{Custom, Stage, fail, gate, make};
-use support::{Build, World, at_once, engine, house, operations, soon, until};
 
 fn is_scheduled(operation: &Operation) -> bool {
     operation.state == State::Scheduled
@@ -45,6 +43,22 @@ async fn a_watcher_sees_it_from_scheduled_to_completed() {
     let again: Vec<_> = soon(asking.watch(id).await.unwrap().collect()).await;
     assert_eq!(again.len(), 1, "attached late: the end, once");
     engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_is_slow_sees_the_latest() {
+    let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
+    let asking = operations(&store, Build, &world);
+    let id = asking
+        .submit::<Build>(&house("h", 9), "ann", None)
+        .await
+        .unwrap();
+    let slow = asking.watch(id).await.unwrap();
+    let _engine = engine(&store, Build, &world, Settings::default()).await;
+    soon(asking.wait(id)).await.unwrap();
+    let seen: Vec<_> = soon(slow.map(Result::unwrap).collect()).await;
+    assert_eq!(seen.len(), 2, "what was first, and what was last");
+    assert!(is_scheduled(&seen[0]) && seen[1].has_ended());
 }
 
 #[tokio::test]

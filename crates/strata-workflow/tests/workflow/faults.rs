@@ -1,17 +1,15 @@
 //! The store fails, before or after it did what it was asked; nothing is done
 //! twice that must be done once, and nothing is lost.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::custom::{Custom, Stage, fail, gate, make};
+use crate::support::flaky::Flaky;
+use crate::support::{Build, World, engine, house, operations, soon, until};
 use futures_util::StreamExt as _;
 use strata_store::{Memory, Store};
 use strata_workflow::{Filter, Operations, Registry, Settings, State, Workflow};
-use support::custom::{Custom, Stage, fail, gate, make};
-use support::flaky::Flaky;
-use support::{Build, World, engine, house, operations, soon, until};
 
 #[tokio::test]
 async fn a_submission_that_got_no_answer_is_one_operation() {

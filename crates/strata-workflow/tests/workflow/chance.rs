@@ -3,12 +3,12 @@
 //! each operation is wholly done or wholly undone, and at no time do two hold
 //! what only one may have.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::scripted::{Act, Failure, Script, Scripted, Theatre};
+use crate::support::{soon, until};
 use futures_util::{FutureExt as _, StreamExt as _};
 use proptest::prelude::*;
 use strata_store::{Change, Memory, Store};
@@ -16,8 +16,6 @@ use strata_workflow::testing::{Death, Mortal};
 use strata_workflow::{
     Claim, Mode, Operation, OperationId, Operations, Registry, Settings, State, Workflow,
 };
-use support::scripted::{Act, Failure, Script, Scripted, Theatre};
-use support::{soon, until};
 
 const AT_ONCE: usize = 3;
 
@@ -233,8 +231,12 @@ fn in_the_way(one: &Operation, other: &Operation) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn all_is_done_or_undone_whatever_happens(story in story()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    fn all_is_done_or_undone_whatever_happens(story in story(), threads in 0..3usize) {
+        let mut runtime = match threads {
+            0 => tokio::runtime::Builder::new_current_thread(),
+            _ => tokio::runtime::Builder::new_multi_thread(),
+        };
+        let runtime = runtime.worker_threads(threads.max(1)).enable_time().build().unwrap();
         runtime.block_on(async {
             let scripts = story.scripts.clone();
             let told = tell(story).await;

@@ -1,14 +1,12 @@
 //! Ended operations are forgotten in time, with all that belongs to them.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use crate::support::{Build, World, house, operations, soon, until};
 use strata_store::{Memory, Store};
 use strata_workflow::{Clock, Filter, Retention, Settings, Workflow, WorkflowError};
-use support::{Build, World, house, operations, soon, until};
 
 #[tokio::test]
 async fn the_oldest_go_when_there_are_too_many() {

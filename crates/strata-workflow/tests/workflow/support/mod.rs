@@ -1,5 +1,4 @@
 //! A fake world, and an operation that builds something in it.
-#![allow(dead_code)]
 
 pub(crate) mod custom;
 pub(crate) mod flaky;

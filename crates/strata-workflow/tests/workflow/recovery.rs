@@ -1,17 +1,15 @@
 //! What happens after an engine has gone, and to what could not be undone.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::custom::{Custom, Stage, fail, gate, make};
+use crate::support::{at_once, soon, until};
 use strata_store::{Condition, Memory, Store, Transaction};
 use strata_workflow::{
     At, Claim, End, Operations, Outputs, Registry, Settings, State, Step, StepError, Workflow,
     WorkflowError,
 };
-use support::custom::{Custom, Stage, fail, gate, make};
-use support::{at_once, soon, until};
 
 fn fresh() -> (Arc<Memory>, Arc<Stage>) {
     (Arc::new(Memory::new()), Arc::new(Stage::default()))

@@ -1,0 +1,10 @@
+//! Operations on a store in memory, with a fake world for their steps.
+#![allow(clippy::unwrap_used)]
+
+mod chance;
+mod faults;
+mod forgetting;
+mod life;
+mod recovery;
+mod support;
+mod trials;
