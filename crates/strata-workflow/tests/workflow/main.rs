@@ -4,6 +4,7 @@
 mod chance;
 mod faults;
 mod forgetting;
+mod kill;
 mod life;
 mod recovery;
 mod support;
