@@ -7,6 +7,7 @@ use std::sync::Arc;
 use strata_identity::Authority;
 use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
 use strata_types::{Error, Result};
+use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, CoreSettings, Lead};
@@ -14,7 +15,7 @@ use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ControllerFace, Faces, InstancesFace};
 use crate::link::{AssignmentsFace, Tunnels};
 use crate::placement::PlacementHandle;
-use crate::{placement, reconcile};
+use crate::{operations, placement, reconcile};
 
 /// Where records are kept.
 #[derive(Clone, Debug)]
@@ -60,6 +61,8 @@ pub struct ControlPlane {
     pub placement: PlacementHandle,
     /// The ways to nodes.
     pub tunnels: Tunnels,
+    /// Long actions.
+    pub operations: Operations,
     authority: Arc<Authority>,
     shutdown: CancellationToken,
 }
@@ -78,6 +81,7 @@ impl ControlPlane {
         let core = Core::open(store.clone(), settings, shutdown.clone()).await?;
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
+        let operations = operations::start(&core, store.clone(), shutdown.clone())?;
         match alone {
             true => core.set_lead(Lead::Leading(None)),
             false => {
@@ -88,6 +92,7 @@ impl ControlPlane {
             core,
             placement,
             tunnels: Tunnels::default(),
+            operations,
             authority,
             shutdown,
         })

@@ -3,4 +3,5 @@
 
 mod instances;
 mod nodes;
+mod operations;
 mod world;
