@@ -5,6 +5,7 @@
 mod controller;
 mod http;
 mod identity;
+pub mod rest;
 pub mod scheduler;
 
 use std::convert::Infallible;
