@@ -216,7 +216,7 @@ impl Peer for ServerClient {
 
 /// For `map_err` on a call that was to `what`: "free the cell web".
 pub(crate) fn cannot<'a>(
-    peer: &'a impl Peer,
+    peer: &'a (impl Peer + ?Sized),
     what: impl Into<String>,
 ) -> impl Fn(Status) -> Failure + 'a {
     let what = what.into();

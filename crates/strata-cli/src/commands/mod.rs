@@ -10,6 +10,7 @@ mod login;
 mod logs;
 mod pod;
 mod spawn;
+mod talk;
 mod token;
 mod top;
 mod version;
