@@ -145,6 +145,11 @@ impl Network {
         self.0.state().pool.lease(wanted)
     }
 
+    /// How many addresses are given out.
+    pub fn leased(&self) -> u32 {
+        self.0.state().pool.leased()
+    }
+
     /// Takes an address back. Idempotent.
     pub fn release(&self, address: Ipv4Addr) {
         self.0.state().pool.release(address);

@@ -62,6 +62,11 @@ impl Pool {
         self.given.len() as u32 - 3
     }
 
+    /// How many of them are given out.
+    pub(crate) fn leased(&self) -> u32 {
+        self.total() - self.free
+    }
+
     /// Gives out the next free address, or the wanted one.
     pub(crate) fn lease(&mut self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, PoolError> {
         let index = match wanted {

@@ -4,6 +4,7 @@
 //! The faces are thin: parse, call [`Cells`], map the answer. Nothing here is
 //! the parent of a workload, so the end of this process ends none.
 
+mod agent;
 mod blocking;
 mod cells;
 mod clock;
@@ -20,6 +21,7 @@ mod pods;
 mod units;
 mod vms;
 
+pub use agent::{Agent, AgentConfig};
 pub use cells::Cells;
 pub use folder::NodeFolder;
 pub use machines::{HANDED_IDENTITY, SPAWNED, SPAWNED_V2};

@@ -2,14 +2,16 @@
 //! a restart, taken away when the daemon ends and nothing needs it any more.
 //! A node that runs no pods leaves the machine's network alone.
 
+mod given;
+
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strata_network::{
-    Endpoint, Network, NetworkConfig, NetworkError, PortReservation, PublishedPort, Subnet, Tag,
-    Watcher,
+    Endpoint, Network, NetworkConfig, NetworkError, Peer, PortReservation, PublishedPort, Subnet,
+    Tag, Watcher,
 };
 use strata_types::pod::PortMapping;
 use strata_types::{Error, Result};
@@ -41,6 +43,8 @@ pub(crate) struct NodeNetwork {
     tag: Tag,
     folder: PathBuf,
     open: Mutex<Option<Open>>,
+    /// The other nodes, as they were last told.
+    peers: Mutex<Vec<Peer>>,
 }
 
 struct Open {
@@ -55,6 +59,7 @@ impl NodeNetwork {
         Ok(Self {
             options,
             tag: tag(run)?,
+            peers: Mutex::new(given::read_peers(&folder)),
             folder,
             open: Mutex::default(),
         })
@@ -85,13 +90,13 @@ impl NodeNetwork {
         let subnet = self.subnet()?;
         // First: whatever of it comes to be is found again after a death.
         self.keep("up", "")?;
-        let mut config =
-            NetworkConfig::new(self.tag.clone(), subnet, self.options.range, &self.folder);
+        let mut config = NetworkConfig::new(self.tag.clone(), subnet, self.range(), &self.folder);
         config.mtu = self.options.mtu;
         config.dns_upstreams.clone_from(&self.options.dns_upstreams);
         let network = Network::open(config).map_err(public)?;
         let restored = network.restore(running).map_err(public)?;
         tracing::debug!(?restored, "the network is as it should be");
+        self.connect_peers(&network);
         let watcher = network.watch().map_err(public)?;
         let stop = CancellationToken::new();
         let (names, leases) = (network.clone(), network.clone());
@@ -120,16 +125,16 @@ impl NodeNetwork {
         if let Some(subnet) = self.options.subnet {
             return Ok(subnet);
         }
-        if let Some(kept) = read_subnet(&path) {
+        let range = self.range();
+        if let Some(kept) = read_subnet(&path)
+            && range.contains(kept.network())
+        {
             return Ok(kept);
         }
         let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
-        let chosen = choose(self.options.range, &routes, self.tag.as_str()).ok_or_else(|| {
-            Error::exhausted(format!(
-                "no /24 of {} is free on this machine",
-                self.options.range
-            ))
-            .with_hint("say which one to use: [network] subnet in the configuration")
+        let chosen = choose(range, &routes, self.tag.as_str()).ok_or_else(|| {
+            Error::exhausted(format!("no /24 of {range} is free on this machine"))
+                .with_hint("say which one to use: [network] subnet in the configuration")
         })?;
         self.keep("subnet", &chosen.to_string())?;
         Ok(chosen)
@@ -172,8 +177,15 @@ impl NodeNetwork {
     }
 
     pub(crate) fn lease(&self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr> {
-        let network = self.get()?;
-        network.lease(wanted).map_err(|error| public(error.into()))
+        loop {
+            self.get()?;
+            // Under the lock: a network that has an address given out is not
+            // exchanged for another.
+            if let Some(open) = &*self.guard() {
+                let leased = open.network.lease(wanted);
+                return leased.map_err(|error| public(error.into()));
+            }
+        }
     }
 
     pub(crate) fn release(&self, address: Ipv4Addr) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use strata_cell::{Cgroups, HostPaths, InitImage, LogLimits};
 use strata_types::{Error, Result};
 
+use crate::agent;
 use crate::cells::{Cells, Executable, Keeper};
 use crate::clock::now_ms;
 use crate::folder::NodeFolder;
@@ -115,6 +116,9 @@ impl Node {
         running.extend(more_running);
         resting.extend(more_resting);
         parts.network.restore(&running, &resting)?;
+        let held = agent::held(&config.data_dir.join("node"), parts.network.has_peers())?;
+        pods.hold(&held);
+        vms.hold(&held);
         pods.resume();
         vms.resume();
         machines.resume();

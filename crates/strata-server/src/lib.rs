@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod control;
 pub mod core;
 pub mod faces;
 pub mod link;
@@ -13,5 +14,6 @@ pub mod placement;
 pub mod reconcile;
 
 pub use build::Build;
+pub use control::{ControlPlane, StoreConfig};
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;

@@ -11,7 +11,10 @@
 //! on what a crash could take back.
 #![forbid(unsafe_code)]
 
+mod dump;
+mod embedded;
 mod error;
+mod etcd;
 pub mod limits;
 mod memory;
 mod shared;
@@ -24,7 +27,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+pub use dump::{DumpError, IMPORT_KEY, export, import};
+pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use error::StoreError;
+pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use memory::Memory;
 pub use transaction::{Condition, Transaction, Write};
 
@@ -32,7 +38,7 @@ pub use transaction::{Condition, Transaction, Write};
 pub type Revision = u64;
 
 /// The name of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub i64);
 
 /// A key with its value.
@@ -70,6 +76,16 @@ pub enum Change {
         /// Which.
         key: String,
     },
+}
+
+impl Change {
+    /// The key it is about.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put(entry) => &entry.key,
+            Self::Deleted { key } => key,
+        }
+    }
 }
 
 /// What one transaction did to what is watched.

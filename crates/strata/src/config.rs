@@ -1,9 +1,12 @@
 //! Settings: flags first, then the file, then what holds by default.
 
+mod control;
 mod images;
 mod network;
+mod node;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -14,8 +17,11 @@ use strata_node::images::ImagesConfig;
 use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
+use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
 use network::NetworkTable;
+pub(crate) use node::NodeSettings;
+use node::NodeTable;
 
 /// Where everything is kept unless told.
 pub(crate) const DATA_DIR: &str = "/var/lib/strata";
@@ -43,6 +49,12 @@ pub(crate) struct File {
     images: ImagesTable,
     #[serde(default)]
     network: NetworkTable,
+    #[serde(default)]
+    store: StoreTable,
+    #[serde(default)]
+    scheduler: SchedulerTable,
+    #[serde(default)]
+    node: NodeTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -77,6 +89,10 @@ pub(crate) struct Settings {
     pub(crate) logs: LogLimits,
     pub(crate) images: ImagesConfig,
     pub(crate) network: NetworkOptions,
+    pub(crate) control: ControlSettings,
+    /// Where other nodes send what is for pods of this one.
+    pub(crate) address: Option<Ipv4Addr>,
+    pub(crate) node: NodeSettings,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -114,8 +130,12 @@ impl Settings {
             flag.clone().or(file).unwrap_or_else(|| default.to_owned())
         };
         let logs = LogLimits::default();
+        let data_dir = own_folder.unwrap_or_else(|| DATA_DIR.into());
+        let address = file.network.address;
+        let network = file.network.options()?;
         Ok(Self {
-            data_dir: own_folder.unwrap_or_else(|| DATA_DIR.into()),
+            control: ControlSettings::new(file.store, &file.scheduler, &network, &data_dir)?,
+            data_dir,
             listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
             node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),
             node_socket: node
@@ -133,7 +153,9 @@ impl Settings {
                 segments: file.logs.segments.unwrap_or(logs.segments).clamp(2, 16),
             },
             images: file.images.config()?,
-            network: file.network.options()?,
+            address,
+            network,
+            node: file.node.settings()?,
             socket_group: file.socket_group,
             stop_workloads: common.stop_workloads,
         })
@@ -218,6 +240,23 @@ mod tests {
         assert!(parse("lisen = 'x'").unwrap_err().contains("lisen"));
         assert!(parse("[logs]\nsegments = -1").is_err());
         assert!(parse("[socket_group]\ngid = 5\nrole = 'king'").is_err());
+    }
+
+    #[test]
+    fn a_node_says_what_it_is_and_whom_it_follows() {
+        let text = "[node]\nlabels = { zone = 'a' }\nservers = ['10.0.0.2']\n\
+            [network]\naddress = '10.0.0.7'";
+        let settings = merge(text, None, None);
+        assert_eq!(settings.node.labels["zone"], "a");
+        assert_eq!(
+            settings.node.servers[0].to_string(),
+            "https://10.0.0.2:7700"
+        );
+        assert_eq!(settings.address.unwrap().to_string(), "10.0.0.7");
+        let bad = parse("[node]\nservers = ['http://x']").unwrap();
+        assert!(bad.node.settings().unwrap_err().contains("[node] servers"));
+        let bad = parse("[node]\nlabels = { '' = 'a' }").unwrap();
+        assert!(bad.node.settings().is_err());
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cli::{BuildInfo, Exit, Failure, Global, Result};
-use strata_client::Endpoints;
+use strata_client::{Address, Endpoints};
 use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
-use strata_node::{Node, NodeConfig, NodeFolder};
-use strata_server::{Build, Faces, IdentityFace, Metrics};
+use strata_node::{Agent, AgentConfig, Node, NodeConfig, NodeFolder};
+use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
 use strata_transport::Gate;
 use strata_types::Role;
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,7 +60,10 @@ pub(crate) async fn node(global: &Global, arguments: NodeArguments) -> Result {
     let mut daemon = Daemon::prepare(settings)?;
     let data_dir = daemon.settings.data_dir.clone();
     if let Some(joined) = join::ensure(global, &arguments, &data_dir).await? {
-        daemon.serve_node(NodeAuthority::Joined(&joined)).await?;
+        let further = daemon.settings.node.servers.clone();
+        let servers = global.server.iter().cloned().chain(further).collect();
+        let authority = NodeAuthority::Joined(&joined, servers);
+        daemon.serve_node(authority).await?;
     } else {
         let identities = Identities::open(&data_dir)?;
         daemon
@@ -74,8 +77,8 @@ pub(crate) async fn node(global: &Global, arguments: NodeArguments) -> Result {
 enum NodeAuthority<'a> {
     /// Its own CA; the flag says whether it also serves identities.
     Own(&'a Identities, bool),
-    /// The CA of the server it joined.
-    Joined(&'a Joined),
+    /// The CA of the server it joined, and whom it follows.
+    Joined(&'a Joined, Vec<Address>),
 }
 
 /// A daemon in the making.
@@ -135,8 +138,17 @@ impl Daemon {
         let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
-        let app = Faces::new(metrics)
-            .grpc(identity.service())
+        let control = ControlPlane::start(
+            &self.settings.control.store,
+            self.settings.control.core.clone(),
+            identities.authority.clone(),
+            port.url.clone(),
+            self.shutdown.clone(),
+        )
+        .await
+        .map_err(unexpected)?;
+        let app = control
+            .serve(Faces::new(metrics).grpc(identity.service()))
             .router()
             .await
             .map_err(unexpected)?;
@@ -161,25 +173,30 @@ impl Daemon {
             machine_init: machine::init_pid(),
             authority: match &authority {
                 NodeAuthority::Own(identities, _) => Some(identities.authority.clone()),
-                NodeAuthority::Joined(_) => None,
+                NodeAuthority::Joined(..) => None,
             },
         })
         .await
         .map_err(unexpected)?;
         let hosts = serve::hosts(&port, &settings.hosts, &[]);
+        let mut servers = Vec::new();
         let (live, ca_pem, identities) = match authority {
             NodeAuthority::Own(identities, serves_identities) => {
                 let name: Name = node.id().parse().map_err(unexpected)?;
                 let spec = CertificateSpec::caller(name, Role::Node);
                 let live = identities.serving(spec, &hosts, &self.tasks, &self.shutdown)?;
                 let ca_pem = identities.authority.ca_pem().to_owned();
+                // With a server beside it, it is that one's like any other.
+                for server in self.endpoints.server.iter() {
+                    servers.push(server.parse().map_err(unexpected)?);
+                }
                 (live, ca_pem, serves_identities.then_some(identities))
             }
-            NodeAuthority::Joined(joined) => (
-                joined.keep(&self.tasks, &self.shutdown),
-                joined.ca_pem.clone(),
-                None,
-            ),
+            NodeAuthority::Joined(joined, followed) => {
+                servers = followed;
+                let live = joined.keep(&self.tasks, &self.shutdown);
+                (live, joined.ca_pem.clone(), None)
+            }
         };
         let mut gate = Gate::new(identities.map(|i| i.tokens.clone()), Clock::system());
         if let Some(group) = group {
@@ -189,10 +206,23 @@ impl Daemon {
         if let Some(identities) = identities {
             identities.keep_client(&settings.data_dir, &self.tasks, &self.shutdown)?;
         }
-        let tls = serve::tls(&ca_pem, live, false)?;
+        let tls = serve::tls(&ca_pem, live.clone(), false)?;
         self.endpoints.node = Some(port.url.clone());
         self.endpoints.node_socket = Some(settings.node_socket.clone());
         port.serve(tls, app.clone(), gate.clone(), &self.tasks, &self.shutdown);
+        let agent = AgentConfig {
+            servers,
+            ca_pem,
+            identity: live,
+            labels: settings.node.labels.clone(),
+            address: settings.address,
+            app: app.clone(),
+            gate: gate.clone(),
+        };
+        if !agent.servers.is_empty() {
+            let agent = Agent::start(&node, agent, self.shutdown.clone()).map_err(unexpected)?;
+            self.tasks.spawn(agent.ended());
+        }
         serve::serve_socket(socket, app, gate, &self.tasks, &self.shutdown);
         self.node = Some(node);
         Ok(())

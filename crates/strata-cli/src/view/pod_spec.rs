@@ -68,6 +68,9 @@ pub(crate) struct PodSpecView {
     pub(crate) stdin: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) labels: BTreeMap<String, String>,
+    /// Further names by which others on the node find it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) aliases: Vec<String>,
     /// No wish but an observation: read over.
     #[serde(default, skip_serializing, rename = "status")]
     pub(crate) _status: IgnoredAny,
@@ -283,6 +286,7 @@ impl From<v1::PodSpec> for PodSpecView {
             stop_grace: spec.stop_grace_ms.map(Span::from_millis),
             stdin: spec.stdin,
             labels: spec.labels.into_iter().collect(),
+            aliases: spec.aliases,
             _status: IgnoredAny,
         }
     }
@@ -339,6 +343,7 @@ impl From<PodSpecView> for v1::PodSpec {
             stop_grace_ms: view.stop_grace.map(Span::millis_u32),
             stdin: view.stdin,
             labels: view.labels.into_iter().collect(),
+            aliases: view.aliases,
         }
     }
 }
@@ -368,6 +373,7 @@ health: {http: 80/health, interval: 5s, retries: 2}
 restart: never
 stop_grace: 1m30s
 labels: {app: shop}
+aliases: [web.shop]
 status: {state: running, anything: [1, 2]}
 ";
         let read: PodSpecView = serde_saphyr::from_str(written).unwrap();

@@ -16,7 +16,7 @@ mod supervise;
 mod unit;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct Inner<K: Kind> {
     gone: Mutex<FreedNames>,
     /// Those of other kinds too.
     names: Names,
+    /// Those that are not started after a restart until somebody says so.
+    held: Mutex<HashSet<Label>>,
     /// The daemon ends: nothing is started again.
     closing: CancellationToken,
 }
@@ -77,12 +79,19 @@ impl<K: Kind> Units<K> {
             busy: Mutex::default(),
             gone: Mutex::new(gone),
             names,
+            held: Mutex::default(),
             closing: CancellationToken::new(),
         }))
     }
 
     pub(crate) fn kind(&self) -> &Arc<K> {
         &self.0.kind
+    }
+
+    /// After a restart these are not started, also where they were to run:
+    /// whoever wants them says so.
+    pub(crate) fn hold(&self, names: &[Label]) {
+        guard(&self.0.held).extend(names.iter().cloned());
     }
 
     pub(crate) fn events(&self) -> &Events {

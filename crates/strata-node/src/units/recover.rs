@@ -19,6 +19,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{Kind, Record, Unit, Units, guard};
 use crate::blocking::blocking;
+use crate::cells::Executable;
 
 /// What is left to do for a unit that was found again.
 pub(crate) enum Unfinished<K: Kind> {
@@ -127,6 +128,14 @@ impl<K: Kind> Units<K> {
             unit.note(|view| view.state = PodState::Destroying);
             return Some(Unfinished::Destroy(unit.clone()));
         }
+        if self.is_held(&record, main.as_ref()) {
+            unit.note(|view| {
+                view.state = PodState::Stopped;
+                view.reason = "it waits for its server".to_owned();
+                view.main = main;
+            });
+            return Some(Unfinished::Stop(unit.clone()));
+        }
         match main {
             Some(main) if !main.view().is_over() => {
                 unit.running(&self.0.kind, main);
@@ -165,6 +174,20 @@ impl<K: Kind> Units<K> {
                 Some(Unfinished::Stop(unit.clone()))
             }
         }
+    }
+
+    /// Whether it would be started, and must not be yet.
+    fn is_held(&self, record: &Record<K>, main: Option<&Arc<Executable>>) -> bool {
+        let policy = K::restart(&record.spec);
+        let starts = match main.map(|main| (main.run, main.view())) {
+            Some((_, view)) if !view.is_over() => false,
+            Some((run, view)) if run > record.wanted_since_ns => match view.ending {
+                Some(Ending::Lost) | None => policy != RestartPolicy::Never,
+                Some(ending) => policy.wants_restart(ending),
+            },
+            _ => true,
+        };
+        record.wanted && starts && guard(&self.0.held).contains(K::name(&record.spec))
     }
 
     async fn finish(self, unfinished: Unfinished<K>, busy: OwnedMutexGuard<()>) {

@@ -157,8 +157,9 @@ impl Core {
 }
 
 /// The public error: by what the caller can do about it.
+#[allow(clippy::needless_pass_by_value)] // for map_err
 pub(crate) fn public(error: StoreError) -> Error {
-    match error {
+    match &error {
         StoreError::Conflict { .. } => {
             Error::new(strata_types::ErrorKind::Aborted, error.to_string())
                 .with_hint("look at it again, then repeat the request")

@@ -1,6 +1,6 @@
 //! Nodes: registered with a subnet of their own, seen, drained, lost, gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use strata_store::{StoreError, Transaction};
@@ -58,7 +58,7 @@ impl Core {
 
     /// How many instances are on a node.
     pub fn instances_on(&self, node: &str) -> usize {
-        self.tables().on_node.get(node).map_or(0, |on| on.len())
+        self.tables().on_node.get(node).map_or(0, BTreeSet::len)
     }
 
     /// Registers a node: the same node again has the same subnet.

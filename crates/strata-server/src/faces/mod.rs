@@ -5,6 +5,7 @@
 mod controller;
 mod http;
 mod identity;
+mod instances;
 pub mod scheduler;
 
 use std::convert::Infallible;
@@ -25,6 +26,7 @@ use crate::Metrics;
 use crate::metrics::count;
 pub use controller::ControllerFace;
 pub use identity::IdentityFace;
+pub use instances::InstancesFace;
 
 const HEALTH_SERVICE: &str = "grpc.health.v1.Health";
 const REFLECTION_SERVICES: [&str; 2] = [

@@ -100,7 +100,7 @@ impl NodeFace {
         let capacity = resource
             .limit
             .map(|limit| capacity("resource.limit", limit));
-        let usage = resource.usage.map(|usage| capacity_of(usage));
+        let usage = resource.usage.map(capacity_of);
         let fails = (state == wire::Status::Failed).then(|| match &*status.status_description {
             "" => "it says that it has failed".to_owned(),
             why => why.chars().take(512).collect(),

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::assignment::assignment;
+use super::tunnels::Tunnels;
 use crate::core::{Core, Dirty, Lead, Node, Registration, Report, Seen, Told, Update, Wanted};
 
 /// How long a node may take for its first message.
@@ -40,13 +41,18 @@ const AHEAD: usize = 64;
 #[derive(Clone)]
 pub struct AssignmentsFace {
     core: Core,
+    tunnels: Tunnels,
     shutdown: CancellationToken,
 }
 
 impl AssignmentsFace {
     /// Over this core, until `shutdown`.
-    pub fn new(core: Core, shutdown: CancellationToken) -> Self {
-        Self { core, shutdown }
+    pub fn new(core: Core, tunnels: Tunnels, shutdown: CancellationToken) -> Self {
+        Self {
+            core,
+            tunnels,
+            shutdown,
+        }
     }
 
     /// The gRPC service.
@@ -99,9 +105,11 @@ impl Assignments for AssignmentsFace {
 
     async fn tunnel(
         &self,
-        _request: Request<Streaming<Chunk>>,
+        request: Request<Streaming<Chunk>>,
     ) -> Result<Response<Self::TunnelStream>, Status> {
-        Err(Status::unavailable("not yet"))
+        let name = calling_node(&request).map_err(|error| status_from_error(&error))?;
+        let answer = self.tunnels.open(&name, request.into_inner());
+        Ok(Response::new(Box::pin(answer)))
     }
 }
 
@@ -299,7 +307,7 @@ impl Link {
                 self.send(server_message::Message::Beat(v1::Beat {})).await
             }
             Some(node_message::Message::Report(told)) => {
-                match report(told) {
+                match report(&told) {
                     Ok(report) => self.core.report(&self.name, &report).await?,
                     Err(error) => tracing::warn!(node = self.name, %error, "a report is left out"),
                 }
@@ -375,7 +383,7 @@ fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
     })
 }
 
-fn report(told: InstanceReport) -> Result<Report> {
+fn report(told: &InstanceReport) -> Result<Report> {
     let state = match told.state() {
         v1::PodState::Unspecified => Told::Gone,
         state => {

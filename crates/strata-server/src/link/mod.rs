@@ -3,6 +3,9 @@
 
 mod assignment;
 mod follow;
+mod tunnels;
 
 pub use follow::AssignmentsFace;
+pub use tunnels::{NodeChannel, Tunnels};
+pub(crate) use assignment::unit_name;
 pub(crate) use follow::{calling_node, remote_address};

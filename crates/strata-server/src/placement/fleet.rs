@@ -46,7 +46,7 @@ pub(super) fn slot(id: &InstanceId) -> Slot {
 impl Board {
     pub(super) fn new(core: &Core) -> Self {
         let mut board = Self {
-            fleet: Fleet::new(core.settings().placement.clone()),
+            fleet: Fleet::new(core.settings().placement),
             counted: HashMap::new(),
             shared: HashMap::new(),
             silent: 0,

@@ -106,23 +106,16 @@ impl History {
 /// The part of it that is about a prefix.
 fn about(changes: &Changes, prefix: &str) -> Option<Changes> {
     // Sorted by key, so what has a prefix stands together.
-    let begins = changes.changes.partition_point(|it| key(it) < prefix);
+    let begins = changes.changes.partition_point(|it| it.key() < prefix);
     let part: Vec<_> = changes.changes[begins..]
         .iter()
-        .take_while(|it| key(it).starts_with(prefix))
+        .take_while(|it| it.key().starts_with(prefix))
         .cloned()
         .collect();
     (!part.is_empty()).then_some(Changes {
         revision: changes.revision,
         changes: part,
     })
-}
-
-fn key(change: &Change) -> &str {
-    match change {
-        Change::Put(entry) => &entry.key,
-        Change::Deleted { key } => key,
-    }
 }
 
 fn weight(changes: &Changes) -> usize {

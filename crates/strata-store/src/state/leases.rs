@@ -51,6 +51,10 @@ impl Leases {
         self.all.contains_key(&lease)
     }
 
+    pub(super) fn are(&self, leases: &BTreeMap<LeaseId, Duration>) -> bool {
+        self.all.keys().eq(leases.keys())
+    }
+
     pub(super) fn keys(&self, lease: LeaseId) -> impl Iterator<Item = &String> {
         self.all.get(&lease).into_iter().flat_map(|it| &it.keys)
     }

@@ -187,6 +187,11 @@ impl State {
         self.leases.next_end()
     }
 
+    /// Whether there are these leases and no others.
+    pub(crate) fn has_leases(&self, leases: &BTreeMap<LeaseId, Duration>) -> bool {
+        self.leases.are(leases)
+    }
+
     /// Leases whose time is over.
     pub(crate) fn expired(&self, now: Duration) -> Vec<LeaseId> {
         self.leases.expired(now)

@@ -156,11 +156,13 @@ impl PlacementRules {
             let why = "must not be 0; leave gpus out instead";
             return Err(Error::invalid(format!("{field}.gpus.count"), why));
         }
-        let skews = self.spread.iter().enumerate();
-        for (i, _) in skews.filter(|(_, spread)| spread.max_skew == Some(0)) {
-            let field = format!("{field}.spread[{i}].maxSkew");
-            return Err(Error::invalid(field, "must be at least 1"));
+        let flat = |spread: &SpreadRule| spread.max_skew == Some(0);
+        match self.spread.iter().position(flat) {
+            None => Ok(()),
+            Some(i) => {
+                let field = format!("{field}.spread[{i}].maxSkew");
+                Err(Error::invalid(field, "must be at least 1"))
+            }
         }
-        Ok(())
     }
 }

@@ -6,9 +6,10 @@
 //! subnet = "10.42.7.0/24"
 //! mtu = 1400
 //! dns = ["192.0.2.53:53"]
+//! address = "192.0.2.7"
 //! ```
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 use strata_node::{NetworkOptions, Subnet};
@@ -29,6 +30,9 @@ pub(super) struct NetworkTable {
     /// /etc/resolv.conf names unless told.
     #[serde(default)]
     dns: Vec<SocketAddr>,
+    /// Where other nodes send what is for pods of this one; the address that
+    /// the server sees unless told.
+    pub(super) address: Option<Ipv4Addr>,
 }
 
 impl NetworkTable {

@@ -1,0 +1,205 @@
+//! What an assignment asks for: a pod or a virtual machine, checked, and
+//! marked as the server's. The mark is part of the unit's own record, so it is
+//! never in doubt whose a unit is and of which generation.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_api::strata::v1;
+use strata_api::strata::v1::assignment::Spec;
+use strata_types::pod::{PodSpec, RestartPolicy};
+use strata_types::{Error, Label, Result};
+
+use super::state::Assigned;
+use crate::vms::VmAsk;
+
+/// The label with the id of the instance that a unit is.
+pub(crate) const INSTANCE: &str = "strata.dev/instance";
+/// The label with the generation of the assignment that a unit is of.
+pub(crate) const GENERATION: &str = "strata.dev/generation";
+/// The longest id.
+const MAX_ID: usize = 128;
+
+/// A kind of units, as far as the server knows kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Pod,
+    Vm,
+}
+
+/// A unit of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct UnitName {
+    pub(crate) kind: Kind,
+    pub(crate) name: Label,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ask {
+    Pod(Box<PodSpec>),
+    Vm(Box<VmAsk>),
+}
+
+impl Ask {
+    pub(crate) fn unit(&self) -> UnitName {
+        match self {
+            Self::Pod(spec) => UnitName {
+                kind: Kind::Pod,
+                name: spec.name.label().clone(),
+            },
+            Self::Vm(ask) => UnitName {
+                kind: Kind::Vm,
+                name: ask.name.label().clone(),
+            },
+        }
+    }
+
+    pub(crate) fn restart(&self) -> RestartPolicy {
+        match self {
+            Self::Pod(spec) => spec.restart,
+            Self::Vm(ask) => ask.restart,
+        }
+    }
+
+    pub(crate) fn stop_grace(&self) -> Duration {
+        match self {
+            Self::Pod(spec) => spec.stop_grace,
+            Self::Vm(ask) => ask.stop_grace,
+        }
+    }
+
+    fn labels(&mut self) -> &mut BTreeMap<String, String> {
+        match self {
+            Self::Pod(spec) => &mut spec.labels,
+            Self::Vm(ask) => &mut ask.labels,
+        }
+    }
+
+    /// The same with this address, where it does not ask for one.
+    pub(crate) fn at(mut self, address: Option<Ipv4Addr>) -> Self {
+        let (asked, connected) = match &mut self {
+            Self::Pod(spec) => {
+                let bridged = spec.network == strata_types::pod::PodNetwork::Bridge;
+                (&mut spec.address, bridged)
+            }
+            Self::Vm(ask) => (&mut ask.address, ask.network),
+        };
+        if asked.is_none() && connected {
+            *asked = address;
+        }
+        self
+    }
+}
+
+/// Reads an assignment; what is wrong with it, if it cannot be had here.
+pub(crate) fn read(assignment: v1::Assignment) -> Result<Assigned> {
+    let wanted = match v1::Wanted::try_from(assignment.wanted) {
+        Ok(wanted) => wanted == v1::Wanted::Running,
+        Err(_) => return Err(Error::invalid("wanted", "is nothing that this node knows")),
+    };
+    check_id(&assignment.id)?;
+    let mut ask = match assignment.spec {
+        Some(Spec::Pod(pod)) => Ask::Pod(Box::new(pod.try_into()?)),
+        Some(Spec::Vm(vm)) => Ask::Vm(Box::new(vm.try_into()?)),
+        None => return Err(Error::invalid("spec", "is of no kind that this node knows")),
+    };
+    let labels = ask.labels();
+    labels.insert(INSTANCE.to_owned(), assignment.id.clone());
+    labels.insert(GENERATION.to_owned(), assignment.generation.to_string());
+    Ok(Assigned {
+        id: assignment.id,
+        generation: assignment.generation,
+        wanted,
+        starts: assignment.starts,
+        ask,
+        progress: Default::default(),
+        failure: None,
+        outgrown: Vec::new(),
+    })
+}
+
+/// An id is part of a file's name.
+fn check_id(id: &str) -> Result<()> {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
+    match id.is_empty() || id.len() > MAX_ID || !id.bytes().all(allowed) {
+        true => Err(Error::invalid(
+            "id",
+            "must have 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-'",
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn assignment(id: &str, name: &str, generation: u64) -> v1::Assignment {
+        v1::Assignment {
+            id: id.into(),
+            generation,
+            wanted: v1::Wanted::Running.into(),
+            spec: Some(Spec::Pod(v1::PodSpec {
+                name: name.into(),
+                image: "registry.example/web:1".into(),
+                ..v1::PodSpec::default()
+            })),
+            starts: 0,
+        }
+    }
+
+    pub(in super::super) fn pod(id: &str, name: &str, generation: u64) -> Assigned {
+        read(assignment(id, name, generation)).unwrap()
+    }
+
+    #[test]
+    fn a_unit_carries_whose_it_is() {
+        let mut assigned = pod("i-1", "web", 7);
+        assert!(assigned.wanted);
+        let labels = assigned.ask.labels();
+        assert_eq!(labels[INSTANCE], "i-1");
+        assert_eq!(labels[GENERATION], "7");
+    }
+
+    #[test]
+    fn what_nobody_can_run_is_refused_with_its_field() {
+        let refused = |change: fn(&mut v1::Assignment)| {
+            let mut bad = assignment("i", "web", 1);
+            change(&mut bad);
+            let error = read(bad).unwrap_err();
+            error.field().unwrap().to_owned()
+        };
+        assert_eq!(refused(|a| a.id = "a/b".into()), "id");
+        assert_eq!(refused(|a| a.id = String::new()), "id");
+        assert_eq!(refused(|a| a.id = "x".repeat(129)), "id");
+        assert_eq!(refused(|a| a.wanted = 9), "wanted");
+        assert_eq!(refused(|a| a.spec = None), "spec");
+        assert_eq!(
+            refused(|a| a.spec = Some(Spec::Vm(v1::VmSpec::default()))),
+            "vm.boot"
+        );
+        let bad_name = |a: &mut v1::Assignment| {
+            if let Some(Spec::Pod(pod)) = &mut a.spec {
+                pod.name = "Not A Name".into();
+            }
+        };
+        assert_eq!(refused(bad_name), "pod.name");
+    }
+
+    #[test]
+    fn an_address_is_kept_unless_another_is_asked_for() {
+        let (old, asked) = (Ipv4Addr::new(10, 42, 0, 7), Ipv4Addr::new(10, 42, 0, 9));
+        let address = |ask: Ask| match ask {
+            Ask::Pod(spec) => spec.address,
+            Ask::Vm(_) => None,
+        };
+        let ask = pod("i", "web", 1).ask;
+        assert_eq!(address(ask.clone().at(Some(old))), Some(old));
+        assert_eq!(address(ask.at(Some(asked)).at(Some(old))), Some(asked));
+    }
+}

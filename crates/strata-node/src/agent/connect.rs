@@ -1,0 +1,105 @@
+//! Finds a server and stays with it: each in turn until one answers, slower
+//! and slower while none does.
+
+use std::time::Duration;
+
+use strata_client::{Address, Error, ServerClient, Target};
+
+use super::Parts;
+use super::follow::{Ended, follow};
+use crate::clock::now_ns;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Follows one server after the other until the node ends.
+pub(super) async fn run(parts: &Parts) {
+    let mut pauses = Pauses::default();
+    let mut complaint = String::new();
+    for server in parts.config.servers.iter().cycle() {
+        // The same server again while it is the one that answers.
+        loop {
+            let ended = tokio::select! {
+                () = parts.closing.cancelled() => return,
+                ended = converse(parts, server) => ended,
+            };
+            let why = match ended {
+                Ended::Closing => return,
+                Ended::Renewed => continue,
+                Ended::Lost(error) => {
+                    pauses = Pauses::default();
+                    tracing::warn!(%server, error = error.map(|e| e.to_string()), "lost the server");
+                    break;
+                }
+                Ended::NotWelcome(error) => error.to_string(),
+            };
+            // Once for each reason, not once for each try.
+            if why != complaint {
+                tracing::warn!(why, "no server is followed");
+                complaint = why;
+            }
+            break;
+        }
+        tokio::select! {
+            () = parts.closing.cancelled() => return,
+            () = tokio::time::sleep(pauses.next(parts.config.servers.len())) => {}
+        }
+    }
+}
+
+/// Connects to a server and follows it.
+async fn converse(parts: &Parts, server: &Address) -> Ended {
+    let target = Target::Live {
+        address: server.clone(),
+        ca_pem: parts.config.ca_pem.clone(),
+        identity: parts.config.identity.clone(),
+    };
+    let ended = match ServerClient::connect(&target).await {
+        Ok(client) => follow(parts, &client).await,
+        Err(error) => Ended::NotWelcome(error),
+    };
+    if let Ended::NotWelcome(error) = &ended {
+        parts
+            .liveness
+            .tried(matches!(error, Error::Connect { refused: true, .. }));
+    }
+    ended
+}
+
+/// How long to wait before the next try.
+#[derive(Default)]
+struct Pauses {
+    tries: usize,
+}
+
+impl Pauses {
+    /// Each server is tried once before any wait grows. Nodes that lost the
+    /// same server do not all come back at the same moment.
+    fn next(&mut self, servers: usize) -> Duration {
+        let rounds = self.tries / servers.max(1);
+        self.tries += 1;
+        let doubled = 1u32 << rounds.min(10);
+        let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
+        let spread = u32::try_from(now_ns() % 1000).unwrap_or(0);
+        longest * 3 / 4 + longest * spread / 4000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_for_each_round_up_to_a_bound() {
+        let mut pauses = Pauses::default();
+        let all: Vec<_> = (0..40).map(|_| pauses.next(2)).collect();
+        for (n, longest) in [(0, 200), (1, 200), (2, 400), (5, 800), (39, 5000)] {
+            let longest = Duration::from_millis(longest);
+            assert!(
+                all[n] <= longest && all[n] >= longest * 3 / 4,
+                "{n}: {:?}",
+                all[n]
+            );
+        }
+    }
+}

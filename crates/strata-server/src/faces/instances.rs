@@ -1,0 +1,127 @@
+//! `strata.v1.Instances`: what goes both ways between a caller and an
+//! instance. The server finds the node, and is in the middle of the stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt as _};
+use strata_api::runtime::instances_client::InstancesClient;
+use strata_api::runtime::pods_client::PodsClient;
+use strata_api::status_from_error;
+use strata_api::strata::v1::instances_server::{Instances, InstancesServer};
+use strata_api::strata::v1::{ExecInput, ExecOutput, LogLine, PodLogsRequest, exec_input};
+use strata_types::instance::InstanceKind;
+use strata_types::{Error, Result};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::scheduler::who;
+use crate::core::{Core, Instance, Kept, Who};
+use crate::link::{NodeChannel, Tunnels, unit_name};
+
+/// Instances, as far as REST does not carry them well.
+#[derive(Clone)]
+pub struct InstancesFace {
+    core: Core,
+    tunnels: Tunnels,
+}
+
+type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl InstancesFace {
+    /// Over this core, to nodes by these tunnels.
+    pub fn new(core: Core, tunnels: Tunnels) -> Self {
+        Self { core, tunnels }
+    }
+
+    /// The gRPC service.
+    pub fn service(self) -> InstancesServer<Self> {
+        InstancesServer::new(self)
+    }
+
+    /// An instance, and the API of the node that has it.
+    fn reach(&self, who: &Who, name: &str) -> Result<(Arc<Kept<Instance>>, NodeChannel)> {
+        let instance = self.core.instance(who, None, name)?;
+        let Some(node) = &instance.node else {
+            return Err(Error::wrong_state(format!(
+                "{} is on no node: it is {}",
+                instance.name, instance.state
+            )));
+        };
+        let channel = self.tunnels.node(node, who)?;
+        Ok((instance, channel))
+    }
+
+    /// The lines that an instance wrote.
+    pub(crate) async fn read_logs(
+        &self,
+        who: &Who,
+        mut request: PodLogsRequest,
+    ) -> Result<Answer<LogLine>, Status> {
+        let (instance, channel) = self
+            .reach(who, &request.name)
+            .map_err(|error| status_from_error(&error))?;
+        request.name = unit_name(&instance.id);
+        let lines = match instance.spec.kind {
+            InstanceKind::Container => PodsClient::new(channel).logs(request).await?,
+            InstanceKind::Vm => InstancesClient::new(channel).logs(request).await?,
+        };
+        Ok(Box::pin(lines.into_inner()))
+    }
+
+    /// Runs something in an instance.
+    pub(crate) async fn run(
+        &self,
+        who: &Who,
+        mut first: ExecInput,
+        rest: impl Stream<Item = ExecInput> + Send + 'static,
+    ) -> Result<Answer<ExecOutput>, Status> {
+        let Some(exec_input::Input::Start(start)) = &mut first.input else {
+            let error = Error::invalid("start", "must be the first message");
+            return Err(status_from_error(&error));
+        };
+        let (instance, channel) = self
+            .reach(who, &start.pod)
+            .map_err(|error| status_from_error(&error))?;
+        who.in_project(&instance.project)
+            .map_err(|error| status_from_error(&error))?;
+        if instance.spec.kind == InstanceKind::Vm {
+            let error = Error::wrong_state(format!("{} is a virtual machine", instance.name))
+                .with_hint("commands run in containers only");
+            return Err(status_from_error(&error));
+        }
+        start.pod = unit_name(&instance.id);
+        let input = futures_util::stream::once(std::future::ready(first)).chain(rest);
+        let output = PodsClient::new(channel).exec(input).await?;
+        Ok(Box::pin(output.into_inner()))
+    }
+}
+
+#[tonic::async_trait]
+impl Instances for InstancesFace {
+    type ExecStream = Answer<ExecOutput>;
+    type LogsStream = Answer<LogLine>;
+
+    async fn exec(
+        &self,
+        request: Request<Streaming<ExecInput>>,
+    ) -> Result<Response<Self::ExecStream>, Status> {
+        let who = who(&request).map_err(|error| status_from_error(&error))?;
+        let mut input = request.into_inner();
+        let Some(first) = input.message().await? else {
+            return Err(Status::cancelled("nothing was asked for"));
+        };
+        // A caller who is gone has nothing more to say.
+        let rest = input.take_while(|next| std::future::ready(next.is_ok()));
+        let rest = rest.filter_map(|next| std::future::ready(next.ok()));
+        self.run(&who, first, rest).await.map(Response::new)
+    }
+
+    async fn logs(
+        &self,
+        request: Request<PodLogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let who = who(&request).map_err(|error| status_from_error(&error))?;
+        let lines = self.read_logs(&who, request.into_inner()).await?;
+        Ok(Response::new(lines))
+    }
+}

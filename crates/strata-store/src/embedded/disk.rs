@@ -1,0 +1,243 @@
+//! The file: one redb database, and all of it in one snapshot when it opens.
+//!
+//! The engine refuses everything after the first error of the disk, so the
+//! file is closed then and opened again before the next write. What it holds
+//! by then is the truth, whatever was asked before.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
+
+use super::OpenError;
+use super::migrations::{ENTRIES, LEASES, META, Migration, NotMigrated, migrate};
+use crate::state::{Delta, Held};
+use crate::{Change, LeaseId, Revision};
+
+const REVISION: &str = "revision";
+const LAST_LEASE: &str = "last lease";
+
+/// The engine's own cache. Reads never come here, so it only has to hold what
+/// writing needs: the upper part of the tree and what was just written.
+const CACHE: usize = 16 << 20;
+
+/// Before each value: created, changed, lease.
+const HEADER: usize = 24;
+
+/// All that a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) entries: BTreeMap<String, Held>,
+    pub(super) revision: Revision,
+    pub(super) leases: BTreeMap<LeaseId, Duration>,
+    pub(super) last_lease: LeaseId,
+}
+
+#[derive(Debug)]
+pub(super) struct Disk {
+    dir: PathBuf,
+    migrations: &'static [Migration],
+    database: Option<Database>,
+    // Held for as long as this is, also while the file is closed.
+    _lock: File,
+}
+
+impl Disk {
+    /// Opens the store in a folder, or makes one.
+    pub(super) fn open(
+        dir: &Path,
+        migrations: &'static [Migration],
+    ) -> Result<(Self, Snapshot), OpenError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(io_error(dir))?;
+        let lock = lock(dir)?;
+        let mut disk = Self {
+            dir: dir.to_owned(),
+            migrations,
+            database: None,
+            _lock: lock,
+        };
+        let snapshot = disk.reopen()?;
+        // A new file is there after a loss of power, too.
+        let synced = File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(io_error(dir))?;
+        Ok((disk, snapshot))
+    }
+
+    /// Whether an error closed the file.
+    pub(super) fn is_closed(&self) -> bool {
+        self.database.is_none()
+    }
+
+    /// Opens the file, and reads all of it.
+    pub(super) fn reopen(&mut self) -> Result<Snapshot, OpenError> {
+        self.database = None;
+        let path = self.dir.join("store.redb");
+        let file = private_file(&path)?;
+        let engine_error = |error: redb::Error| OpenError::Engine {
+            path: path.clone(),
+            source: error.into(),
+        };
+        let database = Database::builder()
+            .set_cache_size(CACHE)
+            .set_repair_callback(|repair| {
+                tracing::info!(
+                    progress = repair.progress(),
+                    "the store was not closed, looking through it"
+                );
+            })
+            .create_file(file);
+        let database = database.map_err(|error| engine_error(error.into()))?;
+        migrate(&database, self.migrations).map_err(|error| match error {
+            NotMigrated::Newer { found, known } => OpenError::Newer {
+                dir: self.dir.clone(),
+                found,
+                known,
+            },
+            NotMigrated::Engine(error) => engine_error(error),
+        })?;
+        let snapshot = load(&database).map_err(|error| match error {
+            NotLoaded::Engine(error) => engine_error(error),
+            NotLoaded::Damaged(what) => OpenError::Damaged {
+                dir: self.dir.clone(),
+                what,
+            },
+        })?;
+        self.database = Some(database);
+        Ok(snapshot)
+    }
+
+    /// Writes all of it or nothing, and comes back when it is on disk. An
+    /// error closes the file.
+    pub(super) fn write(&mut self, delta: &Delta) -> Result<(), redb::Error> {
+        let Some(database) = &self.database else {
+            return Err(redb::Error::DatabaseClosed);
+        };
+        let written = database
+            .begin_write()
+            .map_err(redb::Error::from)
+            .and_then(|transaction| {
+                put(&transaction, delta)?;
+                Ok(transaction.commit()?)
+            });
+        if written.is_err() {
+            self.database = None;
+        }
+        written
+    }
+}
+
+fn put(transaction: &WriteTransaction, delta: &Delta) -> Result<(), redb::Error> {
+    let mut entries = transaction.open_table(ENTRIES)?;
+    for change in delta.changes.iter().flat_map(|it| &it.changes) {
+        match change {
+            Change::Put(entry) => {
+                let length = HEADER + entry.value.len();
+                let mut place = entries.insert_reserve(entry.key.as_str(), length)?;
+                let (header, value) = place.as_mut().split_at_mut(HEADER);
+                let lease = entry.lease.map_or(0, |lease| lease.0);
+                header[..8].copy_from_slice(&entry.created.to_be_bytes());
+                header[8..16].copy_from_slice(&entry.changed.to_be_bytes());
+                header[16..].copy_from_slice(&lease.to_be_bytes());
+                value.copy_from_slice(&entry.value);
+            }
+            Change::Deleted { key } => {
+                entries.remove(key.as_str())?;
+            }
+        }
+    }
+    let mut meta = transaction.open_table(META)?;
+    if let Some(last) = delta.changes.last() {
+        meta.insert(REVISION, last.revision)?;
+    }
+    if delta.granted.is_empty() && delta.ended.is_empty() {
+        return Ok(());
+    }
+    let mut leases = transaction.open_table(LEASES)?;
+    for (lease, ttl) in &delta.granted {
+        let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        leases.insert(lease.0, millis)?;
+        meta.insert(LAST_LEASE, lease.0.unsigned_abs())?;
+    }
+    for lease in &delta.ended {
+        leases.remove(lease.0)?;
+    }
+    Ok(())
+}
+
+enum NotLoaded {
+    Engine(redb::Error),
+    Damaged(String),
+}
+
+impl<E: Into<redb::Error>> From<E> for NotLoaded {
+    fn from(error: E) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+fn load(database: &Database) -> Result<Snapshot, NotLoaded> {
+    let transaction = database.begin_read()?;
+    let meta = transaction.open_table(META)?;
+    let number = |name| meta.get(name).map(|it| it.map_or(0, |it| it.value()));
+    let last_lease = number(LAST_LEASE)?;
+    let mut snapshot = Snapshot {
+        revision: number(REVISION)?,
+        last_lease: LeaseId(last_lease.cast_signed()),
+        ..Snapshot::default()
+    };
+    for lease in transaction.open_table(LEASES)?.iter()? {
+        let (lease, ttl) = lease?;
+        let ttl = Duration::from_millis(ttl.value());
+        snapshot.leases.insert(LeaseId(lease.value()), ttl);
+    }
+    for entry in transaction.open_table(ENTRIES)?.iter()? {
+        let (key, bytes) = entry?;
+        let held = parse(bytes.value())
+            .ok_or_else(|| NotLoaded::Damaged(format!("the entry {}", key.value())))?;
+        snapshot.entries.insert(key.value().to_owned(), held);
+    }
+    Ok(snapshot)
+}
+
+fn parse(bytes: &[u8]) -> Option<Held> {
+    let (created, rest) = bytes.split_first_chunk()?;
+    let (changed, rest) = rest.split_first_chunk()?;
+    let (lease, value) = rest.split_first_chunk()?;
+    let lease = i64::from_be_bytes(*lease);
+    Some(Held {
+        value: Bytes::copy_from_slice(value),
+        created: u64::from_be_bytes(*created),
+        changed: u64::from_be_bytes(*changed),
+        lease: (lease != 0).then_some(LeaseId(lease)),
+    })
+}
+
+/// Takes the folder for us. The engine locks its file as well, but not while
+/// an error has it closed.
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("store.lock");
+    let file = private_file(&path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            dir: dir.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
+    }
+}
+
+fn private_file(path: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).open(path).map_err(io_error(path))
+}
+
+fn io_error(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError {
+    let path = path.to_owned();
+    |source| OpenError::Io { path, source }
+}

@@ -1,0 +1,53 @@
+//! Why an embedded store cannot be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why it cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A folder or file cannot be made or opened.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody has it open.
+    #[error("the store in {} is in use", dir.display())]
+    InUse {
+        /// Where it is.
+        dir: PathBuf,
+    },
+    /// It was written by a newer release.
+    #[error(
+        "the store in {} has format {found}, this release knows up to {known}: \
+         use the release that wrote it, or a newer one",
+        dir.display()
+    )]
+    Newer {
+        /// Where it is.
+        dir: PathBuf,
+        /// What it has.
+        found: u64,
+        /// What is known here.
+        known: u64,
+    },
+    /// The file does not hold what it should.
+    #[error("the store in {} is damaged: {what}", dir.display())]
+    Damaged {
+        /// Where it is.
+        dir: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The engine cannot read or write the file.
+    #[error("{}: {source}", path.display())]
+    Engine {
+        /// The file.
+        path: PathBuf,
+        /// What the engine says.
+        source: Box<redb::Error>,
+    },
+}

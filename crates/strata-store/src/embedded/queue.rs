@@ -1,0 +1,134 @@
+//! What waits to be written, bounded by its size.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::{LeaseId, Revision, StoreError, Transaction};
+
+/// How much may wait, in bytes. Whoever wants to add more waits for room.
+const ROOM: usize = 32 << 20;
+
+/// What one job takes of the room at least: it has its own cost, too.
+const SMALLEST: usize = 512;
+
+/// How much is written at once.
+const BATCH_JOBS: usize = 4096;
+const BATCH_BYTES: usize = 8 << 20;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What is to be done, and who wants to know.
+#[derive(Debug)]
+pub(super) enum Job {
+    Commit(Transaction, Reply<Revision>),
+    Grant(Duration, Reply<LeaseId>),
+    Revoke(LeaseId, Reply<()>),
+}
+
+/// A job in its place in the queue, which it keeps until it is answered.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) job: Job,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    line: Mutex<Line>,
+    came: Condvar,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    jobs: VecDeque<Queued>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            line: Mutex::default(),
+            came: Condvar::new(),
+            room: Arc::new(Semaphore::new(ROOM / SMALLEST)),
+        }
+    }
+
+    /// Adds a job of a size, when there is room.
+    pub(super) async fn add(&self, job: Job, size: usize) -> Result<(), StoreError> {
+        let places = (size / SMALLEST + 1).min(ROOM / SMALLEST);
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
+        let place = self.room.clone().acquire_many_owned(places).await;
+        let place = place.map_err(|_| closed())?;
+        let mut line = self.line();
+        if line.closed {
+            return Err(closed());
+        }
+        line.jobs.push_back(Queued { job, place });
+        drop(line);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    /// All that waits, up to what is written at once. Waits for the first job
+    /// until `until`; `None` when the queue is closed and empty.
+    pub(super) fn take(&self, until: Option<Instant>) -> Option<Vec<Queued>> {
+        let mut line = self.line();
+        while line.jobs.is_empty() {
+            if line.closed {
+                return None;
+            }
+            let Some(until) = until else {
+                line = ignore_poison(self.came.wait(line));
+                continue;
+            };
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                break;
+            };
+            line = ignore_poison(self.came.wait_timeout(line, left)).0;
+        }
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = line.jobs.pop_front() {
+            bytes += next.place.num_permits() * SMALLEST;
+            jobs.push(next);
+            if jobs.len() == BATCH_JOBS || bytes >= BATCH_BYTES {
+                break;
+            }
+        }
+        Some(jobs)
+    }
+
+    /// Waits until so many jobs are there, but not longer than `until`.
+    pub(super) fn gather(&self, jobs: usize, until: Instant) {
+        let mut line = self.line();
+        while line.jobs.len() < jobs && !line.closed {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return;
+            };
+            line = ignore_poison(self.came.wait_timeout(line, left)).0;
+        }
+    }
+
+    /// Takes no more; what waits is still written.
+    pub(super) fn close(&self) {
+        self.line().closed = true;
+        self.room.close();
+        self.came.notify_all();
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        ignore_poison(self.line.lock())
+    }
+}
+
+/// That the store is no more.
+pub(super) fn closed() -> StoreError {
+    StoreError::Unavailable("the store was closed".to_owned())
+}
+
+fn ignore_poison<T>(result: Result<T, PoisonError<T>>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,149 @@
+//! The `[store]` and `[scheduler]` sections: where records are kept, and how
+//! instances are placed.
+//!
+//! ```toml
+//! [store]
+//! etcd = ["https://10.0.0.1:2379", "https://10.0.0.2:2379"]
+//! ca = "/etc/strata/etcd/ca.crt"
+//! certificate = "/etc/strata/etcd/client.crt"
+//! key = "/etc/strata/etcd/client.key"
+//!
+//! [scheduler]
+//! policy = "spread"
+//! overcommit_cpu = 2.0
+//! lease_seconds = 10
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use strata_node::NetworkOptions;
+use strata_scheduler::{Overcommit, Policy, Settings};
+use strata_server::StoreConfig;
+use strata_server::core::CoreSettings;
+use strata_store::{EtcdOptions, EtcdTls};
+
+/// Where records are kept: in a file below the data folder unless told.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreTable {
+    /// The members of an etcd, which several servers share.
+    #[serde(default)]
+    etcd: Vec<String>,
+    /// What all keys in etcd begin with; `strata/` unless told.
+    prefix: Option<String>,
+    /// The CA of etcd, in PEM.
+    ca: Option<PathBuf>,
+    /// The certificate that etcd is shown, in PEM.
+    certificate: Option<PathBuf>,
+    /// Its key.
+    key: Option<PathBuf>,
+}
+
+/// How instances are placed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SchedulerTable {
+    /// `bin-pack` unless told, or `spread`.
+    policy: Option<Policy>,
+    /// How much more cpu than it has a node may promise; 1 unless told.
+    overcommit_cpu: Option<f64>,
+    /// The same for memory.
+    overcommit_memory: Option<f64>,
+    /// The same for disk.
+    overcommit_disk: Option<f64>,
+    /// Without a sign of life for so long, a node is lost; 10 unless told.
+    lease_seconds: Option<u32>,
+}
+
+/// What the control plane goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct ControlSettings {
+    pub(crate) store: StoreConfig,
+    pub(crate) core: CoreSettings,
+}
+
+impl ControlSettings {
+    pub(super) fn new(
+        store: StoreTable,
+        scheduler: &SchedulerTable,
+        network: &NetworkOptions,
+        data_dir: &Path,
+    ) -> Result<Self, String> {
+        let alone = store.etcd.is_empty();
+        let range = network.range.to_string();
+        let core = CoreSettings {
+            range: range
+                .parse()
+                .map_err(|why| format!("[network] range: {why}"))?,
+            lease: lease(scheduler)?,
+            placement: Settings {
+                policy: scheduler.policy.unwrap_or_default(),
+                ..Settings::default()
+            },
+            overcommit: Overcommit {
+                cpu: thousandths("overcommit_cpu", scheduler.overcommit_cpu)?,
+                memory: thousandths("overcommit_memory", scheduler.overcommit_memory)?,
+                disk: thousandths("overcommit_disk", scheduler.overcommit_disk)?,
+            },
+            alone,
+        };
+        let store = match alone {
+            true => StoreConfig::Embedded(data_dir.join("store")),
+            false => StoreConfig::Etcd(store.options()?),
+        };
+        Ok(Self { store, core })
+    }
+}
+
+fn lease(scheduler: &SchedulerTable) -> Result<Duration, String> {
+    match scheduler.lease_seconds {
+        None => Ok(Duration::from_secs(10)),
+        Some(seconds @ 3..=3600) => Ok(Duration::from_secs(seconds.into())),
+        Some(other) => Err(format!(
+            "[scheduler] lease_seconds is {other}; it must be 3 to 3600"
+        )),
+    }
+}
+
+fn thousandths(key: &str, factor: Option<f64>) -> Result<u32, String> {
+    match factor {
+        None => Ok(1000),
+        Some(factor) if (0.1..=100.0).contains(&factor) => Ok((factor * 1000.0).round() as u32),
+        Some(factor) => Err(format!("[scheduler] {key} is {factor}; it must be 0.1 to 100")),
+    }
+}
+
+impl StoreTable {
+    fn options(self) -> Result<EtcdOptions, String> {
+        let read = |key: &str, path: &Path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| format!("[store] {key} {}: {error}", path.display()))
+        };
+        let identity = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                Some((read("certificate", certificate)?, read("key", key)?))
+            }
+            (None, None) => None,
+            _ => return Err("[store] certificate and key go together".into()),
+        };
+        let tls = match &self.ca {
+            Some(ca) => Some(EtcdTls {
+                ca_pem: read("ca", ca)?,
+                identity,
+            }),
+            None if identity.is_some() => return Err("[store] certificate needs ca".into()),
+            None => None,
+        };
+        let mut options = EtcdOptions {
+            endpoints: self.etcd,
+            tls,
+            ..EtcdOptions::default()
+        };
+        if let Some(prefix) = self.prefix {
+            options.prefix = prefix;
+        }
+        Ok(options)
+    }
+}

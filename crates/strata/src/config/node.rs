@@ -1,0 +1,56 @@
+//! The `[node]` section: what a node says of itself to its server.
+//!
+//! ```toml
+//! [node]
+//! labels = { zone = "a", disk = "ssd" }
+//! servers = ["https://10.0.0.2:7700"]
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use strata_client::Address;
+
+/// The most labels, and the longest key or value.
+const MOST_LABELS: usize = 100;
+const LONGEST_LABEL: usize = 256;
+
+/// What a node says of itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeTable {
+    /// What placement may go by. `strata.dev/…` are set by the node itself.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// Servers beside the one given with --server; whichever answers is
+    /// followed.
+    #[serde(default)]
+    servers: Vec<String>,
+}
+
+/// The same, checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeSettings {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) servers: Vec<Address>,
+}
+
+impl NodeTable {
+    pub(super) fn settings(self) -> Result<NodeSettings, String> {
+        let fits = |text: &String| text.len() <= LONGEST_LABEL && !text.contains(char::is_control);
+        let good = |(key, value): (&String, &String)| !key.is_empty() && fits(key) && fits(value);
+        if self.labels.len() > MOST_LABELS || !self.labels.iter().all(good) {
+            return Err(format!(
+                "[node] labels: {MOST_LABELS} is the most, with keys and values of at most {LONGEST_LABEL} bytes"
+            ));
+        }
+        let read = |text: &String| {
+            let address = text.parse::<Address>();
+            address.map_err(|why| format!("[node] servers: {why}"))
+        };
+        Ok(NodeSettings {
+            servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,
+            labels: self.labels,
+        })
+    }
+}
