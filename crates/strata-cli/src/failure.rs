@@ -222,3 +222,9 @@ pub(crate) fn cannot<'a>(
     let what = what.into();
     move |status| peer.failure(&status, &what)
 }
+
+/// For `map_err` on a question to a server's REST API, as [`cannot`].
+pub(crate) fn unable(what: impl Into<String>) -> impl Fn(ClientError) -> Failure {
+    let what = what.into();
+    move |error| Failure::of(&error, &what)
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_MATCH};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,8 +36,7 @@ pub(super) struct Call<'a> {
 
 /// What came back, read.
 pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+    headers: HeaderMap,
     body: Bytes,
 }
 
@@ -67,7 +66,6 @@ impl<'a> Call<'a> {
             let response = self.open().await?;
             let (parts, body) = response.into_parts();
             Ok(Answer {
-                status: parts.status,
                 headers: parts.headers,
                 body: read(connection, body).await?,
             })

@@ -72,14 +72,14 @@ mod tests {
     #[test]
     fn the_code_decides_and_the_status_helps_out() {
         let body = br#"{"code":"exhausted","detail":"the quota is used up","field":"resources.cpu","hint":"ask for less","more":1}"#;
-        let error = super::error(StatusCode::TOO_MANY_REQUESTS, body);
-        assert_eq!(error.kind(), ErrorKind::Exhausted);
-        assert_eq!(error.field(), Some("resources.cpu"));
-        assert_eq!(error.hint(), Some("ask for less"));
-        let error = super::error(StatusCode::FORBIDDEN, br#"{"title":"Forbidden"}"#);
-        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-        assert_eq!(error.message(), "Forbidden");
-        let error = super::error(StatusCode::BAD_GATEWAY, b"<html>");
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let told = error(StatusCode::TOO_MANY_REQUESTS, body);
+        assert_eq!(told.kind(), ErrorKind::Exhausted);
+        assert_eq!(told.field(), Some("resources.cpu"));
+        assert_eq!(told.hint(), Some("ask for less"));
+        let told = error(StatusCode::FORBIDDEN, br#"{"title":"Forbidden"}"#);
+        assert_eq!(told.kind(), ErrorKind::PermissionDenied);
+        assert_eq!(told.message(), "Forbidden");
+        let told = error(StatusCode::BAD_GATEWAY, b"<html>");
+        assert_eq!(told.kind(), ErrorKind::Unavailable);
     }
 }

@@ -15,14 +15,14 @@ impl Query {
 
     /// Asks for `key=value`.
     #[must_use]
-    pub fn with(mut self, key: &'static str, value: impl ToString) -> Self {
-        self.0.push((key, value.to_string()));
+    pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.0.push((key, value.into()));
         self
     }
 
     /// Asks for `key=value`, if there is one.
     #[must_use]
-    pub fn maybe(self, key: &'static str, value: Option<impl ToString>) -> Self {
+    pub fn maybe(self, key: &'static str, value: Option<impl Into<String>>) -> Self {
         match value {
             Some(value) => self.with(key, value),
             None => self,
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let query = Query::new().project(Some("a&b")).maybe("x", None::<&str>);
-        let query = query.with("limit", 5);
+        let query = query.with("limit", "5");
         assert_eq!(
             target("instance", "shop/web ü?", "placement", &query),
             "/instance/shop%2Fweb%20%C3%BC%3F/placement?project=a%26b&limit=5"

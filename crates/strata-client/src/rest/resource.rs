@@ -3,6 +3,7 @@
 use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use strata_api::rest::{Event, Instance, MERGE_PATCH, Node, Project, Workload};
 
 use super::call::{Answer, Call};
 use super::query::{Query, target};
@@ -18,6 +19,26 @@ const PAGE: usize = 1000;
 pub trait Resource: DeserializeOwned {
     /// Where they are: `instance` for `/instance/`.
     const ROUTE: &'static str;
+}
+
+impl Resource for Instance {
+    const ROUTE: &'static str = "instance";
+}
+
+impl Resource for Workload {
+    const ROUTE: &'static str = "workload";
+}
+
+impl Resource for Node {
+    const ROUTE: &'static str = "node";
+}
+
+impl Resource for Project {
+    const ROUTE: &'static str = "project";
+}
+
+impl Resource for Event {
+    const ROUTE: &'static str = "event";
 }
 
 /// An object, and the version that was seen.
@@ -48,7 +69,8 @@ impl RestClient {
     pub async fn list<T: Resource>(&self, query: &Query) -> Result<Vec<T>> {
         let mut all: Vec<T> = Vec::new();
         loop {
-            let page = query.clone().with("limit", PAGE).with("offset", all.len());
+            let page = query.clone().with("limit", PAGE.to_string());
+            let page = page.with("offset", all.len().to_string());
             let answer = self
                 .call(Method::GET, target(T::ROUTE, "", "", &page))
                 .send()
@@ -96,7 +118,7 @@ impl RestClient {
     ) -> Result<T> {
         let target = target(T::ROUTE, name, "", query);
         let call = self.call(Method::PATCH, target);
-        let mut call = call.with("application/merge-patch+json", patch)?;
+        let mut call = call.with(MERGE_PATCH, patch)?;
         call.if_match = if_match;
         call.send().await?.json()
     }
@@ -110,13 +132,13 @@ impl RestClient {
 
     /// All objects that the query lets through, and then each that changes.
     pub async fn watch<T: Resource>(&self, query: &Query) -> Result<Watch<T>> {
-        let query = query.clone().with("watch", true);
+        let query = query.clone().with("watch", "true");
         self.follow(target(T::ROUTE, "", "", &query)).await
     }
 
     /// One object, and then each of its changes.
     pub async fn watch_one<T: Resource>(&self, name: &str, query: &Query) -> Result<Watch<T>> {
-        let query = query.clone().with("watch", true);
+        let query = query.clone().with("watch", "true");
         self.follow(target(T::ROUTE, name, "", &query)).await
     }
 

@@ -111,7 +111,9 @@ fn thousandths(key: &str, factor: Option<f64>) -> Result<u32, String> {
     match factor {
         None => Ok(1000),
         Some(factor) if (0.1..=100.0).contains(&factor) => Ok((factor * 1000.0).round() as u32),
-        Some(factor) => Err(format!("[scheduler] {key} is {factor}; it must be 0.1 to 100")),
+        Some(factor) => Err(format!(
+            "[scheduler] {key} is {factor}; it must be 0.1 to 100"
+        )),
     }
 }
 

@@ -33,7 +33,7 @@ impl Exec {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         self.exec.check(session)?;
         let node = session.node().await?;
-        let of = ("pod", self.name);
+        let of = ("pod", self.name.clone(), self.name);
         self.exec
             .run(session, of, &node, async |input| {
                 node.pods().exec(input).await

@@ -54,11 +54,12 @@ impl ExecArgs {
         Ok(())
     }
 
-    /// Runs it in `name`, a `noun`, by `call`, and stays with it.
+    /// Runs it by `call` in a `noun` that people know as `name` and the other
+    /// side as `id`, and stays with it.
     pub(crate) async fn run(
         self,
         session: &mut Session,
-        (noun, name): (&str, String),
+        (noun, name, id): (&str, String, String),
         peer: &dyn Peer,
         call: impl AsyncFnOnce(
             BoxStream<'static, ExecInput>,
@@ -67,7 +68,7 @@ impl ExecArgs {
         let program = self.command[0].clone();
         let what = format!("run {program} in the {noun} {name}");
         let (orders, ordered) = orders();
-        let input = stream::once(ready(self.start(&name)))
+        let input = stream::once(ready(self.start(id)))
             .chain(stream::select(ordered.map(order), self.typed(session)));
         let answer = call(input.map(wrap).boxed()).await;
         let talk = Talk {
@@ -102,12 +103,12 @@ impl ExecArgs {
             .boxed()
     }
 
-    fn start(&self, name: &str) -> Input {
+    fn start(&self, id: String) -> Input {
         let environment = self.env.iter().filter_map(EnvironmentArg::of_process);
         // A program on a terminal wants to know its kind: it is ours.
         let kind = std::env::var("TERM").ok().filter(|_| self.tty);
         Input::Start(ExecStart {
-            pod: name.to_owned(),
+            pod: id,
             command: self.command.clone(),
             environment: kind
                 .map(|term| format!("TERM={term}"))
