@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use strata_types::instance::{InstanceSpec, InstanceState, Resources};
-use strata_types::{Error, Result};
 
 /// A new instance: of a workload, or with a specification of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -136,23 +135,4 @@ pub struct ResourcesInput {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub usage: Option<Resources>,
-}
-
-impl ResourcesInput {
-    /// The amounts, whichever form they came in; `before` is what is not said.
-    pub fn over(self, before: Resources) -> Result<Resources> {
-        let plain = self.cpu.or(self.memory).or(self.disk).is_some();
-        match self.max {
-            Some(_) if plain => {
-                let why = "give either cpu, memory and disk, or max with them in it";
-                Err(Error::invalid("resources", why))
-            }
-            Some(max) => Ok(max),
-            None => Ok(Resources {
-                cpu: self.cpu.unwrap_or(before.cpu),
-                memory: self.memory.unwrap_or(before.memory),
-                disk: self.disk.unwrap_or(before.disk),
-            }),
-        }
-    }
 }

@@ -94,11 +94,20 @@ pub struct Node {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodePatch {
     /// What people say of it, merged; a label that is `null` goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false, value_type = Option<BTreeMap<String, Option<String>>>))]
     pub labels: Option<BTreeMap<String, Option<String>>>,
     /// Empties it, or opens it again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub draining: Option<bool>,
+}
+
+/// What is given is something: `null` is not.
+fn given<'de, D, T>(reader: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(reader).map(Some)
 }

@@ -53,6 +53,20 @@ pub fn access(method: &str) -> Option<Access> {
         .map(|(_, _, access)| *access)
 }
 
+/// What can be done with an HTTP path, for whoever tried something else.
+pub fn verbs(path: &str) -> Vec<&'static str> {
+    HTTP.iter()
+        .filter(|(_, pattern, _)| fits(pattern, path))
+        .map(|(verb, _, _)| *verb)
+        .collect()
+}
+
+/// Every HTTP route of the table, for the test that holds it against the
+/// routes there are.
+pub fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HTTP.iter().map(|(verb, path, _)| (*verb, *path))
+}
+
 /// Every gRPC path of the table, for the test that holds it against the
 /// services there are.
 pub fn grpc_methods() -> impl Iterator<Item = &'static str> {
