@@ -27,6 +27,7 @@ pub enum StoreError {
     #[error("the store does not answer: {0}")]
     Unavailable(String),
     /// The store is broken or full, and takes nothing until that is mended.
+    /// Nothing of it was done, unless the file could not even be read again.
     #[error("the store cannot be used: {0}")]
     Broken(String),
 }

@@ -121,15 +121,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every change after the revision `after` to keys that begin with
     /// `prefix`. [`StoreError::Compacted`] when the store does not remember
-    /// that far back: list, and watch from the listing's revision.
+    /// that far back, or when it never had that revision: list, and watch
+    /// from the listing's revision.
     fn watch<'a>(
         &'a self,
         prefix: &'a str,
         after: Revision,
     ) -> BoxFuture<'a, Result<Watch, StoreError>>;
 
-    /// A lease that ends `ttl` after it was last kept alive. After a restart
-    /// of the store it has its whole time again.
+    /// A lease that ends `ttl` after it was last kept alive, or up to a few
+    /// seconds later: etcd counts in whole seconds. After a restart of the
+    /// store it has its whole time again.
     fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>>;
 
     /// Begins the time of a lease anew. [`StoreError::NoSuchLease`] when it

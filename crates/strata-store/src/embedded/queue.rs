@@ -45,6 +45,8 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Line {
     jobs: VecDeque<Queued>,
+    // The writer sleeps until so many are there: nobody wakes it before.
+    wanted: usize,
     closed: bool,
 }
 
@@ -68,8 +70,11 @@ impl Queue {
             return Err(closed());
         }
         line.jobs.push_back(Queued { job, place });
+        let enough = line.jobs.len() >= line.wanted;
         drop(line);
-        self.came.notify_one();
+        if enough {
+            self.came.notify_one();
+        }
         Ok(())
     }
 
@@ -77,6 +82,7 @@ impl Queue {
     /// until `until`; `None` when the queue is closed and empty.
     pub(super) fn take(&self, until: Option<Instant>) -> Option<Vec<Queued>> {
         let mut line = self.line();
+        line.wanted = 1;
         while line.jobs.is_empty() {
             if line.closed {
                 return None;
@@ -98,12 +104,15 @@ impl Queue {
                 break;
             }
         }
+        // Busy now: to be woken would only cost those who come.
+        line.wanted = usize::MAX;
         Some(jobs)
     }
 
     /// Waits until so many jobs are there, but not longer than `until`.
     pub(super) fn gather(&self, jobs: usize, until: Instant) {
         let mut line = self.line();
+        line.wanted = jobs;
         while line.jobs.len() < jobs && !line.closed {
             let Some(left) = until.checked_duration_since(Instant::now()) else {
                 return;
@@ -131,4 +140,41 @@ pub(super) fn closed() -> StoreError {
 
 fn ignore_poison<T>(result: Result<T, PoisonError<T>>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::{Job, Queue, ROOM};
+    use crate::{LeaseId, StoreError};
+
+    fn job() -> Job {
+        Job::Revoke(LeaseId(1), oneshot::channel().0)
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_waits_until_there_is() {
+        let queue = Queue::new();
+        for _ in 0..8 {
+            queue.add(job(), ROOM / 9).await.unwrap();
+        }
+        let mut waiting = Box::pin(queue.add(job(), ROOM / 4));
+        assert_eq!((&mut waiting).now_or_never(), None);
+        let taken = queue.take(None).unwrap();
+        assert!(taken.len() < 8, "a batch is bounded, too");
+        assert_eq!((&mut waiting).now_or_never(), None, "taken is not written");
+        drop(taken);
+        tokio::time::timeout(Duration::from_secs(10), waiting)
+            .await
+            .unwrap()
+            .unwrap();
+        queue.close();
+        let late = queue.add(job(), 1).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))));
+        while queue.take(None).is_some() {}
+    }
 }

@@ -57,6 +57,22 @@ fn it_is_not_opened_twice() {
 }
 
 #[tokio::test]
+async fn a_watch_tells_all_and_then_that_the_store_is_closed() {
+    use futures_util::StreamExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let watch = store.watch("", 0).await.unwrap();
+    for n in 0..3 {
+        let put = Transaction::new().put("a", n.to_string());
+        store.commit(put).await.unwrap();
+    }
+    drop(store);
+    let items: Vec<_> = watch.collect().await;
+    assert!(items[..3].iter().all(Result::is_ok));
+    assert!(matches!(items[3..], [Err(StoreError::Unavailable(_))]));
+}
+
+#[tokio::test]
 async fn keys_of_a_lease_end_also_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use strata_store::{Etcd, EtcdOptions};
+use strata_store::{Etcd, EtcdOptions, EtcdTls};
 use tempfile::TempDir;
 
 use crate::world::until;
@@ -16,12 +16,28 @@ const BINARY: &str = "/usr/bin/etcd";
 pub(crate) struct EtcdServer {
     dir: TempDir,
     ports: (u16, u16),
+    tls: Option<Tls>,
     process: Child,
+}
+
+/// What a server on TLS needs, as files in PEM.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) ca: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// What its client shows.
+    pub(crate) client: EtcdTls,
 }
 
 impl EtcdServer {
     /// `None` where there is no etcd, unless everything is required.
     pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(None).await
+    }
+
+    /// The same, only for clients with a certificate.
+    pub(crate) async fn start_with(tls: Option<Tls>) -> Option<Self> {
         if !Path::new(BINARY).exists() {
             let required = std::env::var("STRATA_REQUIRE_ALL").is_ok_and(|it| it == "1");
             assert!(!required, "there is no {BINARY}");
@@ -32,10 +48,11 @@ impl EtcdServer {
         for _ in 0..5 {
             let dir = tempfile::tempdir().unwrap();
             let ports = (free_port(), free_port());
-            let process = spawn(dir.path(), ports);
+            let process = spawn(dir.path(), ports, tls.as_ref());
             let mut server = Self {
                 dir,
                 ports,
+                tls: tls.clone(),
                 process,
             };
             if server.answers().await {
@@ -46,8 +63,10 @@ impl EtcdServer {
     }
 
     pub(crate) fn options(&self) -> EtcdOptions {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
         EtcdOptions {
-            endpoints: vec![format!("http://127.0.0.1:{}", self.ports.0)],
+            endpoints: vec![format!("{scheme}://127.0.0.1:{}", self.ports.0)],
+            tls: self.tls.as_ref().map(|tls| tls.client.clone()),
             ..EtcdOptions::default()
         }
     }
@@ -64,7 +83,7 @@ impl EtcdServer {
 
     /// Starts it again where it was.
     pub(crate) async fn restart(&mut self) {
-        self.process = spawn(self.dir.path(), self.ports);
+        self.process = spawn(self.dir.path(), self.ports, self.tls.as_ref());
         assert!(self.answers().await, "etcd does not start again");
     }
 
@@ -101,17 +120,23 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn spawn(dir: &Path, (client, peer): (u16, u16)) -> Child {
-    let (client, peer) = (
-        format!("http://127.0.0.1:{client}"),
-        format!("http://127.0.0.1:{peer}"),
-    );
+fn spawn(dir: &Path, (client, peer): (u16, u16), tls: Option<&Tls>) -> Child {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let client = format!("{scheme}://127.0.0.1:{client}");
+    let peer = format!("http://127.0.0.1:{peer}");
     let log = File::options()
         .create(true)
         .append(true)
         .open(dir.join("log"))
         .unwrap();
-    Command::new(BINARY)
+    let mut command = Command::new(BINARY);
+    if let Some(tls) = tls {
+        command.arg("--client-cert-auth");
+        command.arg("--trusted-ca-file").arg(&tls.ca);
+        command.arg("--cert-file").arg(&tls.certificate);
+        command.arg("--key-file").arg(&tls.key);
+    }
+    command
         .args(["--name", "one", "--logger", "zap", "--log-level", "warn"])
         .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
         .arg("--data-dir")

@@ -1,10 +1,14 @@
 //! What every store promises, held against every engine; and what happens to
 //! it when processes are killed and disks are full.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod conformance;
 mod crash;
 mod disk_full;
+mod dump;
 mod etcd_server;
 mod failover;
+mod memory;
 mod model;
+mod tls;
 mod world;
