@@ -19,6 +19,7 @@ mod parts;
 mod pods;
 mod units;
 mod vms;
+mod volumes;
 
 pub use cells::Cells;
 pub use folder::NodeFolder;

@@ -41,6 +41,6 @@ pub use error::RootError;
 pub use host_root::HostRoot;
 pub use limits::DiskLimits;
 pub use machine_devices::machine_devices;
-pub use roots::{DiskUsage, MountPoint, RootOptions, Roots};
+pub use roots::{DiskUsage, MountPoint, RootOptions, Roots, Volumes};
 pub use spread::spread;
 pub use tmpfs::{Owner, TmpfsOptions, shm, tmpfs};

@@ -5,6 +5,7 @@ mod certificate;
 mod completion;
 mod doctor;
 mod each;
+mod happened;
 mod image;
 mod login;
 mod logs;
@@ -12,8 +13,10 @@ mod pod;
 mod spawn;
 mod token;
 mod top;
+mod usage;
 mod version;
 mod vm;
+mod volume;
 mod whoami;
 
 use clap::Subcommand;
@@ -36,6 +39,9 @@ pub enum Command {
     /// Machines inside the machine: nodes of their own
     #[command(subcommand)]
     Spawn(spawn::SpawnCommand),
+    /// Volumes that a node keeps for its pods
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Images on a node: what containers are made of
     #[command(subcommand)]
     Image(image::ImageCommand),
@@ -68,6 +74,7 @@ impl Command {
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,
             Self::Spawn(command) => command.run(session).await,
+            Self::Volume(command) => command.run(session).await,
             Self::Image(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Top(command) => command.run(session).await,

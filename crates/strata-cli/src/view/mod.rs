@@ -10,6 +10,7 @@ mod machine;
 mod pod;
 mod pod_spec;
 mod vm;
+mod volume;
 
 pub(crate) use cell::CellView;
 pub(crate) use executable::{ExecutableView, pid_phrase};
@@ -22,6 +23,7 @@ pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
 };
 pub(crate) use vm::{Accelerator, MachineKind, VmSpecView, VmView};
+pub(crate) use volume::VolumeView;
 
 use jiff::Timestamp;
 

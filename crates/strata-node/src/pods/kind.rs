@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strata_cell::{Confinement, Stdio, seccomp};
 use strata_image::RunConfig;
 use strata_network::Endpoint;
-use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy};
+use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
@@ -209,6 +209,8 @@ impl PodKind {
         if spec.security.user_namespace {
             made.id_map = Some(self.take_id_map()?);
         }
+        let volumes = &self.outfitter.volumes;
+        volumes.take(id, spec.name.as_str(), named(spec))?;
         let disk = spec.limits.disk_bytes;
         self.outfitter
             .roots
@@ -233,6 +235,7 @@ impl PodKind {
         if let Err(error) = self.outfitter.roots.remove(id) {
             tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
         }
+        self.outfitter.volumes.give_back(id);
         let _ = std::fs::remove_dir_all(self.outfitter.files.join(id));
     }
 
@@ -244,9 +247,12 @@ impl PodKind {
         self.id_maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Users that a pod from before has.
-    pub(super) fn hold_ids(&self, map: Option<IdMap>) {
+    /// What a pod from before has that others must not have, or take away.
+    pub(super) fn hold(&self, record: &Record<Self>) {
+        let map = record.made.id_map;
         self.id_maps().extend(map.map(|map| map.first));
+        let (spec, volumes) = (&record.spec, &self.outfitter.volumes);
+        volumes.hold(&record.id, spec.name.as_str(), named(spec));
     }
 
     fn take_id_map(&self) -> Result<IdMap> {
@@ -312,6 +318,16 @@ impl PodKind {
 #[allow(clippy::needless_pass_by_value)]
 fn gone(error: std::io::Error) -> Error {
     Error::unavailable(format!("the pod's init is gone: {error}"))
+}
+
+/// The volumes of the node that a pod has.
+fn named(spec: &PodSpec) -> impl Iterator<Item = &str> {
+    spec.volumes
+        .iter()
+        .filter_map(|volume| match &volume.source {
+            VolumeSource::Named(name) => Some(name.as_str()),
+            _ => None,
+        })
 }
 
 /// A pod as the network knows it; none when it is not on the bridge.

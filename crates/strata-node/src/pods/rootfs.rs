@@ -14,8 +14,8 @@ use strata_types::{Error, Result};
 use super::files::FILES;
 use super::kind::{Made, PodKind};
 use super::plan;
-use crate::folder::make_private;
 use crate::units::Record;
+use crate::volumes::NodeVolumes;
 
 /// Shared memory of a pod.
 const SHM_BYTES: u64 = 64 << 20;
@@ -47,8 +47,8 @@ pub(crate) struct Outfitter {
     pub(crate) roots: Arc<Roots>,
     /// A folder for each pod, by its id: the files it finds in `/etc`.
     pub(crate) files: PathBuf,
-    /// Volumes that the node keeps, by their names.
-    pub(crate) volumes: PathBuf,
+    /// Volumes that the node keeps.
+    pub(crate) volumes: Arc<NodeVolumes>,
 }
 
 /// A root, and what is fitted into it.
@@ -154,9 +154,9 @@ impl Outfitter {
             }
             VolumeSource::Folder(path) => PathBuf::from(path),
             VolumeSource::Named(name) => {
-                let path = self.volumes.join(name.as_str());
-                make_volume(&path)?;
-                path
+                let options = bind_options(volume.read_only, users);
+                let mount = self.volumes.mount(name.as_str(), options)?;
+                return Ok(Source::Folder(mount));
             }
         };
         let mount = bind(&path, volume.read_only, users)
@@ -259,25 +259,19 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
 }
 
 fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {
-    let options = BindOptions {
+    strata_rootfs::bind(path, bind_options(read_only, users))
+}
+
+/// How what comes from outside is seen in a pod.
+fn bind_options(read_only: bool, users: Option<BorrowedFd<'_>>) -> BindOptions<'_> {
+    BindOptions {
         read_only,
         recursive: true,
         no_suid: true,
         no_dev: true,
         no_exec: false,
         id_map: users,
-    };
-    strata_rootfs::bind(path, options)
-}
-
-fn make_volume(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    if path.is_dir() {
-        return Ok(());
     }
-    make_private(path)
-        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)))
-        .map_err(|e| Error::internal(format!("cannot make the volume {}: {e}", path.display())))
 }
 
 /// The public error, with the field it is most likely about.

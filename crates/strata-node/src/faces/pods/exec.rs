@@ -19,9 +19,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
-use super::views::split;
 use super::{Answers, status};
 use crate::cells::RunView;
+use crate::faces::views::split;
 use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, Terminal, exec};
 
 /// The most that is read at once.
