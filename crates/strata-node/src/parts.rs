@@ -72,6 +72,13 @@ impl Parts {
             outfitter: Outfitter {
                 roots: Arc::new(roots),
                 files: sub("files")?,
+                groups: self
+                    .cgroups
+                    .root()
+                    .shown()
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect(),
                 volumes: Arc::new(NodeVolumes::open(&self.sub("volumes")?)?),
             },
             network: self.network.clone(),

@@ -43,4 +43,4 @@ pub use limits::DiskLimits;
 pub use machine_devices::machine_devices;
 pub use roots::{DiskUsage, MountPoint, RootOptions, Roots, Volumes};
 pub use spread::spread;
-pub use tmpfs::{Owner, TmpfsOptions, shm, tmpfs};
+pub use tmpfs::{Owner, TmpfsOptions, places, shm, tmpfs};

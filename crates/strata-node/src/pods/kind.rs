@@ -275,7 +275,7 @@ impl PodKind {
     ) -> Result<users::User> {
         let (spec, made) = (&record.spec, &record.made);
         let init = cell.init()?;
-        let Furniture { root, fittings } = match furniture {
+        let Furniture { root, mut fittings } = match furniture {
             Some(furniture) => furniture,
             None => {
                 let users = init.namespace("user").map_err(gone)?;
@@ -284,6 +284,7 @@ impl PodKind {
         };
         let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
         let user = users::find(&root, wanted)?;
+        fittings.extend(rootfs::groups(spec, cell)?);
         init.furnish(&root, &fittings)
             .map_err(|error| rootfs::not_furnished(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();

@@ -14,11 +14,15 @@ use strata_types::{Error, Result};
 use super::files::FILES;
 use super::kind::{Made, PodKind};
 use super::plan;
+use crate::cells::Cell;
 use crate::units::Record;
 use crate::volumes::NodeVolumes;
 
 /// Shared memory of a pod.
 const SHM_BYTES: u64 = 64 << 20;
+
+/// Where control groups are seen.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 /// What tells of the machine, or changes it.
 const MASKED: [&str; 9] = [
@@ -47,6 +51,8 @@ pub(crate) struct Outfitter {
     pub(crate) roots: Arc<Roots>,
     /// A folder for each pod, by its id: the files it finds in `/etc`.
     pub(crate) files: PathBuf,
+    /// What there is to see of control groups, by the names of controllers.
+    pub(crate) groups: Vec<&'static str>,
     /// Volumes that the node keeps.
     pub(crate) volumes: Arc<NodeVolumes>,
 }
@@ -78,6 +84,12 @@ impl Outfitter {
             .collect::<Result<Vec<_>>>()?;
         let root = self.root(record, &volumes, &sources, users)?;
         let mut fittings = base(spec, owner)?;
+        // With one hierarchy the group itself comes here, once it is made.
+        if has_sysfs(spec) && self.groups != [""] {
+            let places = strata_rootfs::places(self.groups.iter().copied());
+            let places = places.map_err(|e| error(&e, "pod"))?;
+            fittings.push(Fitting::Folder(GROUPS.into(), places));
+        }
         for name in FILES {
             // They are on the node's disk, where no limit of the pod holds.
             let file = bind(&self.files.join(&record.id).join(name), true, users);
@@ -251,11 +263,40 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
     if let Some(name) = &spec.hostname {
         fittings.push(Fitting::HostName(name.to_string()));
     }
-    // It shows the network of whoever mounts it.
-    if spec.network != PodNetwork::Host || !spec.security.user_namespace {
+    if has_sysfs(spec) {
         fittings.push(new("sysfs", "/sys", true));
     }
     Ok(fittings)
+}
+
+/// It shows the network of whoever mounts it, who must be root there.
+fn has_sysfs(spec: &PodSpec) -> bool {
+    spec.network != PodNetwork::Host || !spec.security.user_namespace
+}
+
+/// A pod's own control groups, so that programs find out how much they may
+/// use. Only looked at, and nothing above them is in sight.
+pub(super) fn groups(spec: &PodSpec, cell: &Cell) -> Result<Vec<Fitting>> {
+    if !has_sysfs(spec) {
+        return Ok(Vec::new());
+    }
+    let options = BindOptions {
+        read_only: true,
+        recursive: false,
+        no_suid: true,
+        no_dev: true,
+        no_exec: true,
+        id_map: None,
+    };
+    let fitting = |(name, folder): (&str, PathBuf)| {
+        let mount = strata_rootfs::bind(&folder, options).map_err(|e| error(&e, "pod"))?;
+        let path = match name {
+            "" => GROUPS.to_owned(),
+            name => format!("{GROUPS}/{name}"),
+        };
+        Ok(Fitting::Folder(path, mount))
+    };
+    cell.shown_groups().into_iter().map(fitting).collect()
 }
 
 fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {
