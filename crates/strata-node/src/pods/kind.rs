@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
-use super::{MAIN, PodRef, files, health, plan, rootfs, users};
+use super::{MAIN, PodRef, Size, Terminal, files, health, plan, rootfs, users};
 use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::images::{HeldImage, Images, reference_from_field};
@@ -162,10 +163,16 @@ impl Kind for PodKind {
             Some(Err(error)) => return Err(error),
             None => {}
         }
-        let executable = plan::main(spec, made, identity?)?;
-        let stdio = match spec.stdin {
-            true => Stdio::LoggedWithInput,
-            false => Stdio::Logged,
+        let user = identity?;
+        let terminal = match spec.terminal {
+            true => Some(open_terminal(&cell, made, &user)?),
+            false => None,
+        };
+        let executable = plan::main(spec, made, user)?;
+        let stdio = match &terminal {
+            Some((ours, theirs)) => Stdio::LoggedTerminal(theirs.as_fd(), ours.fd()),
+            None if spec.stdin => Stdio::LoggedWithInput,
+            None => Stdio::Logged,
         };
         let manner = Manner {
             stdio,
@@ -313,6 +320,20 @@ impl PodKind {
         let network = self.network.clone();
         Ok(aside(move || network.attach(&namespace, &endpoint)))
     }
+}
+
+/// A terminal for a pod's own process: our end, which its init keeps, and the
+/// process's.
+fn open_terminal(cell: &Cell, made: &Made, user: &users::User) -> Result<(Terminal, OwnedFd)> {
+    let init = cell.init()?;
+    let owner = user.identity.uid.unwrap_or(0);
+    let owner = made
+        .id_map
+        .map_or(owner, |map| map.first.saturating_add(owner));
+    blocking(|| {
+        let root = init.root().map_err(gone)?;
+        Terminal::open(&root, Size::default(), owner)
+    })
 }
 
 /// Takes the error whole, as `map_err` gives it.

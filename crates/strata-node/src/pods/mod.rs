@@ -20,7 +20,7 @@ mod users;
 
 use std::sync::Arc;
 
-pub(crate) use attach::{Attached, attach};
+pub(crate) use attach::{Attached, Input, attach};
 pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
 pub(crate) use kind::PodKind;
 pub(crate) use rootfs::Outfitter;

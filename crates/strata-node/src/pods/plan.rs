@@ -67,11 +67,13 @@ pub(super) fn environment(
 ) -> Vec<EnvironmentVariable> {
     let hostname = spec.hostname.as_ref().unwrap_or(spec.name.label());
     let usual = [
-        format!("HOSTNAME={hostname}"),
-        format!("HOME={}", user.home),
+        Some(format!("HOSTNAME={hostname}")),
+        Some(format!("HOME={}", user.home)),
+        spec.terminal.then(|| "TERM=xterm".to_owned()),
     ];
     let mut all: Vec<EnvironmentVariable> = Vec::new();
-    let image = usual.into_iter().chain(config.env.iter().cloned());
+    let usual = usual.into_iter().flatten();
+    let image = usual.chain(config.env.iter().cloned());
     // An image may hold anything; what is no variable is left out.
     let image = image.filter_map(|text| EnvironmentVariable::try_from(text).ok());
     for variable in image.chain(spec.environment.iter().cloned()) {
