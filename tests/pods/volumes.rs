@@ -2,13 +2,14 @@
 
 use std::fs;
 
+use strata_testkit::images::Image;
 use strata_testkit::pods::{folder, idle, script, volume};
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{
-    CreateVolumeRequest, GetVolumeRequest, ListVolumesRequest, PodSecurity, PodVolume,
-    RemoveVolumeRequest, Volume,
+    CreateVolumeRequest, GetVolumeRequest, ListVolumesRequest, PodLimits, PodSecurity, PodSpec,
+    PodVolume, RemoveVolumeRequest, Volume,
 };
-use strata_testkit::{Code, Status, field_of, refused};
+use strata_testkit::{Code, Status, field_of, refused, serde_json};
 
 use crate::{World, world};
 
@@ -283,4 +284,82 @@ async fn volumes_are_listed_with_who_has_them() {
         .await
         .ok();
     assert!(data.join("node/volumes/a").exists(), "volumes stay");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_image_wants_to_be_a_volume_is_one_and_goes_with_the_pod() {
+    let mut world = world().await;
+    let image = Image::busybox()
+        .layer()
+        .folder("data", 0o750, 1000)
+        .file_as("data/given", 0o640, 1000, b"given")
+        .symlink("data/link", "given")
+        .set(
+            "Volumes",
+            serde_json::json!({ "/data": {}, "/new/deep": {}, "/own": {} }),
+        );
+    let image = image.write_layout(&world.daemon.scratch().join("wants"), "v1");
+    let volumes = async |world: &World| {
+        let request = ListVolumesRequest {};
+        let answer = world.node.client().volumes().list(request).await;
+        answer.unwrap().into_inner().volumes
+    };
+    let mut spec = idle("web", &image);
+    spec.volumes = vec![volume(Source::MemoryBytes(1 << 20), "/own")];
+    spec.security = Some(PodSecurity {
+        read_only_root: true,
+        ..PodSecurity::default()
+    });
+    spec.limits = Some(PodLimits {
+        disk_bytes: Some(8 << 20),
+        ..PodLimits::default()
+    });
+    world.node.run_pod(spec.clone()).await.unwrap();
+    let made = volumes(&world).await;
+    assert_eq!(made.len(), 2, "{made:?}");
+    for volume in &made {
+        assert!(volume.of_image && volume.used_by == ["web"], "{volume:?}");
+        assert_eq!(volume.size_bytes, Some(8 << 20));
+        refused(remove(&world, &volume.name).await, Code::FailedPrecondition);
+    }
+    // What the image has there is there, whose it was, and it can be changed.
+    let look = "cd /data; stat -c '%a %u %n' . given; readlink link; cat link";
+    let seen = world.node.says("web", look).await;
+    assert_eq!(seen, "750 1000 .\n640 1000 given\ngiven\ngiven");
+    world.node.fails("web", "echo x > /etc/x").await;
+    world
+        .node
+        .says("web", "echo more > /data/more; echo x > /new/deep/x")
+        .await;
+    let full = "dd if=/dev/zero of=/new/deep/big bs=1M count=20";
+    world.node.fails("web", full).await;
+    // Over stop and start, and over daemons; another pod has its own.
+    world.node.stop_pod("web").await.unwrap();
+    world.daemon.kill();
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    world.node.start_pod("web").await.unwrap();
+    assert_eq!(world.node.says("web", "cat /data/more").await, "more");
+    let mapped = PodSpec {
+        name: "mapped".into(),
+        limits: None,
+        security: Some(PodSecurity {
+            user_namespace: true,
+            ..PodSecurity::default()
+        }),
+        ..spec
+    };
+    world.node.run_pod(mapped).await.unwrap();
+    assert_eq!(
+        world
+            .node
+            .says("mapped", "ls /data; stat -c %u /data")
+            .await,
+        "given\nlink\n1000"
+    );
+    assert_eq!(volumes(&world).await.len(), 4);
+    for name in ["web", "mapped"] {
+        world.node.destroy_pod(name).await.unwrap();
+    }
+    assert!(volumes(&world).await.is_empty());
 }

@@ -97,12 +97,39 @@ impl NodeVolumes {
         }
     }
 
-    /// A pod is gone.
+    /// A pod is gone, and with it the volumes that its image asked for.
     pub(crate) fn give_back(&self, id: &str) {
-        self.uses().pods.retain(|_, pods| {
+        let mut own = Vec::new();
+        self.uses().pods.retain(|name, pods| {
             pods.remove(id);
+            if owner(name) == Some(id) {
+                own.push(name.clone());
+            }
             !pods.is_empty()
         });
+        own.iter().for_each(|name| self.clear(name));
+    }
+
+    /// Takes away what images of pods other than these asked for.
+    pub(crate) fn clear_all_but(&self, known: &HashSet<&str>) {
+        for name in self.store.list().unwrap_or_default() {
+            if owner(&name).is_some_and(|id| !known.contains(id)) {
+                self.clear(&name);
+            }
+        }
+    }
+
+    fn clear(&self, name: &str) {
+        if let Err(error) = self.store.remove(name) {
+            tracing::error!(name, %error, "a volume of a pod that is gone could not be removed");
+        }
+    }
+
+    /// A new volume that a pod's image asks for; see [`of_image`].
+    pub(crate) fn make_of_image(&self, name: &str, size: Option<u64>) -> Result<()> {
+        self.store
+            .create(name, size)
+            .map_err(|error| public(&error, name))
     }
 
     fn ensure(&self, name: &str) -> Result<()> {
@@ -186,6 +213,18 @@ impl NodeVolumes {
         self.uses().going.remove(name);
         removed.map_err(|error| public(&error, name))
     }
+}
+
+/// The name of the volume that a pod's image asks for, by its place in the
+/// list of those. No volume that people name has a dot in its name.
+pub(crate) fn of_image(id: &str, index: usize) -> String {
+    format!("pod.{id}.{index}")
+}
+
+/// The pod that such a volume goes with.
+fn owner(name: &str) -> Option<&str> {
+    let (id, _) = name.strip_prefix("pod.")?.rsplit_once('.')?;
+    Some(id)
 }
 
 impl Uses {

@@ -17,6 +17,7 @@
 mod attributes;
 mod bind;
 mod context;
+mod copy;
 mod creator;
 mod delete;
 mod devices;
@@ -36,6 +37,7 @@ mod tmpfs;
 mod walk;
 
 pub use bind::{BindOptions, bind, bind_fd};
+pub use copy::copy_folder;
 pub use devices::{devices, devpts};
 pub use error::RootError;
 pub use host_root::HostRoot;

@@ -15,7 +15,7 @@ use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
-use super::{MAIN, PodRef, Size, Terminal, files, health, plan, rootfs, users};
+use super::{MAIN, PodRef, Size, Terminal, files, health, image_volumes, plan, rootfs, users};
 use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::images::{HeldImage, Images, reference_from_field};
@@ -42,6 +42,9 @@ pub(crate) struct Made {
     /// Where it has users of its own.
     #[serde(default)]
     pub(crate) id_map: Option<IdMap>,
+    /// Where its image has it have volumes.
+    #[serde(default)]
+    pub(crate) image_volumes: Vec<String>,
 }
 
 /// All that pods are made of.
@@ -81,6 +84,7 @@ impl Kind for PodKind {
             }
         }
         clear_folder(&self.outfitter.files, known);
+        self.outfitter.volumes.clear_all_but(known);
     }
 
     fn name(spec: &PodSpec) -> &Label {
@@ -100,6 +104,7 @@ impl Kind for PodKind {
             config: held.image.config.config.clone(),
             address: None,
             id_map: None,
+            image_volumes: image_volumes::targets(spec, &held.image.config.config),
         };
         // What cannot be run is told now, not at the start.
         plan::command(spec, &made.config)?;
@@ -218,11 +223,13 @@ impl PodKind {
         }
         let volumes = &self.outfitter.volumes;
         volumes.take(id, spec.name.as_str(), named(spec))?;
+        self.hold_image_volumes(id, spec, made);
         let disk = spec.limits.disk_bytes;
         self.outfitter
             .roots
             .create(id, disk)
             .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
+        image_volumes::make(&self.outfitter, id, spec, made)?;
         files::write(
             &self.outfitter.files.join(id),
             spec,
@@ -260,6 +267,13 @@ impl PodKind {
         self.id_maps().extend(map.map(|map| map.first));
         let (spec, volumes) = (&record.spec, &self.outfitter.volumes);
         volumes.hold(&record.id, spec.name.as_str(), named(spec));
+        self.hold_image_volumes(&record.id, spec, &record.made);
+    }
+
+    fn hold_image_volumes(&self, id: &str, spec: &PodSpec, made: &Made) {
+        let names = image_volumes::names(id, made);
+        let names = names.iter().map(String::as_str);
+        self.outfitter.volumes.hold(id, spec.name.as_str(), names);
     }
 
     fn take_id_map(&self) -> Result<IdMap> {

@@ -11,6 +11,7 @@ mod exec;
 mod files;
 mod health;
 mod http;
+mod image_volumes;
 mod kind;
 mod plan;
 mod recover;

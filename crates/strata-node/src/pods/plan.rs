@@ -298,6 +298,7 @@ mod tests {
             config: RunConfig::default(),
             address: None,
             id_map: None,
+            image_volumes: Vec::new(),
         };
         let cell = cell(&spec, &made);
         assert_eq!(cell.limits.cpu.map(|cpu| cpu.quota_us), Some(150_000));

@@ -16,7 +16,7 @@ use super::kind::{Made, PodKind};
 use super::plan;
 use crate::cells::Cell;
 use crate::units::Record;
-use crate::volumes::NodeVolumes;
+use crate::volumes::{NodeVolumes, of_image};
 
 /// Shared memory of a pod.
 const SHM_BYTES: u64 = 64 << 20;
@@ -77,11 +77,16 @@ impl Outfitter {
             uid: map.first,
             gid: map.first,
         });
-        let volumes = sorted(&spec.volumes);
-        let sources = volumes
-            .iter()
-            .map(|(i, volume)| self.source(*i, volume, owner, users))
-            .collect::<Result<Vec<_>>>()?;
+        let volumes = sorted(spec, made);
+        let source = |wanted: &Wanted<'_>| match wanted {
+            Wanted::Asked(i, volume) => self.source(*i, volume, owner, users),
+            Wanted::OfImage(i, _) => {
+                let name = of_image(&record.id, *i);
+                let mount = self.volumes.mount(&name, bind_options(false, users))?;
+                Ok(Source::Folder(mount))
+            }
+        };
+        let sources = volumes.iter().map(source).collect::<Result<Vec<_>>>()?;
         let root = self.root(record, &volumes, &sources, users)?;
         let mut fittings = base(spec, owner)?;
         // With one hierarchy the group itself comes here, once it is made.
@@ -96,8 +101,8 @@ impl Outfitter {
             let file = file.map_err(|e| error(&e, "pod"))?;
             fittings.push(Fitting::File(format!("/etc/{name}"), file));
         }
-        for ((_, volume), source) in volumes.iter().zip(sources) {
-            let target = volume.target.clone();
+        for (wanted, source) in volumes.iter().zip(sources) {
+            let target = wanted.target().to_owned();
             fittings.push(match source {
                 Source::File(mount) => Fitting::File(target, mount),
                 Source::Folder(mount) => Fitting::Folder(target, mount),
@@ -115,7 +120,7 @@ impl Outfitter {
     fn root(
         &self,
         record: &Record<PodKind>,
-        volumes: &[(usize, &Volume)],
+        volumes: &[Wanted<'_>],
         sources: &[Source],
         users: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
@@ -124,8 +129,8 @@ impl Outfitter {
         let mut points: Vec<MountPoint<'_>> = volumes
             .iter()
             .zip(sources)
-            .map(|((_, volume), source)| MountPoint {
-                path: Path::new(&volume.target),
+            .map(|(wanted, source)| MountPoint {
+                path: Path::new(wanted.target()),
                 file: matches!(source, Source::File(_)),
             })
             .collect();
@@ -198,11 +203,31 @@ enum Source {
     File(OwnedFd),
 }
 
+/// What is mounted, by its place in its list.
+enum Wanted<'a> {
+    Asked(usize, &'a Volume),
+    OfImage(usize, &'a str),
+}
+
+impl Wanted<'_> {
+    fn target(&self) -> &str {
+        match self {
+            Self::Asked(_, volume) => &volume.target,
+            Self::OfImage(_, target) => target,
+        }
+    }
+}
+
 /// Those further out first, so that those further in are seen.
-fn sorted(volumes: &[Volume]) -> Vec<(usize, &Volume)> {
-    let mut volumes: Vec<_> = volumes.iter().enumerate().collect();
-    volumes.sort_by_key(|(_, volume)| volume.target.split('/').count());
-    volumes
+fn sorted<'a>(spec: &'a PodSpec, made: &'a Made) -> Vec<Wanted<'a>> {
+    let asked = spec.volumes.iter().enumerate();
+    let of_image = made.image_volumes.iter().enumerate();
+    let mut all: Vec<Wanted<'a>> = asked
+        .map(|(i, volume)| Wanted::Asked(i, volume))
+        .chain(of_image.map(|(i, target)| Wanted::OfImage(i, target)))
+        .collect();
+    all.sort_by_key(|wanted| wanted.target().split('/').count());
+    all
 }
 
 /// Why a pod's root was not made, by what was asked for.
