@@ -32,7 +32,7 @@ impl Person {
             }),
         });
         let first = AttachInput { input: Some(start) };
-        keys.send(first).await.unwrap();
+        keys.send(first).await.expect("there is room");
         let answer = node
             .client()
             .pods()
@@ -40,7 +40,7 @@ impl Person {
             .await;
         Self {
             keys,
-            output: answer.unwrap().into_inner(),
+            output: answer.expect("it can be attached to").into_inner(),
             seen: String::new(),
         }
     }
@@ -58,7 +58,8 @@ impl Person {
     async fn step(&mut self) -> Option<ExecEnded> {
         let message = tokio::time::timeout(PATIENCE, self.output.message()).await;
         let message = message.unwrap_or_else(|_| panic!("silence after {:?}", self.seen));
-        match message.unwrap().and_then(|message| message.output) {
+        let message = message.expect("the node tells");
+        match message.and_then(|message| message.output) {
             Some(Output::Stdout(bytes)) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
             Some(Output::Ended(ended)) => return Some(ended),
             Some(_) => {}

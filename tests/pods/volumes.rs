@@ -172,8 +172,8 @@ async fn create(world: &World, name: &str, size_bytes: Option<u64>) -> Result<Vo
         name: name.into(),
         size_bytes,
     };
-    let answer = world.node.client().volumes().create(request).await;
-    answer.map(|answer| answer.into_inner())
+    let answer = world.node.client().volumes().create(request).await?;
+    Ok(answer.into_inner())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -203,7 +203,7 @@ async fn events(world: &World, name: &str, last: &str) -> Vec<VmEvent> {
         history: true,
     };
     let answer = world.node.client().vms().watch(request).await;
-    let mut stream = answer.unwrap().into_inner();
+    let mut stream = answer.expect("the node tells").into_inner();
     let mut events: Vec<VmEvent> = Vec::new();
     while events
         .last()
@@ -212,7 +212,7 @@ async fn events(world: &World, name: &str, last: &str) -> Vec<VmEvent> {
         let next = tokio::time::timeout(crate::BOOT, stream.message()).await;
         events.push(
             next.expect("it comes in time")
-                .unwrap()
+                .expect("the node tells")
                 .expect("it goes on"),
         );
     }

@@ -1,5 +1,5 @@
 //! Real guests for tests: busybox on the kernel of `scripts/guest-kernel`.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
