@@ -167,6 +167,7 @@ async fn what_pods_came_to_is_known_after_a_restart() {
     world.node.stop_pod("stopped").await.unwrap();
     let before = by_name(&world).await;
     assert_eq!(before["failed"].state(), PodState::Failed);
+    assert!(before["failed"].ended_at_ms > 0);
     assert!(before["hungry"].out_of_memory, "{:?}", before["hungry"]);
     // By a death, and in order; and what is known does not wear off.
     for death in [true, false] {
@@ -177,7 +178,7 @@ async fn what_pods_came_to_is_known_after_a_restart() {
         world.daemon.restart().await;
         world.node = world.daemon.node().await;
         let after = by_name(&world).await;
-        for (name, pod) in &before {
+        for (name, pod) in before.iter().filter(|(_, pod)| pod.ended_at_ms > 0) {
             assert_eq!(told(&after[name]), told(pod), "{name}");
         }
     }
@@ -195,6 +196,20 @@ async fn what_pods_came_to_is_known_after_a_restart() {
     let after = by_name(&world).await;
     assert_eq!(after["failed"].state(), PodState::Stopped);
     assert_eq!(after["badly"].state(), PodState::Exited);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_takes_no_image_from_a_pod_that_rests() {
+    // Every disk is fuller than this.
+    let mut world = World::with("[images]\nhigh_water = 1\nlow_water = 0").await;
+    world.prepare(Deed::Stop).await;
+    world.node.stop_pod(VICTIM).await.unwrap();
+    for _ in 0..3 {
+        world.again().await;
+        world.node.start_pod(VICTIM).await.unwrap();
+        world.serves(VICTIM).await;
+        world.node.stop_pod(VICTIM).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
