@@ -15,3 +15,4 @@ mod pty;
 mod streams;
 mod tls;
 mod vm;
+mod volume;

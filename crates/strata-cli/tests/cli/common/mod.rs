@@ -9,6 +9,7 @@ mod pods;
 mod services;
 mod tls;
 mod vms;
+mod volumes;
 
 use std::io::{self, Cursor, Write};
 use std::path::PathBuf;
