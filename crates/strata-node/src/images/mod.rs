@@ -161,7 +161,8 @@ impl Images {
     /// use came from is dropped, and must not wait for anything.
     pub fn report_uses_by(&self, hook: impl Fn() -> Vec<ImageUse> + Send + Sync + 'static) {
         self.0.uses.set_hook(Arc::new(hook));
-        // Not before: an image that nobody is known to use is one to remove.
+        // Not before: until it is known what is used, nothing may be taken
+        // for unused.
         self.look_at_space();
     }
 
