@@ -17,6 +17,7 @@ mod project;
 mod scope;
 mod spawn;
 mod spec;
+mod store;
 mod talk;
 mod token;
 mod top;
@@ -53,6 +54,9 @@ pub enum Command {
     Apply(apply::Apply),
     /// What happened to instances, workloads, nodes and projects
     Events(events::Events),
+    /// The records of a control plane that does not run
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Isolated places on a node, and what runs in them
     #[command(subcommand)]
     Cell(cell::CellCommand),
@@ -99,6 +103,7 @@ impl Command {
             Self::Project(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
             Self::Events(command) => command.run(session).await,
+            Self::Store(command) => command.run(session).await,
             Self::Cell(command) => command.run(session).await,
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,

@@ -35,7 +35,7 @@ fn as_a_process() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let exit = runtime.block_on(async {
         let mut session = Session::of_process(&cli.global);
-        run_in(cli.command, &mut session).await
+        run_in(cli.command(), &mut session).await
     });
     std::process::exit(exit.code().into());
 }
