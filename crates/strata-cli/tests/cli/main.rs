@@ -10,6 +10,7 @@ mod help;
 mod identity;
 mod image;
 mod instance;
+mod instance_change;
 mod instance_talk;
 mod node;
 mod pod;

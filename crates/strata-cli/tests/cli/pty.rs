@@ -330,3 +330,20 @@ fn a_terminal_without_input_stays_as_it_is() {
     assert_eq!(process.exit(), Some(130));
     assert!(called(&world, "signal 2"));
 }
+
+#[test]
+fn leaving_a_new_instance_says_how_to_come_back() {
+    let world = World::with(|state| {
+        state.objects.unending = true;
+        state.objects.journey.truncate(2);
+    });
+    let line = "strata instance create web2 --image nginx --project shop";
+    let mut process = Process(command(&world, line).spawn().unwrap());
+    let said = collected(process.0.stderr.take().unwrap());
+    wait_for("a step", || contains(&said, "web2: scheduled"));
+    process.signal(Signal::INT);
+    assert_eq!(process.exit(), Some(130));
+    wait_for("the way back", || {
+        contains(&said, "`strata instance show shop/web2`")
+    });
+}

@@ -17,6 +17,8 @@ pub struct Objects {
     /// What becomes of an instance that is followed, step by step. Gone after
     /// the last one when it is `None`.
     pub journey: Vec<Option<(InstanceState, &'static str)>>,
+    /// The journey does not go on, and does not end either.
+    pub unending: bool,
     /// The streams that are still given.
     pub watches: usize,
     /// What was asked for, as it came: `PUT /instance/ {…}`.
@@ -179,6 +181,7 @@ pub fn objects() -> Objects {
             Some((InstanceState::Starting, "fetching the image")),
             Some((InstanceState::Running, "")),
         ],
+        unending: false,
         watches: 1,
         requests: Vec::new(),
     }

@@ -216,6 +216,10 @@ fn instance(
     }
     if watched && !name.is_empty() {
         return match find(&objects.instances, name, query) {
+            Ok(found) if objects.unending => {
+                let steps = tokio_stream::iter(journey(objects, found)).map(Ok::<_, Infallible>);
+                Stream::new(steps.chain(tokio_stream::pending())).into_response()
+            }
             Ok(found) => events(journey(objects, found)),
             Err(error) => problem(&error),
         };
