@@ -89,6 +89,16 @@ impl Parameters {
         }
     }
 
+    /// The name of a node, if it is given.
+    pub(super) fn name(&self, name: &str) -> Answer<Option<String>> {
+        let text = self.text(name)?;
+        let read = text.map(|text| text.parse::<strata_identity::Name>());
+        let read = read
+            .transpose()
+            .map_err(|why| Error::from(why).in_field(name))?;
+        Ok(read.map(|name| name.to_string()))
+    }
+
     /// A name of a project or the like, if it is given.
     pub(super) fn label(&self, name: &str) -> Answer<Option<Label>> {
         let text = self.text(name)?;

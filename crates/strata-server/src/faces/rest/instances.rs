@@ -53,7 +53,7 @@ fn filter(core: &Core, who: &Who, parameters: &Parameters) -> Answer<Filter> {
         project,
         kind: parameters.one_of("type", &InstanceKind::ALL, InstanceKind::as_str)?,
         state: parameters.one_of("state", &InstanceState::ALL, InstanceState::as_str)?,
-        node: parameters.text("node")?.map(str::to_owned),
+        node: parameters.name("node")?,
         workload,
     })
 }
