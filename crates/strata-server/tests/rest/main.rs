@@ -1,5 +1,7 @@
 //! The REST API behind its gate, over a core in memory with nodes that only
 //! tell their status.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stderr, reason = "what is skipped is said")]
 
 mod bad_input;
 mod idempotency;

@@ -92,7 +92,7 @@ impl Parameters {
     /// The name of a node, if it is given.
     pub(super) fn name(&self, name: &str) -> Answer<Option<String>> {
         let text = self.text(name)?;
-        let read = text.map(|text| text.parse::<strata_identity::Name>());
+        let read = text.map(str::parse::<strata_identity::Name>);
         let read = read
             .transpose()
             .map_err(|why| Error::from(why).in_field(name))?;
@@ -188,10 +188,10 @@ pub(super) async fn read(mut body: axum::body::Body) -> Answer<Bytes> {
         })?;
         let data = frame.into_data().unwrap_or_default();
         size += data.len();
-        match size {
-            0..=LARGEST_BODY => whole.extend_from_slice(&data),
-            ..=ENDURED_BODY => whole.clear(),
-            _ => break,
+        if size <= LARGEST_BODY {
+            whole.extend_from_slice(&data);
+        } else if size > ENDURED_BODY {
+            break;
         }
     }
     if size > LARGEST_BODY {

@@ -109,7 +109,7 @@ pub(super) fn in_project(parameter: Option<Label>, given: Option<String>) -> Res
         )),
         (Some(given), _) => Ok(given),
         (None, Some(parameter)) => Ok(parameter),
-        (None, None) => Label::from_field("project", DEFAULT_PROJECT).map_err(Into::into),
+        (None, None) => Label::from_field("project", DEFAULT_PROJECT),
     }
 }
 
