@@ -169,6 +169,19 @@ async fn what_cannot_be_read_is_said_so() {
     assert_eq!(world.everything().await, before);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let world = World::new().await;
+    let body = axum::body::Body::from_stream(futures_util::stream::pending::<
+        Result<String, std::io::Error>,
+    >());
+    let kind = [("content-type", "application/json")];
+    let answer = world
+        .ask(caller(Role::Admin), "PUT", "/instance", &kind, body)
+        .await;
+    answer.refused(408, Some("body"));
+}
+
 #[tokio::test]
 async fn parameters_are_known_given_once_and_within_bounds() {
     let world = furnished().await;

@@ -225,14 +225,14 @@ impl Watched for Those {
                 all.items
             }
             Some(id) => {
-                let found = self.core.instance(&self.who, None, id.as_str());
-                found.into_iter().collect()
+                let tables = self.core.tables();
+                tables.instances.get(id).cloned().into_iter().collect()
             }
         }
     }
 
     fn is_there(&self, one: &Instance) -> bool {
-        self.core.instance(&self.who, None, one.id.as_str()).is_ok()
+        self.core.tables().instances.contains_key(&one.id)
     }
 
     fn tell(&self, kept: &Kept<Instance>) -> Vec<u8> {
