@@ -263,6 +263,12 @@ mod tests {
         assert_eq!(line.node.as_deref(), Some("unix:/b"));
         assert_eq!(line.words, ["strata", "cell", "stop", "web", "m"]);
         assert_eq!(parse("strata --data-dir"), parse("strata"));
+        let line = parse("strata instance show --project=shop --server localhost:7 w");
+        assert_eq!(line.project.as_deref(), Some("shop"));
+        assert_eq!(
+            line.global().server.unwrap().to_string(),
+            "https://localhost:7"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod project;
 mod scope;
 mod spawn;
 mod spec;
+mod store;
 mod talk;
 mod token;
 mod top;
@@ -56,6 +57,9 @@ pub enum Command {
     Apply(apply::Apply),
     /// What happened to instances, workloads, nodes and projects
     Events(events::Events),
+    /// The records of a control plane that does not run
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Isolated places on a node, and what runs in them
     #[command(subcommand)]
     Cell(cell::CellCommand),
@@ -105,6 +109,7 @@ impl Command {
             Self::Project(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
             Self::Events(command) => command.run(session).await,
+            Self::Store(command) => command.run(session).await,
             Self::Cell(command) => command.run(session).await,
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,

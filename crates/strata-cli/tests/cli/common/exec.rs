@@ -51,7 +51,14 @@ pub async fn exec(
     };
     {
         let mut state = shared.lock();
-        pods::find(&state, &start.pod)?;
+        if !state
+            .objects
+            .instances
+            .iter()
+            .any(|one| one.id == start.pod)
+        {
+            pods::find(&state, &start.pod)?;
+        }
         state.calls.push(format!(
             "exec {} stdin={} terminal={:?} user={:?} workdir={:?}",
             start.command.join(" "),

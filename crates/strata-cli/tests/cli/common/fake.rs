@@ -13,6 +13,7 @@ use strata_api::runtime::spawn_server::SpawnServer;
 use strata_api::strata::v1::cells_server::CellsServer;
 use strata_api::strata::v1::identity_server::IdentityServer;
 use strata_api::strata::v1::images_server::ImagesServer;
+use strata_api::strata::v1::instances_server::InstancesServer as ServerInstancesServer;
 use strata_api::strata::v1::logs_server::LogsServer;
 use strata_api::strata::v1::volumes_server::VolumesServer;
 use strata_api::strata::v1::{
@@ -24,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use super::{data, images, pods, vms, volumes};
+use super::{data, images, objects, pods, rest, vms, volumes};
 
 /// What the node holds and how it behaves.
 pub struct State {
@@ -42,6 +43,8 @@ pub struct State {
     pub created_machines: Vec<MachineSpec>,
     /// That of the last process in a pod.
     pub environment: Vec<String>,
+    /// What the REST API tells of.
+    pub objects: objects::Objects,
     /// Every call is answered with this.
     pub refuse: Option<Error>,
     /// Streams never end by themselves.
@@ -83,6 +86,7 @@ impl FakeNode {
             created_vms: Vec::new(),
             created_machines: Vec::new(),
             environment: Vec::new(),
+            objects: objects::objects(),
             refuse: None,
             endless: false,
             exit_code: 0,
@@ -100,6 +104,8 @@ impl FakeNode {
             UnixListener::bind(socket).unwrap()
         };
         let server = Server::builder()
+            .add_routes(rest::routes(state.clone()))
+            .add_service(ServerInstancesServer::new(state.clone()))
             .add_service(CellServiceServer::new(state.clone()))
             .add_service(CellsServer::new(state.clone()))
             .add_service(ImagesServer::new(state.clone()))
