@@ -13,7 +13,7 @@ use clap_complete::env::CompleteEnv;
 use strata_api::rest::{Instance, Node, Project, Workload};
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
-    ListVmsRequest,
+    ListVmsRequest, ListVolumesRequest,
 };
 use strata_client::rest::{Query, Resource};
 use strata_client::{Discovery, NodeClient, Places, ServerClient};
@@ -81,6 +81,18 @@ pub(crate) fn vms() -> ArgValueCompleter {
             let answer = node.vms().list(ListVmsRequest {}).await.ok()?;
             let vms = answer.into_inner().vms.into_iter();
             Some(vms.filter_map(|vm| Some(vm.spec?.name)).collect())
+        });
+        candidates(Vec::into_iter(names), current)
+    })
+}
+
+/// Completes the names of volumes.
+pub(crate) fn volumes() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = ask(&Line::of_process(), async |node| {
+            let answer = node.volumes().list(ListVolumesRequest {}).await.ok()?;
+            let volumes = answer.into_inner().volumes.into_iter();
+            Some(volumes.map(|volume| volume.name).collect())
         });
         candidates(Vec::into_iter(names), current)
     })

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use strata_identity::Authority;
 use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
 use strata_types::{Error, Result};
+use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, CoreSettings, Lead};
+use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ControllerFace, Faces, InstancesFace};
 use crate::link::{AssignmentsFace, Tunnels};
 use crate::placement::PlacementHandle;
-use crate::{placement, reconcile};
+use crate::{operations, placement, reconcile};
 
 /// Where records are kept.
 #[derive(Clone, Debug)]
@@ -60,6 +62,8 @@ pub struct ControlPlane {
     pub placement: PlacementHandle,
     /// The ways to nodes.
     pub tunnels: Tunnels,
+    /// Long actions.
+    pub operations: Operations,
     authority: Arc<Authority>,
     shutdown: CancellationToken,
 }
@@ -78,6 +82,7 @@ impl ControlPlane {
         let core = Core::open(store.clone(), settings, shutdown.clone()).await?;
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
+        let operations = operations::start(&core, store.clone(), shutdown.clone())?;
         match alone {
             true => core.set_lead(Lead::Leading(None)),
             false => {
@@ -88,6 +93,7 @@ impl ControlPlane {
             core,
             placement,
             tunnels: Tunnels::default(),
+            operations,
             authority,
             shutdown,
         })
@@ -98,7 +104,9 @@ impl ControlPlane {
     pub fn serve(&self, faces: Faces) -> Faces {
         let (core, tunnels) = (self.core.clone(), self.tunnels.clone());
         let links = AssignmentsFace::new(core.clone(), tunnels.clone(), self.shutdown.clone());
+        let rest = RestState::new(core.clone(), self.placement.clone(), self.shutdown.clone());
         faces
+            .http(rest::routes(rest))
             .grpc(NodeFace::new(core.clone(), self.authority.clone()).service())
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())

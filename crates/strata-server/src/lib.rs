@@ -10,6 +10,7 @@ pub mod core;
 pub mod faces;
 pub mod link;
 mod metrics;
+pub mod operations;
 pub mod placement;
 pub mod reconcile;
 

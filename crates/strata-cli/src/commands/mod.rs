@@ -7,6 +7,7 @@ mod completion;
 mod doctor;
 mod each;
 mod events;
+mod happened;
 mod image;
 mod instance;
 mod login;
@@ -21,8 +22,10 @@ mod store;
 mod talk;
 mod token;
 mod top;
+mod usage;
 mod version;
 mod vm;
+mod volume;
 pub(crate) mod watch;
 mod whoami;
 mod workload;
@@ -69,6 +72,9 @@ pub enum Command {
     /// Machines inside the machine: nodes of their own
     #[command(subcommand)]
     Spawn(spawn::SpawnCommand),
+    /// Volumes that a node keeps for its pods
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Images on a node: what containers are made of
     #[command(subcommand)]
     Image(image::ImageCommand),
@@ -108,6 +114,7 @@ impl Command {
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,
             Self::Spawn(command) => command.run(session).await,
+            Self::Volume(command) => command.run(session).await,
             Self::Image(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Top(command) => command.run(session).await,

@@ -23,4 +23,5 @@ mod store;
 mod streams;
 mod tls;
 mod vm;
+mod volume;
 mod workload;

@@ -347,3 +347,27 @@ fn leaving_a_new_instance_says_how_to_come_back() {
         contains(&said, "`strata instance show shop/web2`")
     });
 }
+
+#[test]
+fn a_pod_is_run_on_our_terminal_and_its_end_is_ours() {
+    let world = World::with(|state| state.exit_code = 5);
+    let mut terminal = Terminal::open();
+    let before = settings(&terminal.modes());
+    let line = "strata pod run -it --rm new alpine -- shell";
+    let mut process = terminal.run(&world, line);
+    wait_for("the pod to be ready", || {
+        contains(&terminal.seen, "ready") && terminal.is_raw()
+    });
+    {
+        let state = world.node.state.lock();
+        assert!(state.created[0].terminal && state.created[0].stdin);
+    }
+    terminal.resize(50, 132);
+    process.signal(Signal::WINCH);
+    wait_for("the new size", || called(&world, "resize 132x50"));
+    // Ctrl-C is a key like others.
+    terminal.type_in(b"\x03q");
+    assert_eq!(process.exit(), Some(5));
+    assert!(called(&world, "destroy new"));
+    assert_eq!(settings(&terminal.modes()), before);
+}

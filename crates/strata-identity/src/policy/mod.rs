@@ -32,6 +32,12 @@ pub fn decide(method: &str, caller: Option<&Caller>) -> Decision {
         (None, _) => Decision::Denied,
         (Some(Access::Anyone), _) => Decision::Allow,
         (Some(Access::Roles(_)), None) => Decision::Unauthenticated,
+        // Handlers of these look at the project; others know of none.
+        (Some(Access::Roles(_)), Some(caller))
+            if caller.projects.is_some() && !table::is_about_projects(method) =>
+        {
+            Decision::Denied
+        }
         (Some(Access::Roles(roles)), Some(caller)) if roles.contains(&caller.role) => {
             Decision::Allow
         }
@@ -171,6 +177,9 @@ mod tests {
             "/runtime.Instances/Get",
             "/runtime.Instances/List",
             "/runtime.Instances/Logs",
+            "/runtime.Instances/Stats",
+            "/runtime.Instances/Wait",
+            "/runtime.Instances/Watch",
             "/runtime.Pods/Get",
             "/runtime.Pods/List",
             "/runtime.Pods/Logs",
@@ -191,6 +200,8 @@ mod tests {
             "/strata.v1.Instances/Logs",
             "/strata.v1.Logs/Read",
             "/strata.v1.Node/GetInfo",
+            "/strata.v1.Volumes/Get",
+            "/strata.v1.Volumes/List",
         ];
         assert_eq!(seen, BTreeSet::from(reads));
     }
@@ -233,6 +244,34 @@ mod tests {
             "GET /instance/",
         ] {
             assert!(!allowed(method).contains(&Role::Node), "{method}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_limited_to_projects_reaches_only_what_looks_at_them() {
+        let mut limited = caller(Role::Operator);
+        limited.projects = Some(vec!["shop".parse().unwrap()]);
+        let may = |method: &str| decide(method, Some(&limited)) == Decision::Allow;
+        for method in [
+            "/scheduler.InstanceService/Create",
+            "/strata.v1.Instances/Exec",
+            "PUT /instance/",
+            "GET /instance/x/placement",
+            "GET /workload",
+            "GET /event/",
+        ] {
+            assert!(may(method), "{method}");
+        }
+        for method in [
+            "/runtime.Pods/Exec",
+            "/runtime.CellService/Start",
+            "/strata.v1.Images/Pull",
+            "/cnct.kaas.api.Cluster/CreateCluster",
+            "GET /metrics",
+            "GET /node/",
+            "GET /operation",
+        ] {
+            assert!(!may(method), "{method}");
         }
     }
 

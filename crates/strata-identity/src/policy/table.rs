@@ -87,6 +87,9 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/runtime.Instances/Destroy", OPERATE),
     ("/runtime.Instances/Get", READ),
     ("/runtime.Instances/List", READ),
+    ("/runtime.Instances/Wait", READ),
+    ("/runtime.Instances/Watch", READ),
+    ("/runtime.Instances/Stats", READ),
     ("/runtime.Instances/Logs", READ),
     ("/runtime.Instances/Console", OPERATE),
     ("/runtime.Spawn/Create", ADMIN),
@@ -127,6 +130,10 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/strata.v1.Logs/Read", READ),
     ("/strata.v1.Node/GetInfo", READ),
     ("/strata.v1.Node/PowerOff", ADMIN),
+    ("/strata.v1.Volumes/Create", OPERATE),
+    ("/strata.v1.Volumes/Get", READ),
+    ("/strata.v1.Volumes/List", READ),
+    ("/strata.v1.Volumes/Remove", OPERATE),
 ];
 
 pub(super) const HTTP: &[(&str, &str, Access)] = &[
@@ -176,3 +183,26 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/cluster/upgrade", READ),
     ("PUT", "/api/v1/cluster/upgrade", OPERATE),
 ];
+
+/// What a caller who is limited to some projects may call at all: whatever
+/// looks at the project of what it touches, and what is of nobody.
+pub(super) fn is_about_projects(method: &str) -> bool {
+    const CALLS: [&str; 9] = [
+        "/grpc.health.v1.Health/",
+        "/grpc.reflection.v1.ServerReflection/",
+        "/grpc.reflection.v1alpha.ServerReflection/",
+        "/scheduler.InstanceService/",
+        "/strata.v1.Instances/",
+        "/strata.v1.Identity/WhoAmI",
+        "GET /version",
+        "GET /openapi.json",
+        "GET /project",
+    ];
+    const ROUTES: [&str; 3] = ["/instance", "/workload", "/event"];
+    let path = method.split_once(' ').map_or("", |(_, path)| path);
+    let below = |route: &str| {
+        let rest = path.strip_prefix(route);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    CALLS.iter().any(|call| method.starts_with(call)) || ROUTES.iter().any(|route| below(route))
+}

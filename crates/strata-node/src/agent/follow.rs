@@ -104,6 +104,9 @@ impl Conversation<'_> {
         loop {
             tokio::select! {
                 () = parts.closing.cancelled() => return Ended::Closing,
+                // It was silent for too long. Should it speak again, it is to
+                // say first what is to run here now.
+                () = parts.fenced.notified(), if self.welcomed => return self.over(None),
                 message = incoming.message() => match message {
                     Ok(Some(message)) => {
                         if let Some(every) = self.hear(message) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use strata_api::strata::v1;
 use strata_types::Result;
-use strata_types::pod::Backoff;
+use strata_types::pod::{Backoff, PodState};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -304,7 +304,8 @@ impl Instances {
         };
         self.0.outbox.instance(&id);
         // Somebody here took it away: the server still wants it.
-        if seen.is_none() && idle {
+        let goes = seen.is_none_or(|seen| seen.state == PodState::Destroying);
+        if goes && idle {
             self.wake(&instance);
         }
     }

@@ -124,17 +124,25 @@ impl Liveness {
         Duration::from_millis(self.known().facts.lease_ms.into())
     }
 
-    /// Whether the instances here must end now.
-    pub(super) fn must_stop(&self, peers: bool) -> bool {
+    /// Whether the instances here must end now; then `stop` is called,
+    /// with the lease. A server
+    /// that takes the node in at the same moment does so before or after, so
+    /// what it says from then on holds.
+    pub(super) fn stop_if_due(&self, peers: bool, stop: impl FnOnce(Duration)) -> bool {
         let known = self.known();
-        must_stop(&Contact {
-            lease: Duration::from_millis(known.facts.lease_ms.into()),
+        let lease = Duration::from_millis(known.facts.lease_ms.into());
+        let due = must_stop(&Contact {
+            lease,
             silence: now().saturating_sub(known.heard_at),
             peers,
             farewell: known.facts.farewell,
             alone: known.facts.alone,
             tries: known.tries,
-        })
+        });
+        if due {
+            stop(lease);
+        }
+        due
     }
 
     /// How long until it is worth asking again.
@@ -143,6 +151,9 @@ impl Liveness {
         const SELDOM: Duration = Duration::from_secs(5);
         let known = self.known();
         let lease = Duration::from_millis(known.facts.lease_ms.into());
+        if lease.is_zero() {
+            return SELDOM;
+        }
         let silence = now().saturating_sub(known.heard_at);
         patience(lease).saturating_sub(silence).clamp(OFTEN, SELDOM)
     }
@@ -177,14 +188,14 @@ mod tests {
         let first = liveness(folder.path());
         let now = first.now();
         first.welcomed(1, false, now).unwrap();
-        assert!(!first.must_stop(false));
+        assert!(!first.stop_if_due(false, drop));
         first.farewell().unwrap();
         let again = liveness(folder.path());
         assert_eq!(again.lease(), Duration::from_millis(1));
-        assert!(!again.must_stop(true), "it said farewell");
+        assert!(!again.stop_if_due(true, drop), "it said farewell");
         let now = again.now();
         again.welcomed(1, false, now).unwrap();
-        while !again.must_stop(true) {
+        while !again.stop_if_due(true, drop) {
             std::thread::yield_now();
         }
     }

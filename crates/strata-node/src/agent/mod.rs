@@ -38,6 +38,7 @@ use strata_client::Address;
 use strata_identity::LiveIdentity;
 use strata_transport::Gate;
 use strata_types::{Error, Label, Result};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +79,8 @@ struct Parts {
     config: Arc<AgentConfig>,
     instances: Instances,
     liveness: Liveness,
+    /// What may run elsewhere is being stopped.
+    fenced: Notify,
     closing: CancellationToken,
 }
 
@@ -101,6 +104,7 @@ impl Agent {
         let parts = Parts {
             instances: Instances::open(hosting, kept.clone(), shutdown.clone()),
             liveness: Liveness::open(kept),
+            fenced: Notify::new(),
             node: node.clone(),
             config: Arc::new(config),
             closing: shutdown,
@@ -137,14 +141,17 @@ impl Parts {
                 () = self.closing.cancelled() => return,
                 () = tokio::time::sleep(self.liveness.next_look()) => {}
             }
-            let must = self.liveness.must_stop(self.node.network.has_peers());
-            if must && !std::mem::replace(&mut stopped, must) {
+            let peers = self.node.network.has_peers();
+            let due = self.liveness.stop_if_due(peers, |lease| {
+                self.instances.fence(lease::grace(lease));
+            });
+            if due && !stopped {
                 tracing::error!("no server was heard of; what may run elsewhere is stopped");
             }
-            stopped = must;
-            if must {
-                self.instances.fence(lease::grace(self.liveness.lease()));
+            if due {
+                self.fenced.notify_waiters();
             }
+            stopped = due;
         }
     }
 }

@@ -131,7 +131,11 @@ impl Worker<'_> {
         if moved {
             hosting.create(ask).await?;
         }
-        self.change(|assigned| assigned.failure = None)
+        self.change(|assigned| {
+            assigned.failure = None;
+            // Whatever became of an earlier one, this one was never started.
+            assigned.progress = Progress::Fresh;
+        })
     }
 
     /// How long it may take to end: as it asks for, unless it may run
@@ -203,9 +207,10 @@ impl Worker<'_> {
         if begins {
             let written = self.change(|assigned| {
                 assigned.failure = Some(reason);
-                if !again {
-                    assigned.progress = Progress::GivenUp;
-                }
+                assigned.progress = match again {
+                    true => Progress::Fresh,
+                    false => Progress::GivenUp,
+                };
             });
             if let Err(error) = written {
                 tracing::error!(id, %error, "it is not remembered why");

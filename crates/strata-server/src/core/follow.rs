@@ -28,6 +28,13 @@ struct Schema {
 /// Marks an empty store as ours; refuses one of a later version, and brings
 /// one of an earlier version up to date.
 pub(super) async fn check_schema(store: &dyn Store) -> Result<()> {
+    let unfinished = store.get(strata_store::IMPORT_KEY).await.map_err(public)?;
+    if unfinished.is_some() {
+        return Err(
+            Error::wrong_state("an import into this store was not finished")
+                .with_hint("run strata store import again, to the end"),
+        );
+    }
     let found = store.get(keys::SCHEMA).await.map_err(public)?;
     let Some(entry) = found else {
         let mark = encode(&Schema { version: SCHEMA })?;

@@ -73,6 +73,16 @@ impl Core {
         self.tables().on_node.get(node).map_or(0, BTreeSet::len)
     }
 
+    /// The names of some of them.
+    pub(crate) fn names_on(&self, node: &str, most: usize) -> Vec<String> {
+        let tables = self.tables();
+        let on = tables.on_node.get(node).into_iter().flatten();
+        on.filter_map(|id| tables.instances.get(id))
+            .map(|one| one.name.to_string())
+            .take(most)
+            .collect()
+    }
+
     /// What is kept free on a node for its instances.
     pub fn reserved_on(&self, node: &str) -> Resources {
         let tables = self.tables();

@@ -180,6 +180,18 @@ fn words(
         };
         (InstanceState::Crashed, format!("crashed: {how}"))
     };
+    // What was on its way when somebody wanted something else is not told on:
+    // it would look as if the wish had been taken back.
+    let asked = || (now.state, now.description.clone());
+    match (state, now.wanted, now.state) {
+        (PodState::Starting | PodState::Running, Wanted::Stopped, InstanceState::Stopping)
+        | (
+            PodState::Stopping | PodState::Stopped,
+            Wanted::Running,
+            InstanceState::Starting | InstanceState::Scheduled,
+        ) => return asked(),
+        _ => {}
+    }
     match state {
         PodState::Created if now.wanted == Wanted::Stopped => (InstanceState::Stopped, reason),
         PodState::Created => (InstanceState::Scheduled, reason),
@@ -192,8 +204,9 @@ fn words(
             (InstanceState::Terminated, "exit 0".to_owned())
         }
         PodState::Exited => crashed(),
+        PodState::Failed if now.wanted == Wanted::Stopped => (InstanceState::Stopped, reason),
         PodState::Failed => (InstanceState::Failed, reason),
-        PodState::Destroying => (now.state, now.description.clone()),
+        PodState::Destroying => asked(),
     }
 }
 

@@ -351,6 +351,8 @@ fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
         .capacity
         .ok_or_else(|| Error::invalid("hello.capacity", "is missing"))?;
     let address = match hello.address.as_str() {
+        // From this very machine: no other node could send anything there.
+        "" if remote.is_none_or(|ip| ip.is_loopback()) => None,
         "" => remote.map(|ip| ip.to_string()),
         given => {
             let parsed: IpAddr = given

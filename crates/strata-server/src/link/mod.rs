@@ -5,7 +5,7 @@ mod assignment;
 mod follow;
 mod tunnels;
 
-pub use follow::AssignmentsFace;
-pub use tunnels::{NodeChannel, Tunnels};
 pub(crate) use assignment::unit_name;
+pub use follow::AssignmentsFace;
 pub(crate) use follow::{calling_node, remote_address};
+pub use tunnels::{NodeChannel, Tunnels};

@@ -46,7 +46,9 @@ impl Tunnels {
             let mut io = Some(TokioIo::new(io));
             let connector = tower::service_fn(move |_: http::Uri| {
                 // One tunnel is one connection: the node opens the next.
-                let io = io.take().ok_or_else(|| std::io::Error::other("the tunnel ended"));
+                let io = io
+                    .take()
+                    .ok_or_else(|| std::io::Error::other("the tunnel ended"));
                 std::future::ready(io)
             });
             let endpoint = Endpoint::from_static("http://node").connect_timeout(PATIENCE);

@@ -81,10 +81,7 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
                 }
             }
             _ = lead.changed() => fleet_changed = true,
-            question = asked.recv() => match question {
-                Some(question) => task.answer(question),
-                None => return,
-            },
+            Some(question) = asked.recv() => task.answer(question),
             _ = again.tick(), if fleet_changed => {
                 fleet_changed = false;
                 task.waiting.extend(task.hopeless.drain());

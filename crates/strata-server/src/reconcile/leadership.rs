@@ -86,7 +86,9 @@ async fn keep(store: &Arc<dyn Store>, lease: LeaseId) -> Result<(), StoreError> 
             Err(_) => tracing::warn!("the store takes too long to keep the lead"),
         }
         if last.elapsed() >= TTL {
-            return Err(StoreError::Unavailable("for longer than the lead lasts".into()));
+            return Err(StoreError::Unavailable(
+                "for longer than the lead lasts".into(),
+            ));
         }
     }
 }

@@ -146,6 +146,11 @@ pub async fn attach(
                         return say(&sender, exited(code)).await;
                     }
                 }
+                Some(AttachIn::End(_)) => shared.lock().calls.push("end".into()),
+                Some(AttachIn::Resize(size)) => {
+                    let call = format!("resize {}x{}", size.columns, size.rows);
+                    shared.lock().calls.push(call);
+                }
                 Some(AttachIn::Signal(number)) => return say(&sender, killed(number)).await,
                 Some(AttachIn::Start(_)) | None => {}
             }

@@ -11,6 +11,7 @@ mod rest;
 mod services;
 mod tls;
 mod vms;
+mod volumes;
 
 use std::io::{self, Cursor, Write};
 use std::path::PathBuf;

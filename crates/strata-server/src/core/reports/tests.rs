@@ -1,1 +1,142 @@
-//! What follows from reports.
+//! What follows from reports, state by state.
+
+use strata_types::Label;
+use strata_types::instance::InstanceSpec;
+
+use super::*;
+
+fn label(text: &str) -> Label {
+    text.parse().unwrap()
+}
+
+fn instance(wanted: Wanted, state: InstanceState) -> Instance {
+    Instance {
+        id: "a".parse().unwrap(),
+        name: label("web"),
+        project: label("default"),
+        workload: None,
+        spec: InstanceSpec {
+            uri: "x".into(),
+            resources: strata_types::instance::Resources {
+                cpu: 100,
+                memory: 64,
+                disk: 1,
+            },
+            ..InstanceSpec::default()
+        },
+        wanted,
+        generation: 2,
+        starts: 0,
+        state,
+        description: "as it was".into(),
+        node: Some("n1".into()),
+        address: None,
+        restarts: 0,
+        exit_code: None,
+        healthy: None,
+        refusals: Default::default(),
+        owner: "me".into(),
+        created_at_ms: 0,
+        changed_at_ms: 0,
+    }
+}
+
+fn report(told: Told) -> Report {
+    Report {
+        id: "a".parse().unwrap(),
+        generation: Some(2),
+        told,
+        reason: String::new(),
+        address: None,
+        restarts: None,
+        exit_code: None,
+        healthy: None,
+    }
+}
+
+fn next(now: &Instance, report: &Report) -> Option<Instance> {
+    match follow(now, report) {
+        Verdict::Put(next) => Some(*next),
+        Verdict::Keep | Verdict::Delete => None,
+    }
+}
+
+#[test]
+fn states_of_pods_become_states_of_instances() {
+    use InstanceState as I;
+    use PodState as P;
+    let running = instance(Wanted::Running, I::Scheduled);
+    for (pod, code, state) in [
+        (P::Starting, None, I::Starting),
+        (P::Running, None, I::Running),
+        (P::Waiting, Some(3), I::Crashed),
+        (P::Exited, Some(3), I::Crashed),
+        (P::Exited, Some(0), I::Terminated),
+        (P::Failed, None, I::Failed),
+    ] {
+        let mut told = report(Told::Pod(pod));
+        told.exit_code = code;
+        assert_eq!(next(&running, &told).unwrap().state, state, "{pod:?}");
+    }
+    let mut crash = report(Told::Pod(PodState::Exited));
+    crash.exit_code = Some(3);
+    let crashed = next(&running, &crash).unwrap();
+    assert_eq!(crashed.description, "crashed: exit 3");
+}
+
+#[test]
+fn a_report_never_touches_what_was_asked_for() {
+    let now = instance(Wanted::Running, InstanceState::Starting);
+    for pod in PodState::ALL {
+        if let Some(next) = next(&now, &report(Told::Pod(pod))) {
+            assert_eq!(next.spec, now.spec, "{pod:?}");
+            assert_eq!((next.wanted, next.generation), (now.wanted, now.generation));
+        }
+    }
+}
+
+#[test]
+fn what_was_on_its_way_does_not_take_a_wish_back() {
+    let stopping = instance(Wanted::Stopped, InstanceState::Stopping);
+    assert!(next(&stopping, &report(Told::Pod(PodState::Running))).is_none());
+    let starting = instance(Wanted::Running, InstanceState::Starting);
+    assert!(next(&starting, &report(Told::Pod(PodState::Stopped))).is_none());
+}
+
+#[test]
+fn of_an_older_generation_only_the_end_counts() {
+    let now = instance(Wanted::Running, InstanceState::Starting);
+    let mut old = report(Told::Pod(PodState::Running));
+    old.generation = Some(1);
+    assert!(next(&now, &old).is_none());
+    let gone = instance(Wanted::Gone, InstanceState::Destroying);
+    let mut told = report(Told::Gone);
+    told.generation = Some(1);
+    assert!(matches!(follow(&gone, &told), Verdict::Delete));
+    // A crash on the way out is not a reason to bring it back.
+    assert!(next(&gone, &report(Told::Pod(PodState::Waiting))).is_none());
+}
+
+#[test]
+fn what_is_gone_from_its_node_is_placed_again_unless_it_rests() {
+    let lost = next(
+        &instance(Wanted::Running, InstanceState::Running),
+        &report(Told::Gone),
+    );
+    let lost = lost.unwrap();
+    assert_eq!((lost.node, lost.state), (None, InstanceState::Scheduling));
+    let rests = next(
+        &instance(Wanted::Stopped, InstanceState::Stopped),
+        &report(Told::Gone),
+    );
+    assert_eq!(rests.unwrap().state, InstanceState::Stopped);
+}
+
+#[test]
+fn texts_of_nodes_are_kept_short_and_plain() {
+    let mut told = report(Told::Pod(PodState::Failed));
+    told.reason = format!("\u{1b}[31m{}", "x".repeat(5000));
+    let failed = next(&instance(Wanted::Running, InstanceState::Starting), &told).unwrap();
+    assert_eq!(failed.description.chars().count(), 1024);
+    assert!(!failed.description.contains('\u{1b}'));
+}

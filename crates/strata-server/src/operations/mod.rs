@@ -1,0 +1,83 @@
+//! Long actions of the control plane, as durable operations: any server takes
+//! and shows them, the one that leads runs them.
+
+mod drain;
+
+use std::sync::Arc;
+
+use strata_store::Store;
+use strata_types::{Error, ErrorKind, Result};
+use strata_workflow::{End, Operations, Registry, Settings, Workflow, WorkflowError};
+use tokio_util::sync::CancellationToken;
+
+use crate::core::{Core, Lead};
+pub use drain::{Drain, DrainInput};
+
+/// Knows every kind of operation, and runs them while this server leads.
+pub(crate) fn start(
+    core: &Core,
+    store: Arc<dyn Store>,
+    shutdown: CancellationToken,
+) -> Result<Operations> {
+    let mut registry = Registry::new();
+    registry
+        .register(Drain, Arc::new(core.clone()))
+        .map_err(|error| public(&error))?;
+    let operations = Operations::new(store, registry);
+    let (core, running) = (core.clone(), operations.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = run(&core, &running) => {}
+        }
+    });
+    Ok(operations)
+}
+
+/// Runs operations each time this server comes to lead, until it does not.
+async fn run(core: &Core, operations: &Operations) {
+    let mut lead = core.watch_lead();
+    loop {
+        let now = lead.borrow_and_update().clone();
+        if let Lead::Leading(fence) = now {
+            let settings = Settings {
+                fence,
+                ..Settings::default()
+            };
+            match Workflow::open(operations.clone(), settings).await {
+                Ok(workflow) => {
+                    tokio::select! {
+                        end = workflow.ended() => match end {
+                            End::Shutdown => {}
+                            End::Deposed => tracing::info!("operations are run elsewhere now"),
+                            End::Crashed => tracing::error!("operations stopped"),
+                        },
+                        _ = lead.changed() => {}
+                    }
+                    workflow.shutdown().await;
+                    continue;
+                }
+                Err(error) => tracing::warn!(%error, "operations cannot be run"),
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        } else if lead.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The public error: by what the caller can do about it.
+pub fn public(error: &WorkflowError) -> Error {
+    let kind = match error {
+        WorkflowError::NotFound { .. } => ErrorKind::NotFound,
+        WorkflowError::UnknownKind { .. }
+        | WorkflowError::BadInput { .. }
+        | WorkflowError::BadKey { .. } => ErrorKind::Invalid,
+        WorkflowError::KeyReused { .. } => ErrorKind::AlreadyExists,
+        WorkflowError::Ended { .. } | WorkflowError::NothingLeft { .. } => ErrorKind::WrongState,
+        WorkflowError::Contended { .. } => ErrorKind::Aborted,
+        WorkflowError::Store { .. } => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
+    };
+    Error::new(kind, strata_types::chain(error))
+}

@@ -1,0 +1,251 @@
+//! Instances: made, placed, changed, gone.
+
+use strata_server::core::{Change, Precondition, Quota, Wanted};
+use strata_types::instance::InstanceState;
+use strata_types::{ErrorKind, Role};
+
+use crate::world::{World, admin, label, new, spec};
+
+#[tokio::test]
+async fn an_instance_is_placed_where_there_is_room() {
+    let world = World::new().await;
+    world.node("small", 1, 100).await;
+    world.node("large", 8, 8000).await;
+    world.create("web", spec(4000, 4000)).await;
+    let web = world.until_state("web", InstanceState::Scheduled).await;
+    assert_eq!(web.node.as_deref(), Some("large"));
+    assert_eq!(web.description, "on node large");
+}
+
+#[tokio::test]
+async fn what_finds_no_place_says_why_and_gets_one_when_there_is_room() {
+    let world = World::new().await;
+    world.create("web", spec(4000, 4000)).await;
+    let web = world.until_state("web", InstanceState::Failed).await;
+    assert_eq!(web.description, "there are no nodes");
+    world.node("small", 1, 100).await;
+    let short =
+        |now: &strata_server::core::Instance| now.description.contains("cpu short by 3.000");
+    world.until("web", "too large", short).await;
+    world.node("large", 8, 8000).await;
+    world.until_state("web", InstanceState::Scheduled).await;
+}
+
+#[tokio::test]
+async fn the_same_again_is_the_same_and_another_is_refused() {
+    let world = World::new().await;
+    let first = world.create("web", spec(100, 100)).await;
+    let (same, is_new) = world
+        .core
+        .create_instance(&admin(), new("web", spec(100, 100)))
+        .await
+        .unwrap();
+    assert_eq!((same.id.clone(), is_new), (first.id.clone(), false));
+    let other = new("web", spec(200, 100));
+    let other = world.core.create_instance(&admin(), other).await;
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_quota_holds_however_many_ask_at_once() {
+    let world = World::new().await;
+    let quota = Quota {
+        instances: Some(3),
+        cpu: Some(1000),
+        ..Quota::default()
+    };
+    let project = label("default");
+    world
+        .core
+        .set_quota(&admin(), &project, quota)
+        .await
+        .unwrap();
+    let (who, wanted) = (
+        admin(),
+        (0..20).map(|i| new(&format!("i{i}"), spec(100, 10))),
+    );
+    let asked = wanted.map(|new| world.core.create_instance(&who, new));
+    let answers = futures_util::future::join_all(asked).await;
+    let made = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(made, 3);
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert!(
+        refused
+            .clone()
+            .all(|error| error.kind() == ErrorKind::Exhausted)
+    );
+    assert!(
+        refused
+            .clone()
+            .all(|error| error.message().contains("instances 3"))
+    );
+    assert_eq!(world.core.project(&project).unwrap().used.instances, 3);
+}
+
+#[tokio::test]
+async fn another_specification_is_another_generation() {
+    let world = World::new().await;
+    world.node("n1", 8, 8000).await;
+    let web = world.create("web", spec(100, 100)).await;
+    world.until_state("web", InstanceState::Scheduled).await;
+    let mut wanted = spec(100, 100);
+    wanted.environment = vec!["A=1".into()];
+    let change = Change {
+        spec: Some(wanted),
+        ..Change::default()
+    };
+    let none = Precondition::default();
+    let who = admin();
+    let next = world
+        .core
+        .update_instance(&who, &web.id, change.clone(), none);
+    let next = next.await.unwrap();
+    assert_eq!((next.generation, next.node.as_deref()), (2, Some("n1")));
+    // The same again changes nothing.
+    let same = world.core.update_instance(&who, &web.id, change, none);
+    assert_eq!(same.await.unwrap().generation, 2);
+    let stale = Precondition(Some(web.revision));
+    let late = world
+        .core
+        .update_instance(&who, &web.id, Change::default(), stale);
+    assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Aborted);
+}
+
+#[tokio::test]
+async fn a_new_name_frees_the_old_one() {
+    let world = World::new().await;
+    let web = world.create("web", spec(0, 0)).await;
+    world.create("taken", spec(0, 0)).await;
+    let named = |name: &str| Change {
+        name: Some(label(name)),
+        ..Change::default()
+    };
+    let none = Precondition::default();
+    let who = admin();
+    let taken = world
+        .core
+        .update_instance(&who, &web.id, named("taken"), none);
+    assert_eq!(taken.await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let changed = world
+        .core
+        .update_instance(&who, &web.id, named("site"), none);
+    assert_eq!(changed.await.unwrap().name.as_str(), "site");
+    let other = world.create("web", spec(0, 0)).await;
+    assert_ne!(other.id, web.id);
+}
+
+#[tokio::test]
+async fn what_is_on_no_node_is_gone_at_once() {
+    let world = World::new().await;
+    let web = world.create("web", spec(0, 0)).await;
+    world.until_state("web", InstanceState::Failed).await;
+    let none = Precondition::default();
+    world
+        .core
+        .delete_instance(&admin(), &web.id, none)
+        .await
+        .unwrap();
+    assert!(world.get("web").is_none());
+    let again = world.core.delete_instance(&admin(), &web.id, none).await;
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::NotFound);
+    world.create("web", spec(0, 0)).await;
+}
+
+#[tokio::test]
+async fn whoever_is_limited_to_a_project_sees_and_changes_no_other() {
+    let world = World::new().await;
+    let shop = label("shop");
+    world
+        .core
+        .create_project(&admin(), &shop, Quota::default())
+        .await
+        .unwrap();
+    let web = world.create("web", spec(0, 0)).await;
+    let mut who = admin();
+    who.role = Role::Operator;
+    who.projects = Some(vec![shop.clone()]);
+    let hidden = world.core.instance(&who, None, "web").unwrap_err();
+    assert_eq!(hidden.kind(), ErrorKind::NotFound);
+    let denied = world.core.create_instance(&who, new("x", spec(0, 0))).await;
+    assert_eq!(denied.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    let stop = world.core.stop_instance(&who, &web.id).await;
+    assert_eq!(stop.unwrap_err().kind(), ErrorKind::NotFound);
+    let mut own = new("x", spec(0, 0));
+    own.project = shop;
+    own.spec.uri = "nginx".into();
+    world.core.create_instance(&who, own).await.unwrap();
+    let mut folder = new("y", spec(0, 0));
+    folder.project = label("shop");
+    folder.spec.volumes = vec!["/etc:/etc2".into()];
+    let denied = world.core.create_instance(&who, folder).await;
+    assert_eq!(denied.unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_server_that_is_started_again_knows_all_and_goes_on() {
+    let store = {
+        let world = World::new().await;
+        world.create("web", spec(1000, 100)).await;
+        world.until_state("web", InstanceState::Failed).await;
+        world.store.clone()
+    };
+    let world = World::over(store).await;
+    assert_eq!(world.get("web").unwrap().wanted, Wanted::Running);
+    world.node("n1", 4, 4000).await;
+    world.until_state("web", InstanceState::Scheduled).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_loses_nothing() {
+    let world = World::new().await;
+    world.node("n1", 64, 64_000).await;
+    for i in 0..20 {
+        world.store.break_watches();
+        world.create(&format!("i{i}"), spec(100, 100)).await;
+    }
+    for i in 0..20 {
+        world
+            .until_state(&format!("i{i}"), InstanceState::Scheduled)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_told_and_got_over() {
+    let world = World::new().await;
+    world.node("n1", 64, 64_000).await;
+    world.store.fail_before(1);
+    let error = world
+        .core
+        .create_instance(&admin(), new("a", spec(0, 0)))
+        .await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
+    // It was written, and the answer was lost: the same again finds it.
+    world.store.fail_after(1);
+    let error = world
+        .core
+        .create_instance(&admin(), new("b", spec(0, 0)))
+        .await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
+    world.until_state("b", InstanceState::Scheduled).await;
+    let (_, is_new) = world
+        .core
+        .create_instance(&admin(), new("b", spec(0, 0)))
+        .await
+        .unwrap();
+    assert!(!is_new);
+}
+
+#[tokio::test]
+async fn an_explanation_names_every_node() {
+    let world = World::new().await;
+    world.node("small", 1, 100).await;
+    world.node("large", 8, 8000).await;
+    let web = world.create("web", spec(4000, 100)).await;
+    world.until_state("web", InstanceState::Scheduled).await;
+    let why = world.placement.explain(&web.id).await.unwrap();
+    assert_eq!(why.node.as_deref(), Some("large"));
+    assert_eq!(why.nodes.len(), 2);
+    let small = why.nodes.iter().find(|node| node.name == "small").unwrap();
+    assert_eq!(small.reason, "cpu short by 3.000");
+}

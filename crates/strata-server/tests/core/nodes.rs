@@ -1,0 +1,125 @@
+//! Nodes: subnets, silence, draining, leaving.
+
+use std::collections::BTreeSet;
+
+use strata_server::core::{NodeCondition, Registration, Seen};
+use strata_types::instance::InstanceState;
+use strata_types::pod::RestartPolicy;
+
+use crate::world::{World, admin, seen, spec};
+
+fn registration(name: &str, subnet: Option<&str>) -> Registration {
+    Registration {
+        name: name.into(),
+        subnet: subnet.map(Into::into),
+    }
+}
+
+#[tokio::test]
+async fn every_node_has_a_subnet_of_its_own_and_keeps_it() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..20).map(|i| format!("n{i}")).collect();
+    let registrations: Vec<_> = names.iter().map(|name| registration(name, None)).collect();
+    let asked = registrations
+        .iter()
+        .map(|one| world.core.register_node(one));
+    let nodes = futures_util::future::join_all(asked).await;
+    let subnets: BTreeSet<String> = nodes
+        .iter()
+        .map(|n| n.as_ref().unwrap().subnet.clone())
+        .collect();
+    assert_eq!(subnets.len(), 20);
+    let again = world.core.register_node(&registrations[7]).await.unwrap();
+    assert_eq!(again.subnet, nodes[7].as_ref().unwrap().subnet);
+    let wanted = registration("own", Some("10.42.200.0/24"));
+    let own = world.core.register_node(&wanted).await.unwrap();
+    assert_eq!(own.subnet, "10.42.200.0/24");
+    let foreign = registration("foreign", Some("192.168.0.0/24"));
+    let foreign = world.core.register_node(&foreign).await.unwrap();
+    assert!(foreign.subnet.starts_with("10.42."));
+}
+
+#[tokio::test]
+async fn a_silent_node_is_lost_and_its_instances_move() {
+    let world = World::new().await;
+    world.node("n1", 4, 4000).await;
+    world.create("web", spec(1000, 100)).await;
+    let mut once = spec(1000, 100);
+    once.restart = RestartPolicy::Never;
+    world.create("once", once).await;
+    for name in ["web", "once"] {
+        let placed = world.until_state(name, InstanceState::Scheduled).await;
+        assert_eq!(placed.node.as_deref(), Some("n1"));
+    }
+    world.node("n2", 4, 4000).await;
+    // Only one of them speaks on.
+    let speaking = async {
+        loop {
+            world.core.see_node("n2", &Seen::default()).await.unwrap();
+            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    let moved = world.until("web", "on n2", |now| now.node.as_deref() == Some("n2"));
+    tokio::select! {
+        () = speaking => {}
+        web = moved => assert_eq!(web.state, InstanceState::Scheduled),
+    }
+    assert_eq!(
+        world.core.node("n1").unwrap().condition,
+        NodeCondition::Lost
+    );
+    // It was never started, so it may be started elsewhere.
+    world.core.see_node("n1", &seen(4, 4000)).await.unwrap();
+    assert_eq!(
+        world.core.node("n1").unwrap().condition,
+        NodeCondition::Ready
+    );
+}
+
+#[tokio::test]
+async fn a_drained_node_is_emptied_as_far_as_there_is_room() {
+    let world = World::new().await;
+    world.node("n1", 4, 4000).await;
+    world.create("a", spec(2000, 100)).await;
+    world.create("b", spec(2000, 100)).await;
+    for name in ["a", "b"] {
+        world.until_state(name, InstanceState::Scheduled).await;
+    }
+    world.node("n2", 2, 4000).await;
+    world.core.drain_node(&admin(), "n1", true).await.unwrap();
+    let on = |node: &'static str| {
+        move |now: &strata_server::core::Instance| now.node.as_deref() == Some(node)
+    };
+    let mut changes = world.core.watch_all();
+    while world.core.instances_on("n2") != 1 {
+        world.core.see_node("n1", &Seen::default()).await.unwrap();
+        world.core.see_node("n2", &Seen::default()).await.unwrap();
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), changes.recv()).await;
+    }
+    assert_eq!(world.core.instances_on("n1"), 1, "one has no other place");
+    world.node("n3", 2, 4000).await;
+    let rest = if on("n1")(&world.get("a").unwrap()) {
+        "a"
+    } else {
+        "b"
+    };
+    let moved = world.until(rest, "on n3", on("n3"));
+    let speaking = async {
+        loop {
+            for node in ["n1", "n2", "n3"] {
+                world.core.see_node(node, &Seen::default()).await.unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = speaking => {}
+        moved = moved => assert_eq!(moved.state, InstanceState::Scheduled),
+    }
+    world.core.leave_node("n1").await.unwrap();
+    let mut changes = world.core.watch_all();
+    while world.core.node("n1").is_ok() {
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), changes.recv()).await;
+    }
+}

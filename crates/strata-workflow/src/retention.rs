@@ -1,0 +1,129 @@
+//! Which operations that have ended are forgotten, and how.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use strata_store::StoreError;
+
+use crate::OperationId;
+use crate::journal::Pen;
+use crate::records;
+
+/// Deletions per transaction: well below what etcd takes.
+const AT_ONCE: usize = 100;
+
+/// How long operations are remembered after they have ended. One that has
+/// left something behind is never forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// For so long.
+    pub keep_for: Duration,
+    /// And no more than this many.
+    pub keep_at_most: usize,
+}
+
+impl Default for Retention {
+    /// A month, and a thousand.
+    fn default() -> Self {
+        Self {
+            keep_for: Duration::from_secs(30 * 24 * 3600),
+            keep_at_most: 1000,
+        }
+    }
+}
+
+/// The operations that have ended, by age.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    by_age: BTreeSet<(i64, OperationId)>,
+    at: HashMap<OperationId, i64>,
+}
+
+impl Ended {
+    pub(crate) fn insert(&mut self, id: OperationId, ended_ms: i64) {
+        self.remove(id);
+        self.at.insert(id, ended_ms);
+        self.by_age.insert((ended_ms, id));
+    }
+
+    pub(crate) fn remove(&mut self, id: OperationId) {
+        if let Some(ended_ms) = self.at.remove(&id) {
+            self.by_age.remove(&(ended_ms, id));
+        }
+    }
+
+    pub(crate) fn ids(&self) -> Vec<OperationId> {
+        self.at.keys().copied().collect()
+    }
+
+    pub(crate) fn is_over(&self, retention: &Retention) -> bool {
+        self.by_age.len() > retention.keep_at_most
+    }
+
+    /// Those to forget now, oldest first.
+    pub(crate) fn due(&self, retention: &Retention, now_ms: i64) -> Vec<OperationId> {
+        let keep_ms = i64::try_from(retention.keep_for.as_millis()).unwrap_or(i64::MAX);
+        let before = now_ms.saturating_sub(keep_ms);
+        let too_many = self.by_age.len().saturating_sub(retention.keep_at_most);
+        let ages = self.by_age.iter().enumerate();
+        ages.take_while(|(n, (ended_ms, _))| *n < too_many || *ended_ms < before)
+            .map(|(_, (_, id))| *id)
+            .collect()
+    }
+}
+
+/// Deletes the log, then the record and its idempotency key. Idempotent.
+pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::WorkflowError> {
+    let store = pen.store.as_ref();
+    let Some(kept) = records::load(store, id).await? else {
+        return Ok(());
+    };
+    let operation = &kept.operation;
+    if !operation.has_ended() || operation.holds_claims() {
+        return Ok(());
+    }
+    let log = store.list(&records::log_prefix(id)).await?;
+    for lines in log.entries.chunks(AT_ONCE) {
+        let deletion = lines
+            .iter()
+            .fold(pen.transaction(), |all, line| all.delete(&line.key));
+        store.commit(deletion).await?;
+    }
+    let mut deletion = pen
+        .transaction()
+        .if_unchanged(records::record_key(id), kept.revision)
+        .delete(records::record_key(id));
+    if let Some(key) = &operation.book.key {
+        deletion = deletion.delete(records::idempotency_key(&operation.owner, key));
+    }
+    match store.commit(deletion).await {
+        Ok(_) => Ok(()),
+        // Somebody was faster; whatever it is now is looked at next time.
+        Err(StoreError::Conflict { key }) if key == records::record_key(id) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_and_the_too_many_are_due() {
+        let ids: Vec<_> = (0..5).map(|_| OperationId::fresh()).collect();
+        let mut ended = Ended::default();
+        for (id, at_ms) in ids.iter().zip([1000, 2000, 3000, 4000, 5000]) {
+            ended.insert(*id, at_ms);
+        }
+        let retention = |seconds, keep_at_most| Retention {
+            keep_for: Duration::from_secs(seconds),
+            keep_at_most,
+        };
+        assert_eq!(ended.due(&retention(10, 9), 6000), []);
+        assert_eq!(ended.due(&retention(3, 9), 6000), ids[..2]);
+        assert_eq!(ended.due(&retention(3, 1), 6000), ids[..4]);
+        assert!(ended.is_over(&retention(3, 4)));
+        ended.remove(ids[4]);
+        assert!(!ended.is_over(&retention(3, 4)));
+    }
+}

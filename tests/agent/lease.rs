@@ -1,0 +1,123 @@
+//! A node that hears nothing of its server, and what it does about it.
+
+use std::time::{Duration, Instant};
+
+use strata_testkit::pods::idle;
+use strata_testkit::v1::PodState;
+use strata_testkit::v1::server_message::Message;
+use strata_testkit::{PATIENCE, holds, wait_for};
+
+use crate::server::Conversation;
+use crate::{World, run, world};
+
+const LEASE: u32 = 1500;
+
+/// A node with peers and an instance that runs under a short lease.
+async fn leased(alone: bool, peers: bool) -> (World, Conversation) {
+    let mut world = world().await;
+    let server = world.server.next().await;
+    server.welcome_with(LEASE, alone).await;
+    if peers {
+        server.peers(&[("192.0.2.9", "10.42.9.0/24")]).await;
+    }
+    server.assign(&run("web", idle("web", &world.image))).await;
+    server.complete().await;
+    server.becomes("web", PodState::Running).await;
+    (world, server)
+}
+
+/// It still runs after several leases.
+async fn runs_on(world: &World) {
+    let pid = world.node.pod("web").await.expect("it is there").process_id;
+    let begin = Instant::now();
+    wait_for("two leases to pass", PATIENCE, async || {
+        let pod = world.node.pod("web").await.expect("it is there");
+        assert_eq!((pod.state(), pod.process_id), (PodState::Running, pid));
+        holds(begin.elapsed() > 2 * Duration::from_millis(LEASE.into()))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_costs_the_instances_and_brings_them_back() {
+    let (mut world, _server) = leased(true, true).await;
+    runs_on(&world).await;
+    world.server.beats(false);
+    world.node.pod_becomes("web", PodState::Stopped).await;
+    // It is the node that comes again, and is told what holds now.
+    world.server.beats(true);
+    let server = world.server.next().await;
+    let report = server.becomes("web", PodState::Stopped).await;
+    assert!(report.reason.contains("no server"), "{report:?}");
+    server.welcome_with(LEASE, true).await;
+    server.assign(&run("web", idle("web", &world.image))).await;
+    server.complete().await;
+    server.becomes("web", PodState::Running).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_servers_that_is_down_is_no_reassurance() {
+    let (mut world, _server) = leased(false, true).await;
+    world.server.die().await;
+    world.node.pod_becomes("web", PodState::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_stopped_when_nobody_is_there_to_start_it() {
+    let (mut world, _server) = leased(true, true).await;
+    world.server.die().await;
+    runs_on(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_stopped_where_there_is_no_other_node() {
+    let (world, _server) = leased(false, false).await;
+    world.server.beats(false);
+    runs_on(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_stopped_after_a_farewell_also_when_the_daemon_restarts() {
+    let (mut world, server) = leased(false, true).await;
+    server.say(Message::Farewell(Default::default())).await;
+    server.end().await;
+    // It has heard that when it comes again, and is not taken in any more.
+    let _unanswered = world.server.next().await;
+    world.server.die().await;
+    runs_on(&world).await;
+    world.daemon.kill();
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    runs_on(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_starts_without_its_server_has_one_lease_to_find_it() {
+    let (mut world, _server) = leased(false, true).await;
+    world.daemon.kill();
+    world.server.die().await;
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    world.node.pod_becomes("web", PodState::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ended_with_the_machine_waits_for_the_server() {
+    let (mut world, _server) = leased(true, true).await;
+    let pid = world.node.pod("web").await.unwrap().process_id;
+    world.daemon.kill();
+    world.server.die().await;
+    // As after a crash of the machine: nothing of it runs.
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let pod = world.node.pod("web").await.unwrap();
+    assert_eq!(pod.state(), PodState::Stopped, "{pod:?}");
+    world.server.listen();
+    let server = world.server.next().await;
+    server.welcome_with(LEASE, true).await;
+    server.assign(&run("web", idle("web", &world.image))).await;
+    server.complete().await;
+    server.becomes("web", PodState::Running).await;
+}
