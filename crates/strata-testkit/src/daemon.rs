@@ -30,6 +30,7 @@ pub struct DaemonBuilder {
     arguments: Vec<String>,
     network: Option<NetworkNamespace>,
     disk: Option<PathBuf>,
+    listen: String,
 }
 
 impl DaemonBuilder {
@@ -58,6 +59,13 @@ impl DaemonBuilder {
     #[must_use]
     pub fn on_disk(mut self, folder: &Path) -> Self {
         self.disk = Some(folder.to_owned());
+        self
+    }
+
+    /// Where its server listens; a free port of the loopback unless told.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen = address.to_owned();
         self
     }
 
@@ -108,6 +116,7 @@ impl Daemon {
             arguments: Vec::new(),
             network: None,
             disk: None,
+            listen: "127.0.0.1:0".to_owned(),
         }
     }
 
@@ -145,12 +154,13 @@ impl Daemon {
             role,
             config,
             arguments,
+            listen,
             ..
         } = &self.builder;
         let mut command = self.cli().command([*role, "--data-dir"]);
         command.arg(self.data_dir()).stderr(log);
         if *role != "node" {
-            command.args(["--listen", "127.0.0.1:0"]);
+            command.args(["--listen", listen]);
         }
         if *role != "server" {
             command.args(["--node-listen", "127.0.0.1:0"]);
@@ -192,6 +202,11 @@ impl Daemon {
     /// When it does not run.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the daemon runs").id()
+    }
+
+    /// Whether it was started and not killed since.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     /// How many files the daemon has open.
