@@ -4,6 +4,7 @@
 
 mod convert;
 pub mod log_item;
+pub mod rest;
 mod status;
 
 pub use convert::{grace_from_field, instance as instance_fields, pod as pod_fields};

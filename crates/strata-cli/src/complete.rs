@@ -1,6 +1,6 @@
-//! Completion in shells: commands and flags from the parser, names of cells
-//! and executables from the node. The shell waits for us at every tab, so the
-//! node gets a moment only, and whoever does not answer is passed over in
+//! Completion in shells: commands and flags from the parser, names of what
+//! there is from the node or the server. The shell waits for us at every tab,
+//! so they get a moment only, and whoever does not answer is passed over in
 //! silence.
 
 use std::ffi::OsStr;
@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
+use strata_api::rest::{Instance, Node, Project, Workload};
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
     ListVmsRequest,
 };
-use strata_client::{NodeClient, Places};
+use strata_client::rest::{Query, Resource};
+use strata_client::{Discovery, NodeClient, Places, ServerClient};
 
 use crate::global::Global;
 
@@ -96,6 +98,48 @@ pub(crate) fn machines() -> ArgValueCompleter {
     })
 }
 
+/// Completes the names of instances.
+pub(crate) fn instances() -> ArgValueCompleter {
+    objects(|one: Instance| one.name, true)
+}
+
+/// Completes the names of workloads.
+pub(crate) fn workloads() -> ArgValueCompleter {
+    objects(|one: Workload| one.name, true)
+}
+
+/// Completes the names of nodes.
+pub(crate) fn nodes() -> ArgValueCompleter {
+    objects(|one: Node| one.name, false)
+}
+
+/// Completes the names of projects.
+pub(crate) fn projects() -> ArgValueCompleter {
+    objects(|one: Project| one.name, false)
+}
+
+/// Completes what the server has; of the line's project, where it has some in
+/// each.
+fn objects<T: Resource + 'static>(name: fn(T) -> String, scoped: bool) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let line = Line::of_process();
+        let mut query = Query::new();
+        if scoped {
+            let project = line.project.clone();
+            let project = project.or_else(|| std::env::var("STRATA_PROJECT").ok());
+            query = query.with("project", project.unwrap_or_else(|| "default".to_owned()));
+        }
+        let discovery = line.discovery();
+        let found: Option<Vec<T>> = wait_for(async move {
+            let server = ServerClient::connect(&discovery.server().ok()?)
+                .await
+                .ok()?;
+            server.rest().list(&query).await.ok()
+        });
+        candidates(found.into_iter().flatten().map(name), current)
+    })
+}
+
 fn candidates(names: impl Iterator<Item = String>, current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     names
@@ -110,6 +154,8 @@ struct Line {
     words: Vec<String>,
     data_dir: Option<String>,
     node: Option<String>,
+    server: Option<String>,
+    project: Option<String>,
 }
 
 impl Line {
@@ -129,10 +175,18 @@ impl Line {
             match flag.as_str() {
                 "--data-dir" => line.data_dir = value.or_else(|| words.next()),
                 "--node" => line.node = value.or_else(|| words.next()),
+                "--server" => line.server = value.or_else(|| words.next()),
+                "--project" => line.project = value.or_else(|| words.next()),
                 _ => line.words.push(word),
             }
         }
         line
+    }
+
+    fn discovery(&self) -> Discovery {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let token = std::env::var("STRATA_TOKEN").ok().filter(|t| !t.is_empty());
+        self.global().discovery(Places::new(home.as_deref()), token)
     }
 
     fn global(&self) -> Global {
@@ -141,7 +195,9 @@ impl Line {
         Global {
             data_dir: of(&self.data_dir, "STRATA_DATA_DIR").map(PathBuf::from),
             node: of(&self.node, "STRATA_NODE").and_then(|node| node.parse().ok()),
+            server: of(&self.server, "STRATA_SERVER").and_then(|server| server.parse().ok()),
             credentials: variable("STRATA_CREDENTIALS").map(PathBuf::from),
+            ca: variable("STRATA_CA").map(PathBuf::from),
             ..Global::default()
         }
     }
@@ -164,8 +220,7 @@ fn live_cells(line: &Line) -> Vec<CellInfo> {
 
 /// What the node that the line is about answers; nothing when it does not.
 fn ask<T: Default>(line: &Line, question: impl AsyncFnOnce(NodeClient) -> Option<T>) -> T {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let discovery = line.global().discovery(Places::new(home.as_deref()), None);
+    let discovery = line.discovery();
     wait_for(async move {
         let node = NodeClient::connect(&discovery.node().ok()?).await.ok()?;
         question(node).await

@@ -216,9 +216,15 @@ impl Peer for ServerClient {
 
 /// For `map_err` on a call that was to `what`: "free the cell web".
 pub(crate) fn cannot<'a>(
-    peer: &'a impl Peer,
+    peer: &'a (impl Peer + ?Sized),
     what: impl Into<String>,
 ) -> impl Fn(Status) -> Failure + 'a {
     let what = what.into();
     move |status| peer.failure(&status, &what)
+}
+
+/// For `map_err` on a question to a server's REST API, as [`cannot`].
+pub(crate) fn unable(what: impl Into<String>) -> impl Fn(ClientError) -> Failure {
+    let what = what.into();
+    move |error| Failure::of(&error, &what)
 }

@@ -12,10 +12,10 @@ use crate::session::Session;
 pub const AFTER_HELP: &str = "\
 Examples:
   strata up                                       everything on this machine
-  strata cell allocate web --memory-max 64MiB
-  strata cell start web main -- nginx -g 'daemon off;'
-  strata logs web -f
-  strata top
+  strata instance create web --image nginx:1.27 -p 8080:80
+  strata instance logs web -f
+  strata node list
+  strata apply -f shop.yaml
   strata doctor                                   what this machine can do
 
 Exit codes:

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use strata_client::rest::RestClient;
 use strata_client::{Discovery, NodeClient, Places, ServerClient};
 use strata_identity::Clock;
 
@@ -61,6 +62,11 @@ impl Session {
     pub(crate) async fn server(&self) -> Result<ServerClient> {
         let target = self.discovery.server()?;
         Ok(ServerClient::connect(&target).await?)
+    }
+
+    /// The REST API of the server, connected.
+    pub(crate) async fn rest(&self) -> Result<RestClient> {
+        Ok(self.server().await?.rest())
     }
 
     /// Asks before something is destroyed. Where nobody can be asked, the

@@ -13,12 +13,14 @@ use strata_api::scheduler::node_service_client::NodeServiceClient as SchedulerNo
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::identity_client::IdentityClient;
 use strata_api::strata::v1::images_client::ImagesClient;
+use strata_api::strata::v1::instances_client::InstancesClient as ServerInstancesClient;
 use strata_api::strata::v1::logs_client::LogsClient;
 use strata_api::strata::v1::node_client::NodeClient as NodeServiceClient;
 use tonic::Status;
 
 use crate::connection::{Channel, Connection};
 use crate::error::{Error, Result};
+use crate::rest::RestClient;
 use crate::{Address, Target};
 
 /// The longest answer that is read: a node with thousands of cells.
@@ -123,6 +125,16 @@ impl ServerClient {
     /// `strata.v1.Identity`.
     pub fn identity(&self) -> IdentityClient<Channel> {
         IdentityClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Instances`: the commands and the output of instances.
+    pub fn instances(&self) -> ServerInstancesClient<Channel> {
+        ServerInstancesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// Its REST API.
+    pub fn rest(&self) -> RestClient {
+        RestClient::new(self.0.clone())
     }
 
     /// What it is connected to.

@@ -118,6 +118,11 @@ impl Connection {
     pub fn error(&self, status: &Status) -> Error {
         Error::from_status(&self.address, status)
     }
+
+    /// The error of a connection that broke while an answer was waited for.
+    pub(crate) fn broken(&self, source: &(dyn std::error::Error + 'static)) -> Error {
+        Error::broken(&self.address, source)
+    }
 }
 
 fn way(target: &Target) -> Result<Way> {

@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    fn broken(address: &Address, source: &(dyn StdError + 'static)) -> Self {
+    pub(crate) fn broken(address: &Address, source: &(dyn StdError + 'static)) -> Self {
         let (address, reason) = (address.clone(), innermost(source));
         if is_about_trust(&reason) {
             Self::Untrusted { address, reason }

@@ -16,6 +16,7 @@ mod endpoints;
 mod error;
 mod private_file;
 mod proof;
+pub mod rest;
 mod target;
 mod tls;
 

@@ -11,6 +11,7 @@ use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, CoreSettings, Lead};
+use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ControllerFace, Faces, InstancesFace};
 use crate::link::{AssignmentsFace, Tunnels};
@@ -103,7 +104,9 @@ impl ControlPlane {
     pub fn serve(&self, faces: Faces) -> Faces {
         let (core, tunnels) = (self.core.clone(), self.tunnels.clone());
         let links = AssignmentsFace::new(core.clone(), tunnels.clone(), self.shutdown.clone());
+        let rest = RestState::new(core.clone(), self.placement.clone(), self.shutdown.clone());
         faces
+            .http(rest::routes(rest))
             .grpc(NodeFace::new(core.clone(), self.authority.clone()).service())
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())

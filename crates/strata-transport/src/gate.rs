@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use futures_util::future::{Either, Ready, ready};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, Request, Response};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, Request, Response, StatusCode};
 use strata_api::status_from_error;
 use strata_identity::policy::{self, Access, Decision};
 use strata_identity::{Caller, Clock, Proof, Tokens};
@@ -19,7 +19,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::bearer::{Bearer, bearer};
-use crate::{Peer, problem};
+use crate::{Peer, problem, problem_as};
 
 /// How many requests were refused, since the start.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ impl Gate {
         method: &str,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<Caller>, Error> {
+    ) -> Result<Option<Caller>, Turned> {
         let (caller, reason) = match self.authenticate(headers, peer) {
             Ok(caller) => (caller, None),
             Err(reason) => (None, Some(reason)),
@@ -129,14 +129,60 @@ impl Gate {
                 self.refusals
                     .unauthenticated
                     .fetch_add(1, Ordering::Relaxed);
-                Err(unauthenticated(method, reason))
+                Err(Turned::away(unauthenticated(method, reason)))
             }
             Decision::Denied => {
                 self.refusals.denied.fetch_add(1, Ordering::Relaxed);
-                Err(denied(method, caller.as_ref()))
+                let error = denied(method, caller.as_ref());
+                // Strangers learn nothing of what is there.
+                Err(match caller.and_then(|_| wrong_verb(method)) {
+                    Some(turned) => turned,
+                    None => Turned::away(error),
+                })
             }
         }
     }
+}
+
+/// A request that goes no further.
+struct Turned {
+    error: Error,
+    /// What can be done with the path, where it is only the verb that is wrong.
+    allow: Option<String>,
+}
+
+impl Turned {
+    fn away(error: Error) -> Self {
+        Self { error, allow: None }
+    }
+
+    fn into_response(self, grpc: bool) -> Response<Body> {
+        let allow = self.allow.and_then(|verbs| verbs.parse().ok());
+        match allow {
+            _ if grpc => status_from_error(&self.error).into_http(),
+            None => problem(&self.error),
+            Some(allow) => {
+                let mut response = problem_as(StatusCode::METHOD_NOT_ALLOWED, &self.error);
+                response.headers_mut().insert(ALLOW, allow);
+                response
+            }
+        }
+    }
+}
+
+/// The path is known, and this is not done with it.
+fn wrong_verb(method: &str) -> Option<Turned> {
+    let (verb, path) = method.split_once(' ')?;
+    let verbs = policy::verbs(path);
+    if verbs.is_empty() || verbs.contains(&verb) || verb == "HEAD" && verbs.contains(&"GET") {
+        return None;
+    }
+    let verbs = verbs.join(", ");
+    let why = format!("{} cannot be done; {verbs} can", short(method));
+    Some(Turned {
+        error: Error::new(ErrorKind::Invalid, why),
+        allow: Some(verbs),
+    })
 }
 
 fn unauthenticated(method: &str, reason: Option<String>) -> Error {
@@ -221,19 +267,16 @@ where
                 }
                 Either::Left(self.inner.call(request))
             }
-            Err(error) => {
-                tracing::debug!(path, %error, "refused");
-                Either::Right(ready(Ok(match grpc {
-                    true => status_from_error(&error).into_http(),
-                    false => problem(&error),
-                })))
+            Err(turned) => {
+                tracing::debug!(path, error = %turned.error, "refused");
+                Either::Right(ready(Ok(turned.into_response(grpc))))
             }
         }
     }
 }
 
 impl<S> GateService<S> {
-    fn judge<B>(&self, method: &str, request: &Request<B>) -> Result<Option<Caller>, Error> {
+    fn judge<B>(&self, method: &str, request: &Request<B>) -> Result<Option<Caller>, Turned> {
         let peer = request.extensions().get::<Arc<Peer>>();
         self.gate
             .judge(method, request.headers(), peer.map(Arc::as_ref))

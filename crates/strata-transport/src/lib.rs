@@ -25,7 +25,7 @@ mod unix;
 pub use gate::{Gate, GateService, Refusals};
 pub use limits::Limits;
 pub use peer::Peer;
-pub use problem::{problem, status_code};
+pub use problem::{problem, problem_as, status_code};
 pub use renew::{keep_renewed, keep_served, keep_written};
 pub use serve::{Serve, serve_tls, serve_unix};
 pub use tunnel::{CALLER_NAME, CALLER_ROLE, serve_tunnel};

@@ -39,7 +39,11 @@ pub const fn status_code(kind: ErrorKind) -> StatusCode {
 
 /// The HTTP response that tells of `error`.
 pub fn problem(error: &Error) -> Response<Body> {
-    let status = status_code(error.kind());
+    problem_as(status_code(error.kind()), error)
+}
+
+/// As [`problem`], for whoever knows the status better than the kind does.
+pub fn problem_as(status: StatusCode, error: &Error) -> Response<Body> {
     let code = error.kind().code();
     let body = Problem {
         kind: format!("urn:strata:error:{code}"),

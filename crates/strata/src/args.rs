@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use strata_cli::Global;
+use strata_cli::{Global, NodeCommand};
 
 const ABOUT: &str = "Strata turns machines into a datacenter: one binary, from metal to workload.";
 
@@ -29,9 +29,10 @@ pub(crate) enum Role {
     /// Run the control plane alone
     #[command(after_help = "Examples:\n  strata server --listen 0.0.0.0:7700")]
     Server(ServerArguments),
-    /// Run the node daemon alone; as PID 1 it owns the machine
+    /// Run the node daemon alone, as PID 1 it owns the machine; with a verb,
+    /// look after the nodes of a server
     #[command(
-        after_help = "Examples:\n  strata node\n  strata node --server https://10.0.0.1:7700 --join-token strata_join_…"
+        after_help = "Examples:\n  strata node\n  strata node --server https://10.0.0.1:7700 --join-token strata_join_…\n  strata node list"
     )]
     Node(NodeArguments),
     /// Stop a run and remove everything it made on this machine
@@ -74,6 +75,9 @@ pub(crate) struct ServerArguments {
 
 #[derive(Args, Clone)]
 pub(crate) struct NodeArguments {
+    /// What to do with the nodes of a server, instead of being one
+    #[command(subcommand)]
+    pub(crate) verb: Option<NodeCommand>,
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
@@ -89,6 +93,22 @@ pub(crate) struct NodeArguments {
     /// The name to join under; made by the server unless told
     #[arg(long, value_name = "NAME", requires = "join_token")]
     pub(crate) name: Option<String>,
+}
+
+impl NodeArguments {
+    /// A flag of the daemon that was given beside a verb. The parser's own
+    /// rule for this would refuse the flags that every command has, too.
+    pub(crate) fn misplaced(&self) -> Option<&'static str> {
+        let flags = [
+            ("--config", self.common.config.is_some()),
+            ("--stop-workloads", self.common.stop_workloads),
+            ("--node-listen", self.node.node_listen.is_some()),
+            ("--node-socket", self.node.node_socket.is_some()),
+            ("--name", self.name.is_some()),
+        ];
+        let given = flags.into_iter().find(|(_, given)| *given);
+        given.map(|(flag, _)| flag)
+    }
 }
 
 /// Where the server listens.

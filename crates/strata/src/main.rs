@@ -15,8 +15,9 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use strata_cli::Global;
 
-use args::{Arguments, Role};
+use args::{Arguments, NodeArguments, Role};
 
 fn main() -> ExitCode {
     if machine::is_pid_1() {
@@ -46,13 +47,24 @@ fn main() -> ExitCode {
             Role::Server(arguments) => {
                 strata_cli::report(daemon::server(&global, arguments).await, &global)
             }
-            Role::Node(arguments) => {
-                strata_cli::report(daemon::node(&global, arguments).await, &global)
-            }
+            Role::Node(arguments) => node(&global, arguments).await,
             Role::Down(arguments) => {
                 strata_cli::report(down::run(&global, &arguments).await, &global)
             }
             Role::Client(command) => strata_cli::run(command, &global).await,
         }
     })
+}
+
+/// The node daemon, or what a verb says about the nodes of a server.
+async fn node(global: &Global, mut arguments: NodeArguments) -> ExitCode {
+    let Some(verb) = arguments.verb.take() else {
+        return strata_cli::report(daemon::node(global, arguments).await, global);
+    };
+    if let Some(flag) = arguments.misplaced() {
+        let what = format!("{flag} is for the daemon, which runs without a verb");
+        let failure = strata_cli::Failure::new(strata_cli::Exit::Usage, what);
+        return strata_cli::report(Err(failure), global);
+    }
+    strata_cli::run(strata_cli::Command::Node(verb), global).await
 }

@@ -24,14 +24,26 @@ impl Deed {
         names: Vec<String>,
         mut call: impl AsyncFnMut(String) -> std::result::Result<T, Status>,
     ) -> Result {
-        let Self { verb, done, noun } = self;
+        let Self { verb, noun, .. } = self;
+        self.of_each(session, names, async |_, name| {
+            let failed = cannot(node, format!("{verb} the {noun} {name}"));
+            call(name).await.map_err(failed)
+        })
+        .await
+    }
+
+    /// As [`Self::each`], for what fails in its own words.
+    pub(crate) async fn of_each<T>(
+        &self,
+        session: &mut Session,
+        names: Vec<String>,
+        mut call: impl AsyncFnMut(&mut Session, String) -> Result<T>,
+    ) -> Result {
         let mut failures = Vec::new();
         for name in names {
-            match call(name.clone()).await {
-                Ok(_) => session.printer.note(&format!("{done} {name}")),
-                Err(status) => {
-                    failures.push(cannot(node, format!("{verb} the {noun} {name}"))(status));
-                }
+            match call(session, name.clone()).await {
+                Ok(_) => session.printer.note(&format!("{} {name}", self.done)),
+                Err(failure) => failures.push(failure),
             }
         }
         last(session, failures)

@@ -1,22 +1,34 @@
 //! Every command: one folder per noun, one file per verb.
 
+mod apply;
 mod cell;
 mod certificate;
 mod completion;
 mod doctor;
 mod each;
+mod events;
 mod image;
+mod instance;
 mod login;
 mod logs;
+mod node;
 mod pod;
+mod project;
+mod scope;
 mod spawn;
+mod spec;
+mod talk;
 mod token;
 mod top;
 mod version;
 mod vm;
+pub(crate) mod watch;
 mod whoami;
+mod workload;
 
 use clap::Subcommand;
+
+pub use node::NodeCommand;
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
@@ -24,6 +36,23 @@ use crate::session::Session;
 /// What the command line can do beside running the daemons.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Containers and virtual machines, on whichever node has room
+    #[command(subcommand)]
+    Instance(instance::InstanceCommand),
+    /// Templates of instances
+    #[command(subcommand)]
+    Workload(workload::WorkloadCommand),
+    /// The nodes of the server. The binary's `node`, which is the daemon as
+    /// well, hands its verbs over as these.
+    #[command(skip)]
+    Node(NodeCommand),
+    /// Whose instances are whose, and how much each may have
+    #[command(subcommand)]
+    Project(project::ProjectCommand),
+    /// Make or change what a file describes
+    Apply(apply::Apply),
+    /// What happened to instances, workloads, nodes and projects
+    Events(events::Events),
     /// Isolated places on a node, and what runs in them
     #[command(subcommand)]
     Cell(cell::CellCommand),
@@ -64,6 +93,12 @@ pub enum Command {
 impl Command {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         match self {
+            Self::Instance(command) => command.run(session).await,
+            Self::Workload(command) => command.run(session).await,
+            Self::Node(command) => command.run(session).await,
+            Self::Project(command) => command.run(session).await,
+            Self::Apply(command) => command.run(session).await,
+            Self::Events(command) => command.run(session).await,
             Self::Cell(command) => command.run(session).await,
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,

@@ -24,6 +24,43 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// Thousandths of a core as cores: `0.5`, `2`; nothing is `-`.
+pub(crate) fn cores(thousandths: i64) -> String {
+    match thousandths {
+        ..=0 => "-".to_owned(),
+        n => format!("{}", n as f64 / 1000.0),
+    }
+}
+
+/// MB: `256MB`, `1.5GB`; nothing is `-`.
+pub(crate) fn megabytes(n: i64) -> String {
+    amount(n, &["MB", "GB", "TB", "PB"])
+}
+
+/// GB: `20GB`, `1.5TB`; nothing is `-`.
+pub(crate) fn gigabytes(n: i64) -> String {
+    amount(n, &["GB", "TB", "PB"])
+}
+
+fn amount(n: i64, units: &[&str]) -> String {
+    if n <= 0 {
+        return "-".to_owned();
+    }
+    let mut size = n as f64;
+    let mut unit = 0;
+    while size >= 999.95 && unit + 1 < units.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let unit = units[unit];
+    let rounded = (size * 10.0).round() / 10.0;
+    if rounded.fract() == 0.0 || rounded >= 100.0 {
+        format!("{rounded:.0}{unit}")
+    } else {
+        format!("{rounded:.1}{unit}")
+    }
+}
+
 /// The age of something: `5s`, `3m12s`, `4h`, `12d`.
 pub(crate) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     match since {
@@ -80,6 +117,14 @@ mod tests {
         ] {
             assert_eq!(bytes(n), text);
         }
+    }
+
+    #[test]
+    fn amounts_of_the_api_read_as_they_are_written() {
+        assert_eq!([cores(500), cores(2000), cores(0)], ["0.5", "2", "-"]);
+        let mb = [256, 1_500, 64_000, 1_000_000, 0].map(megabytes);
+        assert_eq!(mb, ["256MB", "1.5GB", "64GB", "1TB", "-"]);
+        assert_eq!([20, 1_500].map(gigabytes), ["20GB", "1.5TB"]);
     }
 
     #[test]

@@ -17,9 +17,44 @@ impl FromStr for LabelArg {
     }
 }
 
+/// `key=value` says it, `key-` takes it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LabelChange(pub(crate) String, pub(crate) Option<String>);
+
+impl FromStr for LabelChange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(LabelArg(key, value)) = text.parse() {
+            return Ok(Self(key, Some(value)));
+        }
+        match text.strip_suffix('-') {
+            Some(key) if !key.is_empty() => Ok(Self(key.to_owned(), None)),
+            _ => Err(format!(
+                "{text:?} is no label; write key=value, or key- to take it away"
+            )),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dash_takes_a_label_away() {
+        let change = |text: &str| text.parse::<LabelChange>();
+        assert_eq!(
+            change("a=b-"),
+            Ok(LabelChange("a".into(), Some("b-".into())))
+        );
+        assert_eq!(change("a-"), Ok(LabelChange("a".into(), None)));
+        assert_eq!(
+            change("a="),
+            Ok(LabelChange("a".into(), Some(String::new())))
+        );
+        assert!(change("-").is_err() && change("a").is_err() && change("=a-").is_err());
+    }
 
     #[test]
     fn the_first_sign_divides() {

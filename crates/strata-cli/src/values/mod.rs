@@ -10,6 +10,7 @@ mod label;
 mod millicpus;
 mod name;
 mod path;
+mod placement;
 mod probe;
 mod root;
 mod since;
@@ -22,10 +23,13 @@ pub(crate) use cpus::Cpus;
 pub(crate) use duration::Span;
 pub(crate) use environment::{EnvironmentArg, environment_file};
 pub(crate) use io_limit::IoLimitArg;
-pub(crate) use label::LabelArg;
+pub(crate) use label::{LabelArg, LabelChange};
 pub(crate) use millicpus::Millicpus;
-pub(crate) use name::{cell_name, checked, executable_name, label_name, role, variable};
+pub(crate) use name::{
+    cell_name, checked, executable_name, label_name, object_name, role, variable,
+};
 pub(crate) use path::absolute;
+pub(crate) use placement::{GpuArg, PreferArg};
 pub(crate) use probe::HttpProbeArg;
 pub(crate) use root::Root;
 pub(crate) use since::Since;

@@ -25,6 +25,21 @@ pub(crate) fn label_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads what an object of the server is found by: its name, its id, or
+/// `PROJECT/NAME`.
+pub(crate) fn object_name(text: &str) -> Result<String, String> {
+    let (project, name) = text.split_once('/').unwrap_or(("default", text));
+    let bad = project.parse::<strata_types::Label>().is_err()
+        || name.parse::<strata_types::instance::InstanceId>().is_err();
+    match bad {
+        false => Ok(text.to_owned()),
+        true => {
+            let shown: String = text.chars().take(80).collect();
+            Err(format!("{shown:?} is neither NAME, PROJECT/NAME nor an id"))
+        }
+    }
+}
+
 /// Reads `KEY=VALUE`.
 pub(crate) fn variable(text: &str) -> Result<String, String> {
     strata_types::EnvironmentVariable::try_from(text.to_owned())

@@ -2,22 +2,30 @@
 //! and their rows in tables. Made from the wire; never sent on it.
 
 mod cell;
+mod event;
 mod executable;
 mod identity;
 mod image;
+mod instance;
 mod limits;
 mod machine;
+mod node;
 mod pod;
 mod pod_spec;
+mod project;
 mod vm;
+mod workload;
 
 pub(crate) use cell::CellView;
+pub(crate) use event::event_line;
 pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};
 pub(crate) use image::ImageView;
+pub(crate) use instance::{resources, status_tone, status_word};
 pub(crate) use limits::LimitsView;
 pub(crate) use machine::MachineView;
-pub(crate) use pod::{PodUsageView, PodView, state_tone, state_word};
+pub(crate) use node::node_tone;
+pub(crate) use pod::{PodUsageView, PodView, short, state_tone, state_word};
 pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
 };
@@ -35,6 +43,22 @@ pub(crate) fn time_ms(ms: i64) -> Option<Timestamp> {
 /// A time of the wire in Unix seconds; 0 is none.
 pub(crate) fn time_s(s: i64) -> Option<Timestamp> {
     (s != 0).then(|| Timestamp::from_second(s).ok()).flatten()
+}
+
+/// A time in RFC 3339.
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// Something, or the sign for nothing.
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// `key=value`, one after the other.
+pub(crate) fn pairs(labels: &std::collections::BTreeMap<String, String>) -> String {
+    let pairs = labels.iter().map(|(key, value)| format!("{key}={value}"));
+    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// A text of the wire; empty is none.

@@ -189,7 +189,7 @@ impl From<v1::Pod> for PodView {
 }
 
 /// An image without what goes without saying, where there is little room.
-fn short(image: &str) -> &str {
+pub(crate) fn short(image: &str) -> &str {
     let rest = image.strip_prefix("docker.io/").unwrap_or(image);
     rest.strip_prefix("library/").unwrap_or(rest)
 }

@@ -32,6 +32,12 @@ pub fn decide(method: &str, caller: Option<&Caller>) -> Decision {
         (None, _) => Decision::Denied,
         (Some(Access::Anyone), _) => Decision::Allow,
         (Some(Access::Roles(_)), None) => Decision::Unauthenticated,
+        // Handlers of these look at the project; others know of none.
+        (Some(Access::Roles(_)), Some(caller))
+            if caller.projects.is_some() && !table::is_about_projects(method) =>
+        {
+            Decision::Denied
+        }
         (Some(Access::Roles(roles)), Some(caller)) if roles.contains(&caller.role) => {
             Decision::Allow
         }
@@ -51,6 +57,20 @@ pub fn access(method: &str) -> Option<Access> {
     HTTP.iter()
         .find(|(listed, pattern, _)| *listed == verb && fits(pattern, path))
         .map(|(_, _, access)| *access)
+}
+
+/// What can be done with an HTTP path, for whoever tried something else.
+pub fn verbs(path: &str) -> Vec<&'static str> {
+    HTTP.iter()
+        .filter(|(_, pattern, _)| fits(pattern, path))
+        .map(|(verb, _, _)| *verb)
+        .collect()
+}
+
+/// Every HTTP route of the table, for the test that holds it against the
+/// routes there are.
+pub fn http_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HTTP.iter().map(|(verb, path, _)| (*verb, *path))
 }
 
 /// Every gRPC path of the table, for the test that holds it against the
@@ -219,6 +239,34 @@ mod tests {
             "GET /instance/",
         ] {
             assert!(!allowed(method).contains(&Role::Node), "{method}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_limited_to_projects_reaches_only_what_looks_at_them() {
+        let mut limited = caller(Role::Operator);
+        limited.projects = Some(vec!["shop".parse().unwrap()]);
+        let may = |method: &str| decide(method, Some(&limited)) == Decision::Allow;
+        for method in [
+            "/scheduler.InstanceService/Create",
+            "/strata.v1.Instances/Exec",
+            "PUT /instance/",
+            "GET /instance/x/placement",
+            "GET /workload",
+            "GET /event/",
+        ] {
+            assert!(may(method), "{method}");
+        }
+        for method in [
+            "/runtime.Pods/Exec",
+            "/runtime.CellService/Start",
+            "/strata.v1.Images/Pull",
+            "/cnct.kaas.api.Cluster/CreateCluster",
+            "GET /metrics",
+            "GET /node/",
+            "GET /operation",
+        ] {
+            assert!(!may(method), "{method}");
         }
     }
 

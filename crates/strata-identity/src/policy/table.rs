@@ -151,6 +151,13 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("DELETE", "/workload/{id}", OPERATE),
     ("GET", "/node", READ),
     ("GET", "/node/{id}", READ),
+    ("PATCH", "/node/{id}", OPERATE),
+    ("DELETE", "/node/{id}", ADMIN),
+    ("GET", "/project", READ),
+    ("PUT", "/project", ADMIN),
+    ("GET", "/project/{id}", READ),
+    ("PATCH", "/project/{id}", ADMIN),
+    ("DELETE", "/project/{id}", ADMIN),
     ("GET", "/machine", READ),
     ("GET", "/machine/{id}", READ),
     ("GET", "/operation", READ),
@@ -169,3 +176,26 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/cluster/upgrade", READ),
     ("PUT", "/api/v1/cluster/upgrade", OPERATE),
 ];
+
+/// What a caller who is limited to some projects may call at all: whatever
+/// looks at the project of what it touches, and what is of nobody.
+pub(super) fn is_about_projects(method: &str) -> bool {
+    const CALLS: [&str; 9] = [
+        "/grpc.health.v1.Health/",
+        "/grpc.reflection.v1.ServerReflection/",
+        "/grpc.reflection.v1alpha.ServerReflection/",
+        "/scheduler.InstanceService/",
+        "/strata.v1.Instances/",
+        "/strata.v1.Identity/WhoAmI",
+        "GET /version",
+        "GET /openapi.json",
+        "GET /project",
+    ];
+    const ROUTES: [&str; 3] = ["/instance", "/workload", "/event"];
+    let path = method.split_once(' ').map_or("", |(_, path)| path);
+    let below = |route: &str| {
+        let rest = path.strip_prefix(route);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    CALLS.iter().any(|call| method.starts_with(call)) || ROUTES.iter().any(|route| below(route))
+}

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strata_types::Role;
+use strata_types::{Label, Role};
 
 use super::text::SecretHash;
 use crate::Name;
@@ -36,6 +36,9 @@ pub struct TokenInfo {
     pub kind: TokenKind,
     /// The role it gives.
     pub role: Role,
+    /// The projects it is limited to; none for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projects: Vec<Label>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use strata_types::Role;
+use strata_types::{Label, Role};
 
 use super::record::{Ended, File, Record, Records, TokenInfo, TokenKind};
 use super::text::{ApiToken, JoinToken, Secret, TokenText, random_id};
@@ -43,6 +43,9 @@ pub enum TokenError {
     /// Nodes prove themselves by certificate.
     #[error("an API token cannot have the role node; make a join token")]
     NodeRole,
+    /// An admin is one everywhere.
+    #[error("an admin cannot be limited to projects")]
+    LimitedAdmin,
     /// Somebody makes tokens in a loop.
     #[error("there are {0} tokens already; revoke some")]
     TooMany(usize),
@@ -70,6 +73,7 @@ impl From<TokenError> for strata_types::Error {
             TokenError::NotFound(_) => Self::not_found(text),
             TokenError::Ttl(error) => error.into(),
             TokenError::NodeRole => Self::invalid("role", text),
+            TokenError::LimitedAdmin => Self::invalid("projects", text),
             TokenError::TooMany(_) => Self::exhausted(text),
             TokenError::File(error) => Self::internal(in_full(&error)),
             TokenError::Damaged { .. } => Self::internal(text),
@@ -118,15 +122,38 @@ impl Tokens {
         role: Role,
         ttl: Option<Duration>,
     ) -> Result<(TokenInfo, TokenText), TokenError> {
-        if role == Role::Node {
-            return Err(TokenError::NodeRole);
+        self.create_api_in(name, role, &[], ttl)
+    }
+
+    /// The same, limited to these projects; to none when there are none.
+    pub fn create_api_in(
+        &self,
+        name: &Name,
+        role: Role,
+        projects: &[Label],
+        ttl: Option<Duration>,
+    ) -> Result<(TokenInfo, TokenText), TokenError> {
+        match role {
+            Role::Node => return Err(TokenError::NodeRole),
+            Role::Admin if !projects.is_empty() => return Err(TokenError::LimitedAdmin),
+            _ => {}
         }
         let ttl = bounded(ttl.unwrap_or(90 * DAY), MINUTE, 365 * DAY)?;
         let token = ApiToken {
             id: random_id(),
             secret: Secret::random(),
         };
-        let info = self.add(&token.id, name, TokenKind::Api, role, &token.secret, ttl)?;
+        let created_at = self.clock.now();
+        let info = TokenInfo {
+            id: token.id.clone(),
+            name: name.clone(),
+            kind: TokenKind::Api,
+            role,
+            projects: projects.to_vec(),
+            created_at,
+            expires_at: created_at.checked_add(ttl).unwrap_or(created_at),
+        };
+        self.add(&info, &token.secret)?;
         Ok((info, token.write()))
     }
 
@@ -144,14 +171,17 @@ impl Tokens {
             secret: Secret::random(),
             fingerprint,
         };
-        let info = self.add(
-            &token.id,
-            name,
-            TokenKind::Join,
-            Role::Node,
-            &token.secret,
-            ttl,
-        )?;
+        let created_at = self.clock.now();
+        let info = TokenInfo {
+            id: token.id.clone(),
+            name: name.clone(),
+            kind: TokenKind::Join,
+            role: Role::Node,
+            projects: Vec::new(),
+            created_at,
+            expires_at: created_at.checked_add(ttl).unwrap_or(created_at),
+        };
+        self.add(&info, &token.secret)?;
         Ok((info, token.write()))
     }
 
@@ -163,7 +193,7 @@ impl Tokens {
         Ok(Caller {
             name: info.name.clone(),
             role: info.role,
-            projects: None,
+            projects: (!info.projects.is_empty()).then(|| info.projects.clone()),
             proof: Proof::Token,
             expires_at: Some(info.expires_at),
         })
@@ -216,24 +246,7 @@ impl Tokens {
         })
     }
 
-    fn add(
-        &self,
-        id: &str,
-        name: &Name,
-        kind: TokenKind,
-        role: Role,
-        secret: &Secret,
-        ttl: Duration,
-    ) -> Result<TokenInfo, TokenError> {
-        let created_at = self.clock.now();
-        let info = TokenInfo {
-            id: id.to_owned(),
-            name: name.clone(),
-            kind,
-            role,
-            created_at,
-            expires_at: created_at.checked_add(ttl).unwrap_or(created_at),
-        };
+    fn add(&self, info: &TokenInfo, secret: &Secret) -> Result<(), TokenError> {
         self.change(|records| {
             if records.len() >= Self::MAX {
                 return Err(TokenError::TooMany(records.len()));
@@ -243,10 +256,9 @@ impl Tokens {
                 hash: secret.hash(),
                 ended: None,
             };
-            records.insert(id.to_owned(), record);
+            records.insert(info.id.clone(), record);
             Ok(())
-        })?;
-        Ok(info)
+        })
     }
 
     /// The record of a token that works now. That it is over is told only to

@@ -245,3 +245,20 @@ fn a_file_that_is_damaged_is_told_and_kept() {
         assert_eq!(fs::read_to_string(world.file()).unwrap(), text);
     }
 }
+
+#[test]
+fn a_token_can_be_limited_to_projects() {
+    let world = World::new();
+    let tokens = world.open();
+    let shop: Label = "shop".parse().unwrap();
+    let (_, text) = tokens
+        .create_api_in(&name(), Role::Operator, std::slice::from_ref(&shop), None)
+        .unwrap();
+    // Also after it was read again.
+    let caller = world.open().verify_api(text.expose()).unwrap();
+    assert_eq!(caller.projects, Some(vec![shop.clone()]));
+    let error = tokens
+        .create_api_in(&name(), Role::Admin, &[shop], None)
+        .unwrap_err();
+    assert!(matches!(error, TokenError::LimitedAdmin));
+}

@@ -11,6 +11,7 @@ mod commit;
 mod dirty;
 mod events;
 mod follow;
+mod idempotency;
 mod instances;
 pub(crate) mod keys;
 mod live;
@@ -36,7 +37,7 @@ pub use caller::Who;
 pub use events::{Event, Events};
 pub use instances::{Filter, NewInstance, Page};
 pub use live::{Live, NodeLive};
-pub use nodes::{Registration, Seen};
+pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
 pub use record::{
     DEFAULT_PROJECT, Instance, Node, NodeCondition, Project, ProjectUse, Quota, Wanted, Workload,
@@ -48,6 +49,7 @@ pub use update::{Change, Precondition};
 pub use workloads::NewWorkload;
 
 pub(crate) use dirty::Dirty;
+pub(crate) use idempotency::{Claimed, Given};
 pub(crate) use record::encode;
 pub(crate) use reports::{Report, Told, displace};
 pub(crate) use subscriptions::{Subscriptions, Touched};
@@ -82,6 +84,7 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) subscriptions: Subscriptions,
     admissions: projects::Admissions,
+    answers: idempotency::Answers,
     /// Holds while this server leads; part of what reconcilers commit.
     pub(crate) lead: watch::Sender<Lead>,
 }
@@ -112,6 +115,7 @@ impl Core {
             events: Events::default(),
             subscriptions: Subscriptions::default(),
             admissions: projects::Admissions::default(),
+            answers: idempotency::Answers::default(),
             lead: watch::Sender::new(Lead::Following(None)),
         }));
         let from = core.load().await?;

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use strata_store::{StoreError, Transaction};
+use strata_types::instance::Resources;
 use strata_types::{Error, Result};
 
 use super::follow::public;
 use super::record::{Node, NodeCondition, encode};
 use super::tables::Kept;
-use super::{Core, Who, keys, now_ms};
+use super::{Core, Precondition, Who, keys, now_ms};
 
 /// What a node tells when it comes.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,17 @@ pub struct Seen {
     pub fails: Option<String>,
 }
 
+/// A change to what people say of a node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeChange {
+    /// Merged; an empty value takes a label away.
+    pub labels: BTreeMap<String, String>,
+    /// Closes it and empties it, or opens it again.
+    pub draining: Option<bool>,
+    /// It goes when it is empty.
+    pub leaves: bool,
+}
+
 impl Core {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
@@ -69,6 +81,21 @@ impl Core {
             .map(|one| one.name.to_string())
             .take(most)
             .collect()
+    }
+
+    /// What is kept free on a node for its instances.
+    pub fn reserved_on(&self, node: &str) -> Resources {
+        let tables = self.tables();
+        let on = tables.on_node.get(node).into_iter().flatten();
+        let instances = on.filter_map(|id| tables.instances.get(id));
+        instances.fold(Resources::default(), |sum, one| {
+            let more = one.spec.resources;
+            Resources {
+                cpu: sum.cpu.saturating_add(more.cpu),
+                memory: sum.memory.saturating_add(more.memory),
+                disk: sum.disk.saturating_add(more.disk),
+            }
+        })
     }
 
     /// Registers a node: the same node again has the same subnet.
@@ -148,7 +175,7 @@ impl Core {
     /// A node is there, and tells of itself.
     pub async fn see_node(&self, name: &str, seen: &Seen) -> Result<Arc<Kept<Node>>> {
         self.live().alive(name);
-        self.change_node(name, |now| {
+        self.change_node(name, Precondition::default(), |now| {
             let mut next = now.clone();
             let condition = match &seen.fails {
                 None => NodeCondition::Ready,
@@ -181,7 +208,7 @@ impl Core {
 
     /// Nothing was heard of a node for too long, or it is known to be gone.
     pub(crate) async fn lose_node(&self, name: &str, why: &str) -> Result<Arc<Kept<Node>>> {
-        self.change_node(name, |now| {
+        self.change_node(name, Precondition::default(), |now| {
             let mut next = now.clone();
             if next.condition != NodeCondition::Lost {
                 next.condition = NodeCondition::Lost;
@@ -200,14 +227,13 @@ impl Core {
         name: &str,
         draining: bool,
     ) -> Result<Arc<Kept<Node>>> {
-        who.everywhere()?;
-        self.change_node(name, |now| {
-            let mut next = now.clone();
-            next.draining = draining;
-            next.leaving &= draining;
-            next
-        })
-        .await
+        let draining = Some(draining);
+        let change = NodeChange {
+            draining,
+            ..NodeChange::default()
+        };
+        self.update_node(who, name, &change, Precondition::default())
+            .await
     }
 
     /// Says something about a node; an empty value takes a label away.
@@ -217,8 +243,25 @@ impl Core {
         name: &str,
         labels: &BTreeMap<String, String>,
     ) -> Result<Arc<Kept<Node>>> {
+        let labels = labels.clone();
+        let change = NodeChange {
+            labels,
+            ..NodeChange::default()
+        };
+        self.update_node(who, name, &change, Precondition::default())
+            .await
+    }
+
+    /// Changes what people say of a node, all at once.
+    pub async fn update_node(
+        &self,
+        who: &Who,
+        name: &str,
+        change: &NodeChange,
+        precondition: Precondition,
+    ) -> Result<Arc<Kept<Node>>> {
         who.everywhere()?;
-        for (key, value) in labels {
+        for (key, value) in &change.labels {
             let plain = |text: &str| !text.contains(char::is_control);
             if key.is_empty()
                 || key.len() > 128
@@ -226,17 +269,25 @@ impl Core {
                 || !plain(key)
                 || !plain(value)
             {
+                let key: String = key.chars().take(80).collect();
                 let why = "must be 1 to 128 characters, its value at most 256";
                 return Err(Error::invalid(format!("labels.{key}"), why));
             }
         }
-        self.change_node(name, |now| {
+        self.change_node(name, precondition, |now| {
             let mut next = now.clone();
-            for (key, value) in labels {
+            for (key, value) in &change.labels {
                 match value.as_str() {
                     "" => drop(next.own_labels.remove(key)),
                     value => drop(next.own_labels.insert(key.clone(), value.to_owned())),
                 }
+            }
+            if let Some(draining) = change.draining {
+                next.draining = draining;
+                next.leaving &= draining;
+            }
+            if change.leaves {
+                (next.draining, next.leaving) = (true, true);
             }
             next
         })
@@ -245,7 +296,7 @@ impl Core {
 
     /// Lets a node leave: it is emptied first, then forgotten.
     pub async fn leave_node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
-        self.change_node(name, |now| {
+        self.change_node(name, Precondition::default(), |now| {
             let mut next = now.clone();
             (next.draining, next.leaving) = (true, true);
             next
@@ -271,10 +322,12 @@ impl Core {
     async fn change_node(
         &self,
         name: &str,
+        precondition: Precondition,
         mut rule: impl FnMut(&Node) -> Node,
     ) -> Result<Arc<Kept<Node>>> {
         for _ in 0..32 {
             let now = self.node(name)?;
+            precondition.check(&now)?;
             let next = rule(&now);
             if next == now.record {
                 return Ok(now);

@@ -16,7 +16,7 @@ use strata_types::{Error, Label, Result};
 use super::follow::public;
 use super::record::{DEFAULT_PROJECT, Project, ProjectUse, Quota, encode};
 use super::tables::Kept;
-use super::{Core, Who, keys, now_ms};
+use super::{Core, Precondition, Who, keys, now_ms};
 
 /// A project and what it has.
 #[derive(Clone, Debug, Serialize)]
@@ -78,10 +78,16 @@ impl Core {
     }
 
     /// Gives a project another quota. What it has already stays.
-    pub async fn set_quota(&self, who: &Who, name: &Label, quota: Quota) -> Result<ProjectView> {
+    pub async fn set_quota(
+        &self,
+        who: &Who,
+        name: &Label,
+        quota: Quota,
+        precondition: Precondition,
+    ) -> Result<ProjectView> {
         who.everywhere()?;
         check(&quota)?;
-        self.project_record(name)?;
+        precondition.check(&*self.project_record(name)?)?;
         self.put_project(name, quota, false).await
     }
 
@@ -121,9 +127,15 @@ impl Core {
     }
 
     /// Removes an empty project.
-    pub async fn delete_project(&self, who: &Who, name: &Label) -> Result<()> {
+    pub async fn delete_project(
+        &self,
+        who: &Who,
+        name: &Label,
+        precondition: Precondition,
+    ) -> Result<()> {
         who.everywhere()?;
         let known = self.project_record(name)?;
+        precondition.check(&known)?;
         if name.as_str() == DEFAULT_PROJECT {
             return Err(Error::wrong_state("the project default stays"));
         }

@@ -121,6 +121,12 @@ impl Core {
         }
     }
 
+    /// How many instances were made from a workload and are there.
+    pub fn instances_of(&self, workload: &WorkloadId) -> usize {
+        let tables = self.tables();
+        tables.of_workload.get(workload).map_or(0, |of| of.len())
+    }
+
     /// Those that `who` may see, in the order of their ids.
     pub fn workloads(
         &self,

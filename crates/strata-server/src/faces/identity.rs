@@ -17,7 +17,7 @@ use strata_identity::{
     Tokens,
 };
 use strata_transport::Peer;
-use strata_types::{Error, ErrorKind, Role};
+use strata_types::{Error, ErrorKind, Label, Role};
 use tonic::{Request, Response, Status};
 
 /// The longest message: a certificate request and a few names.
@@ -118,7 +118,12 @@ impl IdentityFace {
         let ttl = ttl(request.ttl_seconds);
         let (info, token) = match (request.kind(), request.role()) {
             (v1::TokenKind::Api, role) => {
-                self.tokens.create_api(&name, Role::try_from(role)?, ttl)?
+                let projects = request.projects.iter();
+                let projects: Vec<Label> = projects
+                    .map(|project| Label::from_field("projects", project))
+                    .collect::<Result<_, _>>()?;
+                let role = Role::try_from(role)?;
+                self.tokens.create_api_in(&name, role, &projects, ttl)?
             }
             (v1::TokenKind::Join, v1::Role::Unspecified | v1::Role::Node) => {
                 let fingerprint = self.authority.fingerprint();
@@ -257,5 +262,6 @@ fn token_to_wire(info: TokenInfo) -> v1::TokenInfo {
         role: v1::Role::from(info.role).into(),
         created_at: info.created_at.as_second(),
         expires_at: info.expires_at.as_second(),
+        projects: info.projects.into_iter().map(String::from).collect(),
     }
 }

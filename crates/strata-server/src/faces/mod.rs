@@ -6,6 +6,7 @@ mod controller;
 mod http;
 mod identity;
 mod instances;
+pub mod rest;
 pub mod scheduler;
 
 use std::convert::Infallible;

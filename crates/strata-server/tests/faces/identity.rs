@@ -271,6 +271,7 @@ async fn tokens_are_created_used_listed_and_revoked() {
         kind: v1::TokenKind::Api.into(),
         role: v1::Role::Operator.into(),
         ttl_seconds: 0,
+        projects: Vec::new(),
     };
     let created = admin.create_token(request).await.unwrap().into_inner();
     let info = created.info.unwrap();
@@ -320,6 +321,7 @@ async fn tokens_that_make_no_sense_are_refused_by_field() {
         kind: v1::TokenKind::Api.into(),
         role: v1::Role::Viewer.into(),
         ttl_seconds: 0,
+        projects: Vec::new(),
     };
     let join = v1::TokenKind::Join.into();
     let cases = [

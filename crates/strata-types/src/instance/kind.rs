@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What an instance is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum InstanceKind {
     /// A container.

@@ -9,6 +9,7 @@ use crate::Error;
 
 /// What an instance asks of its place, beside its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PlacementRules {
     /// Tests that a node must meet: `zone=eu`, `zone!=eu`, `zone in (a, b)`,
@@ -41,6 +42,7 @@ pub struct PlacementRules {
 
 /// A wish.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Preferred {
     /// As a constraint.
@@ -51,6 +53,7 @@ pub struct Preferred {
 
 /// Spread instances evenly.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SpreadRule {
     /// `node`, or a label of nodes such as `zone`.
@@ -70,6 +73,7 @@ pub struct SpreadRule {
 
 /// Keep with or away from other instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AffinityRule {
     /// The labels of the others.
@@ -88,6 +92,7 @@ pub struct AffinityRule {
 
 /// How strongly to keep together or apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Bond {
     /// Only where such an instance runs.
@@ -98,6 +103,7 @@ pub enum Bond {
 
 /// GPUs, all of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GpuRequest {
     /// How many.
@@ -109,6 +115,7 @@ pub struct GpuRequest {
 
 /// Which of the nodes that fit is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// The one with the least room left.

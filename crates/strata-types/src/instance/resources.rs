@@ -8,6 +8,7 @@ use crate::Error;
 
 /// Cpu, memory and disk. 0 is "not limited" where it is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Resources {
     /// Thousandths of a core.
@@ -76,6 +77,7 @@ impl fmt::Display for Resources {
 
 /// What an instance may use and what it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Claim {
     /// At most.

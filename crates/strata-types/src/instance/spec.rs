@@ -17,6 +17,7 @@ use crate::{EnvironmentVariable, Error};
 
 /// What an instance is asked to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InstanceSpec {
     /// A container unless told.
@@ -70,6 +71,7 @@ pub struct InstanceSpec {
 
 /// What an instance may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SecuritySpec {
     /// Added to the capabilities that containers have.
@@ -90,6 +92,7 @@ impl SecuritySpec {
 
 /// How it is found out whether an instance works: one of the three probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HealthSpec {
     /// A command inside; works when it exits with 0.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum InstanceState {
     /// It has no place yet.

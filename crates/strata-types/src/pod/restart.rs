@@ -10,6 +10,7 @@ use crate::Ending;
 
 /// What happens when a pod ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     /// It is started again unless it exited with 0.

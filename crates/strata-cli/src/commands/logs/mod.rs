@@ -4,6 +4,7 @@
 
 mod daemon;
 mod merge;
+mod of_one;
 mod writer;
 
 use clap::Args;
@@ -13,9 +14,10 @@ use strata_client::NodeClient;
 use strata_types::{CellName, ExecutableName};
 use tonic::Streaming;
 
+pub(crate) use self::of_one::LogsArgs;
 use self::writer::LineWriter;
 use crate::complete;
-use crate::failure::{Exit, Failure, Result, cannot};
+use crate::failure::{Exit, Failure, Peer, Result, cannot};
 use crate::session::Session;
 use crate::values::{Since, cell_name, executable_name};
 
@@ -138,7 +140,7 @@ pub(crate) async fn follow(
 /// written to.
 pub(crate) async fn print(
     session: &mut Session,
-    node: &NodeClient,
+    peer: &dyn Peer,
     what: &str,
     lines: Streaming<LogLine>,
     timestamps: bool,
@@ -146,7 +148,7 @@ pub(crate) async fn print(
     let mut lines = merge::merge(vec![lines], true).ready_chunks(256);
     let mut writer = LineWriter::new(timestamps, Vec::new());
     while let Some(chunk) = session.printer.unless_gone(lines.next()).await? {
-        writer.write(session, node, what, chunk)?;
+        writer.write(session, peer, what, chunk)?;
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 
 use jiff::Timestamp;
 use strata_api::strata::v1::LogChannel;
-use strata_client::NodeClient;
 
 use super::merge::Merged;
-use crate::failure::{Peer as _, Result};
+use crate::failure::{Peer, Result};
 use crate::output::human;
 use crate::session::Session;
 
@@ -32,7 +31,7 @@ impl LineWriter {
     pub(super) fn write(
         &mut self,
         session: &mut Session,
-        node: &NodeClient,
+        peer: &dyn Peer,
         what: &str,
         lines: Vec<Merged>,
     ) -> Result {
@@ -42,7 +41,7 @@ impl LineWriter {
                 Ok(line) => line,
                 Err(status) => {
                     batch.flush(session)?;
-                    return Err(node.failure(&status, what));
+                    return Err(peer.failure(&status, what));
                 }
             };
             if line.lost_bytes > 0 {

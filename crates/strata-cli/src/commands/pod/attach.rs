@@ -9,7 +9,7 @@ use strata_api::strata::v1::attach_input::Input;
 use strata_api::strata::v1::{AttachInput, AttachStart, ExecEnded};
 use strata_client::NodeClient;
 
-use super::talk::{self, Order, Parting, Talk};
+use crate::commands::talk::{self, Order, Parting, Talk};
 use crate::complete;
 use crate::failure::{Failure, Result, cannot};
 use crate::session::Session;
@@ -105,7 +105,7 @@ async fn attach(
     let answer = node.pods().attach(input).await;
     let talk = Talk {
         outputs: answer.map_err(cannot(node, &*what))?.into_inner(),
-        node,
+        peer: node,
         what,
         orders,
         terminal: false,

@@ -5,11 +5,11 @@ use clap::Args;
 use strata_api::strata::v1::PodLogsRequest;
 use strata_client::NodeClient;
 
-use crate::commands::logs;
+use crate::commands::logs::{self, LogsArgs};
 use crate::complete;
 use crate::failure::{Result, cannot};
 use crate::session::Session;
-use crate::values::{Since, label_name};
+use crate::values::label_name;
 
 /// What a pod wrote
 #[derive(Args, Debug)]
@@ -24,48 +24,15 @@ pub struct Logs {
     #[arg(value_parser = label_name, add = complete::pods())]
     name: String,
 
-    /// Go on until the pod has ended for good
-    #[arg(short, long)]
-    follow: bool,
-
-    /// Only so many last lines of what there is
-    #[arg(long, value_name = "N")]
-    tail: Option<u32>,
-
-    /// Only what was written since: 10m, 2h, or a time in RFC 3339
-    #[arg(long, value_name = "WHEN")]
-    since: Option<Since>,
-
-    /// The run before the latest
-    #[arg(long, conflicts_with = "follow")]
-    previous: bool,
-
-    /// Only what was written to stdout
-    #[arg(long)]
-    stdout: bool,
-
-    /// Only what was written to stderr
-    #[arg(long)]
-    stderr: bool,
-
-    /// Put the time before each line
-    #[arg(short, long)]
-    timestamps: bool,
+    #[command(flatten)]
+    logs: LogsArgs,
 }
 
 impl Logs {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
-        let request = PodLogsRequest {
-            name: self.name,
-            stdout: self.stdout,
-            stderr: self.stderr,
-            follow: self.follow,
-            tail: self.tail,
-            since_ms: self.since.map(|since| since.millis(session.now())),
-            previous: self.previous,
-        };
-        print(session, &node, request, self.timestamps).await
+        let request = self.logs.request(self.name, session.now());
+        print(session, &node, request, self.logs.timestamps).await
     }
 }
 

@@ -13,7 +13,6 @@ mod show;
 mod start;
 mod stats;
 mod stop;
-mod talk;
 mod wait;
 mod wanted;
 

@@ -16,6 +16,7 @@ use crate::view::TokenView;
 #[command(after_help = "\
 Examples:
   strata token create --name ci --role operator --ttl 30d
+  strata token create --name shop --role operator --project shop
   strata token create --name rack1-7 --join
   strata node --server https://strata.lan:7700 \\
       --join-token \"$(strata token create --name n --join -q)\"")]
@@ -27,6 +28,10 @@ pub struct Create {
     /// What its holder may do: admin, operator or viewer
     #[arg(long, value_parser = role, required_unless_present = "join", conflicts_with = "join")]
     role: Option<Role>,
+
+    /// Only for this project; can be repeated
+    #[arg(long = "project", value_name = "PROJECT", conflicts_with = "join")]
+    projects: Vec<String>,
 
     /// A token for one node to join with, once
     #[arg(long)]
@@ -56,6 +61,7 @@ impl Create {
                 .map_or(WireRole::Unspecified, WireRole::from)
                 .into(),
             ttl_seconds: self.ttl.map_or(0, |ttl| ttl.0.as_secs()),
+            projects: self.projects,
         };
         let created = server
             .identity()

@@ -119,6 +119,7 @@ pub fn tokens() -> Vec<TokenInfo> {
         role: role.into(),
         created_at: now - 3600,
         expires_at: now + ttl,
+        projects: Vec::new(),
     };
     vec![
         token(

@@ -302,6 +302,7 @@ impl Identity for Shared {
                 role: request.role,
                 created_at: NOW_MS / 1000,
                 expires_at: NOW_MS / 1000 + i64::try_from(ttl.as_secs()).unwrap(),
+                projects: Vec::new(),
             }),
             token: "the-secret".into(),
         }))

@@ -1,20 +1,23 @@
 //! Staying with a process elsewhere: what it writes comes here, what is typed
 //! and the signals that reach us go there. `exec` and `attach` differ in
-//! their messages alone.
+//! their messages alone, and pods from instances in whom they ask.
+
+mod exec;
 
 use std::io;
 
 use futures_util::stream::{self, Stream};
 use strata_api::strata::v1::exec_output::Output;
 use strata_api::strata::v1::{ExecEnded, ExecOutput, TerminalSize};
-use strata_client::NodeClient;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tonic::Streaming;
 
-use crate::failure::{Exit, Failure, Result, cannot};
+use crate::failure::{Exit, Failure, Peer, Result, cannot};
 use crate::session::Session;
 use crate::terminal::{self, RawMode};
+
+pub(crate) use exec::ExecArgs;
 
 /// How many signals and sizes may wait. They come from people: more only
 /// wait where the other side takes nothing at all, and then are of no use.
@@ -26,7 +29,7 @@ const SIGHUP: i32 = 1;
 
 /// What goes to the process beside its input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Its terminal has this size now.
     Resize(TerminalSize),
     /// It gets this signal.
@@ -34,35 +37,35 @@ pub(super) enum Order {
 }
 
 /// A way for orders, to be made one stream with the input.
-pub(super) fn orders() -> (mpsc::Sender<Order>, impl Stream<Item = Order> + Send) {
+pub(crate) fn orders() -> (mpsc::Sender<Order>, impl Stream<Item = Order> + Send) {
     let (sender, receiver) = mpsc::channel(ORDERS);
     (sender, received(receiver))
 }
 
 /// What comes out of a channel, as a stream.
-pub(super) fn received<T: Send>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> + Send {
+pub(crate) fn received<T: Send>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> + Send {
     stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|item| (item, receiver))
     })
 }
 
 /// How it is stayed with.
-pub(super) struct Talk<'a> {
-    pub(super) node: &'a NodeClient,
+pub(crate) struct Talk<'a> {
+    pub(crate) peer: &'a dyn Peer,
     /// For errors: "run cat in the pod web".
-    pub(super) what: String,
-    pub(super) outputs: Streaming<ExecOutput>,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(crate) what: String,
+    pub(crate) outputs: Streaming<ExecOutput>,
+    pub(crate) orders: mpsc::Sender<Order>,
     /// It has a terminal of the size of ours.
-    pub(super) terminal: bool,
+    pub(crate) terminal: bool,
     /// Every key that is pressed goes to it, Ctrl-C among them.
-    pub(super) raw: bool,
+    pub(crate) raw: bool,
     /// Signals that reach us go to it; the second one leaves it.
-    pub(super) pass_signals: bool,
+    pub(crate) pass_signals: bool,
 }
 
 /// How staying with it ended.
-pub(super) enum Parting {
+pub(crate) enum Parting {
     /// It ended.
     Ended(ExecEnded),
     /// We left it; the exit code says by which signal.
@@ -71,7 +74,7 @@ pub(super) enum Parting {
 
 impl Talk<'_> {
     /// Stays until one of both ends it. The terminal is ours again after.
-    pub(super) async fn stay(mut self, session: &mut Session) -> Result<Parting> {
+    pub(crate) async fn stay(mut self, session: &mut Session) -> Result<Parting> {
         let mut signals = Signals::new().map_err(|why| {
             Failure::new(Exit::Unexpected, "cannot listen for signals").because(why.to_string())
         })?;
@@ -86,9 +89,9 @@ impl Talk<'_> {
         loop {
             tokio::select! {
                 output = self.outputs.message() => {
-                    let Some(output) = output.map_err(cannot(self.node, &*self.what))? else {
+                    let Some(output) = output.map_err(cannot(self.peer, &*self.what))? else {
                         let what = format!("cannot {}", self.what);
-                        let why = "the node did not tell how it ended";
+                        let why = "nobody told how it ended";
                         return Err(Failure::new(Exit::Server, what).because(why));
                     };
                     match output.output {
@@ -151,7 +154,7 @@ impl Signals {
 }
 
 /// The exit code of a process that a signal ended, as shells tell it.
-pub(super) fn by_signal(number: i32) -> Exit {
+pub(crate) fn by_signal(number: i32) -> Exit {
     match number {
         SIGINT => Exit::Interrupted,
         _ => Exit::Program(128u8.saturating_add(u8::try_from(number).unwrap_or(127))),
@@ -159,7 +162,7 @@ pub(super) fn by_signal(number: i32) -> Exit {
 }
 
 /// The end of a process as our own.
-pub(super) fn exit(command: &str, ended: &ExecEnded) -> Result {
+pub(crate) fn exit(command: &str, ended: &ExecEnded) -> Result {
     match (ended.exit_code, ended.signal) {
         (Some(0), _) => Ok(()),
         // As a parent sees it: the lowest eight bits.

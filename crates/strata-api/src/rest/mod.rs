@@ -1,0 +1,41 @@
+//! What the REST API speaks: JSON in camel case, words of enums in capitals,
+//! amounts in the units of the published documents, times in RFC 3339. The
+//! server writes these and every client reads them, so both take them from
+//! here.
+//!
+//! What a client sends has its own types. Fields that the server does not
+//! know are refused by name, so that a slip of the pen is never taken for a
+//! default.
+
+mod event;
+mod exec;
+mod input;
+mod instance;
+mod node;
+mod patch;
+mod placement;
+mod problem;
+mod project;
+mod workload;
+
+pub use event::Event;
+pub use exec::{ExecRequest, ExecResult};
+pub use input::{NewInstance, NewWorkload, ResourcesInput};
+pub use instance::{Instance, Wanted};
+pub use node::{Node, NodePatch, NodeStatus};
+pub use patch::{InstancePatch, WorkloadPatch};
+pub use placement::{Placement, PlacementNode};
+pub use problem::Problem;
+pub use project::{NewProject, Project, ProjectPatch, ProjectUse, Quota};
+pub use strata_types::instance::{
+    Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources, SecuritySpec,
+};
+pub use strata_types::pod::RestartPolicy;
+pub use workload::Workload;
+
+/// The media type of a change by RFC 7396.
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// How many there are in all, beside a list that is a piece of it.
+pub const TOTAL: &str = "x-total-count";
+/// What makes a request that comes twice have its effect once.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -1,0 +1,196 @@
+//! What a file describes: read, with the path of whatever is not understood.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use strata_api::rest::Quota;
+use strata_types::Label;
+use strata_types::instance::InstanceSpec;
+
+use crate::commands::scope::DEFAULT_PROJECT;
+use crate::failure::{Exit, Failure, Result};
+use crate::values::documents;
+
+/// What is wanted of a thing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Wanted {
+    Project(Quota),
+    Workload(Box<InstanceSpec>),
+    Instance(Box<InstanceSpec>),
+}
+
+/// A thing that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Document {
+    pub(super) name: String,
+    pub(super) project: String,
+    pub(super) wanted: Wanted,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    #[serde(alias = "Project")]
+    Project,
+    #[serde(alias = "Workload")]
+    Workload,
+    #[serde(alias = "Instance")]
+    Instance,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    kind: Kind,
+    name: Label,
+    #[serde(default)]
+    project: Option<Label>,
+    #[serde(default)]
+    spec: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProjectSpec {
+    quota: Quota,
+}
+
+impl Document {
+    /// The word for what it is.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.wanted {
+            Wanted::Project(_) => "project",
+            Wanted::Workload(_) => "workload",
+            Wanted::Instance(_) => "instance",
+        }
+    }
+
+    /// What others are made in comes before them.
+    pub(super) fn rank(&self) -> u8 {
+        match self.wanted {
+            Wanted::Project(_) => 0,
+            Wanted::Workload(_) => 1,
+            Wanted::Instance(_) => 2,
+        }
+    }
+
+    /// The project that it is in, where it is in one.
+    pub(super) fn scope(&self) -> Option<&str> {
+        match self.wanted {
+            Wanted::Project(_) => None,
+            _ => Some(&self.project),
+        }
+    }
+
+    /// `instance/shop/web`.
+    pub(super) fn reference(&self) -> String {
+        match self.scope() {
+            Some(project) if project != DEFAULT_PROJECT => {
+                format!("{}/{project}/{}", self.kind(), self.name)
+            }
+            _ => format!("{}/{}", self.kind(), self.name),
+        }
+    }
+}
+
+/// The documents of a file.
+pub(super) fn read(file: &Path, input: &mut dyn Read) -> Result<Vec<Document>> {
+    let values: Vec<Value> = documents(file, input, "anything")?;
+    let values = values.into_iter().filter(|value| !value.is_null());
+    let several = values.enumerate().map(|(i, value)| {
+        document(value).map_err(|why| {
+            let what = format!("{} cannot be applied", file.display());
+            Failure::new(Exit::Usage, what).because(format!("document {}: {why}", i + 1))
+        })
+    });
+    several.collect()
+}
+
+fn document(value: Value) -> std::result::Result<Document, String> {
+    let header: Header = parse("", value)?;
+    let spec = header.spec;
+    let wanted = match header.kind {
+        Kind::Project => {
+            let spec = if spec.is_null() {
+                ProjectSpec::default()
+            } else {
+                parse("spec", spec)?
+            };
+            Wanted::Project(spec.quota)
+        }
+        Kind::Workload => Wanted::Workload(Box::new(checked(spec)?)),
+        Kind::Instance => Wanted::Instance(Box::new(checked(spec)?)),
+    };
+    if let (Wanted::Project(_), Some(_)) = (&wanted, &header.project) {
+        return Err("project: a project is in no other".to_owned());
+    }
+    let project = header.project.map(String::from);
+    Ok(Document {
+        name: header.name.into(),
+        project: project.unwrap_or_else(|| DEFAULT_PROJECT.to_owned()),
+        wanted,
+    })
+}
+
+fn checked(spec: Value) -> std::result::Result<InstanceSpec, String> {
+    let spec: InstanceSpec = parse("spec", spec)?;
+    spec.check().map_err(|why| match why.field() {
+        Some(field) => format!("spec.{field}: {}", why.message()),
+        None => why.to_string(),
+    })?;
+    Ok(spec)
+}
+
+/// Reads a value; says where in it the fault is.
+fn parse<T: DeserializeOwned>(under: &str, value: Value) -> std::result::Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|why| {
+        let inner = why.path().to_string();
+        let path = match (under, inner.as_str()) {
+            ("", ".") => String::new(),
+            (under, ".") => format!("{under}: "),
+            ("", inner) => format!("{inner}: "),
+            (under, inner) => format!("{under}.{inner}: "),
+        };
+        format!("{path}{}", why.inner())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn why(value: Value) -> String {
+        document(value).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_with_its_path() {
+        let spec = |spec: Value| json!({"kind": "instance", "name": "web", "spec": spec});
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpus": 1}}))));
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "ports": ["80"]}))));
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpu": "much"}}))));
+        insta::assert_snapshot!(why(spec(
+            json!({"uri": "x", "placement": {"spread": [{"over": "node"}, {"under": 1}]}})
+        )));
+        insta::assert_snapshot!(why(json!({"kind": "pod", "name": "web"})));
+        insta::assert_snapshot!(why(
+            json!({"kind": "instance", "name": "Web_1", "spec": {"uri": "x"}})
+        ));
+        insta::assert_snapshot!(why(json!({"kind": "project", "name": "a", "project": "b"})));
+        insta::assert_snapshot!(why(json!({"kind": "instance", "name": "web", "spce": {}})));
+    }
+
+    #[test]
+    fn what_goes_without_saying_need_not_be_said() {
+        let project = document(json!({"kind": "project", "name": "shop"})).unwrap();
+        assert_eq!(project.wanted, Wanted::Project(Quota::default()));
+        assert_eq!(project.reference(), "project/shop");
+        let web = json!({"kind": "instance", "name": "web", "spec": {"uri": "nginx"}});
+        assert_eq!(document(web).unwrap().reference(), "instance/web");
+    }
+}

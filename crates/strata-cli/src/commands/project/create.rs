@@ -1,0 +1,63 @@
+//! `strata project create`: makes a project.
+
+use clap::Args;
+use strata_api::rest::{NewProject, Project, Quota};
+
+use super::quota::QuotaArgs;
+use crate::failure::{Result, unable};
+use crate::output::{self, OutputArgs};
+use crate::session::Session;
+use crate::values::label_name;
+
+/// Make a project
+#[derive(Args, Debug)]
+#[command(after_help = "\
+What is not said is not limited. The same project again is fine.
+
+Examples:
+  strata project create shop
+  strata project create shop --cpu 8 --memory 16GB --disk 1TB --instances 50")]
+pub struct Create {
+    /// Its name
+    #[arg(value_parser = label_name)]
+    name: String,
+
+    #[command(flatten)]
+    quota: QuotaArgs,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Create {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        let name = &self.name;
+        if self.dry_run {
+            let all: Vec<Project> = rest
+                .list(&Default::default())
+                .await
+                .map_err(unable("list the projects"))?;
+            let line = match all.iter().any(|project| project.name == *name) {
+                true => format!("{name} is there already\n"),
+                false => format!("would create {name}\n"),
+            };
+            return Ok(session.printer.data(line.as_bytes())?);
+        }
+        let new = NewProject {
+            name: name.clone(),
+            quota: self.quota.over(Quota::default()),
+        };
+        let made = rest.create::<Project>(&new).await;
+        let made = made.map_err(unable(format!("create the project {name}")))?;
+        session.printer.note(&format!("created {name}"));
+        match self.output.asked() {
+            Some(format) => output::one(session, format, &made),
+            None => Ok(()),
+        }
+    }
+}

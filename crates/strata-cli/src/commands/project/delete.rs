@@ -1,0 +1,62 @@
+//! `strata project delete`: takes empty projects away.
+
+use clap::Args;
+use strata_api::rest::Project;
+use strata_client::rest::Query;
+
+use super::current;
+use crate::commands::each::{Deed, preview};
+use crate::complete;
+use crate::failure::{Result, unable};
+use crate::session::Session;
+use crate::values::label_name;
+
+/// Take an empty project away
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  strata project delete shop
+  strata project delete shop blog --yes")]
+pub struct Delete {
+    /// The projects
+    #[arg(value_name = "NAME", required = true, value_parser = label_name)]
+    #[arg(add = complete::projects())]
+    names: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Delete {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        if self.dry_run {
+            return preview(session, &self.names, async |name| {
+                let project = current(&rest, name, "look at").await?;
+                Ok(match project.used.instances {
+                    0 => format!("would delete {name}"),
+                    n => format!("{name} would stay: it has {n} instances"),
+                })
+            })
+            .await;
+        }
+        let question = format!("Delete {}?", self.names.join(", "));
+        session.confirm(&question, self.yes)?;
+        DEED.of_each(session, self.names, async |_, name| {
+            let answer = rest.delete::<Project>(&name, &Query::new()).await;
+            answer.map_err(unable(format!("delete the project {name}")))
+        })
+        .await
+    }
+}
+
+const DEED: Deed = Deed {
+    verb: "delete",
+    done: "deleted",
+    noun: "project",
+};

@@ -1,0 +1,57 @@
+//! `strata project show`: what one project has and may have.
+
+use clap::Args;
+use strata_api::rest::Project;
+
+use super::{One, current};
+use crate::failure::Result;
+use crate::output::{self, Details, Format, OutputArgs, human};
+use crate::session::Session;
+use crate::view::time;
+
+/// One project: what it has and may have
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  strata project show shop
+  strata project show shop -o json | jq .used")]
+pub struct Show {
+    #[command(flatten)]
+    one: One,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Show {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        let project = current(&rest, &self.one.name, "show").await?;
+        match self.output.format() {
+            Format::Table | Format::Wide => {
+                let text = describe(&project, session.now());
+                Ok(session.printer.data(text.as_bytes())?)
+            }
+            format => output::one(session, format, &project),
+        }
+    }
+}
+
+fn describe(project: &Project, now: jiff::Timestamp) -> String {
+    let (used, quota) = (&project.used, &project.quota);
+    let mut details = Details::new(12);
+    details.row("Name", &project.name);
+    let mut share = |label: &str, used: i64, most: Option<i64>, words: fn(i64) -> String| {
+        let words = |n: i64| if n == 0 { "0".to_owned() } else { words(n) };
+        let most = most.map_or("not limited".to_owned(), |n| format!("of {}", words(n)));
+        details.row(label, &format!("{} ({most})", words(used)));
+    };
+    share("Instances", used.instances, quota.instances, |n| {
+        n.to_string()
+    });
+    share("Cpus", used.cpu, quota.cpu, human::cores);
+    share("Memory", used.memory, quota.memory, human::megabytes);
+    share("Disk", used.disk, quota.disk, human::gigabytes);
+    details.moment("Created", time(&project.created_at), now);
+    details.finish()
+}

@@ -1,0 +1,135 @@
+//! A further process in something that runs, with our terminal or our pipes.
+//! Its exit code is ours.
+
+use std::future::ready;
+
+use clap::Args;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use strata_api::strata::v1::exec_input::Input;
+use strata_api::strata::v1::{EndOfInput, ExecInput, ExecOutput, ExecStart};
+use tonic::{Response, Status, Streaming};
+
+use super::{Order, Parting, Talk, exit, orders, received};
+use crate::failure::{Exit, Failure, Peer, Result, cannot};
+use crate::session::Session;
+use crate::terminal;
+use crate::values::EnvironmentArg;
+
+/// Flatten this behind the name of what it runs in.
+#[derive(Args, Debug)]
+pub(crate) struct ExecArgs {
+    /// Give it our input; without this its input is empty
+    #[arg(short, long)]
+    interactive: bool,
+
+    /// Give it our terminal
+    #[arg(short, long)]
+    tty: bool,
+
+    /// user[:group] instead of the usual one there
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+
+    /// The folder it starts in, instead of the usual one there
+    #[arg(long, value_name = "FOLDER")]
+    workdir: Option<String>,
+
+    /// Put into its environment; KEY alone takes your own
+    #[arg(short, long, value_name = "KEY[=VALUE]")]
+    env: Vec<EnvironmentArg>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl ExecArgs {
+    /// Refuses a terminal where there is none, before anybody is asked.
+    pub(crate) fn check(&self, session: &Session) -> Result {
+        if self.tty && !session.terminal {
+            let what = "-t needs a terminal, and the input is none";
+            return Err(Failure::new(Exit::Usage, what)
+                .hint("leave -t out; -i alone gives a command what is piped in"));
+        }
+        Ok(())
+    }
+
+    /// Runs it by `call` in a `noun` that people know as `name` and the other
+    /// side as `id`, and stays with it.
+    pub(crate) async fn run(
+        self,
+        session: &mut Session,
+        (noun, name, id): (&str, String, String),
+        peer: &dyn Peer,
+        call: impl AsyncFnOnce(
+            BoxStream<'static, ExecInput>,
+        ) -> std::result::Result<Response<Streaming<ExecOutput>>, Status>,
+    ) -> Result {
+        let program = self.command[0].clone();
+        let what = format!("run {program} in the {noun} {name}");
+        let (orders, ordered) = orders();
+        let input = stream::once(ready(self.start(id)))
+            .chain(stream::select(ordered.map(order), self.typed(session)));
+        let answer = call(input.map(wrap).boxed()).await;
+        let talk = Talk {
+            outputs: answer.map_err(cannot(peer, &*what))?.into_inner(),
+            peer,
+            what,
+            orders,
+            terminal: self.tty,
+            // Keys that nobody reads must not be taken from the terminal.
+            raw: self.tty && self.interactive,
+            pass_signals: true,
+        };
+        match talk.stay(session).await? {
+            Parting::Ended(ended) => exit(&program, &ended),
+            Parting::Left(exit) => {
+                let left = format!("\nleft {program} in {name}");
+                session.printer.note(&left);
+                Err(Failure::silent(exit))
+            }
+        }
+    }
+
+    /// What is typed or piped in, and that it ended.
+    fn typed(&self, session: &mut Session) -> BoxStream<'static, Input> {
+        if !self.interactive {
+            return stream::empty().boxed();
+        }
+        let input = std::mem::replace(&mut session.input, Box::new(std::io::empty()));
+        received(terminal::keyboard(input))
+            .map(|bytes| Input::Stdin(bytes.into()))
+            .chain(stream::once(ready(Input::End(EndOfInput {}))))
+            .boxed()
+    }
+
+    fn start(&self, id: String) -> Input {
+        let environment = self.env.iter().filter_map(EnvironmentArg::of_process);
+        // A program on a terminal wants to know its kind: it is ours.
+        let kind = std::env::var("TERM").ok().filter(|_| self.tty);
+        Input::Start(ExecStart {
+            pod: id,
+            command: self.command.clone(),
+            environment: kind
+                .map(|term| format!("TERM={term}"))
+                .into_iter()
+                .chain(environment)
+                .collect(),
+            user: self.user.clone().unwrap_or_default(),
+            working_directory: self.workdir.clone().unwrap_or_default(),
+            terminal: self.tty.then(terminal::size),
+            stdin: self.interactive,
+        })
+    }
+}
+
+fn order(order: Order) -> Input {
+    match order {
+        Order::Resize(size) => Input::Resize(size),
+        Order::Signal(number) => Input::Signal(number),
+    }
+}
+
+fn wrap(input: Input) -> ExecInput {
+    ExecInput { input: Some(input) }
+}

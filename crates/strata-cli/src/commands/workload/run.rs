@@ -1,0 +1,104 @@
+//! `strata workload run`: makes instances of a workload, and sees each of
+//! them through.
+
+use clap::Args;
+use strata_api::rest::{Instance, NewInstance};
+
+use super::One;
+use crate::commands::instance::follow::{Goal, follow, full};
+use crate::commands::last;
+use crate::failure::{Exit, Result, unable};
+use crate::output::{self, OutputArgs};
+use crate::session::Session;
+use crate::values::label_name;
+
+/// Make instances of a workload
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without --as each instance gets a name of its own. Exits with 7 when one of
+them cannot run.
+
+Examples:
+  strata workload run web
+  strata workload run web --count 3 --detach -o name
+  strata workload run web --as web-1")]
+pub struct Run {
+    #[command(flatten)]
+    one: One,
+
+    /// So many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+
+    /// Its name; of several, what their names begin with
+    #[arg(long = "as", value_name = "NAME", value_parser = label_name)]
+    alias: Option<String>,
+
+    /// Do not wait for them
+    #[arg(short, long)]
+    detach: bool,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Run {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        let workload = self.one.get(&rest, "run").await?.object;
+        if self.dry_run {
+            let what = format!("would make {} of {}\n", self.count, self.one.name);
+            return Ok(session.printer.data(what.as_bytes())?);
+        }
+        let mut made = Vec::new();
+        let mut failures = Vec::new();
+        for number in 1..=self.count {
+            let new = NewInstance {
+                name: self.name(number),
+                project: Some(workload.project.clone()),
+                workload_id: Some(workload.id.clone()),
+                ..Default::default()
+            };
+            let answer = rest.create::<Instance>(&new).await;
+            match answer.map_err(unable(format!("run the workload {}", self.one.name))) {
+                Ok(instance) => {
+                    session
+                        .printer
+                        .note(&format!("created {}", full(&instance)));
+                    made.push(instance);
+                }
+                Err(failure) => {
+                    // What is refused once is refused again: a quota, most likely.
+                    failures.push(failure);
+                    break;
+                }
+            }
+        }
+        if !self.detach {
+            for instance in &made {
+                match follow(session, &rest, instance, Goal::Running).await {
+                    Err(failure) if failure.exit() == Exit::Interrupted => return Err(failure),
+                    Err(failure) => failures.push(failure),
+                    Ok(()) => {}
+                }
+            }
+        }
+        if let Some(format) = self.output.asked() {
+            output::rows(session, format, &made, "")?;
+        }
+        last(session, failures)
+    }
+
+    fn name(&self, number: u32) -> Option<String> {
+        match (&self.alias, self.count) {
+            (Some(alias), 1) => Some(alias.clone()),
+            (Some(alias), _) => Some(format!("{alias}-{number}")),
+            (None, _) => None,
+        }
+    }
+}

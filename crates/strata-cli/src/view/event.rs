@@ -1,0 +1,27 @@
+//! Something that happened, as it is printed: a line of its own, since events
+//! come one after the other.
+
+use strata_api::rest::Event;
+
+/// What others wrote must not steer the terminal.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The line for people.
+pub(crate) fn event_line(event: &Event) -> String {
+    let what = match &event.project {
+        Some(project) if event.kind != "project" => {
+            format!("{}/{project}/{}", event.kind, event.name)
+        }
+        _ => format!("{}/{}", event.kind, event.name),
+    };
+    format!(
+        "{}  {:<28}  {}\n",
+        plain(&event.at),
+        plain(&what),
+        plain(&event.message)
+    )
+}

@@ -1,0 +1,17 @@
+//! The REST API of a server, typed, over the same connection as its gRPC
+//! services: one place to connect, one proof, one set of errors.
+//!
+//! A [`Resource`] says where its objects are; the client has one method for
+//! each thing that can be done with them. Objects are those of
+//! `strata_api::rest`, which the server writes.
+
+mod call;
+mod problem;
+mod query;
+mod resource;
+mod sse;
+mod watch;
+
+pub use query::Query;
+pub use resource::{Resource, RestClient, Tagged};
+pub use watch::{Change, Watch};

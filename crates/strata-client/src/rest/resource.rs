@@ -1,0 +1,161 @@
+//! What can be done with the objects of a server.
+
+use http::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use strata_api::rest::{Event, Instance, MERGE_PATCH, Node, Project, Workload};
+
+use super::call::{Answer, Call};
+use super::query::{Query, target};
+use super::watch::Watch;
+use crate::Address;
+use crate::connection::Connection;
+use crate::error::Result;
+
+/// The most objects that a server gives at once.
+const PAGE: usize = 1000;
+
+/// Objects of one kind.
+pub trait Resource: DeserializeOwned {
+    /// Where they are: `instance` for `/instance/`.
+    const ROUTE: &'static str;
+}
+
+impl Resource for Instance {
+    const ROUTE: &'static str = "instance";
+}
+
+impl Resource for Workload {
+    const ROUTE: &'static str = "workload";
+}
+
+impl Resource for Node {
+    const ROUTE: &'static str = "node";
+}
+
+impl Resource for Project {
+    const ROUTE: &'static str = "project";
+}
+
+impl Resource for Event {
+    const ROUTE: &'static str = "event";
+}
+
+/// An object, and the version that was seen.
+#[derive(Clone, Debug)]
+pub struct Tagged<T> {
+    /// The object.
+    pub object: T,
+    /// For `If-Match`; servers give one for single objects.
+    pub etag: Option<String>,
+}
+
+/// A connected server, by its REST API. Clones share the connection.
+#[derive(Clone)]
+pub struct RestClient(Connection);
+
+impl RestClient {
+    /// Over a connection that is open.
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self(connection)
+    }
+
+    /// What it is connected to.
+    pub fn address(&self) -> &Address {
+        self.0.address()
+    }
+
+    /// All objects that the query lets through, page after page.
+    pub async fn list<T: Resource>(&self, query: &Query) -> Result<Vec<T>> {
+        let mut all: Vec<T> = Vec::new();
+        loop {
+            let page = query.clone().with("limit", PAGE.to_string());
+            let page = page.with("offset", all.len().to_string());
+            let answer = self
+                .call(Method::GET, target(T::ROUTE, "", "", &page))
+                .send()
+                .await?;
+            let items: Vec<T> = answer.json()?;
+            let last = items.len() < PAGE;
+            all.extend(items);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// One object.
+    pub async fn get<T: Resource>(&self, name: &str, query: &Query) -> Result<Tagged<T>> {
+        let target = target(T::ROUTE, name, "", query);
+        tagged(&self.call(Method::GET, target).send().await?)
+    }
+
+    /// Something that belongs to one object: `placement` of an instance.
+    pub async fn part<T: Resource, P: DeserializeOwned>(
+        &self,
+        name: &str,
+        part: &str,
+        query: &Query,
+    ) -> Result<P> {
+        let target = target(T::ROUTE, name, part, query);
+        self.call(Method::GET, target).send().await?.json()
+    }
+
+    /// Makes an object. The same again gives the same.
+    pub async fn create<T: Resource>(&self, body: &impl Serialize) -> Result<T> {
+        let target = target(T::ROUTE, "", "", &Query::new());
+        let call = self.call(Method::PUT, target);
+        call.with("application/json", body)?.send().await?.json()
+    }
+
+    /// Changes an object; with a tag, only as it was seen.
+    pub async fn update<T: Resource>(
+        &self,
+        name: &str,
+        query: &Query,
+        patch: &impl Serialize,
+        if_match: Option<&str>,
+    ) -> Result<T> {
+        let target = target(T::ROUTE, name, "", query);
+        let call = self.call(Method::PATCH, target);
+        let mut call = call.with(MERGE_PATCH, patch)?;
+        call.if_match = if_match;
+        call.send().await?.json()
+    }
+
+    /// Removes an object, or begins to.
+    pub async fn delete<T: Resource>(&self, name: &str, query: &Query) -> Result<()> {
+        let target = target(T::ROUTE, name, "", query);
+        self.call(Method::DELETE, target).send().await?;
+        Ok(())
+    }
+
+    /// All objects that the query lets through, and then each that changes.
+    pub async fn watch<T: Resource>(&self, query: &Query) -> Result<Watch<T>> {
+        let query = query.clone().with("watch", "true");
+        self.follow(target(T::ROUTE, "", "", &query)).await
+    }
+
+    /// One object, and then each of its changes.
+    pub async fn watch_one<T: Resource>(&self, name: &str, query: &Query) -> Result<Watch<T>> {
+        let query = query.clone().with("watch", "true");
+        self.follow(target(T::ROUTE, name, "", &query)).await
+    }
+
+    async fn follow<T: Resource>(&self, target: String) -> Result<Watch<T>> {
+        let mut call = self.call(Method::GET, target);
+        call.accept = "text/event-stream";
+        Ok(Watch::new(self.0.clone(), call.open().await?.into_body()))
+    }
+
+    fn call(&self, method: Method, target: String) -> Call<'_> {
+        Call::new(&self.0, method, target)
+    }
+}
+
+fn tagged<T: DeserializeOwned>(answer: &Answer) -> Result<Tagged<T>> {
+    Ok(Tagged {
+        object: answer.json()?,
+        etag: answer.etag(),
+    })
+}

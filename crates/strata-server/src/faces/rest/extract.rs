@@ -1,0 +1,213 @@
+//! What a handler takes from a request: who asks, which thing, which
+//! parameters, which body. Whatever is wrong is told as a problem with the
+//! field in it.
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use strata_api::rest::MERGE_PATCH;
+use strata_identity::Caller;
+use strata_types::{Error, ErrorKind, Label};
+
+use super::refusal::{Answer, Refusal};
+use crate::core::Who;
+
+/// The largest body, in bytes.
+const LARGEST_BODY: usize = 256 * 1024;
+/// What is still read of a body that is too large.
+const ENDURED_BODY: usize = 16 * 1024 * 1024;
+
+/// Who asks.
+pub(super) struct Asker(pub(super) Who);
+
+impl<S: Sync> FromRequestParts<S> for Asker {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        match parts.extensions.get::<Caller>() {
+            Some(caller) => Ok(Self(caller.into())),
+            None => Err(Error::new(ErrorKind::Unauthenticated, "it is not known who asks").into()),
+        }
+    }
+}
+
+/// The thing in the path: an id, a name, or `PROJECT/NAME`.
+pub(super) struct Thing(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Thing {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let bad = |_| Refusal::unreadable(Error::invalid("id", "is no text in UTF-8"));
+        path.map(|Path(text)| Self(text)).map_err(bad)
+    }
+}
+
+/// The parameters after the `?`.
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let query = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let bad = |_| Refusal::unreadable(Error::invalid("query", "cannot be read"));
+        query.map(|Query(pairs)| Self(pairs)).map_err(bad)
+    }
+}
+
+impl Parameters {
+    /// Refuses those that are not known here, and those given twice.
+    pub(super) fn only(&self, known: &[&str]) -> Answer<()> {
+        for (i, (name, _)) in self.0.iter().enumerate() {
+            let name: String = name.chars().take(80).collect();
+            if !known.contains(&name.as_str()) {
+                let why = match known {
+                    [] => "is unknown; there are no parameters here".to_owned(),
+                    known => format!("is unknown; there are {}", known.join(", ")),
+                };
+                return Err(Error::invalid(name, why).into());
+            }
+            if self.0[..i].iter().any(|(other, _)| *other == name) {
+                return Err(Error::invalid(name, "is given twice").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A text, if it is given.
+    pub(super) fn text(&self, name: &str) -> Answer<Option<&str>> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        match found.map(|(_, value)| value.as_str()) {
+            Some("") => Err(Error::invalid(name, "must not be empty").into()),
+            found => Ok(found),
+        }
+    }
+
+    /// A name of a project or the like, if it is given.
+    pub(super) fn label(&self, name: &str) -> Answer<Option<Label>> {
+        let text = self.text(name)?;
+        let label = text.map(|text| Label::from_field(name, text));
+        Ok(label.transpose()?)
+    }
+
+    /// Yes or no; no when it is not given.
+    pub(super) fn flag(&self, name: &str) -> Answer<bool> {
+        match self.text(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Error::invalid(name, "must be true or false").into()),
+        }
+    }
+
+    /// A number within bounds.
+    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Answer<Option<u64>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        match text.parse() {
+            Ok(n) if digits && (least..=most).contains(&n) => Ok(Some(n)),
+            _ => {
+                let why = format!("must be a number from {least} to {most}");
+                Err(Error::invalid(name, why).into())
+            }
+        }
+    }
+
+    /// One of some words, if it is given.
+    pub(super) fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        all: &[T],
+        word: impl Fn(T) -> &'static str,
+    ) -> Answer<Option<T>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        match all.iter().find(|one| word(**one) == text) {
+            Some(found) => Ok(Some(*found)),
+            None => {
+                let words: Vec<_> = all.iter().map(|one| word(*one)).collect();
+                let why = format!("must be one of {}", words.join(", "));
+                Err(Error::invalid(name, why).into())
+            }
+        }
+    }
+
+    /// Which piece of a list: how many, after how many.
+    pub(super) fn piece(&self) -> Answer<(usize, usize)> {
+        let limit = self.number("limit", 1, 1000)?.unwrap_or(100);
+        let offset = self.number("offset", 0, u32::MAX.into())?.unwrap_or(0);
+        let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Ok((whole(limit), whole(offset)))
+    }
+}
+
+/// A body in JSON.
+pub(super) struct Json(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Json {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Answer<Self> {
+        let (parts, body) = request.into_parts();
+        check_kind(&parts.headers, parts.method == http::Method::PATCH)?;
+        Ok(Self(read(body).await?))
+    }
+}
+
+/// All of a body, if it is not too large. What is too large is still taken
+/// in for a while: a client that writes does not hear the answer.
+pub(super) async fn read(mut body: axum::body::Body) -> Answer<Bytes> {
+    if let Some(size) = body.size_hint().exact()
+        && size == 0
+    {
+        return Ok(Bytes::new());
+    }
+    let (mut whole, mut size) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let error = Error::invalid("body", format!("did not come: {error}"));
+            Refusal::unreadable(error)
+        })?;
+        let data = frame.into_data().unwrap_or_default();
+        size += data.len();
+        match size {
+            0..=LARGEST_BODY => whole.extend_from_slice(&data),
+            ..=ENDURED_BODY => whole.clear(),
+            _ => break,
+        }
+    }
+    if size > LARGEST_BODY {
+        let why = format!("is larger than {LARGEST_BODY} bytes");
+        let error = Error::invalid("body", why);
+        return Err(Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, error));
+    }
+    Ok(whole.freeze())
+}
+
+fn check_kind(headers: &HeaderMap, patch: bool) -> Answer<()> {
+    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.to_str());
+    let kind = kind.and_then(Result::ok).unwrap_or("");
+    let bare = kind.split(';').next().unwrap_or("").trim();
+    let json = bare.eq_ignore_ascii_case("application/json");
+    if json || (patch && bare.eq_ignore_ascii_case(MERGE_PATCH)) {
+        return Ok(());
+    }
+    let taken = match patch {
+        true => format!("{MERGE_PATCH} or application/json"),
+        false => "application/json".to_owned(),
+    };
+    let kind: String = kind.chars().take(80).collect();
+    let error = Error::invalid(
+        "Content-Type",
+        format!("{kind:?} is not taken; send {taken}"),
+    );
+    Err(Refusal::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+}

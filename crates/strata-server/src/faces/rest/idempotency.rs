@@ -1,0 +1,165 @@
+//! `Idempotency-Key`: a request that comes twice has its effect once. The
+//! second time the first answer is given again; the same key with another
+//! request is refused.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LOCATION, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use http_body_util::BodyExt as _;
+use sha2::{Digest as _, Sha256};
+use strata_api::rest::IDEMPOTENCY_KEY;
+use strata_identity::Caller;
+use strata_types::{Error, ErrorKind};
+
+use super::RestState;
+use super::extract::read;
+use super::refusal::{Answer, Refusal};
+use crate::core::{Claimed, Given};
+
+const REPLAYED: &str = "idempotency-replayed";
+
+/// Takes in what a request that changes something says, and handles it once
+/// where it has a key.
+pub(super) async fn once(State(state): State<RestState>, request: Request, next: Next) -> Response {
+    if [Method::GET, Method::HEAD].contains(request.method()) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    // All of it before any answer: who still writes does not listen.
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal.into_response(),
+    };
+    if !parts.headers.contains_key(IDEMPOTENCY_KEY) {
+        let request = Request::from_parts(parts, Body::from(body));
+        return next.run(request).await;
+    }
+    match keyed(state, parts, body, next).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn keyed(state: RestState, parts: Parts, body: Bytes, next: Next) -> Answer {
+    let key = key(&parts)?;
+    let Some(caller) = parts.extensions.get::<Caller>() else {
+        let why = "it is not known who asks";
+        return Err(Error::new(ErrorKind::Unauthenticated, why).into());
+    };
+    let print = fingerprint(&parts, caller, &body);
+    let claim = state.core.claim(caller.name.as_str(), key, &print).await?;
+    let claim = match claim {
+        Claimed::Mine(claim) => claim,
+        Claimed::Answered(given) => return again(given),
+        Claimed::Busy => return Ok(busy()),
+        Claimed::Other => {
+            let why = "was used for another request within the last day";
+            return Err(Error::invalid("Idempotency-Key", why).into());
+        }
+    };
+    // To the end and with its answer kept, also when the client goes away:
+    // then it will come again.
+    let handled = tokio::spawn(async move {
+        let request = Request::from_parts(parts, Body::from(body));
+        let (response, given) = given(next.run(request).await).await;
+        if let Err(error) = state.core.settle_claim(claim, given).await {
+            tracing::warn!(%error, "an answer is not kept");
+        }
+        response
+    });
+    handled
+        .await
+        .map_err(|error| Error::internal(format!("a request was not finished: {error}")).into())
+}
+
+fn key(parts: &Parts) -> Answer<&str> {
+    let mut all = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+    let key = all.next().and_then(|key| key.to_str().ok());
+    let plain = |key: &&str| {
+        (1..=255).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match (key.filter(plain), all.next()) {
+        (Some(key), None) => Ok(key),
+        _ => {
+            let why = "must be one word of 1 to 255 visible ASCII characters";
+            Err(Refusal::unreadable(Error::invalid("Idempotency-Key", why)))
+        }
+    }
+}
+
+/// Of all that decides the answer.
+fn fingerprint(parts: &Parts, caller: &Caller, body: &Bytes) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    };
+    add(parts.method.as_str().as_bytes());
+    add(parts.uri.path().as_bytes());
+    add(parts.uri.query().unwrap_or("").as_bytes());
+    for name in [CONTENT_TYPE, IF_MATCH] {
+        let value = parts.headers.get(name);
+        add(value.map_or(b"", |value| value.as_bytes()));
+    }
+    add(caller.role.as_str().as_bytes());
+    for project in caller.projects.iter().flatten() {
+        add(project.as_str().as_bytes());
+    }
+    add(body);
+    let digest = hash.finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The answer, and what of it is kept: nothing, where a later try may go
+/// better.
+async fn given(response: Response) -> (Response, Option<Given>) {
+    let (parts, body) = response.into_parts();
+    // Made by our own handlers, which answer from memory.
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => {
+            tracing::warn!(%error, "an answer broke off");
+            Bytes::new()
+        }
+    };
+    let later = parts.status.is_server_error() || parts.status == StatusCode::TOO_MANY_REQUESTS;
+    let given = std::str::from_utf8(&body).ok().filter(|_| !later);
+    let given = given.map(|body| Given {
+        status: parts.status.as_u16(),
+        headers: [CONTENT_TYPE, ETAG, LOCATION]
+            .iter()
+            .filter_map(|name| {
+                let value = parts.headers.get(name)?.to_str().ok()?;
+                Some((name.to_string(), value.to_owned()))
+            })
+            .collect(),
+        body: body.to_owned(),
+    });
+    (Response::from_parts(parts, Body::from(body)), given)
+}
+
+fn again(given: Given) -> Answer {
+    let mut response = Response::builder()
+        .status(given.status)
+        .header(REPLAYED, "true");
+    for (name, value) in given.headers {
+        response = response.header(name, value);
+    }
+    response
+        .body(Body::from(given.body))
+        .map_err(|error| Error::internal(format!("a kept answer is none: {error}")).into())
+}
+
+fn busy() -> Response {
+    let why = "a request with this key is being handled";
+    let error = Error::wrong_state(why).in_field("Idempotency-Key");
+    let mut response = Refusal::from(error).into_response();
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}

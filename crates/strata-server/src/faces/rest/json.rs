@@ -1,0 +1,146 @@
+//! JSON that others wrote: what is no JSON is told with its place, what is
+//! JSON and something else than it should be with its field.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use strata_types::instance::{InstanceSpec, Resources};
+use strata_types::{Error, Result};
+
+use super::refusal::{Answer, Refusal};
+
+/// What a body says.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match error.is_data() {
+            true => Refusal::from(at(&path, &error)),
+            false => no_json(&error),
+        }
+    })?;
+    reader.end().map_err(|error| no_json(&error))?;
+    Ok(value)
+}
+
+/// What an object says that was read before.
+pub(super) fn from_object<T: DeserializeOwned>(object: Map<String, Value>) -> Result<T> {
+    serde_path_to_error::deserialize(Value::Object(object))
+        .map_err(|error| at(&error.path().to_string(), error.inner()))
+}
+
+fn no_json(error: &serde_json::Error) -> Refusal {
+    Refusal::unreadable(Error::invalid("body", format!("is no JSON: {error}")))
+}
+
+/// The field at fault: where the reader stood, and in it what it names.
+fn at(path: &str, error: &serde_json::Error) -> Error {
+    let text = error.to_string();
+    let named = ["unknown field `", "missing field `", "duplicate field `"];
+    let named = named.iter().find_map(|begin| {
+        let rest = text.strip_prefix(begin)?;
+        rest.split_once('`').map(|(name, _)| name)
+    });
+    let field = match (path, named) {
+        (".", Some(name)) => name.to_owned(),
+        (".", None) => "body".to_owned(),
+        // Some readers stand before the field that they name, others in it.
+        (path, Some(name)) if path == name || path.ends_with(&format!(".{name}")) => path.into(),
+        (path, Some(name)) => format!("{path}.{name}"),
+        (path, None) => path.to_owned(),
+    };
+    let field: String = field.chars().take(200).collect();
+    let text: String = text.chars().take(500).collect();
+    Error::invalid(field, text)
+}
+
+/// Takes a text out of an object.
+pub(super) fn take_text(object: &mut Map<String, Value>, field: &str) -> Result<Option<String>> {
+    match object.remove(field) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Error::invalid(field, "must be a text")),
+    }
+}
+
+/// The amounts of an object in the one form that records have. Both forms
+/// are read: `{cpu, memory, disk}`, and `{max: {…}}` with what is used.
+pub(super) fn plain_resources(object: &mut Map<String, Value>) -> Result<()> {
+    let Some(Value::Object(resources)) = object.get_mut("resources") else {
+        return Ok(());
+    };
+    let Some(max) = resources.remove("max") else {
+        return Ok(());
+    };
+    if let Some(Value::Object(usage)) = resources.remove("usage") {
+        // What is told is measured, whatever is said here.
+        from_object::<Resources>(usage).map_err(|error| within("resources.usage", error))?;
+    }
+    if !resources.is_empty() {
+        let why = "give either cpu, memory and disk, or max with them in it";
+        return Err(Error::invalid("resources", why));
+    }
+    object.insert("resources".into(), max);
+    Ok(())
+}
+
+fn within(outer: &str, error: Error) -> Error {
+    let field = match error.field() {
+        None | Some("body") => outer.to_owned(),
+        Some(field) => format!("{outer}.{field}"),
+    };
+    error.in_field(field)
+}
+
+/// What an instance is asked to be, after the rest was taken out.
+pub(super) fn spec(mut object: Map<String, Value>) -> Result<InstanceSpec> {
+    plain_resources(&mut object)?;
+    from_object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str) -> Map<String, Value> {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_field_at_fault_is_named() {
+        for (text, field) in [
+            (r#"{"uri": 1}"#, "uri"),
+            (r#"{"colour": 1}"#, "colour"),
+            (r#"{"ports": [1]}"#, "ports[0]"),
+            (r#"{"resources": {"cpu": "x"}}"#, "resources.cpu"),
+            (r#"{"resources": {"gpu": 1}}"#, "resources.gpu"),
+            (r#"{"resources": {"max": {"gpu": 1}}}"#, "resources.gpu"),
+            (r#"{"resources": {"max": {}, "cpu": 1}}"#, "resources"),
+            (
+                r#"{"resources": {"max": {}, "usage": {"cpu": ""}}}"#,
+                "resources.usage.cpu",
+            ),
+            (r#"{"resources": 3}"#, "resources"),
+            (
+                r#"{"placement": {"spread": [{"skew": 1}]}}"#,
+                "placement.spread[0].skew",
+            ),
+            (r#"{"placement": {"gpus": {}}}"#, "placement.gpus.count"),
+            (r#"{"type": "BOX"}"#, "type"),
+        ] {
+            assert_eq!(
+                spec(object(text)).unwrap_err().field(),
+                Some(field),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn amounts_are_read_in_both_forms() {
+        let plain = spec(object(r#"{"resources": {"cpu": 100, "disk": 2}}"#)).unwrap();
+        let claim = r#"{"resources": {"max": {"cpu": 100, "disk": 2}, "usage": {"cpu": 7}}}"#;
+        assert_eq!(plain, spec(object(claim)).unwrap());
+        assert_eq!((plain.resources.cpu, plain.resources.disk), (100, 2));
+    }
+}

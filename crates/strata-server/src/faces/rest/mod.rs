@@ -1,0 +1,112 @@
+//! The REST API: the published one of instances and workloads, and ours
+//! beside it in the same style. One file for each kind of thing; what all of
+//! them need (reading requests, tags, keys for repeated requests, watching)
+//! each has its own.
+//!
+//! Every path works with and without a slash at the end. Who may call was
+//! decided at the gate; what a caller may see and change is for the core.
+
+mod answer;
+mod etag;
+mod events;
+mod extract;
+mod idempotency;
+mod instances;
+mod json;
+mod nodes;
+mod openapi;
+mod patch;
+mod projects;
+mod refusal;
+mod view;
+mod watch;
+mod workloads;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{MethodRouter, get};
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Core;
+use crate::placement::PlacementHandle;
+pub use openapi::document;
+
+/// What the routes work on. Cheap to clone.
+#[derive(Clone)]
+pub struct RestState {
+    /// The rules and the records.
+    pub core: Core,
+    /// Explains itself.
+    pub placement: PlacementHandle,
+    /// The end of the server, which ends watches.
+    pub shutdown: CancellationToken,
+    /// A watch is ended after so long; whoever still wants it asks again.
+    pub longest_watch: Duration,
+}
+
+impl RestState {
+    /// A watch may last so long unless told.
+    pub const LONGEST_WATCH: Duration = Duration::from_secs(3600);
+
+    /// Over this core, until `shutdown`.
+    pub fn new(core: Core, placement: PlacementHandle, shutdown: CancellationToken) -> Self {
+        Self {
+            core,
+            placement,
+            shutdown,
+            longest_watch: Self::LONGEST_WATCH,
+        }
+    }
+}
+
+/// The routes of the REST API.
+pub fn routes(state: RestState) -> Router {
+    let once = axum::middleware::from_fn_with_state(state.clone(), idempotency::once);
+    let routes = [
+        ("/openapi.json", get(openapi::serve)),
+        ("/instance", get(instances::list).put(instances::create)),
+        (
+            "/instance/{id}",
+            get(instances::show)
+                .patch(instances::update)
+                .delete(instances::delete),
+        ),
+        ("/instance/{id}/placement", get(instances::placement)),
+        ("/workload", get(workloads::list).put(workloads::create)),
+        (
+            "/workload/{id}",
+            get(workloads::show)
+                .patch(workloads::update)
+                .delete(workloads::delete),
+        ),
+        ("/node", get(nodes::list)),
+        (
+            "/node/{id}",
+            get(nodes::show).patch(nodes::update).delete(nodes::leave),
+        ),
+        ("/project", get(projects::list).put(projects::create)),
+        (
+            "/project/{id}",
+            get(projects::show)
+                .patch(projects::update)
+                .delete(projects::delete),
+        ),
+        ("/event", get(events::list)),
+    ];
+    routes
+        .into_iter()
+        .fold(Router::new(), both)
+        .method_not_allowed_fallback(refusal::wrong_method)
+        .route_layer(once)
+        .with_state(state)
+}
+
+/// With and without a slash at the end.
+fn both(router: Router<RestState>, (path, methods): Route) -> Router<RestState> {
+    router
+        .route(path, methods.clone())
+        .route(&format!("{path}/"), methods)
+}
+
+type Route = (&'static str, MethodRouter<RestState>);

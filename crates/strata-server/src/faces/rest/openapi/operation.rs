@@ -1,0 +1,182 @@
+//! One operation, put together: what it takes, what it answers, how it fails.
+
+use serde_json::{Map, Value, json};
+use strata_api::rest::MERGE_PATCH;
+
+use super::parameters::{id, parameter};
+
+/// An operation.
+pub(super) struct Operation {
+    value: Map<String, Value>,
+    parameters: Vec<Value>,
+    responses: Map<String, Value>,
+}
+
+fn schema(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn words(status: u16) -> &'static str {
+    match status {
+        400 => "It cannot be read.",
+        401 => "It is not known who asks.",
+        403 => "Who asks may not.",
+        404 => "There is no such thing.",
+        409 => "It is there already and is another; or it is in the wrong state.",
+        412 => "It is another version by now.",
+        413 => "The body is too large.",
+        415 => "The body is of another kind.",
+        422 => "It makes no sense; `field` says where.",
+        429 => "The project has used up what it may have.",
+        _ => "Try again later.",
+    }
+}
+
+impl Operation {
+    /// An operation of things with this tag. All of them can fail in a few
+    /// ways.
+    pub(super) fn new(tag: &str, name: &str, says: &str) -> Self {
+        let value = json!({ "operationId": name, "summary": says, "tags": [tag] });
+        let mut operation = Self {
+            value: value.as_object().cloned().unwrap_or_default(),
+            parameters: Vec::new(),
+            responses: Map::new(),
+        };
+        operation.fail(&[400, 401, 403, 422, 503]);
+        operation
+    }
+
+    /// Takes these parameters and headers.
+    pub(super) fn takes(mut self, names: &[&str]) -> Self {
+        self.parameters
+            .extend(names.iter().map(|name| parameter(name)));
+        self
+    }
+
+    /// Is about one thing.
+    pub(super) fn one(mut self, says: &str) -> Self {
+        self.parameters.insert(0, id(says));
+        self.fails(&[404])
+    }
+
+    /// Reads a body.
+    pub(super) fn body(mut self, name: &str) -> Self {
+        let content = match name.ends_with("Patch") {
+            true => json!({
+                MERGE_PATCH: { "schema": schema(name) },
+                "application/json": { "schema": schema(name) },
+            }),
+            false => json!({ "application/json": { "schema": schema(name) } }),
+        };
+        let body = json!({ "required": true, "content": content });
+        self.value.insert("requestBody".into(), body);
+        self.fails(&[413, 415])
+    }
+
+    /// Answers with this.
+    fn answers(mut self, status: u16, says: &str, headers: Value, content: Value) -> Self {
+        let mut response = json!({ "description": says });
+        if let Value::Object(response) = &mut response {
+            for (name, part) in [("headers", headers), ("content", content)] {
+                if part.as_object().is_some_and(|part| !part.is_empty()) {
+                    response.insert(name.into(), part);
+                }
+            }
+        }
+        self.responses.insert(status.to_string(), response);
+        self
+    }
+
+    /// Answers with a list, or with events when it is watched.
+    pub(super) fn lists(self, name: &str) -> Self {
+        let total = json!({ "X-Total-Count": {
+            "description": "How many there are in all.",
+            "schema": { "type": "integer", "minimum": 0 },
+        }});
+        let list = json!({ "type": "array", "items": schema(name) });
+        let content = json!({
+            "application/json": { "schema": list },
+            "text/event-stream": {},
+        });
+        self.answers(200, "In the order of their ids.", total, content)
+    }
+
+    /// Answers with one thing, or with events when it is watched.
+    pub(super) fn shows(self, name: &str) -> Self {
+        let content = json!({
+            "application/json": { "schema": schema(name) },
+            "text/event-stream": {},
+        });
+        self.answers(200, "As it is.", etag(), content).answers(
+            304,
+            "The caller has it.",
+            etag(),
+            json!({}),
+        )
+    }
+
+    /// Answers with something that has no version.
+    pub(super) fn tells(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        self.answers(200, "As it is.", json!({}), content)
+    }
+
+    /// Answers with what was changed.
+    pub(super) fn changes(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        self.answers(200, "As it is now.", etag(), content)
+            .fails(&[409, 412, 429])
+    }
+
+    /// Answers with what was made.
+    pub(super) fn makes(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        let mut headers = etag();
+        if let Value::Object(headers) = &mut headers {
+            let location = json!({ "description": "Where it is.", "schema": { "type": "string" } });
+            headers.insert("Location".into(), location);
+        }
+        self.answers(201, "It is new.", headers.clone(), content.clone())
+            .answers(200, "It was there, just so.", headers, content)
+            .fails(&[404, 409, 429])
+    }
+
+    /// Makes something go.
+    pub(super) fn removes(self) -> Self {
+        let says = "It goes; once it is gone, it is not found any more.";
+        self.answers(202, says, json!({}), json!({}))
+            .fails(&[409, 412, 413])
+    }
+
+    /// Fails in these ways, too.
+    fn fails(mut self, statuses: &[u16]) -> Self {
+        self.fail(statuses);
+        self
+    }
+
+    fn fail(&mut self, statuses: &[u16]) {
+        for status in statuses {
+            let content = json!({ "application/problem+json": { "schema": schema("Problem") } });
+            let response = json!({ "description": words(*status), "content": content });
+            self.responses.insert(status.to_string(), response);
+        }
+    }
+
+    /// The operation.
+    pub(super) fn build(mut self) -> Value {
+        if !self.parameters.is_empty() {
+            self.value
+                .insert("parameters".into(), Value::Array(self.parameters));
+        }
+        self.value
+            .insert("responses".into(), Value::Object(self.responses));
+        Value::Object(self.value)
+    }
+}
+
+fn etag() -> Value {
+    json!({ "ETag": {
+        "description": "Its version, for If-Match and If-None-Match.",
+        "schema": { "type": "string" },
+    }})
+}

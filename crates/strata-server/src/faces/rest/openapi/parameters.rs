@@ -1,0 +1,96 @@
+//! The parameters there are, each with what is allowed.
+
+use serde_json::{Value, json};
+use strata_api::rest::NodeStatus;
+use strata_types::instance::{InstanceKind, InstanceState};
+
+const LABEL: &str = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$";
+
+/// A parameter by its name.
+pub(super) fn parameter(name: &str) -> Value {
+    let kinds = InstanceKind::ALL.map(InstanceKind::as_str);
+    let states = InstanceState::ALL.map(InstanceState::as_str);
+    let nodes = ["REGISTERED", "READY", "DRAINING", "LEAVING", "LOST"];
+    debug_assert_eq!(nodes[4], NodeStatus::Lost.as_str());
+    let label = json!({ "type": "string", "pattern": LABEL, "maxLength": 63 });
+    let flag = json!({ "type": "boolean", "default": false });
+    let (schema, says) = match name {
+        "limit" => (
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 }),
+            "At most so many.",
+        ),
+        "offset" => (
+            json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0 }),
+            "Without the first so many.",
+        ),
+        "type" => (
+            json!({ "type": "string", "enum": kinds }),
+            "Only of this type.",
+        ),
+        "state" => (
+            json!({ "type": "string", "enum": states }),
+            "Only in this state.",
+        ),
+        "node state" => (
+            json!({ "type": "string", "enum": nodes }),
+            "Only in this state.",
+        ),
+        "project" => (
+            label,
+            "Only of this project; or where a name is looked for.",
+        ),
+        "new project" => (label, "Where, unless the body says it."),
+        "node" => (
+            json!({ "type": "string", "minLength": 1, "maxLength": 128 }),
+            "Only on this node.",
+        ),
+        "workload" => (
+            json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$", "maxLength": 128 }),
+            "Only of this workload, by its id or name.",
+        ),
+        "kind" => (
+            json!({ "type": "string", "enum": ["instance", "workload", "node", "project"] }),
+            "Only of things of this kind.",
+        ),
+        "after" => (
+            json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX }),
+            "Only those with a greater number.",
+        ),
+        "watch" => (
+            flag,
+            "Server-sent events instead: what there is as `put`, then `synced`, then every \
+             change as `put` or `delete`. After `resync` all comes once more. \
+             `limit` and `offset` have no meaning then.",
+        ),
+        "cascade" => (flag, "With its instances."),
+        other => return header(other),
+    };
+    let name = name.split_whitespace().last().unwrap_or(name);
+    json!({ "name": name, "in": "query", "description": says, "schema": schema })
+}
+
+fn header(name: &str) -> Value {
+    let tags = r#"^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$"#;
+    let (pattern, says) = match name {
+        "If-Match" => (tags, "Only if it is still this version, by its ETag."),
+        "If-None-Match" => (tags, "Only if it is another version by now."),
+        _ => (
+            "^[!-~]{1,255}$",
+            "The same request with the same key within a day has its effect once, \
+             and the same answer.",
+        ),
+    };
+    let schema = json!({ "type": "string", "pattern": pattern });
+    json!({ "name": name, "in": "header", "description": says, "schema": schema })
+}
+
+/// The thing in the path.
+pub(super) fn id(says: &str) -> Value {
+    json!({
+        "name": "id",
+        "in": "path",
+        "required": true,
+        "description": says,
+        "schema": { "type": "string", "minLength": 1, "maxLength": 192 },
+    })
+}

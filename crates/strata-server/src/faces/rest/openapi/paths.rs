@@ -1,0 +1,162 @@
+//! What can be done with each path.
+
+use serde_json::{Map, Value, json};
+
+use super::operation::Operation;
+
+/// Things that are known by id or name.
+const THING: &str = "Its id, its name, or PROJECT/NAME with the slash written as %2F.";
+const NAME: &str = "Its name.";
+
+/// What the groups of operations are about.
+pub(super) fn tags() -> Value {
+    json!([
+        { "name": "instance", "description": "Containers and virtual machines." },
+        { "name": "workload", "description": "Templates of instances." },
+        { "name": "node", "description": "Machines that run instances." },
+        { "name": "project", "description": "Whose instances are whose, and how much each may have." },
+        { "name": "event", "description": "What happened." },
+    ])
+}
+
+/// All paths.
+pub(super) fn all() -> Value {
+    let mut paths = Map::new();
+    let mut add = |path: &str, operations: Vec<(&str, Operation)>| {
+        let operations = operations.into_iter();
+        let operations = operations.map(|(verb, it)| (verb.to_owned(), it.build()));
+        paths.insert(path.to_owned(), Value::Object(operations.collect()));
+    };
+    add("/instance/", instances());
+    add("/instance/{id}", instance());
+    let placement = Operation::new("instance", "explainInstance", "Why it is where it is")
+        .one(THING)
+        .takes(&["project"])
+        .tells("Placement");
+    add("/instance/{id}/placement", vec![("get", placement)]);
+    add("/workload/", workloads());
+    add("/workload/{id}", workload());
+    let nodes = Operation::new("node", "listNodes", "Those there are")
+        .takes(&["limit", "offset", "node state", "watch"])
+        .lists("Node");
+    add("/node/", vec![("get", nodes)]);
+    add("/node/{id}", node());
+    add("/project/", projects());
+    add("/project/{id}", project());
+    let events = Operation::new(
+        "event",
+        "listEvents",
+        "What happened lately, the oldest first",
+    )
+    .takes(&["limit", "offset", "project", "kind", "after", "watch"])
+    .lists("Event");
+    add("/event/", vec![("get", events)]);
+    Value::Object(paths)
+}
+
+fn instances() -> Vec<(&'static str, Operation)> {
+    let list = Operation::new("instance", "listInstances", "Those there are")
+        .takes(&[
+            "limit", "offset", "type", "state", "project", "node", "workload", "watch",
+        ])
+        .lists("Instance");
+    let create = Operation::new("instance", "createInstance", "Make one")
+        .takes(&["new project", "Idempotency-Key"])
+        .body("NewInstance")
+        .makes("Instance");
+    vec![("get", list), ("put", create)]
+}
+
+fn instance() -> Vec<(&'static str, Operation)> {
+    let show = Operation::new("instance", "getInstance", "One of them")
+        .one(THING)
+        .takes(&["project", "watch", "If-None-Match"])
+        .shows("Instance");
+    let update = Operation::new("instance", "updateInstance", "Change, start or stop it")
+        .one(THING)
+        .takes(&["project", "If-Match", "Idempotency-Key"])
+        .body("InstancePatch")
+        .changes("Instance");
+    let delete = Operation::new("instance", "deleteInstance", "Make it go")
+        .one(THING)
+        .takes(&["project", "If-Match", "Idempotency-Key"])
+        .removes();
+    vec![("get", show), ("patch", update), ("delete", delete)]
+}
+
+fn workloads() -> Vec<(&'static str, Operation)> {
+    let list = Operation::new("workload", "listWorkloads", "Those there are")
+        .takes(&["limit", "offset", "type", "project", "watch"])
+        .lists("Workload");
+    let create = Operation::new("workload", "createWorkload", "Make one")
+        .takes(&["new project", "Idempotency-Key"])
+        .body("NewWorkload")
+        .makes("Workload");
+    vec![("get", list), ("put", create)]
+}
+
+fn workload() -> Vec<(&'static str, Operation)> {
+    let show = Operation::new("workload", "getWorkload", "One of them")
+        .one(THING)
+        .takes(&["project", "watch", "If-None-Match"])
+        .shows("Workload");
+    let update = Operation::new(
+        "workload",
+        "updateWorkload",
+        "Change it; its instances stay",
+    )
+    .one(THING)
+    .takes(&["project", "If-Match", "Idempotency-Key"])
+    .body("WorkloadPatch")
+    .changes("Workload");
+    let delete = Operation::new("workload", "deleteWorkload", "Make it go")
+        .one(THING)
+        .takes(&["project", "cascade", "If-Match", "Idempotency-Key"])
+        .removes();
+    vec![("get", show), ("patch", update), ("delete", delete)]
+}
+
+fn node() -> Vec<(&'static str, Operation)> {
+    let show = Operation::new("node", "getNode", "One of them")
+        .one(NAME)
+        .takes(&["watch", "If-None-Match"])
+        .shows("Node");
+    let update = Operation::new("node", "updateNode", "Label it, empty it, open it again")
+        .one(NAME)
+        .takes(&["If-Match", "Idempotency-Key"])
+        .body("NodePatch")
+        .changes("Node");
+    let leave = Operation::new("node", "deleteNode", "Empty it, then forget it")
+        .one(NAME)
+        .takes(&["If-Match", "Idempotency-Key"])
+        .removes();
+    vec![("get", show), ("patch", update), ("delete", leave)]
+}
+
+fn projects() -> Vec<(&'static str, Operation)> {
+    let list = Operation::new("project", "listProjects", "Those there are")
+        .takes(&["limit", "offset", "watch"])
+        .lists("Project");
+    let create = Operation::new("project", "createProject", "Make one")
+        .takes(&["Idempotency-Key"])
+        .body("NewProject")
+        .makes("Project");
+    vec![("get", list), ("put", create)]
+}
+
+fn project() -> Vec<(&'static str, Operation)> {
+    let show = Operation::new("project", "getProject", "One of them")
+        .one(NAME)
+        .takes(&["watch", "If-None-Match"])
+        .shows("Project");
+    let update = Operation::new("project", "updateProject", "Give it another quota")
+        .one(NAME)
+        .takes(&["If-Match", "Idempotency-Key"])
+        .body("ProjectPatch")
+        .changes("Project");
+    let delete = Operation::new("project", "deleteProject", "Remove it when it is empty")
+        .one(NAME)
+        .takes(&["If-Match", "Idempotency-Key"])
+        .removes();
+    vec![("get", show), ("patch", update), ("delete", delete)]
+}

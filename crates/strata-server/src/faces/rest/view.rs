@@ -1,0 +1,226 @@
+//! How records are told. Lists are long and read often, so a record is
+//! written straight from where it is kept: what is here borrows. A test holds
+//! the text against the types that clients read.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use serde::ser::SerializeSeq as _;
+use serde::{Serialize, Serializer};
+use strata_api::rest::Wanted;
+use strata_types::Role;
+use strata_types::instance::{
+    Claim, HealthSpec, InstanceKind, InstanceSpec, InstanceState, PlacementRules, SecuritySpec,
+};
+use strata_types::pod::RestartPolicy;
+
+use crate::core::{self, Core, Kept, Who};
+
+/// A moment, from Unix milliseconds to RFC 3339.
+#[derive(Clone, Copy)]
+pub(super) struct Moment(pub(super) i64);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let moment = Timestamp::from_millisecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        serializer.collect_str(&moment)
+    }
+}
+
+/// Whether somebody may see what is secret: who may only look may not.
+pub(super) fn sees_secrets(who: &Who) -> bool {
+    who.role != Role::Viewer
+}
+
+/// Variables, with their values or without.
+struct Variables<'a>(&'a [String], bool);
+
+impl Serialize for Variables<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.1 {
+            return self.0.serialize(serializer);
+        }
+        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        for text in self.0 {
+            let (key, _) = text.split_once('=').unwrap_or((text, ""));
+            list.serialize_element(&format_args!("{key}=***"))?;
+        }
+        list.end()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InstanceView<'a> {
+    id: &'a str,
+    name: &'a str,
+    #[serde(rename = "type")]
+    kind: InstanceKind,
+    status: InstanceState,
+    uri: &'a str,
+    environment: Variables<'a>,
+    resources: Claim,
+    ports: &'a [String],
+    project: &'a str,
+    description: &'a str,
+    wanted: Wanted,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workload_id: Option<&'a str>,
+    restarts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    healthy: Option<bool>,
+    generation: u64,
+    owner: &'a str,
+    created_at: Moment,
+    changed_at: Moment,
+    #[serde(skip_serializing_if = "none")]
+    labels: &'a BTreeMap<String, String>,
+    placement: &'a PlacementRules,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    command: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    arguments: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_directory: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    volumes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<&'a HealthSpec>,
+    restart: RestartPolicy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_grace_seconds: Option<u32>,
+    #[serde(skip_serializing_if = "usual")]
+    security: &'a SecuritySpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_data: Option<&'a str>,
+}
+
+fn none(labels: &&BTreeMap<String, String>) -> bool {
+    labels.is_empty()
+}
+
+fn usual(security: &&SecuritySpec) -> bool {
+    **security == SecuritySpec::default()
+}
+
+fn wanted(wanted: core::Wanted) -> Wanted {
+    match wanted {
+        core::Wanted::Running => Wanted::Running,
+        core::Wanted::Stopped => Wanted::Stopped,
+        core::Wanted::Gone => Wanted::Gone,
+    }
+}
+
+/// An instance, and whether its secrets are told.
+pub(super) fn instance<'a>(
+    core: &Core,
+    secrets: bool,
+    one: &'a core::Instance,
+) -> impl Serialize + 'a {
+    let spec: &InstanceSpec = &one.spec;
+    InstanceView {
+        id: one.id.as_str(),
+        name: one.name.as_str(),
+        kind: spec.kind,
+        status: one.state,
+        uri: &spec.uri,
+        environment: Variables(&spec.environment, secrets),
+        resources: Claim {
+            max: spec.resources,
+            usage: core.live().usage(&one.id),
+        },
+        ports: &spec.ports,
+        project: one.project.as_str(),
+        description: &one.description,
+        wanted: wanted(one.wanted),
+        node: one.node.as_deref(),
+        ip: one.address,
+        workload_id: one.workload.as_ref().map(|id| id.as_str()),
+        restarts: one.restarts,
+        exit_code: one.exit_code,
+        healthy: one.healthy,
+        generation: one.generation,
+        owner: &one.owner,
+        created_at: Moment(one.created_at_ms),
+        changed_at: Moment(one.changed_at_ms),
+        labels: &spec.labels,
+        placement: &spec.placement,
+        command: &spec.command,
+        arguments: &spec.arguments,
+        user: spec.user.as_deref(),
+        working_directory: spec.working_directory.as_deref(),
+        volumes: &spec.volumes,
+        health: spec.health.as_ref(),
+        restart: spec.restart,
+        stop_grace_seconds: spec.stop_grace_seconds,
+        security: &spec.security,
+        user_data: data(spec, secrets),
+    }
+}
+
+fn data(spec: &InstanceSpec, secrets: bool) -> Option<&str> {
+    let data = spec.user_data.as_deref();
+    data.map(|data| if secrets { data } else { "***" })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkloadView<'a> {
+    id: &'a str,
+    name: &'a str,
+    project: &'a str,
+    instances: usize,
+    owner: &'a str,
+    created_at: Moment,
+    changed_at: Moment,
+    #[serde(flatten)]
+    spec: std::borrow::Cow<'a, InstanceSpec>,
+}
+
+/// A workload, and whether its secrets are told.
+pub(super) fn workload<'a>(
+    core: &Core,
+    secrets: bool,
+    one: &'a Kept<core::Workload>,
+) -> impl Serialize + 'a {
+    use std::borrow::Cow;
+    WorkloadView {
+        id: one.id.as_str(),
+        name: one.name.as_str(),
+        project: one.project.as_str(),
+        instances: core.instances_of(&one.id),
+        owner: &one.owner,
+        created_at: Moment(one.created_at_ms),
+        changed_at: Moment(one.changed_at_ms),
+        spec: match secrets {
+            true => Cow::Borrowed(&one.spec),
+            false => Cow::Owned(without_secrets(&one.spec)),
+        },
+    }
+}
+
+fn without_secrets(spec: &InstanceSpec) -> InstanceSpec {
+    let mut spec = spec.clone();
+    for text in &mut spec.environment {
+        let end = text.find('=').unwrap_or(text.len());
+        text.truncate(end);
+        text.push_str("=***");
+    }
+    spec.user_data = data(&spec, false).map(str::to_owned);
+    spec
+}
+
+/// The text of a moment.
+pub(super) fn moment(ms: i64) -> String {
+    let moment = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    moment.to_string()
+}
