@@ -2,6 +2,10 @@
 //! network of its own, driven by the published APIs and looked at from the
 //! nodes.
 
+#[path = "control/drain.rs"]
+mod drain;
+#[path = "control/input.rs"]
+mod input;
 #[path = "control/kills.rs"]
 mod kills;
 #[path = "control/life.rs"]
@@ -14,6 +18,8 @@ mod network;
 mod nodes;
 #[path = "control/roles.rs"]
 mod roles;
+#[path = "control/traps.rs"]
+mod traps;
 
 use std::time::Duration;
 

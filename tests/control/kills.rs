@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use strata_testkit::cluster::{Cluster, PATIENCE};
 use strata_testkit::scheduler::{Instance, InstanceIdentifier};
+use strata_testkit::serde_json::json;
+use strata_testkit::v1::Pod;
 use strata_testkit::{Code, ServerClient, Status, holds, wait_for};
 use tokio::sync::mpsc;
 
@@ -134,6 +136,74 @@ async fn every_ask_survives_a_server_that_is_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_ask_survives_a_server_that_is_told_to_end() {
     every_ask_survives(End::Terminate).await;
+}
+
+/// A change in the middle of which the server ends; sent again until it is
+/// accepted, as any client would.
+async fn change(
+    cluster: &mut Cluster,
+    path: &str,
+    body: strata_testkit::serde_json::Value,
+    end: End,
+) {
+    let (rest, sent) = (cluster.rest(), (path.to_owned(), body.clone()));
+    let asking = tokio::spawn(async move { rest.try_call("PATCH", &sent.0, sent.1).await });
+    if let End::Terminate = end {
+        let _ = asking.await;
+    }
+    end.and_again(cluster).await;
+    wait_for("the change to be accepted", PATIENCE, async || {
+        let answer = cluster.rest().try_call("PATCH", path, body.clone()).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        holds(answer.status == 200).map_err(|_| format!("{answer:?}"))
+    })
+    .await;
+}
+
+async fn updates_and_drains_survive(end: End) {
+    let mut cluster = cluster(2).await;
+    let ids = ["id-a", "id-b", "id-c", "id-d"];
+    for id in ids {
+        cluster.run(cluster.instance(&id[3..])).await;
+    }
+    for (round, id) in ids.iter().enumerate() {
+        let environment = json!({ "environment": [format!("ROUND={round}")] });
+        change(&mut cluster, &format!("/instance/{id}"), environment, end).await;
+    }
+    cluster.settles(&ids, &[]).await;
+    for (round, id) in ids.iter().enumerate() {
+        let wanted = format!("ROUND={round}");
+        let has = |pod: &Pod| {
+            pod.spec
+                .as_ref()
+                .is_some_and(|spec| spec.environment.contains(&wanted))
+        };
+        cluster.pod_until(id, has).await;
+    }
+    for node in ["n1", "n2"] {
+        let draining = |yes: bool| json!({ "draining": yes });
+        let path = format!("/node/{node}");
+        change(&mut cluster, &path, draining(true), end).await;
+        let other = if node == "n1" { "n2" } else { "n1" };
+        wait_for("all to be elsewhere", PATIENCE, async || {
+            let running = cluster.running().await;
+            let there = |id: &&str| running.get(*id).is_some_and(|on| on == &[other]);
+            holds(ids.iter().all(there)).map_err(|_| format!("{running:?}"))
+        })
+        .await;
+        cluster.settles(&ids, &[]).await;
+        change(&mut cluster, &path, draining(false), end).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_and_drains_survive_a_server_that_is_killed() {
+    updates_and_drains_survive(End::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_and_drains_survive_a_server_that_is_told_to_end() {
+    updates_and_drains_survive(End::Terminate).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

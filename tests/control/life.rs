@@ -77,7 +77,11 @@ async fn an_instance_is_told_from_its_beginning_to_its_end() {
     cluster.destroy("id-busy").await.unwrap();
     let seen = updates.to_end().await;
     let states: Vec<_> = seen.iter().map(|(state, _)| *state).collect();
-    assert_eq!(states[states.len() - 2..], [Destroying, Terminated], "{seen:?}");
+    assert_eq!(
+        states[states.len() - 2..],
+        [Destroying, Terminated],
+        "{seen:?}"
+    );
     cluster.settles(&[], &[]).await;
     for gone in [
         cluster.destroy("id-busy").await,
@@ -94,7 +98,11 @@ async fn what_ends_is_told_as_it_ended() {
     // Well.
     let ended = cluster.create(cluster.script("well", "exit 0")).await;
     let seen = ended.unwrap().to_end().await;
-    assert_eq!(seen.last().unwrap(), &(Terminated, "exit 0".into()), "{seen:?}");
+    assert_eq!(
+        seen.last().unwrap(),
+        &(Terminated, "exit 0".into()),
+        "{seen:?}"
+    );
     // Badly: it is said, and started again, each time later.
     use strata_testkit::scheduler::Status::Failed;
     let mut crash = cluster
@@ -133,7 +141,10 @@ async fn what_cannot_run_says_why() {
     missing.uri = "oci:/nowhere/at/all:v1".into();
     let seen = cluster.create(missing).await.unwrap().to_end().await;
     let (state, why) = seen.last().unwrap();
-    assert!(*state == Failed && why.contains("/nowhere/at/all"), "{seen:?}");
+    assert!(
+        *state == Failed && why.contains("/nowhere/at/all"),
+        "{seen:?}"
+    );
     let mut large = cluster.instance("large");
     large.resource = Some(Resource {
         limit: Some(ResourceSummary {

@@ -45,7 +45,9 @@ async fn instances_reach_each_other_across_nodes() {
     assert!(got(&cluster.plug.network, &format!("http://{node}:8081/name")).is_err());
     let environment = got(&cluster.plug.network, &format!("http://{node}:8080/env")).unwrap();
     assert!(
-        environment.lines().any(|line| line == "GREETING=hello world=1"),
+        environment
+            .lines()
+            .any(|line| line == "GREETING=hello world=1"),
         "{environment}"
     );
 
@@ -54,7 +56,12 @@ async fn instances_reach_each_other_across_nodes() {
     cluster.settles(&["id-two"], &["id-one"]).await;
     assert!(got(&cluster.plug.network, &format!("http://{node}:8080/name")).is_err());
     cluster.start_again("id-one").await.unwrap();
-    answers(&cluster.plug.network, &format!("http://{node}:8080/name"), "one").await;
+    answers(
+        &cluster.plug.network,
+        &format!("http://{node}:8080/name"),
+        "one",
+    )
+    .await;
     assert_eq!(cluster.place("id-one").await.1.address, one.address);
 }
 
@@ -69,7 +76,12 @@ async fn a_port_is_had_once_per_node() {
     for name in ["one", "two"] {
         let (at, _) = cluster.place(&format!("id-{name}")).await;
         let node = cluster.nodes[at].plug.address;
-        answers(&cluster.plug.network, &format!("http://{node}:8080/name"), name).await;
+        answers(
+            &cluster.plug.network,
+            &format!("http://{node}:8080/name"),
+            name,
+        )
+        .await;
     }
     // There is no third, until one of them goes.
     let mut web = cluster.web("three");

@@ -23,6 +23,7 @@ async fn a_node_of_the_published_api_is_placed_on_and_pushes_status() {
     assert_eq!((first.code, first.subnet.as_str()), (0, "10.42.0.0/24"));
     assert_eq!(node.register().await.unwrap().subnet, first.subnet);
     let stream = node.stream(node.status(4000)).await;
+    cluster.node_is("seed-1", "READY").await;
     let mut wanted = cluster.instance("it");
     let limit = ResourceSummary {
         cpu: 500,
@@ -44,12 +45,7 @@ async fn a_node_of_the_published_api_is_placed_on_and_pushes_status() {
     let table = [
         (Pushed::Starting, Status::Starting, "", ""),
         (Pushed::Running, Status::Running, "", ""),
-        (
-            Pushed::Crashed,
-            Status::Failed,
-            "exit 3",
-            "crashed: exit 3",
-        ),
+        (Pushed::Crashed, Status::Failed, "exit 3", "crashed: exit 3"),
         (Pushed::Running, Status::Running, "", ""),
         (Pushed::Stopping, Status::Stopping, "", ""),
         (Pushed::Stopped, Status::Stopped, "", ""),
@@ -93,10 +89,15 @@ async fn a_node_of_the_published_api_is_placed_on_and_pushes_status() {
         "{lost:?}"
     );
     other.until_state(Status::Failed).await;
+    cluster.node_is("seed-1", "LOST").await;
     let back = node.stream(node.status(4000)).await;
+    cluster.node_is("seed-1", "READY").await;
     cluster.settles(&[], &[]).await;
     let mut again = cluster.instance("other");
     again.resource = wanted.resource;
+    cluster
+        .instance_until("id-other", |one| one["status"] == "SCHEDULED")
+        .await;
     let mut other = cluster.create(again).await.unwrap();
     other.until_state(Status::Scheduled).await;
     back.end().await.unwrap();
@@ -111,6 +112,7 @@ async fn a_node_leaves_when_it_is_empty() {
     );
     one.register().await.unwrap();
     let first = one.stream(one.status(1000)).await;
+    cluster.node_is("one", "READY").await;
     let mut updates = cluster.create(cluster.instance("it")).await.unwrap();
     updates.until_state(Status::Scheduled).await;
     let answer = one.unregister("one").await.unwrap();
@@ -143,7 +145,10 @@ async fn registering_is_refused_by_code_and_leaves_nothing() {
     for (certificate, code) in [
         (String::new(), 1),
         ("nonsense".into(), 1),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(), 2),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
+            2,
+        ),
         (other.certificate(), 2),
     ] {
         let answer = nodes.register(request(&certificate)).await.unwrap();
@@ -185,6 +190,7 @@ async fn a_node_speaks_of_itself_and_its_own_alone() {
     one.register().await.unwrap();
     two.register().await.unwrap();
     let stream = one.stream(one.status(4000)).await;
+    cluster.node_is("one", "READY").await;
     let mut updates = cluster.create(cluster.instance("it")).await.unwrap();
     updates.until_state(Status::Scheduled).await;
     // Of another node.

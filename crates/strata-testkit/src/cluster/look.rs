@@ -64,37 +64,67 @@ impl Cluster {
         wanted.sort();
         let mut rest: Vec<String> = rest.iter().map(|id| (*id).to_owned()).collect();
         rest.sort();
-        wait_for("what is wanted to be what runs", PATIENCE, async move || {
-            let mut up = Vec::new();
-            let mut down = Vec::new();
-            let kept = self.kept().await;
-            for (id, _, state) in &kept {
-                match state {
-                    PodState::Running => up.push(id.clone()),
-                    _ => down.push(id.clone()),
+        wait_for(
+            "what is wanted to be what runs",
+            PATIENCE,
+            async move || {
+                let mut up = Vec::new();
+                let mut down = Vec::new();
+                let kept = self.kept().await;
+                for (id, _, state) in &kept {
+                    match state {
+                        PodState::Running => up.push(id.clone()),
+                        _ => down.push(id.clone()),
+                    }
                 }
-            }
-            up.sort();
-            down.sort();
-            match (&up, &down) == (&wanted, &rest) {
-                true => Ok(self.running().await),
-                false => Err(format!("{kept:?}, not {wanted:?} and {rest:?}")),
-            }
-        })
+                up.sort();
+                down.sort();
+                match (&up, &down) == (&wanted, &rest) {
+                    true => Ok(self.running().await),
+                    false => Err(format!("{kept:?}, not {wanted:?} and {rest:?}")),
+                }
+            },
+        )
     }
 
-    /// The node where an instance runs, and its pod there.
+    /// The node where an instance is, and its pod there.
     ///
     /// # Panics
-    /// When it does not run exactly once.
+    /// When it is not on exactly one.
     pub async fn place(&self, id: &str) -> (usize, Pod) {
+        let mut found = self.places(id).await;
+        assert_eq!(found.len(), 1, "{id} is at {found:?}");
+        found.remove(0)
+    }
+
+    /// Every node that has something of an instance, and its pod there.
+    pub async fn places(&self, id: &str) -> Vec<(usize, Pod)> {
         let mut found = Vec::new();
         for number in 0..self.nodes.len() {
             if let Some(pod) = self.pods_on(number).await.remove(id) {
                 found.push((number, pod));
             }
         }
-        assert_eq!(found.len(), 1, "{id} is at {found:?}");
-        found.remove(0)
+        found
+    }
+
+    /// Waits until an instance has a single pod, and that is as it is asked
+    /// to be.
+    ///
+    /// # Panics
+    /// When it does not come to be.
+    #[track_caller]
+    pub fn pod_until(
+        &self,
+        id: &str,
+        wanted: impl Fn(&Pod) -> bool,
+    ) -> impl Future<Output = (usize, Pod)> {
+        wait_for("the instance's pod", PATIENCE, async move || {
+            let found = self.places(id).await;
+            match found.as_slice() {
+                [(node, pod)] if wanted(pod) => Ok((*node, pod.clone())),
+                _ => Err(format!("{found:?}")),
+            }
+        })
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Cluster;
-use crate::{Answer, Https};
+use super::{Cluster, PATIENCE};
+use crate::{Answer, Https, wait_for};
 
 /// A caller of the REST API.
 #[derive(Clone, Debug)]
@@ -56,6 +56,42 @@ impl Rest {
 }
 
 impl Cluster {
+    /// Waits until a node is in this state, in the words of the REST API.
+    ///
+    /// # Panics
+    /// When it does not come to be.
+    pub async fn node_is(&self, name: &str, status: &str) -> Value {
+        wait_for("the node's state", PATIENCE, async || {
+            let path = format!("/node/{name}");
+            let answer = self.rest().try_call("GET", &path, Value::Null).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let node: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+            match node["status"] == status {
+                true => Ok(node),
+                false => Err(format!("{answer:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until an instance is as it is asked to be.
+    ///
+    /// # Panics
+    /// When it does not come to be.
+    pub async fn instance_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        wait_for("the instance", PATIENCE, async || {
+            let path = format!("/instance/{id}");
+            let answer = self.rest().try_call("GET", &path, Value::Null).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let one: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+            match wanted(&one) {
+                true => Ok(one),
+                false => Err(format!("{answer:?}")),
+            }
+        })
+        .await
+    }
+
     /// The REST API, as an admin calls it.
     pub fn rest(&self) -> Rest {
         let folder = self.server.data_dir().join("client");
