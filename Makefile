@@ -36,7 +36,7 @@ test: ## Run every test (root); ARGS="name" runs those with that name
 	fi
 	@scripts/setup build test
 	@scripts/guest-kernel
-	@$(CARGO) test --workspace --locked $(ARGS)
+	@STRATA_REQUIRE_ALL=1 $(CARGO) test --workspace --locked $(ARGS)
 
 test-unit: setup-build ## Run the tests that need no root
 	@$(CARGO) test --workspace --locked --lib --bins $(ARGS)

@@ -17,6 +17,8 @@ mod server;
 mod talk;
 #[path = "agent/tunnel.rs"]
 mod tunnel;
+#[path = "agent/vms.rs"]
+mod vms;
 
 use server::{Conversation, Server};
 use strata_testkit::images::busybox_layout;

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use outside::Machine;
 use strata_testkit::guest::{Guest, Image};
+use strata_testkit::skip;
 
 /// Says it whether or not the test's output is captured.
 fn tell(text: &str) {
@@ -48,8 +49,7 @@ macro_rules! check {
 #[tokio::test]
 async fn a_machine_runs_on_strata_alone() {
     if let Some(why) = Guest::lacks() {
-        tell(&format!("SKIPPED, nothing is proven: {why}"));
-        return;
+        return skip(why);
     }
     let begin = Instant::now();
     let image = Image {

@@ -23,6 +23,8 @@ mod restarts;
 mod rights;
 #[path = "pods/sandbox.rs"]
 mod sandbox;
+#[path = "pods/terminals.rs"]
+mod terminals;
 #[path = "pods/told.rs"]
 mod told;
 #[path = "pods/volumes.rs"]

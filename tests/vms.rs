@@ -15,7 +15,7 @@ use strata_testkit::v1::vm_spec::Boot;
 use strata_testkit::v1::{
     CreateVmRequest, GetVmRequest, PodLogsRequest, PodState, StopVmRequest, Vm, VmKernel, VmSpec,
 };
-use strata_testkit::{Daemon, NetworkNamespace, Node, Status, wait_for};
+use strata_testkit::{Daemon, NetworkNamespace, Node, Status, skip, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 /// How long a guest may take to boot on a busy machine without KVM.
@@ -28,11 +28,10 @@ struct World {
     network: NetworkNamespace,
 }
 
-/// None, with a reason printed, where guests cannot run.
-#[allow(clippy::print_stderr)]
+/// None where guests cannot run.
 async fn world() -> Option<World> {
     if let Some(why) = Guest::lacks() {
-        eprintln!("skipped: {why}");
+        skip(why);
         return None;
     }
     let network = NetworkNamespace::new();

@@ -7,7 +7,7 @@ use std::{env, fs};
 use prost::Message as _;
 
 /// Every file of the contract. A new file is named here and nowhere else.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "cnct/kaas/api/api.proto",
     "controller/controller.proto",
     "observe/observe.proto",
@@ -25,6 +25,7 @@ const FILES: [&str; 17] = [
     "strata/v1/pods.proto",
     "strata/v1/spawn.proto",
     "strata/v1/vms.proto",
+    "strata/v1/volumes.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -28,10 +28,10 @@ async fn leased(alone: bool, peers: bool) -> (World, Conversation) {
 
 /// It still runs after several leases.
 async fn runs_on(world: &World) {
-    let pid = world.node.pod("web").await.unwrap().process_id;
+    let pid = world.node.pod("web").await.expect("it is there").process_id;
     let begin = Instant::now();
     wait_for("two leases to pass", PATIENCE, async || {
-        let pod = world.node.pod("web").await.unwrap();
+        let pod = world.node.pod("web").await.expect("it is there");
         assert_eq!((pod.state(), pod.process_id), (PodState::Running, pid));
         holds(begin.elapsed() > 2 * Duration::from_millis(LEASE.into()))
     })
@@ -81,7 +81,8 @@ async fn nothing_is_stopped_after_a_farewell_also_when_the_daemon_restarts() {
     let (mut world, server) = leased(false, true).await;
     server.say(Message::Farewell(Default::default())).await;
     server.end().await;
-    world.server.beats(false);
+    // It has heard that when it comes again, and is not taken in any more.
+    let _unanswered = world.server.next().await;
     world.server.die().await;
     runs_on(&world).await;
     world.daemon.kill();

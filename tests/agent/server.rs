@@ -21,6 +21,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+/// Where what is said to a node goes, until it ends.
+type Mouth = Arc<AsyncMutex<Option<mpsc::Sender<Result<v1::ServerMessage, Status>>>>>;
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// A server, its certificate authority and its port.
@@ -50,9 +52,11 @@ impl Server {
     /// Starts one in this network.
     pub(crate) fn start(network: &NetworkNamespace) -> Self {
         strata_identity::install_crypto_provider();
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Arc::new(Authority::open(&folder.path().join("ca")).unwrap());
-        let tokens = Arc::new(Tokens::open(&folder.path().join("tokens.json")).unwrap());
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let authority =
+            Arc::new(Authority::open(&folder.path().join("ca")).expect("a CA can be made"));
+        let tokens =
+            Arc::new(Tokens::open(&folder.path().join("tokens.json")).expect("tokens can be kept"));
         let (conversations, heard) = mpsc::unbounded_channel();
         let (tunnels, opened) = mpsc::unbounded_channel();
         let script = Script {
@@ -65,7 +69,7 @@ impl Server {
             authority,
             tokens,
             network: network.clone(),
-            address: "127.0.0.1:0".parse().unwrap(),
+            address: ([127, 0, 0, 1], 0).into(),
             script,
             conversations: heard,
             tunnels: opened,
@@ -82,18 +86,20 @@ impl Server {
         let (network, address) = (self.network.path(), self.address);
         // A socket stays in the network it was made in; the thread ends.
         let listening = std::thread::spawn(move || {
-            let network = File::open(network).unwrap();
+            let network = File::open(network).expect("there is a network");
             let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind).unwrap();
-            let listener = std::net::TcpListener::bind(address).unwrap();
-            listener.set_nonblocking(true).unwrap();
+            move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind)
+                .expect("it can be entered");
+            let listener = std::net::TcpListener::bind(address).expect("the port is free");
+            let set = listener.set_nonblocking(true);
+            set.expect("a socket can be set");
             listener
         });
-        let listener = listening.join().unwrap();
-        self.address = listener.local_addr().unwrap();
-        let spec = CertificateSpec::server("server".parse().unwrap());
-        let credentials = self.authority.issue(&spec).unwrap();
-        let live = Arc::new(LiveIdentity::new(&credentials).unwrap());
+        let listener = listening.join().expect("it listens");
+        self.address = listener.local_addr().expect("it has an address");
+        let spec = CertificateSpec::server("server".parse().expect("a name"));
+        let credentials = self.authority.issue(&spec).expect("a certificate");
+        let live = Arc::new(LiveIdentity::new(&credentials).expect("an identity"));
         let clock = Clock::system();
         let tls = strata_identity::server_config_optional_client(
             self.authority.ca_pem(),
@@ -106,14 +112,14 @@ impl Server {
             .into_axum_router();
         let gate = Gate::new(Some(self.tokens.clone()), clock);
         self.stop = CancellationToken::new();
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         // Nothing is waited for at the end: what is open is cut.
         let limits = Limits {
             drain: std::time::Duration::ZERO,
             ..Limits::default()
         };
         let serving = Serve::new(app, gate).with_limits(limits);
-        let serving = serving.tls(listener, tls.unwrap(), self.stop.clone());
+        let serving = serving.tls(listener, tls.expect("TLS can be set up"), self.stop.clone());
         self.serving = Some(tokio::spawn(serving));
     }
 
@@ -121,7 +127,7 @@ impl Server {
     pub(crate) async fn die(&mut self) {
         self.stop.cancel();
         let serving = self.serving.take().expect("it serves");
-        serving.await.unwrap();
+        serving.await.expect("it ends");
     }
 
     pub(crate) fn url(&self) -> String {
@@ -129,11 +135,11 @@ impl Server {
     }
 
     pub(crate) fn token(&self) -> String {
-        let name = "n1".parse().unwrap();
+        let name = "n1".parse().expect("a name");
         let made = self
             .tokens
             .create_join(&name, self.authority.fingerprint(), None);
-        made.unwrap().1.expose().to_owned()
+        made.expect("a token can be made").1.expose().to_owned()
     }
 
     /// Whether loads are answered.
@@ -149,13 +155,13 @@ impl Server {
     /// The next node that comes, or the same again.
     pub(crate) async fn next(&mut self) -> Conversation {
         let next = tokio::time::timeout(PATIENCE, self.conversations.recv());
-        next.await.expect("a node comes").unwrap()
+        next.await.expect("a node comes").expect("one")
     }
 
     /// The next tunnel.
     pub(crate) async fn tunnel(&mut self) -> TunnelIo {
         let next = tokio::time::timeout(PATIENCE, self.tunnels.recv());
-        next.await.expect("a tunnel is opened").unwrap()
+        next.await.expect("a tunnel is opened").expect("one")
     }
 }
 
@@ -186,11 +192,12 @@ impl Assignments for Script {
                     return;
                 };
                 let is_load = matches!(message.message, Some(Said::Load(_)));
-                heard.lock().unwrap().extend(message.message);
+                heard.lock().expect("nobody panics").extend(message.message);
                 if is_load && script.beats.load(Ordering::SeqCst) {
                     let beat = Ok(said(Message::Beat(v1::Beat {})));
-                    let sender = sender.lock().await.clone();
-                    let _ = sender.map(|sender| sender.try_send(beat));
+                    if let Some(sender) = sender.lock().await.as_ref() {
+                        let _ = sender.try_send(beat);
+                    }
                 }
             }
         });
@@ -217,7 +224,7 @@ fn said(message: Message) -> v1::ServerMessage {
 /// A conversation with a node.
 #[derive(Clone)]
 pub(crate) struct Conversation {
-    sender: Arc<AsyncMutex<Option<mpsc::Sender<Result<v1::ServerMessage, Status>>>>>,
+    sender: Mouth,
     heard: Arc<Mutex<Vec<Said>>>,
 }
 
@@ -271,7 +278,7 @@ impl Conversation {
 
     /// All that was heard.
     pub(crate) fn heard(&self) -> Vec<Said> {
-        self.heard.lock().unwrap().clone()
+        self.heard.lock().expect("nobody panics").clone()
     }
 
     /// Waits for something to be heard, and gives the first of it.

@@ -25,13 +25,16 @@ async fn channel(tunnel: TunnelIo) -> Channel {
         async move { tunnel.map(TokioIo::new) }
     });
     let endpoint = Endpoint::from_static("http://node");
-    endpoint.connect_with_connector(connect).await.unwrap()
+    endpoint
+        .connect_with_connector(connect)
+        .await
+        .expect("it answers")
 }
 
 /// A request on behalf of somebody.
 fn by<T>(role: &str, request: T) -> Request<T> {
     let mut request = Request::new(request);
-    let text = |text: &str| MetadataValue::try_from(text).unwrap();
+    let text = |text: &str| MetadataValue::try_from(text).expect("a word");
     request.metadata_mut().insert(CALLER_ROLE, text(role));
     request.metadata_mut().insert(CALLER_NAME, text("jo"));
     request

@@ -2,13 +2,14 @@
 
 use std::fs;
 
+use strata_testkit::images::Image;
 use strata_testkit::pods::{folder, idle, script};
 use strata_testkit::v1::health_check::Probe;
 use strata_testkit::v1::{
-    ExecProbe, HealthCheck, HttpProbe, PodHealth, PodSpec, PodState, RestartPolicy, TcpProbe,
+    ExecProbe, HealthCheck, HttpProbe, Pod, PodHealth, PodSpec, PodState, RestartPolicy, TcpProbe,
     WatchPodsRequest,
 };
-use strata_testkit::{PATIENCE, same, wait_for};
+use strata_testkit::{PATIENCE, same, serde_json, wait_for};
 
 use crate::world;
 
@@ -195,4 +196,34 @@ async fn a_probe_that_hangs_is_given_up_and_leaves_nothing() {
         same(world.daemon.open_files(), &files).map(drop)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_can_say_how_it_is_asked() {
+    let world = world().await;
+    let node = &world.node;
+    let image = Image::busybox().set(
+        "Healthcheck",
+        serde_json::json!({
+            "Test": ["CMD-SHELL", "[ -e /well ]"],
+            "Interval": 100_000_000,
+            "Timeout": 1_000_000_000,
+            "Retries": 2,
+        }),
+    );
+    let image = image.write_layout(&world.daemon.scratch().join("asked"), "v1");
+    let text = "touch /well; trap exit TERM; while :; do sleep 60 & wait; done";
+    let mut spec = script("asked", &image, text);
+    spec.restart = RestartPolicy::Never.into();
+    node.run_pod(spec.clone()).await.unwrap();
+    let healthy = |pod: &Pod| pod.health() == PodHealth::Healthy;
+    node.pod_until("asked", healthy).await;
+    node.says("asked", "rm /well").await;
+    let unhealthy = |pod: &Pod| pod.health() == PodHealth::Unhealthy;
+    node.pod_until("asked", unhealthy).await;
+    // Not where it is not wanted.
+    spec.name = "left-alone".into();
+    spec.no_image_health = true;
+    let pod = node.run_pod(spec).await.unwrap();
+    assert_eq!(pod.health(), PodHealth::Unspecified);
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use strata_testkit::images::Image;
 use strata_testkit::pods::{idle, script};
-use strata_testkit::v1::{PodNetwork, PodSpec};
+use strata_testkit::v1::{PodLimits, PodNetwork, PodSecurity, PodSpec};
 use strata_testkit::{Code, field_of, refused};
 
 use crate::{World, world};
@@ -145,7 +145,13 @@ async fn what_tells_of_the_machine_is_covered() {
             .is_some_and(|at| data.starts_with(at) && at != "/")
     };
     assert_eq!(seen.lines().find(outside), None);
-    assert!(!seen.contains(" - cgroup"), "{seen}");
+    // Of control groups it sees its own: that of the process, or of the pod,
+    // which is one above that of each of its processes.
+    for group in seen.lines().filter(|line| line.contains(" - cgroup")) {
+        let words: Vec<_> = group.split(' ').collect();
+        assert!(["/", "/.."].contains(&words[3]), "{group}");
+        assert!(words[4].starts_with("/sys/fs/cgroup"), "{group}");
+    }
     let reach = format!(
         "for p in /proc/[0-9]*; do ls -d $p/root{data} $p/cwd{data} 2>/dev/null; done; true"
     );
@@ -314,4 +320,77 @@ async fn networks_can_be_the_machines_or_none() {
     both.network = PodNetwork::Host.into();
     both.ports = vec!["8080:80".into()];
     refused(node.run_pod(both).await, Code::InvalidArgument);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_finds_its_own_limits_and_nothing_of_others() {
+    let world = world().await;
+    let node = &world.node;
+    node.run_pod(idle("other", &world.image)).await.unwrap();
+    let limits = PodLimits {
+        memory_bytes: Some(96 << 20),
+        cpu_millis: Some(1500),
+        pids: Some(77),
+        ..PodLimits::default()
+    };
+    let plain = PodSpec {
+        limits: Some(limits),
+        ..idle("plain", &world.image)
+    };
+    let mapped = PodSpec {
+        name: "mapped".into(),
+        security: Some(PodSecurity {
+            user_namespace: true,
+            ..PodSecurity::default()
+        }),
+        ..plain.clone()
+    };
+    let v2 = fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap();
+    let files = match v2 {
+        true => "memory.max cpu.max pids.max",
+        false => "memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us pids/pids.max",
+    };
+    let expected = match v2 {
+        true => "100663296\n150000 100000\n77",
+        false => "100663296\n150000\n77",
+    };
+    for spec in [plain, mapped] {
+        let name = spec.name.clone();
+        node.run_pod(spec).await.unwrap();
+        let look = format!("cd /sys/fs/cgroup && cat {files}");
+        assert_eq!(node.says(&name, &look).await, expected, "{name}");
+        // The process that asks is among those that it sees.
+        let member = match v2 {
+            true => "cat /sys/fs/cgroup/*/cgroup.procs | grep -c .",
+            false => "grep -c . /sys/fs/cgroup/memory/tasks",
+        };
+        let members: u32 = node.says(&name, member).await.parse().unwrap();
+        assert!(members >= 1, "{name}: {members}");
+        // Looked at, not touched; and no way up.
+        let why = node
+            .fails(
+                &name,
+                &format!("cd /sys/fs/cgroup; for f in {files}; do echo 1 > $f; done"),
+            )
+            .await;
+        assert!(why.contains("Read-only"), "{name}: {why}");
+        node.fails(&name, "mkdir /sys/fs/cgroup/x /sys/fs/cgroup/memory/x")
+            .await;
+        let mounts = node
+            .says(&name, "grep ' /sys/fs/cgroup' /proc/self/mounts")
+            .await;
+        for mount in mounts.lines() {
+            for flag in ["ro,", "nosuid", "nodev", "noexec"] {
+                assert!(mount.contains(flag), "{name}: {mount}");
+            }
+        }
+        let others = node
+            .says(&name, "find /sys/fs/cgroup | grep -c other || true")
+            .await;
+        assert_eq!(others, "0", "{name}");
+        let up = node
+            .says(&name, "find /sys/fs/cgroup/ -name release_agent")
+            .await;
+        assert_eq!(up, "", "{name}");
+    }
 }

@@ -1,7 +1,10 @@
 //! Who may run what, who sees what, and what root of a pod cannot reach.
 
 use strata_testkit::pods::{folder, idle};
-use strata_testkit::v1::{PodNetwork, PodSecurity, PodSpec, PodState, RestartPolicy};
+use strata_testkit::v1::{
+    CreateVolumeRequest, ListVolumesRequest, PodNetwork, PodSecurity, PodSpec, PodState,
+    RemoveVolumeRequest, RestartPolicy,
+};
 use strata_testkit::{Code, Daemon, Node, refused};
 
 use crate::{World, world};
@@ -65,6 +68,23 @@ async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
     ] {
         assert_eq!(seen.spec.unwrap().environment, ["TOKEN="]);
     }
+
+    // Volumes are an operator's to make, and a viewer's to look at.
+    let create = CreateVolumeRequest {
+        name: "data".into(),
+        size_bytes: None,
+    };
+    let remove = RemoveVolumeRequest {
+        name: "data".into(),
+    };
+    let mut volumes = operator.client().volumes();
+    volumes.create(create.clone()).await.unwrap();
+    let mut looked = viewer.client().volumes();
+    let seen = looked.list(ListVolumesRequest {}).await.unwrap();
+    assert_eq!(seen.into_inner().volumes.len(), 1);
+    refused(looked.create(create).await, Code::PermissionDenied);
+    refused(looked.remove(remove.clone()).await, Code::PermissionDenied);
+    volumes.remove(remove).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -292,6 +292,7 @@ async fn a_pod_can_be_attached_to() {
         Input::Start(AttachStart {
             pod: "talks".into(),
             tail,
+            terminal: None,
         })
     };
     // One comes, types and leaves; the pod goes on.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use strata_testkit::v1::{Pod, PodState};
+use strata_testkit::pods::script;
+use strata_testkit::v1::{Pod, PodLimits, PodSpec, PodState, RestartPolicy};
 use strata_testkit::{PATIENCE, holds, wait_for};
 
 use crate::world::{Deed, World};
@@ -49,7 +50,7 @@ async fn with_stop_workloads_all_pods_rest_until_the_daemon_is_back() {
     world.prepare(Deed::Stop).await;
     let keep = "echo kept > /etc/kept";
     world.node.sh(VICTIM, keep).await.unwrap().ok();
-    let stopped = strata_testkit::pods::script("stopped", &world.image, "sleep 1000");
+    let stopped = script("stopped", &world.image, "sleep 1000");
     world.node.run_pod(stopped).await.unwrap();
     world.node.stop_pod("stopped").await.unwrap();
     // It ends well when told to, which by itself is no reason to start it again.
@@ -87,7 +88,7 @@ async fn pods_come_back_when_the_machine_lost_all_processes() {
         .await
         .unwrap()
         .ok();
-    let stopped = strata_testkit::pods::script("stopped", &world.image, "sleep 1000");
+    let stopped = script("stopped", &world.image, "sleep 1000");
     world.node.run_pod(stopped).await.unwrap();
     world.node.stop_pod("stopped").await.unwrap();
     let before = by_name(&world).await;
@@ -114,6 +115,101 @@ async fn pods_come_back_when_the_machine_lost_all_processes() {
     }
     let kept = world.node.sh(VICTIM, "cat /etc/kept").await.unwrap();
     assert_eq!(kept.ok(), "kept");
+}
+
+/// What is told of a pod that is over.
+fn told(pod: &Pod) -> impl PartialEq + std::fmt::Debug + use<> {
+    (
+        (pod.state(), pod.reason.clone(), pod.restarts),
+        (pod.exit_code, pod.signal, pod.out_of_memory),
+        (pod.started_at_ms, pod.ended_at_ms),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_pods_came_to_is_known_after_a_restart() {
+    let mut world = World::new().await;
+    let once = |name: &str, text: &str| PodSpec {
+        restart: RestartPolicy::Never.into(),
+        ..script(name, &world.image, text)
+    };
+    let mut hungry = once("hungry", "tail /dev/zero");
+    hungry.limits = Some(PodLimits {
+        memory_bytes: Some(16 << 20),
+        ..PodLimits::default()
+    });
+    let ended = [
+        once("well", "true"),
+        once("badly", "exit 3"),
+        once("killed", "kill -9 $$"),
+        hungry,
+        once("again", "true"),
+    ];
+    for spec in ended {
+        let name = spec.name.clone();
+        world.node.run_pod(spec).await.unwrap();
+        world.node.pod_becomes(&name, PodState::Exited).await;
+    }
+    // What could not be started: its volume went away meanwhile.
+    let volume = world.daemon.scratch().join("volume");
+    std::fs::create_dir(&volume).unwrap();
+    let mut failed = once("failed", "exec sleep 1000");
+    failed.volumes = vec![strata_testkit::pods::folder(&volume, "/volume")];
+    world.node.run_pod(failed).await.unwrap();
+    world.node.stop_pod("failed").await.unwrap();
+    std::fs::remove_dir(&volume).unwrap();
+    world.node.start_pod("failed").await.unwrap_err();
+    world
+        .node
+        .run_pod(once("stopped", "exec sleep 1000"))
+        .await
+        .unwrap();
+    world.node.stop_pod("stopped").await.unwrap();
+    let before = by_name(&world).await;
+    assert_eq!(before["failed"].state(), PodState::Failed);
+    assert!(before["failed"].ended_at_ms > 0);
+    assert!(before["hungry"].out_of_memory, "{:?}", before["hungry"]);
+    // By a death, and in order; and what is known does not wear off.
+    for death in [true, false] {
+        match death {
+            true => world.daemon.kill(),
+            false => drop(world.daemon.terminate().await),
+        }
+        world.daemon.restart().await;
+        world.node = world.daemon.node().await;
+        let after = by_name(&world).await;
+        for (name, pod) in before.iter().filter(|(_, pod)| pod.ended_at_ms > 0) {
+            assert_eq!(told(&after[name]), told(pod), "{name}");
+        }
+    }
+    // To be told to end changes nothing of it; to be started does.
+    assert_eq!(
+        world.node.stop_pod("badly").await.unwrap().state(),
+        PodState::Exited
+    );
+    std::fs::create_dir(&volume).unwrap();
+    world.node.start_pod("failed").await.unwrap();
+    world.node.stop_pod("failed").await.unwrap();
+    world.daemon.kill();
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let after = by_name(&world).await;
+    assert_eq!(after["failed"].state(), PodState::Stopped);
+    assert_eq!(after["badly"].state(), PodState::Exited);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_takes_no_image_from_a_pod_that_rests() {
+    // Every disk is fuller than this.
+    let mut world = World::with("[images]\nhigh_water = 1\nlow_water = 0").await;
+    world.prepare(Deed::Stop).await;
+    world.node.stop_pod(VICTIM).await.unwrap();
+    for _ in 0..3 {
+        world.again().await;
+        world.node.start_pod(VICTIM).await.unwrap();
+        world.serves(VICTIM).await;
+        world.node.stop_pod(VICTIM).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

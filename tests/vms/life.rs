@@ -6,10 +6,13 @@ use std::path::Path;
 use strata_testkit::images::busybox_layout;
 use strata_testkit::pods::idle;
 use strata_testkit::v1::console_input::Input;
-use strata_testkit::v1::{ConsoleInput, DestroyVmRequest, PodState};
+use strata_testkit::v1::{
+    ConsoleInput, DestroyVmRequest, PodState, Vm, VmEvent, VmStats, VmStatsRequest, WaitVmRequest,
+    WatchVmsRequest,
+};
 use strata_testkit::{Code, refused};
 
-use crate::world;
+use crate::{World, world};
 
 const SHELL: &str = "echo ready-to-serve; while :; do sh </dev/ttyS0 >/dev/ttyS0 2>&1; done";
 /// Looks for the power button and leaves when it is pressed.
@@ -139,7 +142,9 @@ async fn a_machine_that_listens_switches_off_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_crashes_is_started_again_and_one_that_leaves_is_not() {
-    let Some(world) = world().await else { return };
+    let Some(mut world) = world().await else {
+        return;
+    };
     let vm = world.run(world.guest("crash", SHELL)).await.unwrap();
     world.says("crash", "ready-to-serve").await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(vm.process_id).unwrap()).unwrap();
@@ -159,6 +164,105 @@ async fn a_machine_that_crashes_is_started_again_and_one_that_leaves_is_not() {
         .run(world.guest("leaves", "echo bye; poweroff -f"))
         .await
         .unwrap();
-    let vm = world.becomes("leaves", PodState::Exited).await;
-    assert_eq!(vm.reason, "exit 0");
+    let request = WaitVmRequest {
+        name: "leaves".into(),
+    };
+    let answer = world.node.client().vms().wait(request).await;
+    let vm = answer.unwrap().into_inner();
+    assert_eq!(
+        (vm.state(), vm.reason.as_str()),
+        (PodState::Exited, "exit 0")
+    );
+    assert_eq!(vm.exit_code, Some(0));
+    let happened = events(&world, "leaves", "ended").await;
+    let happened: Vec<_> = happened
+        .iter()
+        .map(|event| event.message.as_str())
+        .collect();
+    assert_eq!(happened, ["created", "started", "ended: exit 0"]);
+    // The next daemon tells the same of it.
+    world.daemon.kill();
+    world.daemon.restart().await;
+    world.node = world.daemon.node().await;
+    let again = world.becomes("leaves", PodState::Exited).await;
+    let told = |vm: &Vm| {
+        (
+            vm.reason.clone(),
+            vm.exit_code,
+            vm.started_at_ms,
+            vm.ended_at_ms,
+        )
+    };
+    assert_eq!(told(&again), told(&vm));
+}
+
+/// What happened to a machine so far, and goes on to until this is among it.
+async fn events(world: &World, name: &str, last: &str) -> Vec<VmEvent> {
+    let request = WatchVmsRequest {
+        name: name.into(),
+        history: true,
+    };
+    let answer = world.node.client().vms().watch(request).await;
+    let mut stream = answer.expect("the node tells").into_inner();
+    let mut events: Vec<VmEvent> = Vec::new();
+    while events
+        .last()
+        .is_none_or(|event| !event.message.contains(last))
+    {
+        let next = tokio::time::timeout(crate::BOOT, stream.message()).await;
+        events.push(
+            next.expect("it comes in time")
+                .expect("the node tells")
+                .expect("it goes on"),
+        );
+    }
+    events
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_machines_use_is_told_again_and_again() {
+    let Some(world) = world().await else { return };
+    // Nobody answers at that port but the kernel, which says so.
+    let ask = "while :; do wget -q -O- http://$(ip route | awk '/^default/{print $3}'):9/; \
+        echo asked; done";
+    world.run(world.guest("busy", ask)).await.unwrap();
+    world.says("busy", "asked").await;
+    let request = VmStatsRequest {
+        name: "busy".into(),
+        interval_ms: Some(100),
+    };
+    let answer = world.node.client().vms().stats(request).await;
+    let mut stats = answer.unwrap().into_inner();
+    let first = stats.message().await.unwrap().unwrap();
+    let usage = |stats: &VmStats| stats.vms[0].usage.unwrap();
+    let cpu = |stats: &VmStats| usage(stats).cell.unwrap().cpu_usec;
+    assert_eq!(
+        (first.vms[0].cpus, first.vms[0].memory_bytes),
+        (1, 192 << 20)
+    );
+    assert!(
+        usage(&first).cell.unwrap().memory_bytes > 32 << 20,
+        "{first:?}"
+    );
+    let busy = async {
+        loop {
+            let next = stats.message().await.unwrap().unwrap();
+            if cpu(&next) > cpu(&first)
+                && usage(&next).network_sent_bytes > 0
+                && usage(&next).network_received_bytes > 0
+            {
+                return next.observed_at_ms;
+            }
+        }
+    };
+    let later = tokio::time::timeout(crate::BOOT, busy).await.unwrap();
+    assert!(later > first.observed_at_ms);
+    let unknown = VmStatsRequest {
+        name: "nobody".into(),
+        interval_ms: None,
+    };
+    refused(
+        world.node.client().vms().stats(unknown).await.map(drop),
+        Code::NotFound,
+    );
 }

@@ -20,8 +20,10 @@ const RESOLUTION_NS: u64 = 1_000_000;
 static SCRATCH: Once<[u8; 65536]> = Once::new([0; 65536]);
 
 pub struct Log {
-    /// The pipe's end to read from; none once it is closed.
+    /// The pipe's end to read from, or the terminal's; none once it is closed.
     pub pipe: i32,
+    /// It is a terminal: bytes have to pass through our hands.
+    pub terminal: bool,
     file: i32,
     times: i32,
     times_len: u64,
@@ -41,6 +43,7 @@ pub struct Log {
 impl Log {
     pub const CLOSED: Self = Self {
         pipe: sys::NONE,
+        terminal: false,
         file: sys::NONE,
         times: sys::NONE,
         times_len: 0,
@@ -118,18 +121,33 @@ impl Log {
     /// something to make a file for.
     fn begin(&mut self, folder: i32) -> sys::Result<usize> {
         let scratch = SCRATCH.take();
-        let n = sys::read(self.pipe, scratch)?;
+        let n = self.take(scratch)?;
         if n == 0 {
             return Ok(0);
         }
-        let stored = self.begin_segment(folder).and_then(|()| {
-            self.note_time();
-            sys::pwrite(self.file, &scratch[..n], 0)
-        });
-        let stored = stored.unwrap_or(0);
-        self.len += stored as u64;
-        self.lost += (n - stored) as u64;
+        match self.begin_segment(folder) {
+            Ok(()) => {
+                self.note_time();
+                self.store(&scratch[..n]);
+            }
+            Err(_) => self.lost += n as u64,
+        }
         Ok(n)
+    }
+
+    /// The next bytes. A terminal that nobody has open any more is an error
+    /// for its other end, and means that there are no more.
+    fn take(&self, buffer: &mut [u8]) -> sys::Result<usize> {
+        match sys::read(self.pipe, buffer) {
+            Err(sys::EIO) if self.terminal => Ok(0),
+            read => read,
+        }
+    }
+
+    fn store(&mut self, bytes: &[u8]) {
+        let stored = sys::pwrite(self.file, bytes, self.len).unwrap_or(0);
+        self.len += stored as u64;
+        self.lost += (bytes.len() - stored) as u64;
     }
 
     /// Further bytes go from the pipe to the file directly. When the disk
@@ -142,6 +160,13 @@ impl Log {
         }
         self.note_time();
         let room = self.segment_bytes.saturating_sub(self.len).clamp(1, 1 << 20) as usize;
+        if self.terminal {
+            let scratch = SCRATCH.take();
+            let room = room.min(scratch.len());
+            let n = self.take(&mut scratch[..room])?;
+            self.store(&scratch[..n]);
+            return Ok(n);
+        }
         match sys::splice(self.pipe, self.file, self.len, room) {
             Ok(n) => {
                 self.len += n as u64;
@@ -153,7 +178,7 @@ impl Log {
     }
 
     fn discard(&mut self) -> sys::Result<usize> {
-        let n = sys::read(self.pipe, SCRATCH.take())?;
+        let n = self.take(SCRATCH.take())?;
         self.lost += n as u64;
         Ok(n)
     }

@@ -256,6 +256,10 @@ impl Init {
                 Ok(()) => {}
                 Err(error) => (reply.step, reply.error) = (wire::STEP_RUN, error),
             },
+            wire::END_INPUT => match self.runs.iter_mut().find(|run| run.id == request.run) {
+                Some(run) => run.end_input(),
+                None => (reply.step, reply.error) = (wire::STEP_RUN, sys::ESRCH),
+            },
             wire::LIST => {
                 self.list(i, reply)?;
                 reply.run = 0;

@@ -37,6 +37,8 @@ pub struct Run {
     pub pid: i32,
     folder: i32,
     status_file: i32,
+    /// Keeps its input from ending; none when it has none, or was ended.
+    input: i32,
     status: RunStatus,
     logs: [Log; 2],
 }
@@ -47,6 +49,7 @@ impl Run {
         pid: 0,
         folder: sys::NONE,
         status_file: sys::NONE,
+        input: sys::NONE,
         status: RunStatus {
             magic: 0,
             state: wire::RUN_NEW,
@@ -78,7 +81,14 @@ impl Run {
         self.logs.iter_mut().for_each(Log::close);
         sys::close(self.folder);
         sys::close(self.status_file);
+        self.end_input();
         *self = Self::FREE;
+    }
+
+    /// Its input ends once others have let go of it.
+    pub fn end_input(&mut self) {
+        sys::close(self.input);
+        self.input = sys::NONE;
     }
 
     /// Writes down how it ended, after everything it wrote is in its log.
@@ -89,6 +99,7 @@ impl Run {
             }
         }
         let micros = |time: [i64; 2]| time[0] as u64 * 1_000_000 + time[1] as u64;
+        self.end_input();
         self.pid = 0;
         self.status.state = wire::RUN_ENDED;
         self.status.ended_ns = sys::now();
@@ -105,15 +116,23 @@ impl Run {
 
     /// Opens the files of a run, and in `ends` what its process reads and
     /// writes, where that is not given.
-    fn prepare(&mut self, request: &Request, folder: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
+    fn prepare(&mut self, child: &Child, folder: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
+        let request = &child.request;
         self.id = request.run;
         self.status.magic = wire::MAGIC;
         self.folder = sys::dup_above(folder)?;
         let flags = sys::O_WRONLY | sys::O_CLOEXEC;
         self.status_file = sys::openat(folder, c"status", flags, 0)?;
         if request.flags & wire::STDIN_FILE != 0 {
-            // Open both ways: it never ends by itself.
-            ends[0] = sys::openat(folder, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
+            // Open both ways, so that it does not end by itself.
+            self.input = sys::openat(folder, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
+            ends[0] = sys::openat(folder, c"stdin", sys::O_CLOEXEC, 0)?;
+        }
+        if child.terminal != sys::NONE {
+            let log = &mut self.logs[0];
+            log.open(0, request.segments, request.segment_bytes);
+            (log.pipe, log.terminal) = (sys::dup_above(child.terminal)?, true);
+            return sys::set_nonblocking(log.pipe);
         }
         if request.flags & wire::STDIO != 0 {
             return Ok(());
@@ -137,6 +156,8 @@ struct Child {
     /// Ends when the maps of a new user namespace are written.
     mapped: i32,
     stdio: [i32; 3],
+    /// The other end of its terminal, where that is logged.
+    terminal: i32,
     tasks: [i32; wire::MAX_GROUPS],
     tasks_len: usize,
     request: Request,
@@ -156,7 +177,7 @@ impl Init {
         let extra = |flag: u32, fds: usize| if request.flags & flag != 0 { fds } else { 0 };
         let own_fds = match is_cell {
             true => 2 + extra(wire::USER_NAMESPACE, 1),
-            false => 1 + extra(wire::STDIO, 3) + extra(wire::INPUT, 1),
+            false => 1 + extra(wire::STDIO, 3) + extra(wire::INPUT, 1) + extra(wire::LOG_TERMINAL, 1),
         };
         let (own, cgroup) = inbox.fds().split_at_checked(own_fds).ok_or(malformed)?;
         if cgroup.len() > wire::MAX_GROUPS {
@@ -167,6 +188,7 @@ impl Init {
             listen: if is_cell { own[1] } else { sys::NONE },
             mapped: if is_cell { own.get(2).copied().unwrap_or(sys::NONE) } else { sys::NONE },
             stdio: [self.null, self.null, self.null],
+            terminal: sys::NONE,
             tasks: [0; wire::MAX_GROUPS],
             tasks_len: 0,
             request: *request,
@@ -190,6 +212,9 @@ impl Init {
         for (stdio, given) in child.stdio.iter_mut().zip(&own[1..]) {
             *stdio = *given;
         }
+        if request.flags & wire::LOG_TERMINAL != 0 {
+            child.terminal = *own.get(4).ok_or(malformed)?;
+        }
         self.spawn_run(&mut child, own[0], into_cgroup)
     }
 
@@ -203,7 +228,7 @@ impl Init {
         let i = free.ok_or((wire::STEP_RUN, sys::ENOSPC))?;
         let run = &mut self.runs[i];
         let mut ends = [sys::NONE; 3];
-        let started = match run.prepare(&child.request, folder, &mut ends) {
+        let started = match run.prepare(child, folder, &mut ends) {
             Ok(()) => {
                 for (stdio, end) in child.stdio.iter_mut().zip(ends) {
                     *stdio = if end == sys::NONE { *stdio } else { end };

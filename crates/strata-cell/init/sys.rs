@@ -10,6 +10,7 @@ pub type Errno = i32;
 pub type Result<T> = core::result::Result<T, Errno>;
 
 pub const EINTR: Errno = 4;
+pub const EIO: Errno = 5;
 pub const EAGAIN: Errno = 11;
 pub const EINVAL: Errno = 22;
 pub const ENOENT: Errno = 2;

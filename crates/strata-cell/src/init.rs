@@ -388,6 +388,31 @@ impl CellInit {
         self.with_link(|link| link.signal(run, signal))
     }
 
+    /// The input of a run that was started with one ends, once nobody has it
+    /// open for writing any more.
+    pub fn end_input(&self, run: u64) -> Result<(), LinkError> {
+        self.with_link(|link| link.end_input(run))
+    }
+
+    /// Our end of the terminal of a run that was started with a logged one.
+    /// The init keeps it, so that it is there whichever daemon asks.
+    pub fn terminal(&self) -> io::Result<OwnedFd> {
+        use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
+        for entry in std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid))? {
+            let entry = entry?;
+            // The kernel says this of that end of a terminal alone.
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            let number = entry.file_name().to_string_lossy().parse();
+            if text.lines().any(|line| line.starts_with("tty-index:"))
+                && let Ok(number) = number
+            {
+                let flags = PidfdGetfdFlags::empty();
+                return Ok(pidfd_getfd(&self.pidfd, number, flags)?);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
     /// The runs this init has, each with its pid.
     pub fn runs(&self) -> Result<Vec<(u64, i32)>, LinkError> {
         self.with_link(InitLink::list)

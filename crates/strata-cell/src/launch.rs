@@ -64,6 +64,9 @@ pub enum Stdio<'a> {
     Files([BorrowedFd<'a>; 3]),
     /// This terminal, which controls it; nothing is logged.
     Terminal(BorrowedFd<'a>),
+    /// This terminal, which controls it, and the other end of that: what comes
+    /// out of it is logged as output.
+    LoggedTerminal(BorrowedFd<'a>, BorrowedFd<'a>),
 }
 
 impl Stdio<'_> {
@@ -74,6 +77,7 @@ impl Stdio<'_> {
             Self::LoggedWithFile(_) => wire::INPUT,
             Self::Files(_) => wire::STDIO,
             Self::Terminal(_) => wire::STDIO | wire::TERMINAL,
+            Self::LoggedTerminal(..) => wire::STDIO | wire::TERMINAL | wire::LOG_TERMINAL,
         }
     }
 
@@ -83,6 +87,7 @@ impl Stdio<'_> {
             Self::LoggedWithFile(file) => vec![*file],
             Self::Files(files) => files.to_vec(),
             Self::Terminal(terminal) => vec![*terminal; 3],
+            Self::LoggedTerminal(theirs, ours) => vec![*theirs, *theirs, *theirs, *ours],
         }
     }
 }

@@ -152,6 +152,16 @@ impl InitLink {
         self.ask(&request, &[], &[]).map(drop)
     }
 
+    pub(crate) fn end_input(&self, run: u64) -> Result<(), LinkError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::END_INPUT,
+            run,
+            ..Request::default()
+        };
+        self.ask(&request, &[], &[]).map(drop)
+    }
+
     /// Asks whether the init is there and well; from then on the connection
     /// is a stream of news.
     pub(crate) fn hello(self) -> Result<(Answer, InitEvents), LinkError> {

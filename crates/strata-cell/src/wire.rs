@@ -49,6 +49,9 @@ pub const FURNISH: u32 = 7;
 /// Request: what every sandboxed run of this cell is held to from now on.
 /// Payload: a [`Sandbox`], its rlimits, its filter.
 pub const CONFINE: u32 = 8;
+/// Request: the input of a run, made with `STDIN_FILE`, ends once nobody else
+/// has it open for writing.
+pub const END_INPUT: u32 = 9;
 
 /// Text of `FURNISH`: the next fd goes onto this folder, made if missing.
 pub const OP_FOLDER: u8 = b'd';
@@ -95,6 +98,10 @@ pub const STDIN_FILE: u32 = 128;
 /// Request flag: one fd after the folder is the standard input; output and
 /// error are logged.
 pub const INPUT: u32 = 256;
+/// Request flag, with `TERMINAL`: one more fd after the three of `STDIO` is the
+/// other end of the terminal. What comes out of it is logged as output, and it
+/// stays open until the run is over.
+pub const LOG_TERMINAL: u32 = 512;
 
 /// Sandbox flag: no program gains privileges by exec.
 pub const NO_NEW_PRIVILEGES: u32 = 1;

@@ -13,7 +13,7 @@ use clap_complete::env::CompleteEnv;
 use strata_api::rest::{Instance, Node, Project, Workload};
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
-    ListVmsRequest,
+    ListVmsRequest, ListVolumesRequest,
 };
 use strata_client::rest::{Query, Resource};
 use strata_client::{Discovery, NodeClient, Places, ServerClient};
@@ -81,6 +81,18 @@ pub(crate) fn vms() -> ArgValueCompleter {
             let answer = node.vms().list(ListVmsRequest {}).await.ok()?;
             let vms = answer.into_inner().vms.into_iter();
             Some(vms.filter_map(|vm| Some(vm.spec?.name)).collect())
+        });
+        candidates(Vec::into_iter(names), current)
+    })
+}
+
+/// Completes the names of volumes.
+pub(crate) fn volumes() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let names = ask(&Line::of_process(), async |node| {
+            let answer = node.volumes().list(ListVolumesRequest {}).await.ok()?;
+            let volumes = answer.into_inner().volumes.into_iter();
+            Some(volumes.map(|volume| volume.name).collect())
         });
         candidates(Vec::into_iter(names), current)
     })
@@ -251,6 +263,12 @@ mod tests {
         assert_eq!(line.node.as_deref(), Some("unix:/b"));
         assert_eq!(line.words, ["strata", "cell", "stop", "web", "m"]);
         assert_eq!(parse("strata --data-dir"), parse("strata"));
+        let line = parse("strata instance show --project=shop --server localhost:7 w");
+        assert_eq!(line.project.as_deref(), Some("shop"));
+        assert_eq!(
+            line.global().server.unwrap().to_string(),
+            "https://localhost:7"
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use strata_api::strata::v1::images_client::ImagesClient;
 use strata_api::strata::v1::instances_client::InstancesClient as ServerInstancesClient;
 use strata_api::strata::v1::logs_client::LogsClient;
 use strata_api::strata::v1::node_client::NodeClient as NodeServiceClient;
+use strata_api::strata::v1::volumes_client::VolumesClient;
 use tonic::Status;
 
 use crate::connection::{Channel, Connection};
@@ -64,6 +65,11 @@ impl NodeClient {
     /// `strata.v1.Images`: pull, list, get, remove, prune.
     pub fn images(&self) -> ImagesClient<Channel> {
         ImagesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.Volumes`: create, get, list, remove.
+    pub fn volumes(&self) -> VolumesClient<Channel> {
+        VolumesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `strata.v1.Logs`.

@@ -21,7 +21,9 @@ mod tar;
 mod unpack;
 
 pub use digest::{Digest, DigestError, Hasher};
-pub use manifest::{Descriptor, ImageConfig, Manifest, ManifestError, RootFs, RunConfig};
+pub use manifest::{
+    Descriptor, Healthcheck, ImageConfig, Manifest, ManifestError, RootFs, RunConfig,
+};
 pub use platform::Platform;
 pub use reference::{Reference, ReferenceError, RegistryReference};
 pub use source::{

@@ -235,6 +235,40 @@ pub struct RunConfig {
     /// Labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
+    /// How it wants to be asked whether it works; Docker's addition.
+    #[serde(deserialize_with = "or_unset", skip_serializing_if = "Option::is_none")]
+    pub healthcheck: Option<Healthcheck>,
+}
+
+/// A health check as Docker writes it. Times are nanoseconds; 0 is the usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Healthcheck {
+    /// `["CMD", words…]`, `["CMD-SHELL", text]` or `["NONE"]`.
+    #[serde(deserialize_with = "or_default")]
+    pub test: Vec<String>,
+    /// Between two questions.
+    pub interval: u64,
+    /// How long an answer may take.
+    pub timeout: u64,
+    /// Failures do not count for so long after the start.
+    pub start_period: u64,
+    /// So many failures in a row.
+    pub retries: u32,
+}
+
+/// What is no part of the specification is no reason to refuse an image.
+fn or_unset<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Healthcheck>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Lenient {
+        Known(Healthcheck),
+        Other(serde::de::IgnoredAny),
+    }
+    Ok(match Option::deserialize(deserializer)? {
+        Some(Lenient::Known(check)) => Some(check),
+        Some(Lenient::Other(_)) | None => None,
+    })
 }
 
 /// The `{}` behind a port or a volume.

@@ -20,6 +20,7 @@ mod parts;
 mod pods;
 mod units;
 mod vms;
+mod volumes;
 
 pub use agent::{Agent, AgentConfig};
 pub use cells::Cells;

@@ -15,6 +15,7 @@ use crate::network::NodeNetwork;
 use crate::pods::{Outfitter, PodKind, Pods};
 use crate::units::Names;
 use crate::vms::{VmKind, Vms};
+use crate::volumes::NodeVolumes;
 
 /// What pods are kept under, on disk and among the cgroups: no cell can be
 /// called so.
@@ -71,7 +72,14 @@ impl Parts {
             outfitter: Outfitter {
                 roots: Arc::new(roots),
                 files: sub("files")?,
-                volumes: self.sub("volumes")?,
+                groups: self
+                    .cgroups
+                    .root()
+                    .shown()
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect(),
+                volumes: Arc::new(NodeVolumes::open(&self.sub("volumes")?)?),
             },
             network: self.network.clone(),
             id_maps: Default::default(),

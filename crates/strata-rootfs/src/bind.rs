@@ -58,7 +58,7 @@ pub fn bind_fd(file: BorrowedFd<'_>, options: BindOptions<'_>) -> Result<OwnedFd
     finish(mount, options)
 }
 
-fn finish(mount: OwnedFd, options: BindOptions<'_>) -> Result<OwnedFd, RootError> {
+pub(crate) fn finish(mount: OwnedFd, options: BindOptions<'_>) -> Result<OwnedFd, RootError> {
     change(
         &mount,
         options.recursive,

@@ -17,6 +17,7 @@
 mod attributes;
 mod bind;
 mod context;
+mod copy;
 mod creator;
 mod delete;
 mod devices;
@@ -36,11 +37,12 @@ mod tmpfs;
 mod walk;
 
 pub use bind::{BindOptions, bind, bind_fd};
+pub use copy::copy_folder;
 pub use devices::{devices, devpts};
 pub use error::RootError;
 pub use host_root::HostRoot;
 pub use limits::DiskLimits;
 pub use machine_devices::machine_devices;
-pub use roots::{DiskUsage, MountPoint, RootOptions, Roots};
+pub use roots::{DiskUsage, MountPoint, RootOptions, Roots, Volumes};
 pub use spread::spread;
-pub use tmpfs::{Owner, TmpfsOptions, shm, tmpfs};
+pub use tmpfs::{Owner, TmpfsOptions, places, shm, tmpfs};

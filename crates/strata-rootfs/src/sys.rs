@@ -240,6 +240,26 @@ pub(crate) fn configure_loop(device: impl AsFd, file: impl AsFd) -> Result<()> {
     Ok(())
 }
 
+/// The device and the number of the file that a loop device has.
+pub(crate) fn loop_file(device: impl AsFd) -> Result<(u64, u64)> {
+    const LOOP_GET_STATUS64: u64 = 0x4C05;
+    /// `struct loop_info64`, of which the beginning matters here.
+    #[repr(C)]
+    struct LoopInfo {
+        device: u64,
+        inode: u64,
+        rest: [u64; 27],
+    }
+    let mut info = LoopInfo {
+        device: 0,
+        inode: 0,
+        rest: [0; 27],
+    };
+    // SAFETY: `LoopInfo` is as large as the structure of this request.
+    unsafe { ioctl(device.as_fd(), LOOP_GET_STATUS64, &mut info)? };
+    Ok((info.device, info.inode))
+}
+
 /// `struct btrfs_ioctl_vol_args`.
 #[repr(C)]
 struct VolumeArguments {

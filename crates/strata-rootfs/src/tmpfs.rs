@@ -3,9 +3,11 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::fs::{Mode, mkdirat};
 use rustix::mount::MountAttrFlags;
 
 use crate::RootError;
+use crate::attributes::change;
 use crate::context::FsContext;
 
 /// Who owns what is made for a pod: the ids, on the host, of root in the pod.
@@ -54,6 +56,23 @@ pub fn shm(bytes: u64, owner: Owner) -> Result<OwnedFd, RootError> {
         owner,
         no_exec: true,
     })
+}
+
+/// Empty folders to mount on, which nobody can change.
+pub fn places<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<OwnedFd, RootError> {
+    let options = TmpfsOptions {
+        bytes: 4096,
+        mode: 0o755,
+        owner: Owner::default(),
+        no_exec: true,
+    };
+    let mount = tmpfs(options)?;
+    for name in names {
+        let made = mkdirat(&mount, name, Mode::from_raw_mode(0o555));
+        made.map_err(|errno| RootError::io("make", name, errno))?;
+    }
+    change(&mount, false, MountAttrFlags::MOUNT_ATTR_RDONLY, None)?;
+    Ok(mount)
 }
 
 pub(crate) fn make(

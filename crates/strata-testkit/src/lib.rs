@@ -21,6 +21,7 @@ mod netns;
 mod node;
 pub mod pods;
 mod requests;
+mod skip;
 mod wait;
 mod way;
 
@@ -33,6 +34,7 @@ pub use https::{Answer, Https};
 pub use netns::NetworkNamespace;
 pub use node::{Node, all};
 pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};
+pub use skip::{REQUIRE_ALL, skip};
 pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};
 pub use way::Way;
 

@@ -288,6 +288,7 @@ async fn node_app(
         .grpc(node.observe())
         .grpc(node.cells_service())
         .grpc(node.images_service())
+        .grpc(node.volumes_service())
         .grpc(node.logs_service())
         .grpc(node.node_service());
     if let Some(Identities { authority, tokens }) = identities {

@@ -198,6 +198,22 @@ impl Cgroup {
         }
     }
 
+    /// What can be shown of the group to those inside, as programs expect to
+    /// find it below `/sys/fs/cgroup`: a folder for each controller that tells
+    /// how much they may use with v1, the group itself, under an empty name,
+    /// with v2.
+    pub fn shown(&self) -> Vec<(&'static str, PathBuf)> {
+        const TELLING: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
+        match &self.hierarchy {
+            Hierarchy::V1(mounts) => mounts
+                .iter()
+                .filter(|(controller, _)| TELLING.contains(controller))
+                .map(|(controller, mount)| (*controller, mount.join(&self.path)))
+                .collect(),
+            Hierarchy::V2(mount) => vec![("", mount.join(&self.path))],
+        }
+    }
+
     /// How many processes the kernel has killed here for want of memory.
     pub fn out_of_memory_kills(&self) -> u64 {
         let file = match &self.hierarchy {

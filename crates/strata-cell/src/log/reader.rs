@@ -111,15 +111,31 @@ impl LogReader {
 
     /// Reads on, adding whole lines to `out`.
     pub fn read(&mut self, out: &mut Vec<LogEntry>) -> io::Result<Read> {
+        match self.next(out)? {
+            Some(chunk) => self.split(&chunk, out).map(|()| Read::Some),
+            None => Ok(Read::CaughtUp),
+        }
+    }
+
+    /// Reads on, without a look at lines; none when there is nothing more for
+    /// now. Not to be mixed with [`LogReader::read`].
+    pub fn read_raw(&mut self) -> io::Result<Option<Bytes>> {
+        let chunk = self.next(&mut Vec::new())?;
+        self.position += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Ok(chunk)
+    }
+
+    /// The bytes at the position.
+    fn next(&mut self, out: &mut Vec<LogEntry>) -> io::Result<Option<Bytes>> {
         loop {
             let left = self
                 .end
                 .map_or(u64::MAX, |end| end.saturating_sub(self.position));
             if left == 0 {
-                return Ok(Read::CaughtUp);
+                return Ok(None);
             }
             if self.segment.is_none() && !self.open_segment(out)? {
-                return Ok(Read::CaughtUp);
+                return Ok(None);
             }
             let Some(segment) = &self.segment else {
                 continue;
@@ -130,11 +146,10 @@ impl LogReader {
                 .read_at(&mut chunk, self.position - segment.start)?;
             if n > 0 {
                 chunk.truncate(n.min(usize::try_from(left).unwrap_or(n)));
-                self.split(&chunk.freeze(), out)?;
-                return Ok(Read::Some);
+                return Ok(Some(chunk.freeze()));
             }
             if !self.is_rotated()? {
-                return Ok(Read::CaughtUp);
+                return Ok(None);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::session::Session;
 /// Print the completion script of a shell
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Completes names of live cells and executables too.
+Completes names of live instances, nodes, pods, cells and the like too.
 
 Examples:
   source <(strata completion bash)                        # in ~/.bashrc

@@ -41,6 +41,7 @@ impl Events {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let query = Query::new().project(self.scope.said());
+        let query = query.maybe("kind", self.kind.as_deref());
         let failed = || unable("read the events");
         if !self.follow {
             let events: Vec<Event> = rest.list(&query).await.map_err(failed())?;
@@ -71,10 +72,7 @@ impl Events {
     }
 
     fn print(&self, session: &mut Session, event: &Event) -> Result {
-        let other = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_some_and(|wanted| wanted != found)
-        };
-        if other(&self.kind, &event.kind) || other(&self.name, &event.name) {
+        if self.name.as_ref().is_some_and(|name| *name != event.name) {
             return Ok(());
         }
         match self.output.format() {

@@ -7,6 +7,7 @@ mod completion;
 mod doctor;
 mod each;
 mod events;
+mod happened;
 mod image;
 mod instance;
 mod login;
@@ -17,11 +18,14 @@ mod project;
 mod scope;
 mod spawn;
 mod spec;
+mod store;
 mod talk;
 mod token;
 mod top;
+mod usage;
 mod version;
 mod vm;
+mod volume;
 pub(crate) mod watch;
 mod whoami;
 mod workload;
@@ -53,6 +57,9 @@ pub enum Command {
     Apply(apply::Apply),
     /// What happened to instances, workloads, nodes and projects
     Events(events::Events),
+    /// The records of a control plane that does not run
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Isolated places on a node, and what runs in them
     #[command(subcommand)]
     Cell(cell::CellCommand),
@@ -65,6 +72,9 @@ pub enum Command {
     /// Machines inside the machine: nodes of their own
     #[command(subcommand)]
     Spawn(spawn::SpawnCommand),
+    /// Volumes that a node keeps for its pods
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Images on a node: what containers are made of
     #[command(subcommand)]
     Image(image::ImageCommand),
@@ -99,10 +109,12 @@ impl Command {
             Self::Project(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
             Self::Events(command) => command.run(session).await,
+            Self::Store(command) => command.run(session).await,
             Self::Cell(command) => command.run(session).await,
             Self::Pod(command) => command.run(session).await,
             Self::Vm(command) => command.run(session).await,
             Self::Spawn(command) => command.run(session).await,
+            Self::Volume(command) => command.run(session).await,
             Self::Image(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Top(command) => command.run(session).await,

@@ -24,6 +24,14 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// `1 instance`, `2 instances`.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
 /// Thousandths of a core as cores: `0.5`, `2`; nothing is `-`.
 pub(crate) fn cores(thousandths: i64) -> String {
     match thousandths {

@@ -29,7 +29,7 @@ impl FromStr for LabelChange {
             return Ok(Self(key, Some(value)));
         }
         match text.strip_suffix('-') {
-            Some(key) if !key.is_empty() => Ok(Self(key.to_owned(), None)),
+            Some(key) if !key.is_empty() && !key.contains('=') => Ok(Self(key.to_owned(), None)),
             _ => Err(format!(
                 "{text:?} is no label; write key=value, or key- to take it away"
             )),

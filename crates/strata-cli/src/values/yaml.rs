@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -14,9 +15,23 @@ const MAX_FILE: u64 = 4 << 20;
 /// The `things` of a file; `-` is stdin.
 pub(crate) fn documents<T: DeserializeOwned>(
     file: &Path,
-    mut input: &mut dyn Read,
+    input: &mut dyn Read,
     things: &str,
 ) -> Result<Vec<T>> {
+    let text = text(file, input)?;
+    some(file, serde_saphyr::from_multiple(&text), things)
+}
+
+/// The documents of a file as they stand there. Nobody says yet which of them
+/// are texts, so only `true` and `false` are truths: `ssd: yes` is a label.
+pub(crate) fn plain_documents(file: &Path, input: &mut dyn Read) -> Result<Vec<Value>> {
+    let text = text(file, input)?;
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let found = serde_saphyr::from_multiple_with_options(&text, options);
+    some(file, found, "anything")
+}
+
+fn text(file: &Path, mut input: &mut dyn Read) -> Result<String> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         Read::by_ref(&mut input)
@@ -26,8 +41,16 @@ pub(crate) fn documents<T: DeserializeOwned>(
         std::fs::File::open(file).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
     };
     read.map_err(|why| Failure::file("read", file, &why))?;
+    Ok(text)
+}
+
+fn some<T>(
+    file: &Path,
+    found: std::result::Result<Vec<T>, serde_saphyr::Error>,
+    things: &str,
+) -> Result<Vec<T>> {
     let shown = file.display();
-    let found: Vec<T> = serde_saphyr::from_multiple(&text).map_err(|why| {
+    let found = found.map_err(|why| {
         Failure::new(Exit::Usage, format!("{shown} does not describe {things}"))
             .because(first_line(&why.to_string()))
     })?;

@@ -3,6 +3,8 @@
 
 use strata_api::rest::Event;
 
+use super::time;
+
 /// What others wrote must not steer the terminal.
 fn plain(text: &str) -> String {
     text.chars()
@@ -18,10 +20,6 @@ pub(crate) fn event_line(event: &Event) -> String {
         }
         _ => format!("{}/{}", event.kind, event.name),
     };
-    format!(
-        "{}  {:<28}  {}\n",
-        plain(&event.at),
-        plain(&what),
-        plain(&event.message)
-    )
+    let at = time(&event.at).map_or_else(|| plain(&event.at), |at| format!("{at:.0}"));
+    format!("{at}  {:<24}  {}\n", plain(&what), plain(&event.message))
 }

@@ -14,6 +14,7 @@ mod pod;
 mod pod_spec;
 mod project;
 mod vm;
+mod volume;
 mod workload;
 
 pub(crate) use cell::CellView;
@@ -30,6 +31,7 @@ pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
 };
 pub(crate) use vm::{Accelerator, MachineKind, VmSpecView, VmView};
+pub(crate) use volume::VolumeView;
 
 use jiff::Timestamp;
 

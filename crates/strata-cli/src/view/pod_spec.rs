@@ -67,6 +67,10 @@ pub(crate) struct PodSpecView {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) stdin: bool,
     #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) terminal: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) no_image_health: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) labels: BTreeMap<String, String>,
     /// Further names by which others on the node find it.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -285,6 +289,8 @@ impl From<v1::PodSpec> for PodSpecView {
             restart,
             stop_grace: spec.stop_grace_ms.map(Span::from_millis),
             stdin: spec.stdin,
+            terminal: spec.terminal,
+            no_image_health: spec.no_image_health,
             labels: spec.labels.into_iter().collect(),
             aliases: spec.aliases,
             _status: IgnoredAny,
@@ -342,6 +348,8 @@ impl From<PodSpecView> for v1::PodSpec {
             restart: view.restart.into_wire().into(),
             stop_grace_ms: view.stop_grace.map(Span::millis_u32),
             stdin: view.stdin,
+            terminal: view.terminal,
+            no_image_health: view.no_image_health,
             labels: view.labels.into_iter().collect(),
             aliases: view.aliases,
         }

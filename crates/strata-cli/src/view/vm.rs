@@ -228,6 +228,11 @@ pub(crate) struct VmStatusView {
     pub(crate) created_at: Option<Timestamp>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
+    /// How QEMU last ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signal: Option<i32>,
     pub(crate) restarts: u32,
     pub(crate) usage: UsageView,
     pub(crate) disk_bytes: u64,
@@ -237,6 +242,24 @@ impl VmView {
     /// Whether it is switched on.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.status.state, "starting" | "running" | "stopping")
+    }
+
+    /// Whether it was switched off, from inside or because it was told to.
+    pub(crate) fn succeeded(&self) -> bool {
+        match self.status.state {
+            "exited" => self.status.exit_code == Some(0),
+            state => matches!(state, "created" | "stopped"),
+        }
+    }
+
+    /// How it is, or how it ended, for people.
+    pub(crate) fn outcome(&self) -> String {
+        let status = &self.status;
+        match (status.state, &status.reason) {
+            ("exited", _) if self.succeeded() => "switched off".to_owned(),
+            ("exited" | "failed" | "waiting", Some(reason)) => reason.clone(),
+            (state, _) => state.to_owned(),
+        }
     }
 
     /// What a watcher wants to see again when it changes.
@@ -266,6 +289,8 @@ impl From<v1::Vm> for VmView {
                 created_at: time_ms(vm.created_at_ms),
                 started_at: time_ms(vm.started_at_ms),
                 ended_at: time_ms(vm.ended_at_ms),
+                exit_code: vm.exit_code,
+                signal: vm.signal,
                 restarts: vm.restarts,
                 usage: vm.usage.unwrap_or_default().into(),
                 disk_bytes: vm.disk_bytes,

@@ -1,13 +1,13 @@
 //! Help and scripts: every command explains itself with examples, and tables
 //! fit the terminal.
 
-use clap::CommandFactory as _;
+use clap::CommandFactory;
 
 use crate::common::{Cli, World};
 
 #[test]
 fn the_parser_is_sound() {
-    Cli::command().debug_assert();
+    <Cli as CommandFactory>::command().debug_assert();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn every_command_has_examples_that_parse() {
         command.into()
     }
     use clap::Parser as _;
-    for command in Cli::command().get_subcommands() {
+    for command in <Cli as CommandFactory>::command().get_subcommands() {
         leaves(command, "strata");
     }
 }

@@ -2,16 +2,26 @@
 //! they print where, and how they exit. One binary, so that it links once.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod apply;
 mod cell;
 mod common;
 mod errors;
 mod help;
 mod identity;
 mod image;
+mod instance;
+mod instance_change;
+mod instance_talk;
+mod node;
 mod pod;
 mod pod_run;
 mod pod_talk;
+mod project;
 mod pty;
+mod served;
+mod store;
 mod streams;
 mod tls;
 mod vm;
+mod volume;
+mod workload;

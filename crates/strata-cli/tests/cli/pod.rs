@@ -310,6 +310,8 @@ async fn tables_fit_eighty_columns() {
         "strata pod list",
         "strata pod stats --once",
         "strata vm list",
+        "strata vm stats --once",
+        "strata volume list",
         "strata spawn list",
     ] {
         let world = World::new();

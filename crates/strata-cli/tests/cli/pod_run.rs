@@ -304,3 +304,14 @@ async fn the_node_has_the_last_word() {
     assert!(refused.starts_with("exit 6\n"), "{refused}");
     assert!(refused.contains("cannot create the pod shop"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_terminal_needs_one() {
+    insta::assert_snapshot!(World::new().run("strata pod run -it new alpine -- sh").await, @r#"
+    exit 2
+    --- stdout
+    --- stderr
+    error: -t needs a terminal, and the input is none
+    hint: leave -t out; `strata pod create -t` makes a pod to attach to later
+    "#);
+}

@@ -100,7 +100,7 @@ async fn refusals_are_told_as_everywhere() {
     --- stdout
     --- stderr
     error: cannot run vanish in the pod web
-      the node did not tell how it ended
+      nobody told how it ended
     "#);
     assert_eq!(world.exit("strata pod exec web").await, 2);
 }

@@ -35,7 +35,7 @@ fn as_a_process() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let exit = runtime.block_on(async {
         let mut session = Session::of_process(&cli.global);
-        run_in(cli.command, &mut session).await
+        run_in(cli.command(), &mut session).await
     });
     std::process::exit(exit.code().into());
 }
@@ -329,4 +329,45 @@ fn a_terminal_without_input_stays_as_it_is() {
     terminal.type_in(b"\x03");
     assert_eq!(process.exit(), Some(130));
     assert!(called(&world, "signal 2"));
+}
+
+#[test]
+fn a_pod_is_run_on_our_terminal_and_its_end_is_ours() {
+    let world = World::with(|state| state.exit_code = 5);
+    let mut terminal = Terminal::open();
+    let before = settings(&terminal.modes());
+    let line = "strata pod run -it --rm new alpine -- shell";
+    let mut process = terminal.run(&world, line);
+    wait_for("the pod to be ready", || {
+        contains(&terminal.seen, "ready") && terminal.is_raw()
+    });
+    {
+        let state = world.node.state.lock();
+        assert!(state.created[0].terminal && state.created[0].stdin);
+    }
+    terminal.resize(50, 132);
+    process.signal(Signal::WINCH);
+    wait_for("the new size", || called(&world, "resize 132x50"));
+    // Ctrl-C is a key like others.
+    terminal.type_in(b"\x03q");
+    assert_eq!(process.exit(), Some(5));
+    assert!(called(&world, "destroy new"));
+    assert_eq!(settings(&terminal.modes()), before);
+}
+
+#[test]
+fn leaving_a_new_instance_says_how_to_come_back() {
+    let world = World::with(|state| {
+        state.objects.unending = true;
+        state.objects.journey.truncate(2);
+    });
+    let line = "strata instance create web2 --image nginx --project shop";
+    let mut process = Process(command(&world, line).spawn().unwrap());
+    let said = collected(process.0.stderr.take().unwrap());
+    wait_for("a step", || contains(&said, "web2: scheduled"));
+    process.signal(Signal::INT);
+    assert_eq!(process.exit(), Some(130));
+    wait_for("the way back", || {
+        contains(&said, "`strata instance show shop/web2`")
+    });
 }

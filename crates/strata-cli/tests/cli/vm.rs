@@ -260,3 +260,47 @@ async fn machines_are_spawned_and_listed() {
         (Some(500), "secret")
     );
 }
+
+#[tokio::test]
+async fn stats_events_and_wait_are_as_those_of_pods() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run("strata vm stats --once").await, @r#"
+    exit 0
+    --- stdout
+    NAME   CPU%    MEM/LIMIT  DISK  NET-IN/S  NET-OUT/S  PIDS
+    build  50.0  300MiB/2GiB  3MiB        0B         0B     5
+    --- stderr
+    "#);
+    insta::assert_snapshot!(world.run("strata vm stats --once -o json").await, @r#"
+    exit 0
+    --- stdout
+    {"at":"2026-01-31T12:00:00Z","vms":[{"name":"build","state":"running","cpu_percent":50.0,"memory_bytes":314572800,"memory_limit_bytes":2147483648,"disk_bytes":3145728,"disk_limit_bytes":null,"received_bytes_per_second":0,"sent_bytes_per_second":0,"pids":5}]}
+    --- stderr
+    "#);
+    insta::assert_snapshot!(world.run("strata vm events").await, @r#"
+    exit 0
+    --- stdout
+    2026-01-31T12:00:00.000Z  build             running     started
+    --- stderr
+    "#);
+    insta::assert_snapshot!(world.run("strata vm events -o json").await, @r#"
+    exit 0
+    --- stdout
+    {"at":"2026-01-31T12:00:00Z","vm":"build","vm_id":"build-0192f0c1","state":"running","message":"started"}
+    --- stderr
+    "#);
+    insta::assert_snapshot!(world.run("strata vm wait build").await, @r#"
+    exit 0
+    --- stdout
+    --- stderr
+    build ended: switched off
+    "#);
+    let world = World::with(|state| state.exit_code = 1);
+    insta::assert_snapshot!(world.run("strata vm wait build -o name").await, @r#"
+    exit 7
+    --- stdout
+    vm/build
+    --- stderr
+    error: build ended: exit 1
+    "#);
+}

@@ -27,7 +27,10 @@ pub(super) fn error(status: StatusCode, body: &[u8]) -> Error {
         .unwrap_or_else(|| kind_of(status));
     let said = [problem.detail, problem.title];
     let said = said.into_iter().find(|text| !text.is_empty());
-    let mut error = Error::new(kind, said.unwrap_or_else(|| format!("it answered {status}")));
+    let mut error = Error::new(
+        kind,
+        said.unwrap_or_else(|| format!("it answered {status}")),
+    );
     if let Some(field) = problem.field {
         error = error.in_field(field);
     }

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn events_come_out_whole_however_they_come_in() {
-        let text = ": hello\n\nevent: put\ndata: {\"a\":\ndata: 1}\nid: 7\n\nevent:synced\r\n\r\ndata: x";
+        let text =
+            ": hello\n\nevent: put\ndata: {\"a\":\ndata: 1}\nid: 7\n\nevent:synced\r\n\r\ndata: x";
         let all = |step: usize| {
             let mut reader = Reader::default();
             let parts = text.as_bytes().chunks(step);

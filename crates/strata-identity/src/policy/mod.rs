@@ -177,6 +177,9 @@ mod tests {
             "/runtime.Instances/Get",
             "/runtime.Instances/List",
             "/runtime.Instances/Logs",
+            "/runtime.Instances/Stats",
+            "/runtime.Instances/Wait",
+            "/runtime.Instances/Watch",
             "/runtime.Pods/Get",
             "/runtime.Pods/List",
             "/runtime.Pods/Logs",
@@ -197,6 +200,8 @@ mod tests {
             "/strata.v1.Instances/Logs",
             "/strata.v1.Logs/Read",
             "/strata.v1.Node/GetInfo",
+            "/strata.v1.Volumes/Get",
+            "/strata.v1.Volumes/List",
         ];
         assert_eq!(seen, BTreeSet::from(reads));
     }

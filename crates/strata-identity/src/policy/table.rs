@@ -87,6 +87,9 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/runtime.Instances/Destroy", OPERATE),
     ("/runtime.Instances/Get", READ),
     ("/runtime.Instances/List", READ),
+    ("/runtime.Instances/Wait", READ),
+    ("/runtime.Instances/Watch", READ),
+    ("/runtime.Instances/Stats", READ),
     ("/runtime.Instances/Logs", READ),
     ("/runtime.Instances/Console", OPERATE),
     ("/runtime.Spawn/Create", ADMIN),
@@ -127,6 +130,10 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/strata.v1.Logs/Read", READ),
     ("/strata.v1.Node/GetInfo", READ),
     ("/strata.v1.Node/PowerOff", ADMIN),
+    ("/strata.v1.Volumes/Create", OPERATE),
+    ("/strata.v1.Volumes/Get", READ),
+    ("/strata.v1.Volumes/List", READ),
+    ("/strata.v1.Volumes/Remove", OPERATE),
 ];
 
 pub(super) const HTTP: &[(&str, &str, Access)] = &[

@@ -1,6 +1,6 @@
 //! What the machine has and what is used of it, read from the kernel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -89,8 +89,6 @@ impl Meter {
     /// What is used now.
     pub(super) fn look(&mut self, hosting: &Hosting, units: &[(String, UnitName)]) -> v1::NodeLoad {
         self.looks = self.looks.wrapping_add(1);
-        self.each
-            .retain(|id, _| units.iter().any(|(known, _)| known == id));
         let mut sum = v1::Amounts::default();
         let mut each = Vec::new();
         for (place, (id, unit)) in units.iter().enumerate() {
@@ -107,6 +105,10 @@ impl Meter {
                     used: Some(now),
                 });
             }
+        }
+        if self.each.len() > units.len() {
+            let known: HashSet<_> = units.iter().map(|(id, _)| id.as_str()).collect();
+            self.each.retain(|id, _| known.contains(id.as_str()));
         }
         v1::NodeLoad {
             machine: Some(self.machine(sum)),

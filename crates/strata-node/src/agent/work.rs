@@ -207,9 +207,10 @@ impl Worker<'_> {
         if begins {
             let written = self.change(|assigned| {
                 assigned.failure = Some(reason);
-                if !again {
-                    assigned.progress = Progress::GivenUp;
-                }
+                assigned.progress = match again {
+                    true => Progress::Fresh,
+                    false => Progress::GivenUp,
+                };
             });
             if let Err(error) = written {
                 tracing::error!(id, %error, "it is not remembered why");

@@ -143,6 +143,11 @@ impl Cell {
         self.cgroup.usage()
     }
 
+    /// What those inside may see of its control group; see [`Cgroup::shown`].
+    pub(crate) fn shown_groups(&self) -> Vec<(&'static str, PathBuf)> {
+        self.cgroup.shown()
+    }
+
     pub(super) fn shared(&self) -> Result<Arc<Shared>> {
         self.shared
             .upgrade()

@@ -9,8 +9,10 @@ mod node;
 mod observe;
 mod pods;
 mod spawn;
+mod units;
 mod views;
 mod vms;
+mod volumes;
 
 use strata_api::observe::observe_server::{Observe, ObserveServer};
 use strata_api::runtime::cell_service_server::{CellService, CellServiceServer};
@@ -22,6 +24,7 @@ use strata_api::strata::v1::cells_server::{Cells, CellsServer};
 use strata_api::strata::v1::images_server::{Images, ImagesServer};
 use strata_api::strata::v1::logs_server::{Logs, LogsServer};
 use strata_api::strata::v1::node_server::{Node as NodeApi, NodeServer};
+use strata_api::strata::v1::volumes_server::{Volumes, VolumesServer};
 use strata_types::Error;
 use tonic::Status;
 
@@ -65,6 +68,11 @@ impl Node {
     /// `strata.v1.Images`.
     pub fn images_service(&self) -> ImagesServer<impl Images> {
         ImagesServer::new(images::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
+    }
+
+    /// `strata.v1.Volumes`.
+    pub fn volumes_service(&self) -> VolumesServer<impl Volumes> {
+        VolumesServer::new(volumes::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
     }
 
     /// `strata.v1.Logs`.

@@ -44,16 +44,21 @@ pub(super) fn usage(usage: &Usage) -> v1::CellUsage {
     }
 }
 
+/// How something ended, as a code or a signal.
+pub(super) fn split(ending: Ending) -> (Option<i32>, Option<i32>) {
+    match ending {
+        Ending::Code(code) => (Some(code), None),
+        Ending::Signal(signal) => (None, Some(signal)),
+        Ending::OutOfMemory => (None, Some(9)),
+        Ending::Lost => (None, None),
+    }
+}
+
 /// The latest run of an executable.
 pub(super) fn executable(run: &Executable) -> v1::ExecutableInfo {
     let view = run.view();
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let (exit_code, signal) = match view.ending {
-        Some(Ending::Code(code)) => (Some(code), None),
-        Some(Ending::Signal(signal)) => (None, Some(signal)),
-        Some(Ending::OutOfMemory) => (None, Some(9)),
-        Some(Ending::Lost) | None => (None, None),
-    };
+    let (exit_code, signal) = view.ending.map_or((None, None), split);
     v1::ExecutableInfo {
         name: run.spec.name.to_string(),
         cell_name: run.spec.cell.to_string(),

@@ -87,9 +87,7 @@ impl Images {
             folder,
             config,
         };
-        let images = Self(Arc::new(inner));
-        images.look_at_space();
-        Ok(images)
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Makes the image be here and holds it, for whoever is about to run it:
@@ -163,6 +161,9 @@ impl Images {
     /// use came from is dropped, and must not wait for anything.
     pub fn report_uses_by(&self, hook: impl Fn() -> Vec<ImageUse> + Send + Sync + 'static) {
         self.0.uses.set_hook(Arc::new(hook));
+        // Not before: until it is known what is used, nothing may be taken
+        // for unused.
+        self.look_at_space();
     }
 
     /// What uses images now.

@@ -3,8 +3,10 @@
 
 mod follow;
 mod merge;
+mod raw;
 mod watch;
 
 pub(crate) use follow::{Follow, LogStream};
 pub(crate) use merge::merge;
+pub(crate) use raw::follow_raw;
 pub(crate) use watch::LogWatch;

@@ -1,8 +1,6 @@
 //! The files a machine has of its own, whatever the host's say: who it is, and
 //! what its node goes by. Nothing here touches the machine.
 
-use strata_network::Subnet;
-
 use super::PORT;
 use super::ask::MachineAsk;
 use super::kind::Made;
@@ -22,14 +20,18 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String
         ("/etc/hostname", format!("{name}\n")),
         ("/etc/resolv.conf", resolv.unwrap_or_default()),
         ("/etc/machine-id", format!("{}\n", id.replace('-', ""))),
-        (CONFIG, config(made.range, made.subnet)),
+        (CONFIG, config(ask, made)),
     ]
     .map(|(path, text)| (path.to_owned(), text))
     .to_vec()
 }
 
-fn config(range: Subnet, subnet: Subnet) -> String {
-    format!(
-        "node_listen = \"0.0.0.0:{PORT}\"\n\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n"
-    )
+/// A machine that joins a server gets its subnet there, as any other node.
+fn config(ask: &MachineAsk, made: &Made) -> String {
+    let listen = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
+    if ask.join.is_some() {
+        return listen;
+    }
+    let (range, subnet) = (made.range, made.subnet);
+    format!("{listen}\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n")
 }

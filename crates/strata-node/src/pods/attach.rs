@@ -1,14 +1,18 @@
-//! A pod's own process, from outside: its input, and signals to it. What it
-//! writes is read from its log like everything else.
+//! A pod's own process, from outside: its input or its terminal, and signals
+//! to it. What it writes is read from its log like everything else: a terminal
+//! is kept by the pod's init, which logs what comes out of it, so that neither
+//! needs this daemon.
 
 use std::sync::Arc;
 
 use strata_types::pod::PodState;
 use strata_types::{Error, Result};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 
-use super::PodRef;
 use super::kind::PodKind;
+use super::{PodRef, Terminal};
+use crate::blocking::blocking;
 use crate::cells::{Cell, Executable};
 use crate::units::Kind as _;
 
@@ -16,14 +20,52 @@ use crate::units::Kind as _;
 pub(crate) struct Attached {
     cell: Arc<Cell>,
     pub(crate) main: Arc<Executable>,
-    /// None when the pod was made without an input.
-    pub(crate) stdin: Option<pipe::Sender>,
+    pub(crate) input: Input,
 }
+
+/// Where what is typed goes.
+pub(crate) enum Input {
+    /// The pod was made without one, or it has been ended.
+    None,
+    Pipe(pipe::Sender),
+    Terminal(Arc<Terminal>),
+}
+
+/// What a terminal takes for the end, at the beginning of a line.
+const END: &[u8] = &[4];
 
 impl Attached {
     /// Sends a signal to its process group.
     pub(crate) fn signal(&self, signal: i32) -> Result<()> {
         self.cell.signal(&self.main, signal)
+    }
+
+    /// Types something.
+    pub(crate) async fn type_in(&mut self, bytes: &[u8]) {
+        let written = match &mut self.input {
+            Input::Pipe(stdin) => stdin.write_all(bytes).await,
+            Input::Terminal(terminal) => terminal.write_all(bytes).await,
+            Input::None => Ok(()),
+        };
+        // Nobody reads it any more.
+        if written.is_err() {
+            self.input = Input::None;
+        }
+    }
+
+    /// Nothing more will be typed, by anybody.
+    pub(crate) async fn end_input(&mut self) {
+        if let Input::Terminal(_) = self.input {
+            return self.type_in(END).await;
+        }
+        let was_open = matches!(self.input, Input::Pipe(_));
+        self.input = Input::None;
+        if was_open
+            && let Ok(init) = self.cell.init()
+            && let Err(error) = blocking(|| init.end_input(self.main.run))
+        {
+            tracing::warn!(%error, "a pod's input could not be ended");
+        }
     }
 }
 
@@ -41,19 +83,26 @@ pub(crate) fn attach(pod: &PodRef) -> Result<Attached> {
                 view.state
             ))
         })?;
-    let stdin = match record.spec.stdin {
-        true => {
-            let opened = pipe::OpenOptions::new().open_sender(main.folder.join("stdin"));
-            // Nobody reads it when the process has just ended.
-            Some(opened.map_err(|error| {
-                Error::wrong_state(format!("the pod's input cannot be opened: {error}"))
-            })?)
-        }
-        false => None,
-    };
     let cell = pod
         .kind()?
         .cells
         .find("pod", &PodKind::cell(&record.spec))?;
-    Ok(Attached { cell, main, stdin })
+    let input = match (record.spec.terminal, record.spec.stdin) {
+        (true, _) => {
+            let init = cell.init()?;
+            let ours = blocking(|| init.terminal()).map_err(|error| {
+                Error::wrong_state(format!("the pod's terminal cannot be had: {error}"))
+            })?;
+            Input::Terminal(Arc::new(Terminal::of(ours)?))
+        }
+        (false, true) => {
+            let opened = pipe::OpenOptions::new().open_sender(main.folder.join("stdin"));
+            // Nobody reads it when the process has just ended.
+            Input::Pipe(opened.map_err(|error| {
+                Error::wrong_state(format!("the pod's input cannot be opened: {error}"))
+            })?)
+        }
+        (false, false) => Input::None,
+    };
+    Ok(Attached { cell, main, input })
 }

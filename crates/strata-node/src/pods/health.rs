@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::exec::{ExecRequest, Streams, exec};
-use super::{PodRef, http};
+use super::{PodRef, http, plan};
 use crate::cells::Executable;
 use crate::units::Health;
 
@@ -20,7 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Watches over a pod until its process ends.
 pub(super) fn watch(pod: PodRef, main: Arc<Executable>) {
-    if let Some(check) = pod.record().spec.health {
+    let record = pod.record();
+    if let Some(check) = plan::health(&record.spec, &record.made.config) {
         pod.note(|view| view.health = Health::Starting);
         tokio::spawn(async move {
             tokio::select! {

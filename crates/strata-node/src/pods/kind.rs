@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use strata_cell::{Confinement, Stdio, seccomp};
 use strata_image::RunConfig;
 use strata_network::Endpoint;
-use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy};
+use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
-use super::{MAIN, PodRef, files, health, plan, rootfs, users};
+use super::{MAIN, PodRef, Size, Terminal, files, health, image_volumes, plan, rootfs, users};
 use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::images::{HeldImage, Images, reference_from_field};
@@ -41,6 +42,9 @@ pub(crate) struct Made {
     /// Where it has users of its own.
     #[serde(default)]
     pub(crate) id_map: Option<IdMap>,
+    /// Where its image has it have volumes.
+    #[serde(default)]
+    pub(crate) image_volumes: Vec<String>,
 }
 
 /// All that pods are made of.
@@ -80,6 +84,7 @@ impl Kind for PodKind {
             }
         }
         clear_folder(&self.outfitter.files, known);
+        self.outfitter.volumes.clear_all_but(known);
     }
 
     fn name(spec: &PodSpec) -> &Label {
@@ -99,6 +104,7 @@ impl Kind for PodKind {
             config: held.image.config.config.clone(),
             address: None,
             id_map: None,
+            image_volumes: image_volumes::targets(spec, &held.image.config.config),
         };
         // What cannot be run is told now, not at the start.
         plan::command(spec, &made.config)?;
@@ -162,10 +168,16 @@ impl Kind for PodKind {
             Some(Err(error)) => return Err(error),
             None => {}
         }
-        let executable = plan::main(spec, made, identity?)?;
-        let stdio = match spec.stdin {
-            true => Stdio::LoggedWithInput,
-            false => Stdio::Logged,
+        let user = identity?;
+        let terminal = match spec.terminal {
+            true => Some(open_terminal(&cell, made, &user)?),
+            false => None,
+        };
+        let executable = plan::main(spec, made, user)?;
+        let stdio = match &terminal {
+            Some((ours, theirs)) => Stdio::LoggedTerminal(theirs.as_fd(), ours.fd()),
+            None if spec.stdin => Stdio::LoggedWithInput,
+            None => Stdio::Logged,
         };
         let manner = Manner {
             stdio,
@@ -209,11 +221,15 @@ impl PodKind {
         if spec.security.user_namespace {
             made.id_map = Some(self.take_id_map()?);
         }
+        let volumes = &self.outfitter.volumes;
+        volumes.take(id, spec.name.as_str(), named(spec))?;
+        self.hold_image_volumes(id, spec, made);
         let disk = spec.limits.disk_bytes;
         self.outfitter
             .roots
             .create(id, disk)
             .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
+        image_volumes::make(&self.outfitter, id, spec, made)?;
         files::write(
             &self.outfitter.files.join(id),
             spec,
@@ -233,6 +249,7 @@ impl PodKind {
         if let Err(error) = self.outfitter.roots.remove(id) {
             tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
         }
+        self.outfitter.volumes.give_back(id);
         let _ = std::fs::remove_dir_all(self.outfitter.files.join(id));
     }
 
@@ -244,9 +261,19 @@ impl PodKind {
         self.id_maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Users that a pod from before has.
-    pub(super) fn hold_ids(&self, map: Option<IdMap>) {
+    /// What a pod from before has that others must not have, or take away.
+    pub(super) fn hold(&self, record: &Record<Self>) {
+        let map = record.made.id_map;
         self.id_maps().extend(map.map(|map| map.first));
+        let (spec, volumes) = (&record.spec, &self.outfitter.volumes);
+        volumes.hold(&record.id, spec.name.as_str(), named(spec));
+        self.hold_image_volumes(&record.id, spec, &record.made);
+    }
+
+    fn hold_image_volumes(&self, id: &str, spec: &PodSpec, made: &Made) {
+        let names = image_volumes::names(id, made);
+        let names = names.iter().map(String::as_str);
+        self.outfitter.volumes.hold(id, spec.name.as_str(), names);
     }
 
     fn take_id_map(&self) -> Result<IdMap> {
@@ -269,7 +296,7 @@ impl PodKind {
     ) -> Result<users::User> {
         let (spec, made) = (&record.spec, &record.made);
         let init = cell.init()?;
-        let Furniture { root, fittings } = match furniture {
+        let Furniture { root, mut fittings } = match furniture {
             Some(furniture) => furniture,
             None => {
                 let users = init.namespace("user").map_err(gone)?;
@@ -278,6 +305,7 @@ impl PodKind {
         };
         let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
         let user = users::find(&root, wanted)?;
+        fittings.extend(rootfs::groups(spec, cell)?);
         init.furnish(&root, &fittings)
             .map_err(|error| rootfs::not_furnished(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();
@@ -308,10 +336,34 @@ impl PodKind {
     }
 }
 
+/// A terminal for a pod's own process: our end, which its init keeps, and the
+/// process's.
+fn open_terminal(cell: &Cell, made: &Made, user: &users::User) -> Result<(Terminal, OwnedFd)> {
+    let init = cell.init()?;
+    let owner = user.identity.uid.unwrap_or(0);
+    let owner = made
+        .id_map
+        .map_or(owner, |map| map.first.saturating_add(owner));
+    blocking(|| {
+        let root = init.root().map_err(gone)?;
+        Terminal::open(&root, Size::default(), owner)
+    })
+}
+
 /// Takes the error whole, as `map_err` gives it.
 #[allow(clippy::needless_pass_by_value)]
 fn gone(error: std::io::Error) -> Error {
     Error::unavailable(format!("the pod's init is gone: {error}"))
+}
+
+/// The volumes of the node that a pod has.
+fn named(spec: &PodSpec) -> impl Iterator<Item = &str> {
+    spec.volumes
+        .iter()
+        .filter_map(|volume| match &volume.source {
+            VolumeSource::Named(name) => Some(name.as_str()),
+            _ => None,
+        })
 }
 
 /// A pod as the network knows it; none when it is not on the bridge.

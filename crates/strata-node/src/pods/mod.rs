@@ -11,6 +11,7 @@ mod exec;
 mod files;
 mod health;
 mod http;
+mod image_volumes;
 mod kind;
 mod plan;
 mod recover;
@@ -20,7 +21,7 @@ mod users;
 
 use std::sync::Arc;
 
-pub(crate) use attach::{Attached, attach};
+pub(crate) use attach::{Attached, Input, attach};
 pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
 pub(crate) use kind::PodKind;
 pub(crate) use rootfs::Outfitter;

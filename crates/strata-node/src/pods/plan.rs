@@ -1,8 +1,10 @@
 //! What is started in a pod: what was asked for on top of what the image
 //! says. Nothing here touches the machine.
 
+use std::time::Duration;
+
 use strata_image::RunConfig;
-use strata_types::pod::PodSpec;
+use strata_types::pod::{HealthCheck, PodSpec, Probe};
 use strata_types::{
     CellSpec, CommandLine, CpuLimit, EnvironmentVariable, Error, ExecutableSpec, Limits,
     MemoryLimit, Result, RootMode,
@@ -67,11 +69,13 @@ pub(super) fn environment(
 ) -> Vec<EnvironmentVariable> {
     let hostname = spec.hostname.as_ref().unwrap_or(spec.name.label());
     let usual = [
-        format!("HOSTNAME={hostname}"),
-        format!("HOME={}", user.home),
+        Some(format!("HOSTNAME={hostname}")),
+        Some(format!("HOME={}", user.home)),
+        spec.terminal.then(|| "TERM=xterm".to_owned()),
     ];
     let mut all: Vec<EnvironmentVariable> = Vec::new();
-    let image = usual.into_iter().chain(config.env.iter().cloned());
+    let usual = usual.into_iter().flatten();
+    let image = usual.chain(config.env.iter().cloned());
     // An image may hold anything; what is no variable is left out.
     let image = image.filter_map(|text| EnvironmentVariable::try_from(text).ok());
     for variable in image.chain(spec.environment.iter().cloned()) {
@@ -89,6 +93,40 @@ pub(super) fn working_directory(spec: &PodSpec, config: &RunConfig) -> String {
         true => folder.to_owned(),
         false => format!("/{folder}"),
     }
+}
+
+/// How it is found out whether it works: as asked for, else as the image says
+/// unless that is not wanted.
+pub(super) fn health(spec: &PodSpec, config: &RunConfig) -> Option<HealthCheck> {
+    // As Docker has them.
+    const INTERVAL: u64 = 30_000_000_000;
+    const TIMEOUT: u64 = 30_000_000_000;
+    const RETRIES: u32 = 3;
+    if spec.health.is_some() || spec.no_image_health {
+        return spec.health.clone();
+    }
+    let image = config.healthcheck.as_ref()?;
+    let command = match image.test.split_first() {
+        Some((how, words)) if how == "CMD" => words.to_vec(),
+        Some((how, [text])) if how == "CMD-SHELL" => {
+            ["/bin/sh", "-c", text].map(str::to_owned).to_vec()
+        }
+        _ => return None,
+    };
+    let time = |ns: u64, usual: u64| Duration::from_nanos(if ns == 0 { usual } else { ns });
+    let check = HealthCheck {
+        probe: Probe::Exec(command),
+        interval: time(image.interval, INTERVAL),
+        timeout: time(image.timeout, TIMEOUT),
+        retries: if image.retries == 0 {
+            RETRIES
+        } else {
+            image.retries
+        },
+        start_period: time(image.start_period, 0),
+    };
+    // An image may hold anything; what makes no sense is left out.
+    check.check("health").is_ok().then_some(check)
 }
 
 /// The pod's own process.
@@ -217,6 +255,39 @@ mod tests {
     }
 
     #[test]
+    fn an_image_says_how_it_is_asked_unless_the_pod_does() {
+        let image = |text: &str| RunConfig {
+            healthcheck: serde_json::from_str(text).unwrap(),
+            ..RunConfig::default()
+        };
+        let shell =
+            image(r#"{"Test":["CMD-SHELL","curl -f x"],"Interval":5000000000,"Retries":2}"#);
+        let check = health(&pod(), &shell).unwrap();
+        assert_eq!(
+            check.probe,
+            Probe::Exec(list(&["/bin/sh", "-c", "curl -f x"]))
+        );
+        assert_eq!((check.interval.as_secs(), check.retries), (5, 2));
+        assert_eq!(check.timeout.as_secs(), 30);
+        let words = image(r#"{"Test":["CMD","/ask","it"]}"#);
+        let check = health(&pod(), &words).unwrap();
+        assert_eq!(check.probe, Probe::Exec(list(&["/ask", "it"])));
+        for none in [
+            r#"{"Test":["NONE"]}"#,
+            r#"{"Test":[]}"#,
+            r#"{"Test":["CMD"]}"#,
+            "null",
+        ] {
+            assert_eq!(health(&pod(), &image(none)), None, "{none}");
+        }
+        let mut spec = pod();
+        spec.no_image_health = true;
+        assert_eq!(health(&spec, &shell), None);
+        spec.health = Some(HealthCheck::with(Probe::Tcp { port: 1 }));
+        assert_eq!(health(&spec, &shell), spec.health);
+    }
+
+    #[test]
     fn limits_become_those_of_the_cell() {
         let mut spec = pod();
         spec.limits.cpu_millis = Some(1500);
@@ -227,6 +298,7 @@ mod tests {
             config: RunConfig::default(),
             address: None,
             id_map: None,
+            image_volumes: Vec::new(),
         };
         let cell = cell(&spec, &made);
         assert_eq!(cell.limits.cpu.map(|cpu| cpu.quota_us), Some(150_000));

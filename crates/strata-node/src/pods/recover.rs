@@ -10,7 +10,7 @@ impl Pods {
     /// Finds all pods again.
     pub(crate) async fn open(self) -> Result<Self> {
         for record in self.recover().await? {
-            self.kind().hold_ids(record.made.id_map);
+            self.kind().hold(&record);
         }
         Ok(self)
     }

@@ -14,11 +14,15 @@ use strata_types::{Error, Result};
 use super::files::FILES;
 use super::kind::{Made, PodKind};
 use super::plan;
-use crate::folder::make_private;
+use crate::cells::Cell;
 use crate::units::Record;
+use crate::volumes::{NodeVolumes, of_image};
 
 /// Shared memory of a pod.
 const SHM_BYTES: u64 = 64 << 20;
+
+/// Where control groups are seen.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 /// What tells of the machine, or changes it.
 const MASKED: [&str; 9] = [
@@ -47,8 +51,10 @@ pub(crate) struct Outfitter {
     pub(crate) roots: Arc<Roots>,
     /// A folder for each pod, by its id: the files it finds in `/etc`.
     pub(crate) files: PathBuf,
-    /// Volumes that the node keeps, by their names.
-    pub(crate) volumes: PathBuf,
+    /// What there is to see of control groups, by the names of controllers.
+    pub(crate) groups: Vec<&'static str>,
+    /// Volumes that the node keeps.
+    pub(crate) volumes: Arc<NodeVolumes>,
 }
 
 /// A root, and what is fitted into it.
@@ -71,21 +77,32 @@ impl Outfitter {
             uid: map.first,
             gid: map.first,
         });
-        let volumes = sorted(&spec.volumes);
-        let sources = volumes
-            .iter()
-            .map(|(i, volume)| self.source(*i, volume, owner, users))
-            .collect::<Result<Vec<_>>>()?;
+        let volumes = sorted(spec, made);
+        let source = |wanted: &Wanted<'_>| match wanted {
+            Wanted::Asked(i, volume) => self.source(*i, volume, owner, users),
+            Wanted::OfImage(i, _) => {
+                let name = of_image(&record.id, *i);
+                let mount = self.volumes.mount(&name, bind_options(false, users))?;
+                Ok(Source::Folder(mount))
+            }
+        };
+        let sources = volumes.iter().map(source).collect::<Result<Vec<_>>>()?;
         let root = self.root(record, &volumes, &sources, users)?;
         let mut fittings = base(spec, owner)?;
+        // With one hierarchy the group itself comes here, once it is made.
+        if has_sysfs(spec) && self.groups != [""] {
+            let places = strata_rootfs::places(self.groups.iter().copied());
+            let places = places.map_err(|e| error(&e, "pod"))?;
+            fittings.push(Fitting::Folder(GROUPS.into(), places));
+        }
         for name in FILES {
             // They are on the node's disk, where no limit of the pod holds.
             let file = bind(&self.files.join(&record.id).join(name), true, users);
             let file = file.map_err(|e| error(&e, "pod"))?;
             fittings.push(Fitting::File(format!("/etc/{name}"), file));
         }
-        for ((_, volume), source) in volumes.iter().zip(sources) {
-            let target = volume.target.clone();
+        for (wanted, source) in volumes.iter().zip(sources) {
+            let target = wanted.target().to_owned();
             fittings.push(match source {
                 Source::File(mount) => Fitting::File(target, mount),
                 Source::Folder(mount) => Fitting::Folder(target, mount),
@@ -103,7 +120,7 @@ impl Outfitter {
     fn root(
         &self,
         record: &Record<PodKind>,
-        volumes: &[(usize, &Volume)],
+        volumes: &[Wanted<'_>],
         sources: &[Source],
         users: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
@@ -112,8 +129,8 @@ impl Outfitter {
         let mut points: Vec<MountPoint<'_>> = volumes
             .iter()
             .zip(sources)
-            .map(|((_, volume), source)| MountPoint {
-                path: Path::new(&volume.target),
+            .map(|(wanted, source)| MountPoint {
+                path: Path::new(wanted.target()),
                 file: matches!(source, Source::File(_)),
             })
             .collect();
@@ -154,9 +171,9 @@ impl Outfitter {
             }
             VolumeSource::Folder(path) => PathBuf::from(path),
             VolumeSource::Named(name) => {
-                let path = self.volumes.join(name.as_str());
-                make_volume(&path)?;
-                path
+                let options = bind_options(volume.read_only, users);
+                let mount = self.volumes.mount(name.as_str(), options)?;
+                return Ok(Source::Folder(mount));
             }
         };
         let mount = bind(&path, volume.read_only, users)
@@ -186,11 +203,31 @@ enum Source {
     File(OwnedFd),
 }
 
+/// What is mounted, by its place in its list.
+enum Wanted<'a> {
+    Asked(usize, &'a Volume),
+    OfImage(usize, &'a str),
+}
+
+impl Wanted<'_> {
+    fn target(&self) -> &str {
+        match self {
+            Self::Asked(_, volume) => &volume.target,
+            Self::OfImage(_, target) => target,
+        }
+    }
+}
+
 /// Those further out first, so that those further in are seen.
-fn sorted(volumes: &[Volume]) -> Vec<(usize, &Volume)> {
-    let mut volumes: Vec<_> = volumes.iter().enumerate().collect();
-    volumes.sort_by_key(|(_, volume)| volume.target.split('/').count());
-    volumes
+fn sorted<'a>(spec: &'a PodSpec, made: &'a Made) -> Vec<Wanted<'a>> {
+    let asked = spec.volumes.iter().enumerate();
+    let of_image = made.image_volumes.iter().enumerate();
+    let mut all: Vec<Wanted<'a>> = asked
+        .map(|(i, volume)| Wanted::Asked(i, volume))
+        .chain(of_image.map(|(i, target)| Wanted::OfImage(i, target)))
+        .collect();
+    all.sort_by_key(|wanted| wanted.target().split('/').count());
+    all
 }
 
 /// Why a pod's root was not made, by what was asked for.
@@ -251,33 +288,56 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
     if let Some(name) = &spec.hostname {
         fittings.push(Fitting::HostName(name.to_string()));
     }
-    // It shows the network of whoever mounts it.
-    if spec.network != PodNetwork::Host || !spec.security.user_namespace {
+    if has_sysfs(spec) {
         fittings.push(new("sysfs", "/sys", true));
     }
     Ok(fittings)
 }
 
-fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {
+/// It shows the network of whoever mounts it, who must be root there.
+fn has_sysfs(spec: &PodSpec) -> bool {
+    spec.network != PodNetwork::Host || !spec.security.user_namespace
+}
+
+/// A pod's own control groups, so that programs find out how much they may
+/// use. Only looked at, and nothing above them is in sight.
+pub(super) fn groups(spec: &PodSpec, cell: &Cell) -> Result<Vec<Fitting>> {
+    if !has_sysfs(spec) {
+        return Ok(Vec::new());
+    }
     let options = BindOptions {
+        read_only: true,
+        recursive: false,
+        no_suid: true,
+        no_dev: true,
+        no_exec: true,
+        id_map: None,
+    };
+    let fitting = |(name, folder): (&str, PathBuf)| {
+        let mount = strata_rootfs::bind(&folder, options).map_err(|e| error(&e, "pod"))?;
+        let path = match name {
+            "" => GROUPS.to_owned(),
+            name => format!("{GROUPS}/{name}"),
+        };
+        Ok(Fitting::Folder(path, mount))
+    };
+    cell.shown_groups().into_iter().map(fitting).collect()
+}
+
+fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {
+    strata_rootfs::bind(path, bind_options(read_only, users))
+}
+
+/// How what comes from outside is seen in a pod.
+fn bind_options(read_only: bool, users: Option<BorrowedFd<'_>>) -> BindOptions<'_> {
+    BindOptions {
         read_only,
         recursive: true,
         no_suid: true,
         no_dev: true,
         no_exec: false,
         id_map: users,
-    };
-    strata_rootfs::bind(path, options)
-}
-
-fn make_volume(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    if path.is_dir() {
-        return Ok(());
     }
-    make_private(path)
-        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)))
-        .map_err(|e| Error::internal(format!("cannot make the volume {}: {e}", path.display())))
 }
 
 /// The public error, with the field it is most likely about.

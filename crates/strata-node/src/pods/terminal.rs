@@ -2,7 +2,7 @@
 //! size.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid, openat2};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
@@ -15,6 +15,16 @@ use tokio::io::unix::AsyncFd;
 pub(crate) struct Size {
     pub(crate) rows: u16,
     pub(crate) columns: u16,
+}
+
+impl Default for Size {
+    /// What everybody expects before somebody looks.
+    fn default() -> Self {
+        Self {
+            rows: 24,
+            columns: 80,
+        }
+    }
 }
 
 /// Our end of a terminal.
@@ -38,6 +48,18 @@ impl Terminal {
             Ok((Self(strata_cell::both_ways(ours)?), theirs))
         };
         make().map_err(failed)
+    }
+
+    /// Our end of a terminal that somebody else made.
+    pub(super) fn of(ours: OwnedFd) -> Result<Self> {
+        let ours = strata_cell::both_ways(ours)
+            .map_err(|error| Error::internal(format!("cannot use a terminal: {error}")))?;
+        Ok(Self(ours))
+    }
+
+    /// Our end itself.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
     }
 
     /// Changes its size; whoever uses it is told by the kernel.

@@ -1,9 +1,17 @@
 //! What is kept of a unit.
 
 use serde::{Deserialize, Serialize};
-use strata_types::pod::Backoff;
+use strata_types::pod::{Backoff, PodState};
 
 use super::Kind;
+
+/// What a unit that was not told to end came to: nothing else on the disk
+/// tells whether it exited, or could not be started, or was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rest {
+    pub(crate) state: PodState,
+    pub(crate) reason: String,
+}
 
 /// What is kept of a unit.
 #[derive(Serialize, Deserialize)]
@@ -28,6 +36,9 @@ pub(crate) struct Record<K: Kind> {
     pub(crate) restarts: u32,
     #[serde(default)]
     pub(crate) backoff: Backoff,
+    /// Since it ended or failed by itself, until somebody starts it again.
+    #[serde(default)]
+    pub(crate) rest: Option<Rest>,
 }
 
 impl<K: Kind> Clone for Record<K> {
@@ -36,12 +47,22 @@ impl<K: Kind> Clone for Record<K> {
             id: self.id.clone(),
             spec: self.spec.clone(),
             made: self.made.clone(),
+            rest: self.rest.clone(),
             ..*self
         }
     }
 }
 
 impl<K: Kind> Record<K> {
+    /// It is not to run any more, for a reason of its own.
+    pub(super) fn come_to_rest(&mut self, state: PodState, reason: &str) {
+        self.wanted = false;
+        self.rest = Some(Rest {
+            state,
+            reason: reason.to_owned(),
+        });
+    }
+
     pub(super) fn new(id: String, spec: K::Spec, made: K::Made, created_at_ms: i64) -> Self {
         Self {
             id,
@@ -53,6 +74,7 @@ impl<K: Kind> Record<K> {
             destroying: false,
             restarts: 0,
             backoff: Backoff::default(),
+            rest: None,
         }
     }
 }

@@ -161,14 +161,16 @@ impl<K: Kind> Units<K> {
                 Some(Unfinished::Start(unit.clone()))
             }
             main => {
-                let state = match &main {
-                    Some(_) => PodState::Stopped,
-                    None => PodState::Created,
-                };
                 let ending = main.as_ref().and_then(|main| main.view().ending);
+                let ending = ending.map(|ending| ending.to_string());
+                let (state, reason) = match (record.rest, &main) {
+                    (Some(rest), _) => (rest.state, rest.reason),
+                    (None, Some(_)) => (PodState::Stopped, ending.unwrap_or_default()),
+                    (None, None) => (PodState::Created, String::new()),
+                };
                 unit.note(|view| {
                     view.state = state;
-                    view.reason = ending.map(|e| e.to_string()).unwrap_or_default();
+                    view.reason = reason;
                     view.main = main;
                 });
                 Some(Unfinished::Stop(unit.clone()))
@@ -249,10 +251,11 @@ impl<K: Kind> Units<K> {
             drop(busy);
             unit.clone().again_after(lived, &ending.to_string()).await;
         } else {
-            let _ = unit.change(|record| record.wanted = false);
+            let why = ending.to_string();
+            let _ = unit.change(|record| record.come_to_rest(PodState::Exited, &why));
             unit.note(|view| {
                 view.state = PodState::Exited;
-                view.reason = ending.to_string();
+                view.reason = why;
             });
             unit.tell(&format!("ended: {ending}"));
         }

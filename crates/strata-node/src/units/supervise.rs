@@ -50,7 +50,7 @@ impl<K: Kind> Unit<K> {
             reason => format!("{reason}; {ending}"),
         };
         if !record.wanted || !again {
-            let _ = self.change(|record| record.wanted = false);
+            let _ = self.change(|record| record.come_to_rest(PodState::Exited, &why));
             self.set(PodState::Exited, |view| view.reason.clone_from(&why));
             self.tell(&format!("ended: {why}"));
             return;

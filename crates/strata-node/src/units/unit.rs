@@ -165,8 +165,9 @@ impl<K: Kind> Unit<K> {
     pub(super) async fn begin_or_fail(self: &Arc<Self>) -> Result<()> {
         if let Err(error) = self.begin().await {
             // Nobody waits for it any more, so it is not tried again.
-            self.change(|record| record.wanted = false)?;
-            self.set(PodState::Failed, |view| view.reason = error.to_string());
+            let why = error.to_string();
+            self.change(|record| record.come_to_rest(PodState::Failed, &why))?;
+            self.set(PodState::Failed, |view| view.reason = why);
             self.tell(&format!("could not be started: {error}"));
             return Err(error);
         }
@@ -184,6 +185,7 @@ impl<K: Kind> Unit<K> {
             record.wanted_since_ns = now_ns();
             record.restarts = 0;
             record.backoff = Default::default();
+            record.rest = None;
         })
     }
 

@@ -1,11 +1,11 @@
-//! A limited root as a file system in a file. The file is sparse: it takes
+//! A limited root or volume as a file system in a file. The file is sparse: it takes
 //! what the pod writes, and gives back what the pod deletes.
 //!
 //! Formatting starts a program and takes milliseconds, so it happens once per
 //! size: the result is kept as a template, of which a root gets a copy of the
 //! few hundred kilobytes that are not holes.
 //!
-//! A file may be mounted once only. Whoever attaches it to a loop device locks
+//! A file may be attached once only. Whoever attaches it to a loop device locks
 //! it first, and the device keeps the lock for as long as it has the file,
 //! through the death of the process.
 
@@ -46,14 +46,17 @@ pub(super) fn possible() -> Result<(), String> {
 /// Formatted file systems, one per size.
 pub(crate) struct Templates {
     folder: PathBuf,
+    /// What is in a new one: folders, by name and mode.
+    content: &'static [(&'static str, u32)],
     /// Formatting the same size twice at once would be wasted.
     making: Mutex<()>,
 }
 
 impl Templates {
-    pub(crate) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf, content: &'static [(&'static str, u32)]) -> Self {
         Self {
             folder,
+            content,
             making: Mutex::new(()),
         }
     }
@@ -85,14 +88,9 @@ impl Templates {
         self.make_room()?;
         let content = self.folder.join("content");
         let new = self.folder.join("new");
-        for (folder, mode) in [("upper", 0o755), ("work", 0o700)] {
-            let folder = content.join(folder);
-            let made = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(mode)
-                .create(&folder);
-            made.and_then(|()| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)))
-                .map_err(RootError::at("make", &folder))?;
+        make_folder(&content, 0o755)?;
+        for (name, mode) in self.content {
+            make_folder(&content.join(name), *mode)?;
         }
         match fs::remove_file(&new) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -129,6 +127,14 @@ impl Templates {
     }
 }
 
+/// The umask of the process may have taken bits away.
+fn make_folder(path: &Path, mode: u32) -> Result<(), RootError> {
+    let mut builder = fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(mode).create(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+        .map_err(RootError::at("make", path))
+}
+
 /// Copies what is not a hole; shares it where the file system can.
 fn copy_sparse(from: &File, to: &File) -> Result<(), Errno> {
     let size = from.metadata().map_err(|_| Errno::IO)?.len();
@@ -157,13 +163,37 @@ fn copy_sparse(from: &File, to: &File) -> Result<(), Errno> {
 /// Mounts the file system in this file, detached. Its loop device goes when
 /// the last mount of it goes.
 pub(crate) fn mount(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(image)
-        .map_err(RootError::at("open", image))?;
-    lock(id, image, &file)?;
-    let device = loop_device::attach(&file)?;
+    let file = open(image)?;
+    let until = Instant::now() + PATIENCE;
+    while !lock(image, &file)? {
+        wait(id, until)?;
+    }
+    mount_device(&loop_device::attach(&file)?)
+}
+
+/// The same for one that others may have mounted: it is the same file system
+/// for all, on the loop device that the first of them attached.
+pub(crate) fn mount_shared(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
+    let file = open(image)?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if lock(image, &file)? {
+            return mount_device(&loop_device::attach(&file)?);
+        }
+        // It may be on its way to a device, or off one.
+        if let Some(device) = loop_device::of(&file)? {
+            return mount_device(&device);
+        }
+        wait(id, until)?;
+    }
+}
+
+fn open(image: &Path) -> Result<File, RootError> {
+    let file = OpenOptions::new().read(true).write(true).open(image);
+    file.map_err(RootError::at("open", image))
+}
+
+fn mount_device(device: &loop_device::LoopDevice) -> Result<OwnedFd, RootError> {
     let context = FsContext::open("ext4")?;
     context
         .string("source", &device.path)?
@@ -172,14 +202,19 @@ pub(crate) fn mount(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
     context.mount(MountAttrFlags::empty())
 }
 
-fn lock(id: &str, image: &Path, file: &File) -> Result<(), RootError> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(RootError::Busy { id: id.into() }),
-            Err(errno) => return Err(RootError::io("lock", image, errno)),
-        }
+/// Whether the file is ours now, to be attached.
+fn lock(image: &Path, file: &File) -> Result<bool, RootError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(RootError::io("lock", image, errno)),
     }
+}
+
+fn wait(id: &str, until: Instant) -> Result<(), RootError> {
+    if Instant::now() >= until {
+        return Err(RootError::Busy { id: id.into() });
+    }
+    std::thread::sleep(PAUSE);
+    Ok(())
 }

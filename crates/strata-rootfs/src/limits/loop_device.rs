@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -48,6 +49,31 @@ pub(super) fn attach(image: &File) -> Result<LoopDevice, RootError> {
         }
     }
     Err(RootError::io("get a loop device from", CONTROL, last))
+}
+
+/// The device that has this file, if one has. It keeps it for as long as the
+/// answer is held, so that it can be mounted again.
+pub(super) fn of(image: &File) -> Result<Option<LoopDevice>, RootError> {
+    const DEVICES: &str = "/sys/block";
+    let failed = || RootError::at::<std::io::Error>("look through", Path::new(DEVICES));
+    let wanted = image.metadata().map_err(failed())?;
+    for entry in std::fs::read_dir(DEVICES).map_err(failed())? {
+        let entry = entry.map_err(failed())?;
+        // The kernel shows this while the device has a file.
+        if !entry.path().join("loop").is_dir() {
+            continue;
+        }
+        let path = format!("/dev/{}", entry.file_name().to_string_lossy());
+        // One that lets go of its file just now is not opened, or has none.
+        let Ok(device) = open_device(&path) else {
+            continue;
+        };
+        if sys::loop_file(&device) == Ok((wanted.dev(), wanted.ino())) {
+            let _device = device;
+            return Ok(Some(LoopDevice { path, _device }));
+        }
+    }
+    Ok(None)
 }
 
 fn open_device(path: &str) -> Result<OwnedFd, Errno> {

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with}
 use rustix::io::Errno;
 
 use super::record::Limit;
-use super::{IMAGE, Roots, TMP, UPPER, WORK, check};
+use super::{IMAGE, Roots, Shape, TMP, check, volumes};
 use crate::limits::{DiskLimits, btrfs, image, project};
 use crate::{RootError, sys};
 
@@ -63,7 +63,7 @@ impl Roots {
     fn make(&self, new: &Path, name: &str, disk: Option<u64>) -> Result<(), RootError> {
         let Some(bytes) = disk else {
             folder(new, 0o700)?;
-            return writable(new);
+            return self.writable_in(new);
         };
         match &self.limits {
             DiskLimits::Unsupported(reason) => Err(RootError::LimitUnsupported {
@@ -71,7 +71,11 @@ impl Roots {
             }),
             DiskLimits::Loop => {
                 folder(new, 0o700)?;
-                self.templates.copy_to(&new.join(IMAGE), bytes)?;
+                let image = new.join(IMAGE);
+                self.templates.copy_to(&image, bytes)?;
+                if self.shape == Shape::Volumes {
+                    volumes::empty(name, &image)?;
+                }
                 Limit::Image { bytes }.write(new)
             }
             DiskLimits::Btrfs => {
@@ -79,7 +83,7 @@ impl Roots {
                 sys::create_subvolume(&tmp, name).map_err(RootError::at("make", new))?;
                 let id = btrfs::limit(open(new)?, bytes).map_err(RootError::at("limit", new))?;
                 Limit::Subvolume { bytes, id }.write(new)?;
-                writable(new)
+                self.writable_in(new)
             }
             DiskLimits::Project => {
                 let id = self.projects.take(&self.dir)?;
@@ -97,17 +101,20 @@ impl Roots {
         folder(new, 0o700)?;
         Limit::Project { bytes, id }.write(new)?;
         project::limit(open(new)?, id, bytes).map_err(RootError::at("limit", new))?;
-        writable(new)
+        self.writable_in(new)
     }
-}
 
-/// The folders of an overlay. The mode of `upper` is that of the pod's `/`.
-fn writable(root: &Path) -> Result<(), RootError> {
-    folder(&root.join(WORK), 0o700)?;
-    let upper = root.join(UPPER);
-    folder(&upper, 0o755)?;
-    // The umask of the process may have taken bits away.
-    rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755)).map_err(RootError::at("open up", &upper))
+    /// The folders that are written to.
+    fn writable_in(&self, new: &Path) -> Result<(), RootError> {
+        for (name, mode) in self.shape.folders() {
+            let path = new.join(name);
+            folder(&path, *mode)?;
+            // The umask of the process may have taken bits away.
+            let mode = Mode::from_raw_mode(*mode);
+            rustix::fs::chmod(&path, mode).map_err(RootError::at("open up", &path))?;
+        }
+        Ok(())
+    }
 }
 
 fn folder(path: &Path, mode: u32) -> Result<(), RootError> {

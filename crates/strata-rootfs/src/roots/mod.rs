@@ -1,9 +1,11 @@
-//! The writable layers of one node's pods.
+//! The writable layers of one node's pods. Its volumes are kept in the same
+//! way, in a folder of their own.
 //!
 //! ```text
 //! <id>/upper, <id>/work   what a pod wrote, and the overlay's workshop
 //! <id>/limit              how it is limited; absent without a limit
 //! <id>/disk.ext4          instead of upper and work: a file system in a file
+//! <id>/data               of a volume, instead of upper and work: what is in it
 //! <id>/points             mount points that the image lacks
 //! .base/                  the lowest layer of all: the usual mount points
 //! .templates/             formatted file systems, to be copied
@@ -23,6 +25,7 @@ mod points;
 mod record;
 mod remove;
 mod usage;
+mod volumes;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -31,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use mount::RootOptions;
 pub use points::MountPoint;
 pub use usage::DiskUsage;
+pub use volumes::Volumes;
 
 use crate::RootError;
 use crate::limits::DiskLimits;
@@ -44,8 +48,43 @@ const GONE: &str = ".gone";
 const PLACE: &str = ".place";
 const UPPER: &str = "upper";
 const WORK: &str = "work";
+const DATA: &str = "data";
 const IMAGE: &str = "disk.ext4";
 const LONGEST_ID: usize = 128;
+
+/// What the things in a folder of roots are: folders, by name and mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Writable layers. The mode of `upper` is that of the pod's `/`.
+    Layers,
+    /// Volumes, which several pods may have at once.
+    Volumes,
+}
+
+impl Shape {
+    fn folders(self) -> &'static [(&'static str, u32)] {
+        match self {
+            Self::Layers => &[(WORK, 0o700), (UPPER, 0o755)],
+            Self::Volumes => &[(DATA, 0o755)],
+        }
+    }
+
+    /// The same in a file system in a file; the top of one is a volume.
+    fn in_image(self) -> &'static [(&'static str, u32)] {
+        match self {
+            Self::Layers => self.folders(),
+            Self::Volumes => &[],
+        }
+    }
+
+    /// Where that is what counts.
+    fn kept(self) -> &'static str {
+        match self {
+            Self::Layers => UPPER,
+            Self::Volumes => DATA,
+        }
+    }
+}
 
 /// All writable layers of one node. One process at a time has a folder open.
 pub struct Roots {
@@ -53,6 +92,7 @@ pub struct Roots {
     /// The folder itself, locked.
     dir: OwnedFd,
     limits: DiskLimits,
+    shape: Shape,
     templates: Templates,
     projects: Projects,
     /// Makes names in `.tmp` and `.gone` unique.

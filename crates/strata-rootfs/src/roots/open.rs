@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use super::record::Limit;
-use super::{BASE, GONE, PLACE, Roots, TEMPLATES, TMP, points};
+use super::{BASE, GONE, PLACE, Roots, Shape, TEMPLATES, TMP, points};
 use crate::limits::image::Templates;
 use crate::limits::project::Projects;
 use crate::{RootError, delete, limits, spread};
@@ -22,6 +22,10 @@ impl Roots {
     /// Opens the folder, and finds out how its file system can limit pods.
     /// Blocks for as long as it takes to remove what was being removed.
     pub fn open(path: &Path) -> Result<Self, RootError> {
+        Self::open_as(path, Shape::Layers)
+    }
+
+    pub(super) fn open_as(path: &Path, shape: Shape) -> Result<Self, RootError> {
         let path = std::path::absolute(path).map_err(RootError::at("find", path))?;
         // Nobody else on the host comes near set-user-id files in here.
         make_folder(&path)?;
@@ -40,11 +44,12 @@ impl Roots {
         let mut seed = DefaultHasher::new();
         path.hash(&mut seed);
         let roots = Self {
-            templates: Templates::new(path.join(TEMPLATES)),
+            templates: Templates::new(path.join(TEMPLATES), shape.in_image()),
             projects: Projects::new(seed.finish()),
             path,
             dir,
             limits,
+            shape,
             count: AtomicU64::new(0),
             old_overlay: AtomicBool::new(false),
             old_detached: AtomicBool::new(false),

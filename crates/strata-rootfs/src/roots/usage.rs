@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::io::Errno;
 
 use super::record::Limit;
-use super::{IMAGE, Roots, UPPER};
+use super::{IMAGE, Roots};
 use crate::limits::btrfs;
 use crate::{RootError, sys, walk};
 
@@ -43,7 +43,7 @@ impl Roots {
                 quota.map_err(|errno| failed()(errno.into()))?.bytes
             }
             None => {
-                let name = format!("{id}/{UPPER}");
+                let name = format!("{id}/{}", self.shape.kept());
                 let walked = match walk::disk_usage(self.dir.as_fd(), &name) {
                     Err(Errno::NOENT) => return Err(RootError::NotFound { id: id.into() }),
                     other => other.map_err(|errno| failed()(errno.into()))?,

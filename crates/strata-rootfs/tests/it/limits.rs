@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
 use strata_rootfs::{DiskLimits, RootError, RootOptions, Roots};
 
-use crate::world::{World, names, privately, run, wait_until};
+use crate::world::{World, mounted, names, privately, run, wait_until};
 
 const LIMIT: u64 = 32_000_000;
 
@@ -66,23 +66,6 @@ fn is_enforced(world: &World, roots: &Roots) {
     });
     roots.remove("pod").unwrap();
     assert_eq!(roots.list().unwrap(), [""; 0]);
-}
-
-/// A file system in a file, mounted in the namespace of this thread only.
-fn mounted(world: &World, make: &[&str], options: &str) -> Result<PathBuf, String> {
-    let (file, place) = (world.path("disk"), world.path("disk-mounted"));
-    File::create(&file).unwrap().set_len(512 << 20).unwrap();
-    let (file, target) = (file.to_str().unwrap(), place.to_str().unwrap());
-    run(make[0], &[&make[1..], &[file]].concat());
-    fs::create_dir(&place).unwrap();
-    let output = std::process::Command::new("mount")
-        .args(["-o", options, file, target])
-        .output()
-        .unwrap();
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    Ok(place)
 }
 
 #[test]

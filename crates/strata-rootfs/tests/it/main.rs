@@ -6,6 +6,7 @@
 mod death;
 mod devices;
 mod id_map;
+mod kept;
 mod limits;
 mod overlay;
 mod removal;

@@ -175,6 +175,23 @@ pub(crate) fn picture(folder: &Path) -> String {
     )
 }
 
+/// A file system in a file, mounted in the namespace of this thread only.
+pub(crate) fn mounted(world: &World, make: &[&str], options: &str) -> Result<PathBuf, String> {
+    let (file, place) = (world.path("disk"), world.path("disk-mounted"));
+    fs::File::create(&file).unwrap().set_len(512 << 20).unwrap();
+    let (file, target) = (file.to_str().unwrap(), place.to_str().unwrap());
+    run(make[0], &[&make[1..], &[file]].concat());
+    fs::create_dir(&place).unwrap();
+    let output = Command::new("mount")
+        .args(["-o", options, file, target])
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(place)
+}
+
 /// Runs a program that must succeed; gives what it printed.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();

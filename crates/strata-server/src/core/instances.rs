@@ -86,7 +86,7 @@ impl Filter {
 /// Refuses what an operator may not ask for.
 pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
     if who.role != Role::Admin && spec.reaches_the_machine() {
-        let why = "only an admin may mount folders of the machine or add capabilities";
+        let why = "only an admin may use images and folders of a node's own disk, or add capabilities";
         return Err(Error::new(ErrorKind::PermissionDenied, why));
     }
     Ok(())

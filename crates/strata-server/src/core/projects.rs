@@ -59,7 +59,8 @@ impl Drop for Admission<'_> {
 impl Core {
     pub(super) async fn ensure_default_project(&self) -> Result<()> {
         let name = Label::from_field("project", DEFAULT_PROJECT)?;
-        match self.put_project(&name, Quota::default(), true).await {
+        let any = Precondition::default();
+        match self.put_project(&name, Quota::default(), true, any).await {
             Err(error) if error.kind() == strata_types::ErrorKind::AlreadyExists => Ok(()),
             other => other.map(drop),
         }
@@ -74,7 +75,8 @@ impl Core {
     ) -> Result<ProjectView> {
         who.everywhere()?;
         check(&quota)?;
-        self.put_project(name, quota, true).await
+        let any = Precondition::default();
+        self.put_project(name, quota, true, any).await
     }
 
     /// Gives a project another quota. What it has already stays.
@@ -87,12 +89,21 @@ impl Core {
     ) -> Result<ProjectView> {
         who.everywhere()?;
         check(&quota)?;
-        precondition.check(&*self.project_record(name)?)?;
-        self.put_project(name, quota, false).await
+        self.project_record(name)?;
+        self.put_project(name, quota, false, precondition).await
     }
 
-    async fn put_project(&self, name: &Label, quota: Quota, new: bool) -> Result<ProjectView> {
+    async fn put_project(
+        &self,
+        name: &Label,
+        quota: Quota,
+        new: bool,
+        precondition: Precondition,
+    ) -> Result<ProjectView> {
         let known = self.tables().projects.get(name).cloned();
+        if let Some(known) = &known {
+            precondition.check(known)?;
+        }
         if let Some(known) = &known
             && new
         {

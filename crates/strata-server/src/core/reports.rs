@@ -219,6 +219,7 @@ fn words(
             (InstanceState::Terminated, "exit 0".to_owned())
         }
         PodState::Exited => crashed(),
+        PodState::Failed if now.wanted == Wanted::Stopped => (InstanceState::Stopped, reason),
         PodState::Failed => (InstanceState::Failed, reason),
         PodState::Destroying => asked(),
     }

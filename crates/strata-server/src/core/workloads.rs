@@ -124,7 +124,8 @@ impl Core {
     /// How many instances were made from a workload and are there.
     pub fn instances_of(&self, workload: &WorkloadId) -> usize {
         let tables = self.tables();
-        tables.of_workload.get(workload).map_or(0, |of| of.len())
+        let of = tables.of_workload.get(workload);
+        of.map_or(0, std::collections::BTreeSet::len)
     }
 
     /// Those that `who` may see, in the order of their ids.

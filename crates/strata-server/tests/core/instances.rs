@@ -172,6 +172,7 @@ async fn whoever_is_limited_to_a_project_sees_and_changes_no_other() {
     assert_eq!(stop.unwrap_err().kind(), ErrorKind::NotFound);
     let mut own = new("x", spec(0, 0));
     own.project = shop;
+    own.spec.uri = "nginx".into();
     world.core.create_instance(&who, own).await.unwrap();
     let mut folder = new("y", spec(0, 0));
     folder.project = label("shop");

@@ -83,12 +83,17 @@ async fn a_path_that_is_not_in_the_policy_is_denied_even_to_the_admin() {
     for (method, path) in [
         (Method::GET, "/nowhere"),
         (Method::GET, "//version"),
-        (Method::DELETE, "/version"),
         (Method::POST, "/grpc.health.v1.Health/Check"),
     ] {
         let denied = http.send(request(method, path)).await.unwrap();
         assert_eq!(denied.status, StatusCode::FORBIDDEN, "{path}");
     }
+    // Where the path is known, it is said what can be done with it.
+    let wrong = http.send(request(Method::DELETE, "/version")).await;
+    let wrong = wrong.unwrap();
+    assert_eq!(wrong.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(wrong.headers["allow"], "GET");
+    assert_eq!(wrong.headers["content-type"], "application/problem+json");
     // Claiming to be gRPC does not open an HTTP route, nor any other way.
     let mut disguised = request(Method::GET, "/version");
     disguised

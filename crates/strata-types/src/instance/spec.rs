@@ -275,7 +275,10 @@ impl InstanceSpec {
     pub fn reaches_the_machine(&self) -> bool {
         let folder = |volume: Volume| matches!(volume.source, VolumeSource::Folder(_));
         let folders = self.mounts().is_ok_and(|all| all.into_iter().any(folder));
-        folders || !self.security.add_capabilities.is_empty()
+        let own_disk = ["oci:", "docker-archive:", "/"];
+        folders
+            || own_disk.iter().any(|start| self.uri.starts_with(start))
+            || !self.security.add_capabilities.is_empty()
     }
 
     /// Between the stop signal and SIGKILL.

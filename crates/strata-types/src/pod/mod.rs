@@ -203,6 +203,12 @@ pub struct PodSpec {
     /// Standard input stays open for those who attach.
     #[serde(default)]
     pub stdin: bool,
+    /// Its process has a terminal.
+    #[serde(default)]
+    pub terminal: bool,
+    /// The image's own health check is not used.
+    #[serde(default)]
+    pub no_image_health: bool,
     /// For people and for selecting.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
@@ -240,6 +246,8 @@ impl PodSpec {
             restart: RestartPolicy::default(),
             stop_grace: crate::ExecutableSpec::default_grace(),
             stdin: false,
+            terminal: false,
+            no_image_health: false,
             labels: BTreeMap::new(),
             aliases: Vec::new(),
         }

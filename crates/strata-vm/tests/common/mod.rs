@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use strata_testkit::skip;
 use strata_vm::{Accel, Boot, Host, Launch, OnReboot, Qmp, VmFolder, VmSpec, command, probe};
 use tempfile::TempDir;
 
@@ -16,8 +17,7 @@ const BUSYBOX: &str = "/bin/busybox";
 const INIT: &str = "#!/bin/busybox sh\nb=/bin/busybox\n$b mount -t proc proc /proc\n\
     $b mount -t sysfs sys /sys\n$b mount -t devtmpfs dev /dev\n";
 
-/// What this host has to run guests; none, with a printed reason, if it lacks
-/// something.
+/// What this host has to run guests; none if it lacks something.
 pub fn world() -> Option<Host> {
     let kernel = kernel_folder().join("vmlinuz");
     for (file, help) in [
@@ -25,14 +25,14 @@ pub fn world() -> Option<Host> {
         (BUSYBOX.into(), "busybox-static"),
     ] {
         if !file.exists() {
-            eprintln!("skipped: no {}: see {help}", file.display());
+            skip(format!("no {}: see {help}", file.display()));
             return None;
         }
     }
     match probe(&std::env::var_os("PATH").unwrap_or_default()) {
         Ok(host) => Some(host),
         Err(error @ strata_vm::ProbeError::NoProgram { .. }) => {
-            eprintln!("skipped: {error}");
+            skip(error);
             None
         }
         Err(error) => panic!("{error}"),
@@ -50,7 +50,7 @@ pub fn kernel_folder() -> PathBuf {
 pub fn has_module(name: &str) -> bool {
     let file = kernel_folder().join("modules").join(format!("{name}.ko"));
     if !file.exists() {
-        eprintln!("skipped: no {}: see scripts/guest-kernel", file.display());
+        skip(format!("no {}: see scripts/guest-kernel", file.display()));
     }
     file.exists()
 }

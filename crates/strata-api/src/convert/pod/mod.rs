@@ -52,6 +52,8 @@ impl TryFrom<v1::PodSpec> for PodSpec {
                 None => ExecutableSpec::default_grace(),
             },
             stdin: pod.stdin,
+            terminal: pod.terminal,
+            no_image_health: pod.no_image_health,
             labels: pod.labels.into_iter().collect(),
             aliases: parse_all("pod.aliases", &pod.aliases)?,
             image: pod.image,
@@ -105,6 +107,8 @@ impl From<&PodSpec> for v1::PodSpec {
             restart: restart_to_wire(spec.restart).into(),
             stop_grace_ms: u32::try_from(spec.stop_grace.as_millis()).ok(),
             stdin: spec.stdin,
+            terminal: spec.terminal,
+            no_image_health: spec.no_image_health,
             labels: spec.labels.clone().into_iter().collect(),
             aliases: spec.aliases.iter().map(ToString::to_string).collect(),
         }

@@ -12,7 +12,7 @@ use strata_types::instance::InstanceSpec;
 
 use crate::commands::scope::DEFAULT_PROJECT;
 use crate::failure::{Exit, Failure, Result};
-use crate::values::documents;
+use crate::values::plain_documents;
 
 /// What is wanted of a thing.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +33,8 @@ pub(super) struct Document {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    #[serde(alias = "Project")]
     Project,
-    #[serde(alias = "Workload")]
     Workload,
-    #[serde(alias = "Instance")]
     Instance,
 }
 
@@ -98,11 +95,14 @@ impl Document {
 
 /// The documents of a file.
 pub(super) fn read(file: &Path, input: &mut dyn Read) -> Result<Vec<Document>> {
-    let values: Vec<Value> = documents(file, input, "anything")?;
+    let values: Vec<Value> = plain_documents(file, input)?;
     let values = values.into_iter().filter(|value| !value.is_null());
     let several = values.enumerate().map(|(i, value)| {
         document(value).map_err(|why| {
-            let what = format!("{} cannot be applied", file.display());
+            let what = match file == Path::new("-") {
+                true => "what was piped in cannot be applied".to_owned(),
+                false => format!("{} cannot be applied", file.display()),
+            };
             Failure::new(Exit::Usage, what).because(format!("document {}: {why}", i + 1))
         })
     });
@@ -171,18 +171,18 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_with_its_path() {
         let spec = |spec: Value| json!({"kind": "instance", "name": "web", "spec": spec});
-        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpus": 1}}))));
-        insta::assert_snapshot!(why(spec(json!({"uri": "x", "ports": ["80"]}))));
-        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpu": "much"}}))));
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpus": 1}}))), @r#"spec.resources.cpus: unknown field `cpus`, expected one of `cpu`, `memory`, `disk`"#);
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "ports": ["80"]}))), @r#"spec.ports[0]: "80" is no port such as 8080:80, 53:53/udp or 127.0.0.1:8080:80"#);
+        insta::assert_snapshot!(why(spec(json!({"uri": "x", "resources": {"cpu": "much"}}))), @r#"spec.resources.cpu: invalid type: string "much", expected i32"#);
         insta::assert_snapshot!(why(spec(
             json!({"uri": "x", "placement": {"spread": [{"over": "node"}, {"under": 1}]}})
-        )));
-        insta::assert_snapshot!(why(json!({"kind": "pod", "name": "web"})));
+        )), @r#"spec.placement.spread[1].under: unknown field `under`, expected one of `over`, `of`, `weight`, `maxSkew`"#);
+        insta::assert_snapshot!(why(json!({"kind": "pod", "name": "web"})), @r#"kind: unknown variant `pod`, expected one of `project`, `workload`, `instance`"#);
         insta::assert_snapshot!(why(
             json!({"kind": "instance", "name": "Web_1", "spec": {"uri": "x"}})
-        ));
-        insta::assert_snapshot!(why(json!({"kind": "project", "name": "a", "project": "b"})));
-        insta::assert_snapshot!(why(json!({"kind": "instance", "name": "web", "spce": {}})));
+        ), @r#"name: has 'W' in it; only a-z, 0-9 and - are allowed"#);
+        insta::assert_snapshot!(why(json!({"kind": "project", "name": "a", "project": "b"})), @r#"project: a project is in no other"#);
+        insta::assert_snapshot!(why(json!({"kind": "instance", "name": "web", "spce": {}})), @r#"spce: unknown field `spce`, expected one of `kind`, `name`, `project`, `spec`"#);
     }
 
     #[test]

@@ -43,7 +43,6 @@ impl Delete {
         session.confirm(&question, self.yes)?;
         let turn = Turn {
             verb: "delete",
-            done: "deleted",
             asked: "deleting",
             goal: Goal::Gone,
         };

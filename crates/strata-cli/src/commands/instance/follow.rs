@@ -95,13 +95,15 @@ async fn attempt(
     while let Some(change) = changes.next().await? {
         match change {
             Change::Put(now) => {
+                let verdict = verdict(&now, goal);
                 let line = step(&now);
-                if *told != line {
+                // What went wrong is told once, as the error.
+                if *told != line && !matches!(verdict, Some(Err(_))) {
                     session.printer.note(&line);
                     *told = line;
                 }
-                if let Some(verdict) = verdict(&now, goal) {
-                    return Ok(Some(verdict));
+                if verdict.is_some() {
+                    return Ok(verdict);
                 }
             }
             Change::Delete(_) => return Ok(Some(gone(instance, goal))),
@@ -139,8 +141,7 @@ fn verdict(now: &Instance, goal: Goal) -> Option<Result> {
         }
     };
     match (goal, now.status) {
-        (Goal::Running, Running) => Some(Ok(())),
-        (Goal::Running, Terminated) => Some(Ok(())),
+        (Goal::Running, Running | Terminated) => Some(Ok(())),
         (Goal::Running, Failed) => {
             let hint = format!("`strata instance explain {name}` says why, node by node");
             Some(Err(bad("failed").hint(hint)))

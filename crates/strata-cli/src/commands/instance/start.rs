@@ -39,7 +39,6 @@ impl Start {
         }
         let turn = Turn {
             verb: "start",
-            done: "started",
             asked: "starting",
             goal: Goal::Running,
         };

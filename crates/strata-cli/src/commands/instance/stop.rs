@@ -37,7 +37,6 @@ impl Stop {
         }
         let turn = Turn {
             verb: "stop",
-            done: "stopped",
             asked: "stopping",
             goal: Goal::Stopped,
         };

@@ -26,7 +26,6 @@ pub(super) struct Staying {
 /// What is done to instances, in the words of its messages.
 pub(super) struct Turn {
     pub(super) verb: &'static str,
-    pub(super) done: &'static str,
     pub(super) asked: &'static str,
     pub(super) goal: Goal,
 }
@@ -54,7 +53,11 @@ impl Turn {
                 continue;
             }
             match follow(session, rest, &instance, self.goal).await {
-                Ok(()) => session.printer.note(&format!("{} {name}", self.done)),
+                // The other ends are steps, which were told.
+                Ok(()) if self.goal == Goal::Gone => {
+                    session.printer.note(&format!("deleted {name}"));
+                }
+                Ok(()) => {}
                 Err(failure) => failures.push(failure),
             }
         }

@@ -10,6 +10,7 @@ use strata_client::rest::RestClient;
 use super::{Several, change, current};
 use crate::commands::each::preview;
 use crate::failure::{Exit, Failure, Result};
+use crate::output::human;
 use crate::session::Session;
 
 /// Between two looks at how many are left.
@@ -40,10 +41,8 @@ impl Drain {
         if self.dry_run {
             return preview(session, &self.which.names, async |name| {
                 let node = current(&rest, name, "look at").await?;
-                Ok(format!(
-                    "would drain {name}, which has {} instances",
-                    node.instances
-                ))
+                let many = human::count(node.instances, "instance");
+                Ok(format!("would drain {name}, which has {many}"))
             })
             .await;
         }
@@ -74,8 +73,8 @@ async fn empty(session: &mut Session, rest: &RestClient, name: &str) -> Result {
             return Ok(());
         }
         if told != Some(node.instances) {
-            let left = format!("{name}: {} instances are left", node.instances);
-            session.printer.note(&left);
+            let many = human::count(node.instances, "instance");
+            session.printer.note(&format!("{name}: {many} left"));
             told = Some(node.instances);
         }
         tokio::select! {

@@ -7,6 +7,7 @@ use strata_client::rest::Query;
 use super::{Several, current};
 use crate::commands::each::{Deed, preview};
 use crate::failure::{Result, unable};
+use crate::output::human;
 use crate::session::Session;
 
 /// Drain a node and forget it
@@ -38,7 +39,10 @@ impl Remove {
                 let node = current(&rest, name, "look at").await?;
                 Ok(match node.instances {
                     0 => format!("would remove {name}"),
-                    n => format!("would move {n} instances, then remove {name}"),
+                    n => format!(
+                        "would move {}, then remove {name}",
+                        human::count(n, "instance")
+                    ),
                 })
             })
             .await;

@@ -6,7 +6,7 @@ use std::future::ready;
 use clap::Args;
 use futures_util::stream::{self, StreamExt as _};
 use strata_api::strata::v1::attach_input::Input;
-use strata_api::strata::v1::{AttachInput, AttachStart, ExecEnded};
+use strata_api::strata::v1::{AttachInput, AttachStart, EndOfInput, ExecEnded};
 use strata_client::NodeClient;
 
 use crate::commands::talk::{self, Order, Parting, Talk};
@@ -20,7 +20,9 @@ use crate::values::label_name;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Ctrl-C leaves the pod running; with --signals it goes to the pod, and a second
-one leaves it. Exits as the pod does when that ends.
+one leaves it. Exits as the pod does when that ends. With -i the end of our
+input is the end of the pod's, for good. Where the pod has a terminal, -i makes
+ours the pod's: every key goes there.
 
 Examples:
   strata pod attach web
@@ -47,9 +49,12 @@ pub struct Attach {
 impl Attach {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let node = session.node().await?;
+        let pod = super::current(&node, &self.name, "attach to").await?;
+        let terminal = pod.spec.terminal && self.interactive && session.terminal;
         let start = AttachStart {
             pod: self.name.clone(),
             tail: self.tail,
+            terminal: terminal.then(terminal::size),
         };
         match attach(session, &node, start, self.interactive, self.signals).await? {
             Parting::Ended(ended) => talk::exit(&self.name, &ended),
@@ -89,16 +94,17 @@ async fn attach(
     let typed = if interactive {
         let input = std::mem::replace(&mut session.input, Box::new(std::io::empty()));
         let typed = talk::received(terminal::keyboard(input));
-        typed.map(|bytes| Input::Stdin(bytes.into())).boxed()
+        typed
+            .map(|bytes| Input::Stdin(bytes.into()))
+            .chain(stream::once(ready(Input::End(EndOfInput {}))))
+            .boxed()
     } else {
         stream::empty().boxed()
     };
-    // A pod has no terminal, so there is nothing to resize.
-    let ordered = ordered.filter_map(|order| {
-        ready(match order {
-            Order::Signal(number) => Some(Input::Signal(number)),
-            Order::Resize(_) => None,
-        })
+    let terminal = start.terminal.is_some();
+    let ordered = ordered.map(|order| match order {
+        Order::Signal(number) => Input::Signal(number),
+        Order::Resize(size) => Input::Resize(size),
     });
     let input = stream::once(ready(Input::Start(start))).chain(stream::select(ordered, typed));
     let input = input.map(|input| AttachInput { input: Some(input) });
@@ -108,8 +114,8 @@ async fn attach(
         peer: node,
         what,
         orders,
-        terminal: false,
-        raw: false,
+        terminal,
+        raw: terminal && interactive,
         pass_signals,
     };
     talk.stay(session).await

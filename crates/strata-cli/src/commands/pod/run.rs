@@ -1,15 +1,17 @@
 //! `strata pod run`: makes a pod, starts it, and stays with it if asked.
 
-use clap::Args;
-use strata_api::strata::v1::{AttachStart, DestroyPodRequest, PodLogsRequest};
+use clap::{ArgGroup, Args};
+use strata_api::strata::v1::{AttachStart, DestroyPodRequest, ExecEnded, PodLogsRequest};
 use strata_client::NodeClient;
 
 use super::create::{self, How};
 use super::wanted::Wanted;
 use super::{attach, logs, wait};
+use crate::commands::talk;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::OutputArgs;
 use crate::session::Session;
+use crate::terminal;
 use crate::view::{PodView, Restart};
 
 /// All that a node keeps of what was written before somebody attached.
@@ -17,25 +19,29 @@ const ALL_LINES: u32 = 100_000;
 
 /// Make a pod and start it
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("stays").args(["attach", "tty"]).multiple(true))]
 #[command(after_help = "\
 With --attach a pod is not started again when it ends, unless --restart says
-so. Ctrl-C leaves it running, or destroys it where --rm was said.
+so. Ctrl-C leaves it running, or destroys it where --rm was said. With -t your
+terminal is the pod's, Ctrl-C and all, and the exit code is the pod's own.
 
 Examples:
   strata pod run web nginx:1.27 -p 8080:80
   strata pod run job alpine --attach --rm -- sh -c 'echo $HOSTNAME; exit 3'
-  strata pod run web nginx -e TZ=UTC -e HOME --memory 64MiB --read-only
+  strata pod run web nginx -e TZ=UTC --memory 64MiB --read-only
+  strata pod run -it --rm shell alpine -- sh
   strata pod run -f pods.yaml")]
 pub struct Run {
     #[command(flatten)]
     wanted: Wanted,
 
-    /// Print what it writes until it ends; exit with 7 when it fails
+    /// Print what it writes until it ends; exit with 7 when it fails. With -t
+    /// this goes without saying
     #[arg(long, conflicts_with_all = ["file", "dry_run"])]
     attach: bool,
 
     /// Destroy it when it has ended
-    #[arg(long, requires = "attach")]
+    #[arg(long, requires = "stays")]
     rm: bool,
 
     #[command(flatten)]
@@ -44,7 +50,14 @@ pub struct Run {
 
 impl Run {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
-        let restart = match self.attach {
+        let tty = self.wanted.tty;
+        if tty && !session.terminal && !self.how.dry_run {
+            let what = "-t needs a terminal, and the input is none";
+            return Err(Failure::new(Exit::Usage, what)
+                .hint("leave -t out; `strata pod create -t` makes a pod to attach to later"));
+        }
+        let attach = self.attach || tty;
+        let restart = match attach {
             true => Restart::Never,
             false => Restart::default(),
         };
@@ -67,7 +80,7 @@ impl Run {
             made.push(pod);
         }
         match made.as_slice() {
-            [pod] if self.attach => stay(session, &node, pod, self.rm, self.how.output).await,
+            [pod] if attach => stay(session, &node, pod, self.rm, self.how.output).await,
             made => create::print(session, self.how.output, made),
         }
     }
@@ -81,8 +94,9 @@ async fn stay(
     output: OutputArgs,
 ) -> Result {
     let name = &pod.spec.name;
+    let mut code = None;
     let ended = tokio::select! {
-        ended = until_end(session, node, pod) => ended,
+        ended = until_end(session, node, pod, &mut code) => ended,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Err(Failure::silent(Exit::Interrupted))
@@ -100,18 +114,31 @@ async fn stay(
              end it with `strata pod stop {name}`"
         ));
     }
-    wait::conclude(session, &ended?, output)
+    match code {
+        // The terminal was its own, and so is the end.
+        Some(code) => talk::exit(name, &code),
+        None => wait::conclude(session, &ended?, output),
+    }
 }
 
-/// Prints what it writes; answers once it has ended for good.
-async fn until_end(session: &mut Session, node: &NodeClient, pod: &PodView) -> Result<PodView> {
+/// Prints what it writes; answers once it has ended for good. How the process
+/// on our terminal ended is told in `code`.
+async fn until_end(
+    session: &mut Session,
+    node: &NodeClient,
+    pod: &PodView,
+    code: &mut Option<ExecEnded>,
+) -> Result<PodView> {
     let name = pod.spec.name.clone();
-    if pod.spec.stdin {
+    let tty = pod.spec.terminal;
+    if pod.spec.stdin || tty {
         let start = AttachStart {
             pod: name.clone(),
             tail: ALL_LINES,
+            terminal: tty.then(terminal::size),
         };
-        attach::follow(session, node, start).await?;
+        let ended = attach::follow(session, node, start).await?;
+        *code = tty.then_some(ended);
     } else {
         let request = PodLogsRequest {
             name: name.clone(),

@@ -109,6 +109,9 @@ pub(super) struct Wanted {
     sysctl: Vec<String>,
 
     // Not a struct of its own: the parser cannot exclude what is nested.
+    /// Do not use the image's own health check
+    #[arg(long, conflicts_with = "probe")]
+    no_health: bool,
     /// It works when this exits with 0 in it
     #[arg(long, value_name = "COMMAND", group = "probe")]
     health_exec: Option<String>,
@@ -139,8 +142,11 @@ pub(super) struct Wanted {
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
     /// Keep its input open, for `pod attach -i`
-    #[arg(long)]
+    #[arg(short = 'i', long)]
     stdin: bool,
+    /// Give it a terminal
+    #[arg(short, long)]
+    pub(super) tty: bool,
     /// key=value, to find it by; can be repeated
     #[arg(short, long, value_name = "LABEL")]
     label: Vec<LabelArg>,
@@ -200,6 +206,8 @@ impl Wanted {
             restart: self.restart.unwrap_or(restart),
             stop_grace: self.grace,
             stdin: self.stdin,
+            terminal: self.tty,
+            no_image_health: self.no_health,
             labels: self.label.into_iter().map(|l| (l.0, l.1)).collect(),
             ..Default::default()
         })

@@ -8,6 +8,7 @@ use super::current;
 use crate::commands::each::{Deed, preview};
 use crate::complete;
 use crate::failure::{Result, unable};
+use crate::output::human;
 use crate::session::Session;
 use crate::values::label_name;
 
@@ -40,7 +41,10 @@ impl Delete {
                 let project = current(&rest, name, "look at").await?;
                 Ok(match project.used.instances {
                     0 => format!("would delete {name}"),
-                    n => format!("{name} would stay: it has {n} instances"),
+                    n => {
+                        let many = human::count(usize::try_from(n).unwrap_or(0), "instance");
+                        format!("{name} would stay: it has {many}")
+                    }
                 })
             })
             .await;

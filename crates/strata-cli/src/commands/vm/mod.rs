@@ -3,12 +3,15 @@
 mod console;
 mod create;
 mod destroy;
+mod events;
 mod list;
 mod logs;
 mod run;
 mod show;
 mod start;
+mod stats;
 mod stop;
+mod wait;
 mod wanted;
 
 use clap::Subcommand;
@@ -38,6 +41,12 @@ pub enum VmCommand {
     /// Stop virtual machines and take everything of them away
     #[command(visible_alias = "rm")]
     Destroy(destroy::Destroy),
+    /// Wait until a virtual machine has ended for good
+    Wait(wait::Wait),
+    /// What happened to virtual machines
+    Events(events::Events),
+    /// What virtual machines use, live
+    Stats(stats::Stats),
     /// What a virtual machine wrote to its serial console
     Logs(logs::Logs),
     /// The serial console of a virtual machine
@@ -54,6 +63,9 @@ impl VmCommand {
             Self::Start(command) => command.run(session).await,
             Self::Stop(command) => command.run(session).await,
             Self::Destroy(command) => command.run(session).await,
+            Self::Wait(command) => command.run(session).await,
+            Self::Events(command) => command.run(session).await,
+            Self::Stats(command) => command.run(session).await,
             Self::Logs(command) => command.run(session).await,
             Self::Console(command) => command.run(session).await,
         }

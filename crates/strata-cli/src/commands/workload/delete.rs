@@ -8,6 +8,7 @@ use crate::commands::each::{Deed, preview};
 use crate::commands::scope::Scope;
 use crate::complete;
 use crate::failure::{Result, unable};
+use crate::output::human;
 use crate::session::Session;
 use crate::values::object_name;
 
@@ -49,10 +50,11 @@ impl Delete {
             return preview(session, &self.names, async |name| {
                 let now = rest.get::<Workload>(name, &query).await;
                 let now = now.map_err(unable(format!("look at the workload {name}")))?;
+                let many = human::count(now.object.instances, "instance");
                 Ok(match (now.object.instances, self.cascade) {
                     (0, _) => format!("would delete {name}"),
-                    (n, true) => format!("would delete {name} and its {n} instances"),
-                    (n, false) => format!("{name} would stay: it has {n} instances"),
+                    (_, true) => format!("would delete {name} and its {many}"),
+                    (_, false) => format!("{name} would stay: it has {many}"),
                 })
             })
             .await;

@@ -6,7 +6,7 @@ use strata_api::rest::Workload;
 use super::One;
 use crate::commands::spec::{SpecArgs, differences, merge_patch, value};
 use crate::failure::{Result, unable};
-use crate::output::{self, OutputArgs};
+use crate::output::{self, OutputArgs, human};
 use crate::session::Session;
 use crate::values::label_name;
 
@@ -62,10 +62,10 @@ impl Update {
         let changed = changed.map_err(unable(format!("update the workload {name}")))?;
         session.printer.note(&format!("changed {name}"));
         if changed.instances > 0 {
-            let many = changed.instances;
-            session.printer.note(&format!(
-                "its {many} instances stay as they are; delete them and run it again to renew them"
-            ));
+            let many = human::count(changed.instances, "instance");
+            session
+                .printer
+                .note(&format!("what was made from it stays as it was: {many}"));
         }
         match self.output.asked() {
             Some(format) => output::one(session, format, &changed),

@@ -51,7 +51,14 @@ pub async fn exec(
     };
     {
         let mut state = shared.lock();
-        pods::find(&state, &start.pod)?;
+        if !state
+            .objects
+            .instances
+            .iter()
+            .any(|one| one.id == start.pod)
+        {
+            pods::find(&state, &start.pod)?;
+        }
         state.calls.push(format!(
             "exec {} stdin={} terminal={:?} user={:?} workdir={:?}",
             start.command.join(" "),
@@ -138,6 +145,11 @@ pub async fn attach(
                     if quit {
                         return say(&sender, exited(code)).await;
                     }
+                }
+                Some(AttachIn::End(_)) => shared.lock().calls.push("end".into()),
+                Some(AttachIn::Resize(size)) => {
+                    let call = format!("resize {}x{}", size.columns, size.rows);
+                    shared.lock().calls.push(call);
                 }
                 Some(AttachIn::Signal(number)) => return say(&sender, killed(number)).await,
                 Some(AttachIn::Start(_)) | None => {}

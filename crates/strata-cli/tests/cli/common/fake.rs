@@ -13,9 +13,11 @@ use strata_api::runtime::spawn_server::SpawnServer;
 use strata_api::strata::v1::cells_server::CellsServer;
 use strata_api::strata::v1::identity_server::IdentityServer;
 use strata_api::strata::v1::images_server::ImagesServer;
+use strata_api::strata::v1::instances_server::InstancesServer as ServerInstancesServer;
 use strata_api::strata::v1::logs_server::LogsServer;
+use strata_api::strata::v1::volumes_server::VolumesServer;
 use strata_api::strata::v1::{
-    CellInfo, ImageInfo, LogLine, Machine, MachineSpec, Pod, PodSpec, TokenInfo, Vm, VmSpec,
+    CellInfo, ImageInfo, LogLine, Machine, MachineSpec, Pod, PodSpec, TokenInfo, Vm, VmSpec, Volume,
 };
 use strata_types::Error;
 use tokio::net::UnixListener;
@@ -23,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use super::{data, images, pods, vms};
+use super::{data, images, objects, pods, rest, vms, volumes};
 
 /// What the node holds and how it behaves.
 pub struct State {
@@ -34,12 +36,15 @@ pub struct State {
     pub pods: Vec<Pod>,
     pub vms: Vec<Vm>,
     pub machines: Vec<Machine>,
+    pub volumes: Vec<Volume>,
     /// What was asked for, as it came.
     pub created: Vec<PodSpec>,
     pub created_vms: Vec<VmSpec>,
     pub created_machines: Vec<MachineSpec>,
     /// That of the last process in a pod.
     pub environment: Vec<String>,
+    /// What the REST API tells of.
+    pub objects: objects::Objects,
     /// Every call is answered with this.
     pub refuse: Option<Error>,
     /// Streams never end by themselves.
@@ -76,10 +81,12 @@ impl FakeNode {
             pods: pods::pods(),
             vms: vms::vms(),
             machines: vms::machines(),
+            volumes: volumes::volumes(),
             created: Vec::new(),
             created_vms: Vec::new(),
             created_machines: Vec::new(),
             environment: Vec::new(),
+            objects: objects::objects(),
             refuse: None,
             endless: false,
             exit_code: 0,
@@ -97,6 +104,8 @@ impl FakeNode {
             UnixListener::bind(socket).unwrap()
         };
         let server = Server::builder()
+            .add_routes(rest::routes(state.clone()))
+            .add_service(ServerInstancesServer::new(state.clone()))
             .add_service(CellServiceServer::new(state.clone()))
             .add_service(CellsServer::new(state.clone()))
             .add_service(ImagesServer::new(state.clone()))
@@ -104,6 +113,7 @@ impl FakeNode {
             .add_service(PodsServer::new(state.clone()))
             .add_service(InstancesServer::new(state.clone()))
             .add_service(SpawnServer::new(state.clone()))
+            .add_service(VolumesServer::new(state.clone()))
             .add_service(ObserveServer::new(state.clone()))
             .add_service(IdentityServer::new(state.clone()))
             .serve_with_incoming(UnixListenerStream::new(listener));

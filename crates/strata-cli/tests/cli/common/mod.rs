@@ -5,18 +5,21 @@ mod data;
 mod exec;
 mod fake;
 mod images;
+mod objects;
 mod pods;
+mod rest;
 mod services;
 mod tls;
 mod vms;
+mod volumes;
 
 use std::io::{self, Cursor, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use jiff::Timestamp;
-use strata_cli::{Command, Global, Printer, Session, run_in};
+use strata_cli::{Command, Global, NodeCommand, Printer, Session, run_in};
 use strata_client::Places;
 use strata_identity::Clock;
 
@@ -29,7 +32,26 @@ pub struct Cli {
     #[command(flatten)]
     pub global: Global,
     #[command(subcommand)]
-    pub command: Command,
+    typed: Typed,
+}
+
+/// As the binary has it: `node` is the daemon too, and hands its verbs over.
+#[derive(Debug, Subcommand)]
+enum Typed {
+    /// The nodes of the server
+    #[command(subcommand)]
+    Node(NodeCommand),
+    #[command(flatten)]
+    Other(Command),
+}
+
+impl Cli {
+    pub fn command(self) -> Command {
+        match self.typed {
+            Typed::Node(verb) => Command::Node(verb),
+            Typed::Other(command) => command,
+        }
+    }
 }
 
 /// A folder in which commands run, and the node they reach.
@@ -86,7 +108,7 @@ impl World {
     pub async fn exit(&self, line: &str) -> u8 {
         let line = line.replace("{}", self.folder.path().to_str().unwrap());
         let words = shell_words(&line);
-        let parsed = Cli::command()
+        let parsed = <Cli as CommandFactory>::command()
             .color(clap::ColorChoice::Never)
             .try_get_matches_from(words)
             .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -103,7 +125,7 @@ impl World {
             }
         };
         let mut session = self.session(&cli.global);
-        run_in(cli.command, &mut session).await.code()
+        run_in(cli.command(), &mut session).await.code()
     }
 
     fn session(&self, global: &Global) -> Session {

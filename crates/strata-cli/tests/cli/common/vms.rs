@@ -7,11 +7,12 @@ use strata_api::status_from_error;
 use strata_api::strata::v1::console_input::Input;
 use strata_api::strata::v1::vm_spec::Boot;
 use strata_api::strata::v1::{
-    ConsoleInput, ConsoleOutput, CreateMachineRequest, CreateVmRequest, DestroyMachineRequest,
-    DestroyMachineResponse, DestroyVmRequest, DestroyVmResponse, GetMachineRequest, GetVmRequest,
-    ListMachinesRequest, ListMachinesResponse, ListVmsRequest, ListVmsResponse, LogChannel,
-    LogLine, Machine, MachineSpec, PodLogsRequest, PodState, StartVmRequest, StopVmRequest, Vm,
-    VmAccelerator, VmSpec,
+    CellUsage, ConsoleInput, ConsoleOutput, CreateMachineRequest, CreateVmRequest,
+    DestroyMachineRequest, DestroyMachineResponse, DestroyVmRequest, DestroyVmResponse,
+    GetMachineRequest, GetVmRequest, ListMachinesRequest, ListMachinesResponse, ListVmsRequest,
+    ListVmsResponse, LogChannel, LogLine, Machine, MachineSpec, PodLogsRequest, PodState, PodUsage,
+    StartVmRequest, StopVmRequest, Vm, VmAccelerator, VmEvent, VmSpec, VmStat, VmStats,
+    VmStatsRequest, WaitVmRequest, WatchVmsRequest,
 };
 use strata_types::Error;
 use tokio::sync::mpsc;
@@ -86,6 +87,8 @@ fn find<'a>(state: &'a mut State, name: &str) -> Result<&'a mut Vm, Status> {
 
 #[tonic::async_trait]
 impl Instances for Shared {
+    type WatchStream = Answers<VmEvent>;
+    type StatsStream = Answers<VmStats>;
     type LogsStream = Answers<LogLine>;
     type ConsoleStream = Answers<ConsoleOutput>;
 
@@ -140,6 +143,60 @@ impl Instances for Shared {
     async fn list(&self, _: Request<ListVmsRequest>) -> Answer<ListVmsResponse> {
         let vms = self.open()?.vms.clone();
         Ok(Response::new(ListVmsResponse { vms }))
+    }
+
+    async fn wait(&self, request: Request<WaitVmRequest>) -> Answer<Vm> {
+        let mut state = self.open()?;
+        let exit_code = state.exit_code;
+        let found = find(&mut state, &request.into_inner().name)?;
+        found.set_state(PodState::Exited);
+        found.exit_code = Some(exit_code);
+        found.reason = format!("exit {exit_code}");
+        Ok(Response::new(found.clone()))
+    }
+
+    async fn watch(&self, request: Request<WatchVmsRequest>) -> Answer<Self::WatchStream> {
+        drop(self.open()?);
+        let event = VmEvent {
+            at_ms: NOW_MS,
+            vm: "build".into(),
+            vm_id: "build-0192f0c1".into(),
+            state: PodState::Running.into(),
+            message: "started".into(),
+            missed: 0,
+        };
+        let history = request.into_inner().history;
+        Ok(Response::new(stream(vec![event], history)))
+    }
+
+    /// Two looks, one second apart, the second with half a cpu's work more.
+    async fn stats(&self, _: Request<VmStatsRequest>) -> Answer<Self::StatsStream> {
+        let state = self.open()?;
+        let look = |observed_at_ms: i64, cpu_usec: u64| VmStats {
+            vms: state
+                .vms
+                .iter()
+                .map(|vm| VmStat {
+                    name: vm.spec.as_ref().unwrap().name.clone(),
+                    state: vm.state,
+                    usage: Some(PodUsage {
+                        cell: Some(CellUsage {
+                            cpu_usec,
+                            memory_bytes: 300 << 20,
+                            pids: 5,
+                            ..Default::default()
+                        }),
+                        disk_bytes: vm.disk_bytes,
+                        ..Default::default()
+                    }),
+                    cpus: 2,
+                    memory_bytes: 2 << 30,
+                })
+                .collect(),
+            observed_at_ms,
+        };
+        let looks = vec![look(NOW_MS - 1000, 0), look(NOW_MS, 500_000)];
+        Ok(Response::new(stream(looks, state.endless)))
     }
 
     async fn logs(&self, request: Request<PodLogsRequest>) -> Answer<Self::LogsStream> {

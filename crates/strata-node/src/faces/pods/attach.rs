@@ -6,17 +6,16 @@ use strata_api::strata::v1;
 use strata_api::strata::v1::attach_input::Input;
 use strata_api::strata::v1::exec_output::Output;
 use strata_types::{Error, Result};
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::exec::ended;
+use super::exec::{self, ended};
 use super::{Answers, status};
 use crate::clock::now_ms;
 use crate::faces::logs::{Wanted, lines};
-use crate::logs::LogWatch;
-use crate::pods::{Attached, Pods, attach};
+use crate::logs::{LogWatch, follow_raw};
+use crate::pods::{Attached, Input as AttachedInput, Pods, attach};
 
 /// The most lines from before.
 const MAX_TAIL: u32 = 10_000;
@@ -32,20 +31,14 @@ pub(super) async fn run(
     };
     let pod = pods.find("start.pod", &start.pod).map_err(status)?;
     let attached = attach(&pod).map_err(status)?;
-    // Without lines from before it is the time that counts: what is typed now
-    // may be answered before the log is opened.
-    let (tail, since_ms) = match start.tail {
-        0 => (MAX_TAIL, Some(now_ms())),
-        tail => (tail.min(MAX_TAIL), None),
-    };
-    let wanted = Wanted {
-        stdout: true,
-        stderr: true,
-        tail: Some(tail),
-        since_ms,
-        follow: true,
-    };
-    let mut output = lines(&attached.main, watch, wanted).map_err(status)?;
+    if let AttachedInput::Terminal(terminal) = &attached.input
+        && let Some(size) = start.terminal
+    {
+        let size = exec::size("start.terminal", size).map_err(status)?;
+        // One whose process has just ended needs none.
+        let _ = terminal.resize(size);
+    }
+    let mut output = output(&attached, start.tail, watch).map_err(status)?;
     let (sender, stream) = mpsc::channel(16);
     let main = attached.main.clone();
     let typed = tokio::spawn(take_in(attached, input));
@@ -60,12 +53,12 @@ pub(super) async fn run(
         };
         let mut gone = sender.send(wrap(started)).await.is_err();
         while !gone {
-            let line = tokio::select! {
-                line = output.next() => line,
+            let piece = tokio::select! {
+                piece = output.next() => piece,
                 () = sender.closed() => break,
             };
-            gone = match line {
-                Some(Ok(line)) => sender.send(wrap(piece(&line))).await.is_err(),
+            gone = match piece {
+                Some(Ok(piece)) => sender.send(wrap(piece)).await.is_err(),
                 Some(Err(error)) => sender.send(Err(error)).await.is_err(),
                 None => {
                     let view = main.ended().await;
@@ -77,6 +70,33 @@ pub(super) async fn run(
         typed.abort();
     });
     Ok(Box::pin(ReceiverStream::new(stream)))
+}
+
+/// What it writes: a terminal's as it comes, otherwise whole lines.
+fn output(attached: &Attached, tail: u32, watch: &LogWatch) -> Result<Answers<Output>> {
+    let main = &attached.main;
+    if let AttachedInput::Terminal(_) = attached.input {
+        let tail = tail.min(MAX_TAIL);
+        let pieces = follow_raw(&main.folder, tail, main.watch(), watch)?;
+        let pieces = ReceiverStream::new(pieces);
+        let pieces = pieces.map(|piece| piece.map(Output::Stdout).map_err(status));
+        return Ok(Box::pin(pieces));
+    }
+    // Without lines from before it is the time that counts: what is typed now
+    // may be answered before the log is opened.
+    let (tail, since_ms) = match tail {
+        0 => (MAX_TAIL, Some(now_ms())),
+        tail => (tail.min(MAX_TAIL), None),
+    };
+    let wanted = Wanted {
+        stdout: true,
+        stderr: true,
+        tail: Some(tail),
+        since_ms,
+        follow: true,
+    };
+    let lines = lines(main, watch, wanted)?;
+    Ok(Box::pin(lines.map(|line| line.map(|line| piece(&line)))))
 }
 
 fn piece(line: &v1::LogLine) -> Output {
@@ -91,14 +111,17 @@ fn piece(line: &v1::LogLine) -> Output {
 
 async fn take_in(mut attached: Attached, mut input: Streaming<v1::AttachInput>) {
     while let Ok(Some(message)) = input.message().await {
-        match (message.input, &mut attached.stdin) {
-            (Some(Input::Stdin(bytes)), Some(stdin)) => {
-                let written = stdin.write_all(&bytes).await;
-                if written.is_err() {
-                    attached.stdin = None;
+        match message.input {
+            Some(Input::Stdin(bytes)) => attached.type_in(&bytes).await,
+            Some(Input::End(_)) => attached.end_input().await,
+            Some(Input::Resize(wire)) => {
+                if let AttachedInput::Terminal(terminal) = &attached.input
+                    && let Ok(size) = exec::size("resize", wire)
+                {
+                    let _ = terminal.resize(size);
                 }
             }
-            (Some(Input::Signal(signal @ 1..=64)), _) => {
+            Some(Input::Signal(signal @ 1..=64)) => {
                 let _ = attached.signal(signal);
             }
             _ => {}

@@ -19,9 +19,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
-use super::views::split;
 use super::{Answers, status};
 use crate::cells::RunView;
+use crate::faces::views::split;
 use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, Terminal, exec};
 
 /// The most that is read at once.
@@ -62,18 +62,23 @@ fn request(start: v1::ExecStart) -> Result<ExecRequest> {
         environment: pod_fields::environment("start.environment", start.environment)?,
         user: text(start.user),
         working_directory: text(start.working_directory),
-        terminal: start.terminal.map(size).transpose()?,
+        terminal: start
+            .terminal
+            .map(|s| size("start.terminal", s))
+            .transpose()?,
         stdin: start.stdin,
     })
 }
 
-fn size(size: v1::TerminalSize) -> Result<Size> {
-    let part = |field: &str, n: u32| {
-        u16::try_from(n).map_err(|_| Error::invalid(field, format!("is {n}; 65535 is the most")))
+/// The size of a terminal, from a field.
+pub(super) fn size(field: &str, size: v1::TerminalSize) -> Result<Size> {
+    let part = |part: &str, n: u32| {
+        let why = format!("is {n}; 65535 is the most");
+        u16::try_from(n).map_err(|_| Error::invalid(format!("{field}.{part}"), why))
     };
     Ok(Size {
-        rows: part("start.terminal.rows", size.rows)?,
-        columns: part("start.terminal.columns", size.columns)?,
+        rows: part("rows", size.rows)?,
+        columns: part("columns", size.columns)?,
     })
 }
 
@@ -236,7 +241,7 @@ async fn take_in(
             Some(Input::Stdin(bytes)) => keys.type_in(&bytes).await,
             Some(Input::End(_)) => keys.end(),
             Some(Input::Resize(wire)) => {
-                if let (Keys::Terminal(terminal), Ok(size)) = (&keys, size(wire)) {
+                if let (Keys::Terminal(terminal), Ok(size)) = (&keys, size("resize", wire)) {
                     let _ = terminal.resize(size);
                 }
             }

@@ -7,10 +7,8 @@ mod views;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::Stream;
 use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
@@ -20,6 +18,7 @@ use strata_types::{Error, ErrorKind, Result, Role};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status;
+use super::units::Answers;
 use crate::Node;
 use crate::blocking::detached;
 use crate::images::{may_read, may_read_path, reference_from_field};
@@ -30,8 +29,6 @@ pub(super) struct Face {
     pods: Pods,
     watch: LogWatch,
 }
-
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Face {
     pub(super) fn new(node: &Node) -> Self {

@@ -5,6 +5,7 @@ use strata_types::Ending;
 
 use crate::blocking::blocking;
 use crate::clock::ms;
+use crate::faces::views::split;
 use crate::pods::PodRef;
 use crate::units::{Health, Kind as _};
 
@@ -45,16 +46,6 @@ pub(super) fn pod_with_usage(pod: &PodRef) -> v1::Pod {
     v1::Pod {
         usage: usage(pod),
         ..self::pod(pod)
-    }
-}
-
-/// How something ended, as a code or a signal.
-pub(super) fn split(ending: Ending) -> (Option<i32>, Option<i32>) {
-    match ending {
-        Ending::Code(code) => (Some(code), None),
-        Ending::Signal(signal) => (None, Some(signal)),
-        Ending::OutOfMemory => (None, Some(9)),
-        Ending::Lost => (None, None),
     }
 }
 

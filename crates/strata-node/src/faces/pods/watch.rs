@@ -1,43 +1,22 @@
 //! What happens to pods, and what they use.
 
-use std::time::Duration;
-
-use futures_util::StreamExt as _;
 use strata_api::strata::v1;
-use strata_types::{Error, Result};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
-use tokio_stream::wrappers::{BroadcastStream, ReceiverStream};
+use strata_types::Result;
 
 use super::{Answers, views};
 use crate::clock::now_ms;
-use crate::pods::Pods;
+use crate::faces::units;
+use crate::pods::{PodRef, Pods};
 use crate::units::Event;
 
 pub(super) fn events(pods: &Pods, request: v1::WatchPodsRequest) -> Result<Answers<v1::PodEvent>> {
-    if !request.name.is_empty() {
-        pods.find("name", &request.name)?;
-    }
-    let (past, live) = pods.events().listen();
-    let past = if request.history { past } else { Vec::new() };
-    let past = futures_util::stream::iter(past.into_iter().map(Ok));
-    let all = past.chain(BroadcastStream::new(live));
-    let wanted = request.name;
-    let events = all.filter_map(move |event| {
-        let event = match event {
-            Ok(event) => {
-                let asked_for = wanted.is_empty() || *event.name == *wanted;
-                asked_for.then(|| Ok(view(&event)))
-            }
-            Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Ok(v1::PodEvent {
-                at_ms: now_ms(),
-                missed,
-                ..v1::PodEvent::default()
-            })),
-        };
-        std::future::ready(event)
-    });
-    Ok(Box::pin(events))
+    units::events(pods, request.name, request.history, view, |missed| {
+        v1::PodEvent {
+            at_ms: now_ms(),
+            missed,
+            ..v1::PodEvent::default()
+        }
+    })
 }
 
 fn view(event: &Event) -> v1::PodEvent {
@@ -52,36 +31,12 @@ fn view(event: &Event) -> v1::PodEvent {
 }
 
 pub(super) fn stats(pods: &Pods, request: v1::PodStatsRequest) -> Result<Answers<v1::PodStats>> {
-    let interval = request.interval_ms.unwrap_or(1000);
-    if !(100..=60_000).contains(&interval) {
-        let why = format!("is {interval}; 100 to 60000 are allowed");
-        return Err(Error::invalid("interval_ms", why));
+    units::stats(pods, request.name, request.interval_ms, look)
+}
+
+fn look(pods: &[PodRef]) -> v1::PodStats {
+    v1::PodStats {
+        pods: pods.iter().map(views::stat).collect(),
+        observed_at_ms: now_ms(),
     }
-    if !request.name.is_empty() {
-        pods.find("name", &request.name)?;
-    }
-    let (sender, stream) = mpsc::channel(1);
-    let (pods, name) = (pods.clone(), request.name);
-    tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(Duration::from_millis(interval.into()));
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = sender.closed() => return,
-            }
-            let wanted = pods
-                .list()
-                .into_iter()
-                .filter(|pod| name.is_empty() || pod.record().spec.name.as_str() == name);
-            let view = v1::PodStats {
-                pods: wanted.map(|pod| views::stat(&pod)).collect(),
-                observed_at_ms: now_ms(),
-            };
-            if sender.send(Ok(view)).await.is_err() {
-                return;
-            }
-        }
-    });
-    Ok(Box::pin(ReceiverStream::new(stream)))
 }

@@ -82,30 +82,42 @@ fn tags(headers: &HeaderMap, name: &HeaderName, shown: &str, weak: bool) -> Answ
     let mut given = false;
     for value in headers.get_all(name) {
         given = true;
-        let bad = || {
-            let why = "must be *, or tags such as \"12\" with commas between";
-            Refusal::unreadable(Error::invalid(shown, why))
-        };
-        let text = value.to_str().map_err(|_| bad())?.trim();
-        if text == "*" {
+        let text = value.to_str().ok().map(str::trim);
+        if text == Some("*") {
             return Ok(Tags::Any);
         }
-        for tag in text.split(',') {
-            let tag = tag.trim();
-            let (tag, is_weak) = match tag.strip_prefix("W/") {
-                Some(tag) => (tag, true),
-                None => (tag, false),
-            };
-            let bare = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            let bare = bare.filter(|tag| !tag.contains('"')).ok_or_else(bad)?;
-            if let Ok(revision) = bare.parse()
-                && (weak || !is_weak)
-            {
-                all.push(revision);
-            }
-        }
+        let read = text.and_then(|text| list(text, weak, &mut all));
+        read.ok_or_else(|| {
+            let why = "must be *, or tags such as \"12\" with commas between";
+            Refusal::unreadable(Error::invalid(shown, why))
+        })?;
     }
     Ok(if given { Tags::Of(all) } else { Tags::None })
+}
+
+/// Takes the tags of a list that may be ours; none when it is no list. What is
+/// in a tag may be a comma, and there may be nothing between two of them.
+fn list(mut text: &str, weak: bool, all: &mut Vec<Revision>) -> Option<()> {
+    loop {
+        text = text.trim_start_matches([' ', '\t', ',']);
+        if text.is_empty() {
+            return Some(());
+        }
+        let (rest, is_weak) = match text.strip_prefix("W/") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (tag, rest) = rest.strip_prefix('"')?.split_once('"')?;
+        if let Ok(revision) = tag.parse()
+            && (weak || !is_weak)
+        {
+            all.push(revision);
+        }
+        text = rest.trim_start();
+        if !text.is_empty() && !text.starts_with(',') {
+            return None;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +138,11 @@ mod tests {
         assert_eq!(read("\"other\"", false).unwrap(), Tags::Of(vec![]));
         assert_eq!(read("W/\"3\"", false).unwrap(), Tags::Of(vec![]));
         assert_eq!(read("W/\"3\"", true).unwrap(), Tags::Of(vec![3]));
-        for bad in ["", "12", "\"12", "\"1\" \"2\"", "\"1\",", "x"] {
+        assert_eq!(read("", false).unwrap(), Tags::Of(vec![]));
+        assert_eq!(read("\"1\", ,", false).unwrap(), Tags::Of(vec![1]));
+        let commas = read("\"2,3\" , W/\",\",\"4\"", false);
+        assert_eq!(commas.unwrap(), Tags::Of(vec![4]));
+        for bad in ["12", "\"12", "\"1\" \"2\"", "x"] {
             assert!(read(bad, false).is_err(), "{bad:?}");
         }
         assert_eq!(etag(7), "\"7\"");

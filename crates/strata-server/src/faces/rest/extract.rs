@@ -2,6 +2,8 @@
 //! parameters, which body. Whatever is wrong is told as a problem with the
 //! field in it.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
@@ -20,6 +22,8 @@ use crate::core::Who;
 const LARGEST_BODY: usize = 256 * 1024;
 /// What is still read of a body that is too large.
 const ENDURED_BODY: usize = 16 * 1024 * 1024;
+/// How long a body may take.
+const SLOWEST_BODY: Duration = Duration::from_secs(30);
 
 /// Who asks.
 pub(super) struct Asker(pub(super) Who);
@@ -87,6 +91,16 @@ impl Parameters {
             Some("") => Err(Error::invalid(name, "must not be empty").into()),
             found => Ok(found),
         }
+    }
+
+    /// The name of a node, if it is given.
+    pub(super) fn name(&self, name: &str) -> Answer<Option<String>> {
+        let text = self.text(name)?;
+        let read = text.map(str::parse::<strata_identity::Name>);
+        let read = read
+            .transpose()
+            .map_err(|why| Error::from(why).in_field(name))?;
+        Ok(read.map(|name| name.to_string()))
     }
 
     /// A name of a project or the like, if it is given.
@@ -162,14 +176,24 @@ impl<S: Send + Sync> FromRequest<S> for Json {
     }
 }
 
-/// All of a body, if it is not too large. What is too large is still taken
-/// in for a while: a client that writes does not hear the answer.
-pub(super) async fn read(mut body: axum::body::Body) -> Answer<Bytes> {
-    if let Some(size) = body.size_hint().exact()
-        && size == 0
-    {
+/// All of a body, if it comes in time and is not too large.
+pub(super) async fn read(body: axum::body::Body) -> Answer<Bytes> {
+    if body.size_hint().exact() == Some(0) {
         return Ok(Bytes::new());
     }
+    match tokio::time::timeout(SLOWEST_BODY, collect(body)).await {
+        Ok(whole) => whole,
+        Err(_) => {
+            let why = format!("did not come within {} seconds", SLOWEST_BODY.as_secs());
+            let error = Error::invalid("body", why);
+            Err(Refusal::with(StatusCode::REQUEST_TIMEOUT, error))
+        }
+    }
+}
+
+/// What is too large is still taken in for a while: a client that writes does
+/// not hear the answer.
+async fn collect(mut body: axum::body::Body) -> Answer<Bytes> {
     let (mut whole, mut size) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -178,10 +202,10 @@ pub(super) async fn read(mut body: axum::body::Body) -> Answer<Bytes> {
         })?;
         let data = frame.into_data().unwrap_or_default();
         size += data.len();
-        match size {
-            0..=LARGEST_BODY => whole.extend_from_slice(&data),
-            ..=ENDURED_BODY => whole.clear(),
-            _ => break,
+        if size <= LARGEST_BODY {
+            whole.extend_from_slice(&data);
+        } else if size > ENDURED_BODY {
+            break;
         }
     }
     if size > LARGEST_BODY {

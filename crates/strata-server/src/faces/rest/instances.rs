@@ -53,7 +53,7 @@ fn filter(core: &Core, who: &Who, parameters: &Parameters) -> Answer<Filter> {
         project,
         kind: parameters.one_of("type", &InstanceKind::ALL, InstanceKind::as_str)?,
         state: parameters.one_of("state", &InstanceState::ALL, InstanceState::as_str)?,
-        node: parameters.text("node")?.map(str::to_owned),
+        node: parameters.name("node")?,
         workload,
     })
 }
@@ -109,7 +109,7 @@ pub(super) fn in_project(parameter: Option<Label>, given: Option<String>) -> Res
         )),
         (Some(given), _) => Ok(given),
         (None, Some(parameter)) => Ok(parameter),
-        (None, None) => Label::from_field("project", DEFAULT_PROJECT).map_err(Into::into),
+        (None, None) => Label::from_field("project", DEFAULT_PROJECT),
     }
 }
 
@@ -225,14 +225,14 @@ impl Watched for Those {
                 all.items
             }
             Some(id) => {
-                let found = self.core.instance(&self.who, None, id.as_str());
-                found.into_iter().collect()
+                let tables = self.core.tables();
+                tables.instances.get(id).cloned().into_iter().collect()
             }
         }
     }
 
     fn is_there(&self, one: &Instance) -> bool {
-        self.core.instance(&self.who, None, one.id.as_str()).is_ok()
+        self.core.tables().instances.contains_key(&one.id)
     }
 
     fn tell(&self, kept: &Kept<Instance>) -> Vec<u8> {

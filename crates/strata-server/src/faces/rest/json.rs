@@ -1,7 +1,7 @@
 //! JSON that others wrote: what is no JSON is told with its place, what is
 //! JSON and something else than it should be with its field.
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 use strata_types::instance::{InstanceSpec, Resources};
 use strata_types::{Error, Result};
@@ -14,9 +14,11 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        match error.is_data() {
-            true => Refusal::from(at(&path, &error)),
-            false => no_json(&error),
+        // What comes after it may be no JSON at all.
+        match serde_json::from_slice::<IgnoredAny>(body) {
+            Ok(_) if error.is_data() => Refusal::from(at(&path, &error)),
+            Ok(_) => no_json(&error),
+            Err(error) => no_json(&error),
         }
     })?;
     reader.end().map_err(|error| no_json(&error))?;

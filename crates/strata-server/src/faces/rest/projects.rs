@@ -43,7 +43,7 @@ pub(super) async fn create(
 ) -> Answer {
     parameters.only(&[])?;
     let new: NewProject = json::parse(&body)?;
-    let name = Label::from_field("name", &new.name).map_err(Error::from)?;
+    let name = Label::from_field("name", &new.name)?;
     let core = &state.core;
     let is_new = core.project_record(&name).is_err();
     let made = core.create_project(&who, &name, quota(new.quota)).await?;

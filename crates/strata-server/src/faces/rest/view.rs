@@ -11,7 +11,8 @@ use serde::{Serialize, Serializer};
 use strata_api::rest::Wanted;
 use strata_types::Role;
 use strata_types::instance::{
-    Claim, HealthSpec, InstanceKind, InstanceSpec, InstanceState, PlacementRules, SecuritySpec,
+    Claim, HealthSpec, InstanceId, InstanceKind, InstanceSpec, InstanceState, PlacementRules,
+    SecuritySpec,
 };
 use strata_types::pod::RestartPolicy;
 
@@ -144,7 +145,7 @@ pub(super) fn instance<'a>(
         wanted: wanted(one.wanted),
         node: one.node.as_deref(),
         ip: one.address,
-        workload_id: one.workload.as_ref().map(|id| id.as_str()),
+        workload_id: one.workload.as_ref().map(InstanceId::as_str),
         restarts: one.restarts,
         exit_code: one.exit_code,
         healthy: one.healthy,

@@ -175,14 +175,14 @@ impl Watched for Those {
                     .items
             }
             Some(id) => {
-                let found = self.core.workload(&self.who, None, id.as_str());
-                found.into_iter().collect()
+                let tables = self.core.tables();
+                tables.workloads.get(id).cloned().into_iter().collect()
             }
         }
     }
 
     fn is_there(&self, one: &Workload) -> bool {
-        self.core.workload(&self.who, None, one.id.as_str()).is_ok()
+        self.core.tables().workloads.contains_key(&one.id)
     }
 
     fn tell(&self, kept: &Kept<Workload>) -> Vec<u8> {

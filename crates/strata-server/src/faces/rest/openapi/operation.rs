@@ -22,6 +22,7 @@ fn words(status: u16) -> &'static str {
         401 => "It is not known who asks.",
         403 => "Who asks may not.",
         404 => "There is no such thing.",
+        408 => "The body did not come in time.",
         409 => "It is there already and is another; or it is in the wrong state.",
         412 => "It is another version by now.",
         413 => "The body is too large.",
@@ -70,7 +71,7 @@ impl Operation {
         };
         let body = json!({ "required": true, "content": content });
         self.value.insert("requestBody".into(), body);
-        self.fails(&[413, 415])
+        self.fails(&[408, 413, 415])
     }
 
     /// Answers with this.
@@ -145,7 +146,7 @@ impl Operation {
     pub(super) fn removes(self) -> Self {
         let says = "It goes; once it is gone, it is not found any more.";
         self.answers(202, says, json!({}), json!({}))
-            .fails(&[409, 412, 413])
+            .fails(&[408, 409, 412, 413])
     }
 
     /// Fails in these ways, too.

@@ -41,7 +41,7 @@ pub(super) fn parameter(name: &str) -> Value {
         ),
         "new project" => (label, "Where, unless the body says it."),
         "node" => (
-            json!({ "type": "string", "minLength": 1, "maxLength": 128 }),
+            json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 128 }),
             "Only on this node.",
         ),
         "workload" => (
@@ -70,7 +70,7 @@ pub(super) fn parameter(name: &str) -> Value {
 }
 
 fn header(name: &str) -> Value {
-    let tags = r#"^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$"#;
+    let tags = r#"^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)?$"#;
     let (pattern, says) = match name {
         "If-Match" => (tags, "Only if it is still this version, by its ETag."),
         "If-None-Match" => (tags, "Only if it is another version by now."),

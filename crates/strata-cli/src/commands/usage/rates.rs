@@ -2,15 +2,18 @@
 //! figures are the node's own.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use strata_api::strata::v1::{PodStat, PodStats};
 
 use crate::output::{Column, Show, TableCell, human};
 use crate::view::{PodUsageView, state_tone, state_word, time_ms};
 
-/// What one pod uses. Rates are absent until there are two looks at it.
+/// What one of them uses. Rates are absent until there are two looks at it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Rate {
+    #[serde(skip)]
+    noun: &'static str,
     pub(super) name: String,
     pub(super) state: &'static str,
     /// 100 is one cpu.
@@ -25,26 +28,37 @@ pub(super) struct Rate {
 }
 
 /// What was used at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Moment {
     pub(super) at: Option<Timestamp>,
-    pub(super) pods: Vec<Rate>,
+    pub(super) noun: &'static str,
+    pub(super) rates: Vec<Rate>,
 }
 
-/// What was used between `before` and `after`.
-pub(super) fn moment(before: Option<&PodStats>, after: &PodStats) -> Moment {
-    let elapsed_ms = before.map_or(0, |b| after.observed_at_ms.saturating_sub(b.observed_at_ms));
-    let pods = after.pods.iter().map(|pod| {
-        let was = before.and_then(|before| before.pods.iter().find(|was| was.name == pod.name));
-        rate(was, pod, elapsed_ms)
-    });
-    Moment {
-        at: time_ms(after.observed_at_ms),
-        pods: pods.collect(),
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("at", &self.at)?;
+        map.serialize_entry(&format!("{}s", self.noun), &self.rates)?;
+        map.end()
     }
 }
 
-fn rate(was: Option<&PodStat>, pod: &PodStat, elapsed_ms: i64) -> Rate {
+/// What was used between `before` and `after`.
+pub(super) fn moment(noun: &'static str, before: Option<&PodStats>, after: &PodStats) -> Moment {
+    let elapsed_ms = before.map_or(0, |b| after.observed_at_ms.saturating_sub(b.observed_at_ms));
+    let pods = after.pods.iter().map(|pod| {
+        let was = before.and_then(|before| before.pods.iter().find(|was| was.name == pod.name));
+        rate(noun, was, pod, elapsed_ms)
+    });
+    Moment {
+        at: time_ms(after.observed_at_ms),
+        noun,
+        rates: pods.collect(),
+    }
+}
+
+fn rate(noun: &'static str, was: Option<&PodStat>, pod: &PodStat, elapsed_ms: i64) -> Rate {
     let usage = |pod: &PodStat| PodUsageView::from(pod.usage.unwrap_or_default());
     let (before, now) = (was.map(usage), usage(pod));
     // Counters that ran backwards began anew; they say nothing about a rate.
@@ -54,6 +68,7 @@ fn rate(was: Option<&PodStat>, pod: &PodStat, elapsed_ms: i64) -> Rate {
     };
     let limits = pod.limits.unwrap_or_default();
     Rate {
+        noun,
         name: pod.name.clone(),
         state: state_word(pod.state()),
         cpu_percent: grown(before.map(|b| b.cell.cpu_usec), now.cell.cpu_usec)
@@ -76,7 +91,7 @@ fn rate(was: Option<&PodStat>, pod: &PodStat, elapsed_ms: i64) -> Rate {
 
 impl Show for Rate {
     fn reference(&self) -> String {
-        format!("pod/{}", self.name)
+        format!("{}/{}", self.noun, self.name)
     }
 
     fn columns(_: bool) -> Vec<Column> {
@@ -139,18 +154,18 @@ mod tests {
     #[test]
     fn rates_come_from_two_looks() {
         let (first, second) = (look(1_000, 100_000, 0), look(3_000, 1_100_000, 4_096));
-        let rate = &moment(Some(&first), &second).pods[0];
+        let rate = &moment("pod", Some(&first), &second).rates[0];
         assert_eq!(rate.cpu_percent, Some(50.0));
         assert_eq!(rate.sent_bytes_per_second, Some(2_048));
-        assert_eq!(moment(None, &second).pods[0].cpu_percent, None);
-        let restarted = &moment(Some(&second), &look(4_000, 5, 0)).pods[0];
+        assert_eq!(moment("pod", None, &second).rates[0].cpu_percent, None);
+        let restarted = &moment("pod", Some(&second), &look(4_000, 5, 0)).rates[0];
         assert_eq!(restarted.cpu_percent, None, "it began anew");
     }
 
     proptest! {
         #[test]
         fn no_figures_panic_or_give_nonsense(a: u64, b: u64, from: i64, to: i64) {
-            let rate = &moment(Some(&look(from, a, b)), &look(to, b, a)).pods[0];
+            let rate = &moment("pod", Some(&look(from, a, b)), &look(to, b, a)).rates[0];
             prop_assert!(rate.cpu_percent.is_none_or(|cpu| cpu.is_finite() && cpu >= 0.0));
         }
     }

@@ -1,38 +1,34 @@
 //! `runtime.Instances`: virtual machines.
 
-use std::pin::Pin;
+mod console;
+mod views;
+
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::Stream;
 use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
 use strata_api::strata::v1::console_input::Input;
 use strata_identity::Caller;
 use strata_types::{Error, Result, Role};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::logs::{Wanted, lines};
 use super::status;
+use super::units::{self, Answers};
 use crate::Node;
-use crate::blocking::{blocking, detached};
-use crate::clock::ms;
+use crate::blocking::detached;
+use crate::clock::now_ms;
 use crate::images::{Images, may_read_path};
 use crate::logs::LogWatch;
-use crate::vms::{Console, VmAsk, VmRef, Vms, endpoint, usage};
+use crate::vms::{Console, VmAsk, VmRef, Vms};
 
 pub(super) struct Face {
     vms: Vms,
     images: Images,
     watch: LogWatch,
 }
-
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Face {
     pub(super) fn new(node: &Node) -> Self {
@@ -62,50 +58,7 @@ async fn create(
         may_read_path(caller.as_ref(), file, &images.config().local_folders)?;
     }
     let vm = vms.create(ask, request.start).await?;
-    Ok(view(&vm))
-}
-
-fn view(vm: &VmRef) -> v1::Vm {
-    let (record, known) = (vm.record(), vm.view());
-    let kind = vm.kind().ok();
-    let main = known.main.as_ref().map(|main| (main.pid, main.view()));
-    let cell = kind.as_ref().and_then(|kind| {
-        let name = record.spec.name.label().clone().into();
-        kind.cells.find("name", &name).ok()
-    });
-    let uses_kvm = kind
-        .as_ref()
-        .and_then(|kind| kind.uses_kvm(record.spec.accel));
-    let endpoint = endpoint(&record.spec, &record.made);
-    v1::Vm {
-        spec: Some((&record.spec).into()),
-        state: v1::PodState::from(known.state).into(),
-        reason: known.reason,
-        address: record
-            .made
-            .address
-            .map(|a| a.to_string())
-            .unwrap_or_default(),
-        mac: endpoint
-            .map(|endpoint| endpoint.mac().to_string())
-            .unwrap_or_default(),
-        accelerator: match uses_kvm {
-            Some(true) => v1::VmAccelerator::Kvm,
-            Some(false) => v1::VmAccelerator::Tcg,
-            None => v1::VmAccelerator::Auto,
-        }
-        .into(),
-        process_id: main
-            .filter(|(_, run)| !run.is_over())
-            .map_or(0, |(pid, _)| pid),
-        created_at_ms: record.created_at_ms,
-        started_at_ms: main.map_or(0, |(_, run)| ms(run.started_ns)),
-        ended_at_ms: main.map_or(0, |(_, run)| ms(run.ended_ns)),
-        restarts: record.restarts,
-        usage: blocking(|| cell.map(|cell| super::views::usage(&cell.usage()))),
-        disk_bytes: kind.map_or(0, |kind| blocking(|| usage(&kind.folders.join(&record.id)))),
-        id: record.id,
-    }
+    Ok(views::vm(&vm))
 }
 
 /// What a caller may see of a machine: those who only look on do not see what
@@ -117,46 +70,6 @@ fn seen_by(caller: Option<&Caller>, mut vm: v1::Vm) -> v1::Vm {
         spec.user_data.clear();
     }
     vm
-}
-
-/// Passes on what is typed and what is printed until either side ends.
-async fn console(
-    lease: Console,
-    socket: UnixStream,
-    mut typed: Streaming<v1::ConsoleInput>,
-) -> Answers<v1::ConsoleOutput> {
-    let (mut from, mut to) = socket.into_split();
-    let (sender, stream) = mpsc::channel(16);
-    let typing = tokio::spawn(async move {
-        while let Ok(Some(message)) = typed.message().await {
-            if let Some(Input::Typed(bytes)) = message.input
-                && to.write_all(&bytes).await.is_err()
-            {
-                return;
-            }
-        }
-    });
-    tokio::spawn(async move {
-        let _lease = lease;
-        let mut buffer = vec![0; 16 << 10];
-        loop {
-            let read = tokio::select! {
-                read = from.read(&mut buffer) => read,
-                () = sender.closed() => break,
-            };
-            let Ok(n @ 1..) = read else { break };
-            let printed = Bytes::copy_from_slice(&buffer[..n]);
-            if sender
-                .send(Ok(v1::ConsoleOutput { printed }))
-                .await
-                .is_err()
-            {
-                break;
-            }
-        }
-        typing.abort();
-    });
-    Box::pin(ReceiverStream::new(stream))
 }
 
 #[tonic::async_trait]
@@ -180,7 +93,7 @@ impl runtime::instances_server::Instances for Face {
         request: Request<v1::StartVmRequest>,
     ) -> Result<Response<v1::Vm>, Status> {
         let vm = self.find(&request.get_ref().name)?;
-        let work = async move { vm.start().await.map(|()| view(&vm)) };
+        let work = async move { vm.start().await.map(|()| views::vm(&vm)) };
         detached(work).await.map(Response::new).map_err(status)
     }
 
@@ -189,7 +102,7 @@ impl runtime::instances_server::Instances for Face {
         let vm = self.find(&request.name)?;
         let grace = request.grace_ms.map(|ms| grace_from_field("grace_ms", ms));
         let grace = grace.transpose().map_err(status)?;
-        let work = async move { vm.stop(grace).await.map(|()| view(&vm)) };
+        let work = async move { vm.stop(grace).await.map(|()| views::vm(&vm)) };
         detached(work).await.map(Response::new).map_err(status)
     }
 
@@ -206,7 +119,7 @@ impl runtime::instances_server::Instances for Face {
 
     async fn get(&self, request: Request<v1::GetVmRequest>) -> Result<Response<v1::Vm>, Status> {
         let caller = request.extensions().get::<Caller>();
-        let vm = view(&self.find(&request.get_ref().name)?);
+        let vm = views::vm(&self.find(&request.get_ref().name)?);
         Ok(Response::new(seen_by(caller, vm)))
     }
 
@@ -216,8 +129,48 @@ impl runtime::instances_server::Instances for Face {
     ) -> Result<Response<v1::ListVmsResponse>, Status> {
         let caller = request.extensions().get::<Caller>();
         let vms = self.vms.list();
-        let vms = vms.iter().map(|vm| seen_by(caller, view(vm))).collect();
+        let vms = vms
+            .iter()
+            .map(|vm| seen_by(caller, views::vm(vm)))
+            .collect();
         Ok(Response::new(v1::ListVmsResponse { vms }))
+    }
+
+    async fn wait(&self, request: Request<v1::WaitVmRequest>) -> Result<Response<v1::Vm>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let vm = self.find(&request.get_ref().name)?;
+        let _ = vm.watch().wait_for(crate::units::View::is_over).await;
+        Ok(Response::new(seen_by(caller, views::vm(&vm))))
+    }
+
+    type WatchStream = Answers<v1::VmEvent>;
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchVmsRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let request = request.into_inner();
+        let missed = |missed| v1::VmEvent {
+            at_ms: now_ms(),
+            missed,
+            ..v1::VmEvent::default()
+        };
+        let (name, history) = (request.name, request.history);
+        units::events(&self.vms, name, history, views::event, missed)
+            .map(Response::new)
+            .map_err(status)
+    }
+
+    type StatsStream = Answers<v1::VmStats>;
+
+    async fn stats(
+        &self,
+        request: Request<v1::VmStatsRequest>,
+    ) -> Result<Response<Self::StatsStream>, Status> {
+        let request = request.into_inner();
+        units::stats(&self.vms, request.name, request.interval_ms, views::stats)
+            .map(Response::new)
+            .map_err(status)
     }
 
     type LogsStream = Answers<v1::LogLine>;
@@ -268,6 +221,6 @@ impl runtime::instances_server::Instances for Face {
                     .with_hint("is the machine running? another console may be open"),
             )
         })?;
-        Ok(Response::new(console(lease, socket, typed).await))
+        Ok(Response::new(console::serve(lease, socket, typed)))
     }
 }

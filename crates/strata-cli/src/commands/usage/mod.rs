@@ -1,37 +1,26 @@
-//! `strata pod stats`: what pods use, live on a terminal, a table for each
+//! What pods, or virtual machines, use: live on a terminal, a table for each
 //! interval elsewhere.
 
 mod rates;
 
 use clap::Args;
-use strata_api::strata::v1::{PodStats, PodStatsRequest};
+use futures_util::{Stream, StreamExt as _};
+use strata_api::strata::v1::PodStats;
 use strata_client::NodeClient;
 use tokio::signal::unix::{SignalKind, signal};
-use tonic::Streaming;
+use tonic::Status;
 
 use self::rates::{Moment, Rate, moment};
 use crate::commands::top::screen::{Screen, keys};
-use crate::complete;
 use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::{self, Format, OutputArgs, Show as _, Table};
 use crate::printer::terminal_size;
 use crate::session::Session;
-use crate::values::{Span, label_name};
+use crate::values::Span;
 
-/// What pods use, live
+/// How it is looked at.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-100 CPU% is one cpu. On a terminal, q ends.
-
-Examples:
-  strata pod stats
-  strata pod stats web --interval 5s
-  strata pod stats --once -o json | jq '.pods[0].memory_bytes'")]
-pub struct Stats {
-    /// Only this pod
-    #[arg(value_parser = label_name, add = complete::pods())]
-    name: Option<String>,
-
+pub(super) struct HowArgs {
     /// Between two looks, 100ms to 60s
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: Span,
@@ -48,19 +37,27 @@ pub struct Stats {
     output: OutputArgs,
 }
 
-impl Stats {
-    pub(crate) async fn run(self, session: &mut Session) -> Result {
-        let node = session.node().await?;
-        let request = PodStatsRequest {
-            name: self.name.clone().unwrap_or_default(),
-            interval_ms: Some(self.interval.millis_u32()),
-        };
-        let answer = node.pods().stats(request).await;
+impl HowArgs {
+    /// Milliseconds between two looks, for the request.
+    pub(super) fn interval_ms(&self) -> Option<u32> {
+        Some(self.interval.millis_u32())
+    }
+
+    /// Prints what is seen until there is no more to see.
+    pub(super) async fn show<S>(
+        self,
+        session: &mut Session,
+        node: &NodeClient,
+        noun: &'static str,
+        stats: S,
+    ) -> Result
+    where
+        S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
+    {
         let looks = Looks {
-            stats: answer
-                .map_err(cannot(&node, "watch the pods"))?
-                .into_inner(),
-            node: &node,
+            node,
+            noun,
+            stats,
             last: None,
         };
         let format = self.output.format();
@@ -72,18 +69,27 @@ impl Stats {
         }
     }
 
-    async fn print(&self, session: &mut Session, mut looks: Looks<'_>, format: Format) -> Result {
+    async fn print<S>(
+        &self,
+        session: &mut Session,
+        mut looks: Looks<'_, S>,
+        format: Format,
+    ) -> Result
+    where
+        S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
+    {
         // The first look has no rates.
         if looks.next().await?.is_none() {
             return Ok(());
         }
+        let empty = format!("no {}s", looks.noun);
         loop {
             let Some(moment) = session.printer.unless_gone(looks.next()).await?? else {
                 return Ok(());
             };
             match format {
                 Format::Json | Format::Yaml => output::line(session, format, &moment)?,
-                _ => output::rows(session, format, &moment.pods, "no pods")?,
+                _ => output::rows(session, format, &moment.rates, &empty)?,
             }
             if self.once {
                 return Ok(());
@@ -96,25 +102,33 @@ impl Stats {
 }
 
 /// One look after the other.
-struct Looks<'a> {
+struct Looks<'a, S> {
     node: &'a NodeClient,
-    stats: Streaming<PodStats>,
+    noun: &'static str,
+    stats: S,
     last: Option<PodStats>,
 }
 
-impl Looks<'_> {
+impl<S> Looks<'_, S>
+where
+    S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
+{
     async fn next(&mut self) -> Result<Option<Moment>> {
-        let message = self.stats.message().await;
-        let Some(stats) = message.map_err(cannot(self.node, "watch the pods"))? else {
+        let what = format!("watch the {}s", self.noun);
+        let Some(stats) = self.stats.next().await else {
             return Ok(None);
         };
-        let moment = moment(self.last.as_ref(), &stats);
+        let stats = stats.map_err(cannot(self.node, what))?;
+        let moment = moment(self.noun, self.last.as_ref(), &stats);
         self.last = Some(stats);
         Ok(Some(moment))
     }
 }
 
-async fn live(session: &mut Session, mut looks: Looks<'_>) -> Result {
+async fn live<S>(session: &mut Session, mut looks: Looks<'_, S>) -> Result
+where
+    S: Stream<Item = std::result::Result<PodStats, Status>> + Unpin,
+{
     let signals = |why: std::io::Error| {
         Failure::new(Exit::Unexpected, "cannot listen for signals").because(why.to_string())
     };
@@ -140,15 +154,16 @@ async fn live(session: &mut Session, mut looks: Looks<'_>) -> Result {
 fn frame(moment: &Moment, session: &Session) -> String {
     let now = session.now();
     let at = moment.at.map_or(String::new(), |at| format!("{at:.0}"));
-    let cpu: f64 = moment.pods.iter().filter_map(|pod| pod.cpu_percent).sum();
-    let memory: u64 = moment.pods.iter().map(|pod| pod.memory_bytes).sum();
+    let cpu: f64 = moment.rates.iter().filter_map(|pod| pod.cpu_percent).sum();
+    let memory: u64 = moment.rates.iter().map(|pod| pod.memory_bytes).sum();
+    let noun = moment.noun;
     let mut table = Table::new(Rate::columns(false));
-    for pod in &moment.pods {
+    for pod in &moment.rates {
         table.push(pod.row(false, now));
     }
     format!(
-        "strata pod stats  {at}  {} pods  cpu {cpu:.1}%  memory {}\n\n{}",
-        moment.pods.len(),
+        "strata {noun} stats  {at}  {} {noun}s  cpu {cpu:.1}%  memory {}\n\n{}",
+        moment.rates.len(),
         output::human::bytes(memory),
         table.render(Some(terminal_size().0), session.printer.color, true)
     )

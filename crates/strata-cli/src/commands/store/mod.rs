@@ -1,0 +1,40 @@
+//! `strata store`: the records of a control plane that does not run, as lines
+//! of JSON: to keep them, to look at them, to move them to another engine.
+
+mod export;
+mod import;
+mod place;
+
+use clap::Subcommand;
+
+use crate::failure::{Exit, Failure, Result};
+use crate::session::Session;
+use strata_store::DumpError;
+
+/// The verbs of a store.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Write all records to a file
+    Export(export::Export),
+    /// Read records into an empty store
+    Import(import::Import),
+}
+
+impl StoreCommand {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        match self {
+            Self::Export(command) => command.run(session).await,
+            Self::Import(command) => command.run(session).await,
+        }
+    }
+}
+
+/// What an export or an import came to.
+fn failed(verb: &str, error: &DumpError) -> Failure {
+    let exit = match error {
+        DumpError::Store(_) => Exit::Server,
+        DumpError::Io(_) => Exit::Unexpected,
+        _ => Exit::Refused,
+    };
+    Failure::new(exit, format!("cannot {verb} the records")).because(error.to_string())
+}

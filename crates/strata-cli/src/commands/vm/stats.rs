@@ -1,0 +1,61 @@
+//! `strata vm stats`: what virtual machines use.
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use strata_api::strata::v1::{PodLimits, PodStat, PodStats, VmStat, VmStats, VmStatsRequest};
+
+use crate::commands::usage::HowArgs;
+use crate::complete;
+use crate::failure::{Result, cannot};
+use crate::session::Session;
+use crate::values::label_name;
+
+/// What virtual machines use, live
+#[derive(Args, Debug)]
+#[command(after_help = "\
+QEMU is counted with its guest: memory can be more than the guest has, which
+is what stands behind the slash. 100 CPU% is one cpu. On a terminal, q ends.
+
+Examples:
+  strata vm stats
+  strata vm stats build --interval 5s
+  strata vm stats --once -o json | jq '.vms[0].memory_bytes'")]
+pub struct Stats {
+    /// Only this virtual machine
+    #[arg(value_parser = label_name, add = complete::vms())]
+    name: Option<String>,
+
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+impl Stats {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let node = session.node().await?;
+        let request = VmStatsRequest {
+            name: self.name.unwrap_or_default(),
+            interval_ms: self.how.interval_ms(),
+        };
+        let answer = node.vms().stats(request).await;
+        let stats = answer.map_err(cannot(&node, "watch the vms"))?;
+        let stats = stats.into_inner().map(|look| look.map(as_of_pods));
+        self.how.show(session, &node, "vm", stats).await
+    }
+}
+
+/// The figures of both are the same.
+fn as_of_pods(stats: VmStats) -> PodStats {
+    let stat = |vm: VmStat| PodStat {
+        name: vm.name,
+        state: vm.state,
+        usage: vm.usage,
+        limits: Some(PodLimits {
+            memory_bytes: Some(vm.memory_bytes),
+            ..PodLimits::default()
+        }),
+    };
+    PodStats {
+        pods: stats.vms.into_iter().map(stat).collect(),
+        observed_at_ms: stats.observed_at_ms,
+    }
+}

@@ -1,0 +1,228 @@
+//! Commands against the routes that a server really has, in this process:
+//! over TLS, with a token, on a store in memory. No node is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_identity::{
+    Authority, CertificateSpec, Clock, LiveIdentity, Tokens, server_config_optional_client,
+};
+use strata_scheduler::{Overcommit, Settings};
+use strata_server::core::{Core, CoreSettings, Lead, Range};
+use strata_server::faces::rest::{self, RestState};
+use strata_server::{Build, Faces, Metrics, placement};
+use strata_store::Memory;
+use strata_transport::{Gate, serve_tls};
+use strata_types::Role;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::common::World;
+
+struct Served {
+    world: World,
+    port: u16,
+    _end: DropGuard,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let world = World::new();
+        let authority = Authority::open(&world.path("ca")).unwrap();
+        let tokens = Arc::new(Tokens::open(&world.path("tokens.json")).unwrap());
+        let admin = CertificateSpec::caller("me".parse().unwrap(), Role::Admin);
+        let admin = authority.issue(&admin).unwrap();
+        admin.write(&world.path("admin")).unwrap();
+        let shutdown = CancellationToken::new();
+        let settings = CoreSettings {
+            range: Range::DEFAULT,
+            lease: Duration::from_secs(10),
+            placement: Settings::default(),
+            overcommit: Overcommit::default(),
+            alone: true,
+        };
+        let store = Arc::new(Memory::new());
+        let core = Core::open(store, settings, shutdown.clone()).await.unwrap();
+        core.set_lead(Lead::Leading(None));
+        let placement = placement::start(core.clone(), shutdown.clone());
+        let state = RestState::new(core, placement, shutdown.clone());
+        let gate = Gate::new(Some(tokens), Clock::system());
+        let metrics = Arc::new(Metrics::new(gate.refusals(), Build::default()));
+        let faces = Faces::new(metrics).http(rest::routes(state));
+        let app = faces.router().await.unwrap();
+        let server = CertificateSpec::server("server".parse().unwrap());
+        let identity = LiveIdentity::new(&authority.issue(&server).unwrap()).unwrap();
+        let tls =
+            server_config_optional_client(authority.ca_pem(), identity.into(), Clock::system());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(serve_tls(
+            listener,
+            tls.unwrap(),
+            app,
+            gate,
+            shutdown.clone(),
+        ));
+        Self {
+            world,
+            port,
+            _end: shutdown.drop_guard(),
+        }
+    }
+
+    /// Runs a command; gives its exit code, stdout and stderr.
+    async fn run(&self, line: &str) -> (u8, String, String) {
+        let server = format!(
+            "strata --server https://localhost:{} --credentials {{}}/admin",
+            self.port
+        );
+        let exit = self.world.exit(&line.replacen("strata", &server, 1)).await;
+        (exit, self.world.stdout.take(), self.world.stderr.take())
+    }
+
+    async fn ok(&self, line: &str) -> String {
+        let (exit, out, err) = self.run(line).await;
+        assert_eq!(exit, 0, "{line}: {err}");
+        out
+    }
+}
+
+#[tokio::test]
+async fn projects_and_workloads_live_and_go() {
+    let server = Served::start().await;
+    server
+        .ok("strata project create shop --cpu 8 --memory 16GB --instances 2")
+        .await;
+    server
+        .ok("strata project create shop --cpu 8 --memory 16GB --instances 2")
+        .await;
+    assert_eq!(server.run("strata project create shop --cpu 9").await.0, 6);
+    server
+        .ok("strata project update shop --cpu none --instances 1")
+        .await;
+    let shown = server.ok("strata project show shop -o json").await;
+    assert!(
+        !shown.contains("\"cpu\": 8000") && shown.contains("\"instances\": 1"),
+        "{shown}"
+    );
+    server
+        .ok("strata workload create web --image nginx:1.27 --project shop --label a=b -p 8080:80")
+        .await;
+    server
+        .ok("strata workload update shop/web --image nginx:1.28 --label a- --label c=d")
+        .await;
+    let shown = server
+        .ok("strata workload show web --project shop -o json")
+        .await;
+    assert!(
+        shown.contains("nginx:1.28") && shown.contains("\"c\": \"d\""),
+        "{shown}"
+    );
+    assert!(!shown.contains("\"a\""), "{shown}");
+    let made = server
+        .ok("strata workload run shop/web --detach -o name")
+        .await;
+    assert!(made.starts_with("instance/"), "{made}");
+    let (exit, _, err) = server.run("strata workload run shop/web --detach").await;
+    assert_eq!(exit, 6, "the quota: {err}");
+    assert_eq!(
+        server.run("strata workload delete shop/web --yes").await.0,
+        6
+    );
+    assert_eq!(server.run("strata project delete shop --yes").await.0, 6);
+    server
+        .ok("strata workload delete shop/web --cascade --yes")
+        .await;
+    server.ok("strata project delete shop --yes").await;
+    assert_eq!(server.run("strata project show shop").await.0, 6);
+    let events = server.ok("strata events --kind workload -o json").await;
+    assert!(events.contains("\"name\":\"web\""), "{events}");
+}
+
+#[tokio::test]
+async fn an_instance_that_finds_no_node_fails_and_is_explained() {
+    let server = Served::start().await;
+    let (exit, _, err) = server.run("strata instance create web --image nginx").await;
+    assert_eq!(exit, 7, "{err}");
+    assert!(err.contains("hint: `strata instance explain web`"), "{err}");
+    let (exit, _, err) = server.run("strata instance explain web").await;
+    assert_eq!((exit, err.contains("no node fits")), (0, true), "{err}");
+    let listed = server.ok("strata instance list").await;
+    assert!(listed.contains("web   failed"), "{listed}");
+    server.ok("strata instance stop web").await;
+    server
+        .ok("strata instance update web --memory 128MB -e A=1 --detach")
+        .await;
+    let shown = server.ok("strata instance show web").await;
+    assert!(
+        shown.contains("memory 128MB") && shown.contains("A=1"),
+        "{shown}"
+    );
+    server.ok("strata instance delete web").await;
+    assert_eq!(server.run("strata instance show web").await.0, 6);
+    assert!(server.ok("strata node list").await.is_empty());
+    assert_eq!(server.run("strata instance logs web").await.0, 6);
+}
+
+#[tokio::test]
+async fn what_was_applied_is_unchanged_the_next_time() {
+    let server = Served::start().await;
+    let file = "\
+kind: instance
+name: web
+project: shop
+spec:
+  uri: nginx:1.27
+  ports: ['8080:80']
+  environment: [A=1]
+  resources: {cpu: 500, memory: 256}
+  health: {http: 80/up}
+  security: {readOnlyRoot: true}
+  placement: {constraints: [zone=eu], spread: [{over: zone}]}
+  labels: {app: shop}
+  stopGraceSeconds: 5
+---
+kind: workload
+name: api
+project: shop
+spec: {uri: 'x:1', command: [/bin/x], arguments: [y]}
+---
+kind: project
+name: shop
+spec: {quota: {cpu: 4000}}
+";
+    let path = server.world.path("shop.yaml");
+    std::fs::write(&path, file).unwrap();
+    let apply = "strata apply -f {}/shop.yaml";
+    insta::assert_snapshot!(server.ok(apply).await, @r#"
+    project/shop created
+    workload/shop/api created
+    instance/shop/web created
+    "#);
+    insta::assert_snapshot!(server.ok(apply).await, @r#"
+    project/shop unchanged
+    workload/shop/api unchanged
+    instance/shop/web unchanged
+    "#);
+    let other = file
+        .replace("nginx:1.27", "nginx:1.28")
+        .replace("  stopGraceSeconds: 5\n", "")
+        .replace("  security: {readOnlyRoot: true}\n", "")
+        .replace("{quota: {cpu: 4000}}", "{quota: {memory: 900}}");
+    std::fs::write(&path, other).unwrap();
+    insta::assert_snapshot!(server.ok(apply).await, @r#"
+    project/shop changed
+      quota.cpu: - 4000
+      quota.memory: + 900
+    workload/shop/api unchanged
+    instance/shop/web changed
+      security.readOnlyRoot: - true
+      stopGraceSeconds: - 5
+      uri: "nginx:1.27" -> "nginx:1.28"
+    "#);
+    insta::assert_snapshot!(server.ok(apply).await, @r#"
+    project/shop unchanged
+    workload/shop/api unchanged
+    instance/shop/web unchanged
+    "#);
+}

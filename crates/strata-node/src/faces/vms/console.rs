@@ -1,0 +1,53 @@
+//! The serial console of a virtual machine, both ways.
+
+use bytes::Bytes;
+use strata_api::strata::v1;
+use strata_api::strata::v1::console_input::Input;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::faces::units::Answers;
+use crate::vms::Console;
+
+/// Passes on what is typed and what is printed until either side ends.
+pub(super) fn serve(
+    lease: Console,
+    socket: UnixStream,
+    mut typed: Streaming<v1::ConsoleInput>,
+) -> Answers<v1::ConsoleOutput> {
+    let (mut from, mut to) = socket.into_split();
+    let (sender, stream) = mpsc::channel(16);
+    let typing = tokio::spawn(async move {
+        while let Ok(Some(message)) = typed.message().await {
+            if let Some(Input::Typed(bytes)) = message.input
+                && to.write_all(&bytes).await.is_err()
+            {
+                return;
+            }
+        }
+    });
+    tokio::spawn(async move {
+        let _lease = lease;
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let read = tokio::select! {
+                read = from.read(&mut buffer) => read,
+                () = sender.closed() => break,
+            };
+            let Ok(n @ 1..) = read else { break };
+            let printed = Bytes::copy_from_slice(&buffer[..n]);
+            if sender
+                .send(Ok(v1::ConsoleOutput { printed }))
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+        typing.abort();
+    });
+    Box::pin(ReceiverStream::new(stream))
+}

@@ -1,0 +1,140 @@
+//! `Idempotency-Key`: a request that comes twice has its effect once.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use strata_store::{Memory, Store as _};
+use strata_types::Role;
+
+use crate::world::{Answer, World, caller};
+
+async fn keyed(world: &World, method: &str, path: &str, key: &str, body: &Value) -> Answer {
+    world
+        .with_body(method, path, &[("idempotency-key", key)], body)
+        .await
+}
+
+#[tokio::test]
+async fn the_first_answer_is_given_again() {
+    let world = World::new().await;
+    // Without a name each request would make another instance.
+    let body = json!({ "uri": "x" });
+    let first = keyed(&world, "PUT", "/instance/", "a-1", &body).await;
+    let again = keyed(&world, "PUT", "/instance/", "a-1", &body).await;
+    assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(first.text, again.text);
+    for name in ["location", "etag", "content-type"] {
+        assert_eq!(first.header(name), again.header(name), "{name}");
+    }
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(first.header("idempotency-replayed"), None);
+    let list = world.get("/instance").await;
+    assert_eq!(list.header("x-total-count"), Some("1"));
+    keyed(&world, "PUT", "/instance/", "a-2", &body).await;
+    let list = world.get("/instance").await;
+    assert_eq!(list.header("x-total-count"), Some("2"));
+}
+
+#[tokio::test]
+async fn a_key_is_for_one_request_of_one_caller() {
+    let world = World::new().await;
+    let body = json!({ "name": "web", "uri": "x" });
+    keyed(&world, "PUT", "/instance", "k", &body).await;
+    let other = json!({ "name": "web2", "uri": "x" });
+    let refused = keyed(&world, "PUT", "/instance", "k", &other).await;
+    refused.refused(422, Some("Idempotency-Key"));
+    let elsewhere = keyed(&world, "PUT", "/workload", "k", &body).await;
+    elsewhere.refused(422, Some("Idempotency-Key"));
+    assert_eq!(world.get("/workload").await.json(), json!([]));
+    // Another caller's key is another key.
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "k"),
+    ];
+    let operator = caller(Role::Operator);
+    let answer = world
+        .ask(operator, "PUT", "/workload", &headers, body.to_string())
+        .await;
+    assert_eq!(answer.status, 201);
+}
+
+#[tokio::test]
+async fn changes_and_deletions_are_repeated_without_effect() {
+    let world = World::new().await;
+    world
+        .put(
+            "/instance",
+            &json!({ "id": "i", "uri": "x", "status": "STOPPED" }),
+        )
+        .await;
+    let patch = json!({ "uri": "y" });
+    let first = keyed(&world, "PATCH", "/instance/i", "p", &patch).await;
+    assert_eq!(first.json()["uri"], "y");
+    world.patch("/instance/i", &json!({ "uri": "z" })).await;
+    let again = keyed(&world, "PATCH", "/instance/i", "p", &patch).await;
+    assert_eq!(again.text, first.text);
+    assert_eq!(world.get("/instance/i").await.json()["uri"], "z");
+
+    let delete = |key: &'static str| {
+        let headers = [("idempotency-key", key)];
+        let world = &world;
+        async move {
+            world
+                .ask(caller(Role::Admin), "DELETE", "/instance/i", &headers, "")
+                .await
+        }
+    };
+    assert_eq!(delete("d").await.status, 202);
+    assert_eq!(delete("d").await.status, 202);
+    delete("e").await.refused(404, None);
+    // Refusals are answers, too.
+    world
+        .put("/instance", &json!({ "id": "i", "uri": "x" }))
+        .await;
+    delete("e").await.refused(404, None);
+    assert_eq!(world.get("/instance/i").await.status, 200);
+}
+
+#[tokio::test]
+async fn keys_outlive_the_server_and_are_bound_to_a_lease() {
+    let store = Arc::new(Memory::new());
+    let body = json!({ "uri": "x" });
+    let first = {
+        let world = World::over(store.clone()).await;
+        keyed(&world, "PUT", "/instance/", "k", &body).await
+    };
+    let world = World::over(store.clone()).await;
+    let again = keyed(&world, "PUT", "/instance/", "k", &body).await;
+    assert_eq!(first.text, again.text);
+    let kept = store.list("idempotency/").await.unwrap().entries;
+    assert_eq!(kept.len(), 1);
+    assert!(kept[0].lease.is_some());
+}
+
+#[tokio::test]
+async fn many_at_once_have_one_effect() {
+    let world = World::new().await;
+    let body = json!({ "uri": "x" });
+    let all = (0..16).map(|_| keyed(&world, "PUT", "/instance/", "k", &body));
+    let all = futures_util::future::join_all(all).await;
+    let made: Vec<_> = all.iter().filter(|answer| answer.status == 201).collect();
+    assert!(!made.is_empty());
+    assert!(made.iter().all(|answer| answer.text == made[0].text));
+    for busy in all.iter().filter(|answer| answer.status != 201) {
+        busy.refused(409, Some("Idempotency-Key"));
+        assert_eq!(busy.header("retry-after"), Some("1"));
+    }
+    let list = world.get("/instance").await;
+    assert_eq!(list.header("x-total-count"), Some("1"));
+}
+
+#[tokio::test]
+async fn what_is_no_key_is_refused() {
+    let world = World::new().await;
+    let long = "k".repeat(256);
+    for key in ["", "two words", &long] {
+        let answer = keyed(&world, "PUT", "/instance", key, &json!({ "uri": "x" })).await;
+        answer.refused(400, Some("Idempotency-Key"));
+    }
+    assert_eq!(world.get("/instance").await.json(), json!([]));
+}

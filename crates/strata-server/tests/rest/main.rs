@@ -1,0 +1,17 @@
+//! The REST API behind its gate, over a core in memory with nodes that only
+//! tell their status.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stderr, reason = "what is skipped is said")]
+
+mod bad_input;
+mod idempotency;
+mod instances;
+mod nodes;
+mod openapi;
+mod projects;
+mod roles;
+mod schemathesis;
+mod versions;
+mod watch;
+mod workloads;
+mod world;

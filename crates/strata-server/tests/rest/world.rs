@@ -1,0 +1,249 @@
+//! One control plane in memory, and callers of every role.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use strata_api::controller::scheduler_service_server::SchedulerService as _;
+use strata_api::controller::{InstanceStatus, Status};
+use strata_identity::{Caller, Clock, Proof};
+use strata_scheduler::{Overcommit, Settings};
+use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
+use strata_server::faces::ControllerFace;
+use strata_server::faces::rest::{self, RestState};
+use strata_server::placement;
+use strata_store::Memory;
+use strata_transport::{Gate, GateService, Peer};
+use strata_types::Role;
+use tokio_util::sync::CancellationToken;
+use tower::{Layer as _, ServiceExt as _};
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct World {
+    pub(crate) core: Core,
+    pub(crate) state: RestState,
+    app: GateService<axum::Router>,
+    shutdown: CancellationToken,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?} is no JSON"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn etag(&self) -> String {
+        self.header("etag").unwrap().to_owned()
+    }
+
+    /// That it is a problem of this status in this field.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, field: Option<&str>) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        let problem = self.json();
+        assert_eq!(problem["status"], status);
+        let code = problem["code"].as_str().unwrap();
+        assert_eq!(problem["type"], format!("urn:strata:error:{code}"));
+        assert!(!problem["title"].as_str().unwrap().is_empty());
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+        assert_eq!(
+            problem.get("field").and_then(Value::as_str),
+            field,
+            "{problem}"
+        );
+        problem
+    }
+}
+
+pub(crate) fn caller(role: Role) -> Caller {
+    Caller {
+        name: role.as_str().parse().unwrap(),
+        role,
+        projects: None,
+        proof: Proof::Certificate,
+        expires_at: None,
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::over(Arc::new(Memory::new())).await
+    }
+
+    pub(crate) async fn over(store: Arc<Memory>) -> Self {
+        let shutdown = CancellationToken::new();
+        let settings = CoreSettings {
+            range: Range::DEFAULT,
+            lease: Duration::from_secs(10),
+            placement: Settings::default(),
+            overcommit: Overcommit::default(),
+            alone: true,
+        };
+        let core = Core::open(store, settings, shutdown.clone()).await.unwrap();
+        core.set_lead(Lead::Leading(None));
+        let placement = placement::start(core.clone(), shutdown.clone());
+        let state = RestState::new(core.clone(), placement, shutdown.clone());
+        let gate = Gate::new(None, Clock::system());
+        Self {
+            core,
+            app: gate.layer(rest::routes(state.clone())),
+            state,
+            shutdown,
+        }
+    }
+
+    /// A node that is ready, with room for a lot.
+    pub(crate) async fn node(&self, name: &str) {
+        let registration = Registration {
+            name: name.to_owned(),
+            subnet: None,
+        };
+        self.core.register_node(&registration).await.unwrap();
+        let seen = Seen {
+            address: Some("192.0.2.1".into()),
+            version: Some("1.0".into()),
+            capacity: Some((64_000, 256_000_000_000, 2_000_000_000_000)),
+            follows: Some(true),
+            ..Seen::default()
+        };
+        self.core.see_node(name, &seen).await.unwrap();
+    }
+
+    /// The node of an instance tells how it is.
+    pub(crate) async fn tell(&self, id: &str, status: Status, description: &str) {
+        let mut request = tonic::Request::new(InstanceStatus {
+            id: id.to_owned(),
+            status: status.into(),
+            description: description.to_owned(),
+        });
+        request.extensions_mut().insert(caller(Role::Admin));
+        let face = ControllerFace::new(self.core.clone());
+        face.set_instance_status(request).await.unwrap();
+    }
+
+    pub(crate) async fn send(&self, caller: Option<Caller>, mut request: Request) -> Response {
+        let peer = Peer {
+            remote: None,
+            certificate: None,
+            caller: Ok(caller),
+        };
+        request.extensions_mut().insert(Arc::new(peer));
+        self.app.clone().oneshot(request).await.unwrap()
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        caller: Caller,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().unwrap();
+            request = request.header(name, *value);
+        }
+        let request = request.body(body.into()).unwrap();
+        let response = self.send(Some(caller), request).await;
+        let (parts, body) = response.into_parts();
+        let body = tokio::time::timeout(PATIENCE, body.collect())
+            .await
+            .unwrap();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text: String::from_utf8(body.unwrap().to_bytes().to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(caller(Role::Admin), "GET", path, &[], "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.with_body("PUT", path, &[], body).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.with_body("PATCH", path, &[], body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.ask(caller(Role::Admin), "DELETE", path, &[], "").await
+    }
+
+    pub(crate) async fn with_body(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
+        let mut all = vec![(CONTENT_TYPE.as_str(), "application/json")];
+        all.extend(headers);
+        self.ask(caller(Role::Admin), method, path, &all, body.to_string())
+            .await
+    }
+
+    /// A new instance with this name.
+    pub(crate) async fn instance(&self, name: &str) -> Answer {
+        let body = json!({ "name": name, "uri": "docker.io/library/nginx:1.27" });
+        let made = self.put("/instance/", &body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        made
+    }
+
+    /// Waits until what is at `path` is as wanted.
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let mut changes = self.core.watch_all();
+        let waiting = async {
+            loop {
+                let answer = self.get(path).await;
+                if wanted(&answer) {
+                    return answer;
+                }
+                let _ = changes.recv().await;
+            }
+        };
+        let patience = tokio::time::timeout(PATIENCE, waiting).await;
+        patience.unwrap_or_else(|_| panic!("{path} did not become as wanted"))
+    }
+
+    /// All that can be listed, for tests that nothing was changed.
+    pub(crate) async fn everything(&self) -> String {
+        let mut all = String::new();
+        for path in ["/instance", "/workload", "/node", "/project"] {
+            all += &self.get(path).await.text;
+        }
+        all
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
