@@ -4,6 +4,8 @@
 
 #[path = "control/drain.rs"]
 mod drain;
+#[path = "control/etcd.rs"]
+mod etcd;
 #[path = "control/input.rs"]
 mod input;
 #[path = "control/kills.rs"]
@@ -16,6 +18,8 @@ mod lost;
 mod network;
 #[path = "control/nodes.rs"]
 mod nodes;
+#[path = "control/python.rs"]
+mod python;
 #[path = "control/roles.rs"]
 mod roles;
 #[path = "control/traps.rs"]

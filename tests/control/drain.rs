@@ -1,6 +1,7 @@
 //! Nodes are emptied, opened again, and leave.
 
-use strata_testkit::scheduler::{NodeUnregisterRequest, Resource, ResourceSummary, Status};
+use strata_testkit::cluster::port;
+use strata_testkit::scheduler::{NodeUnregisterRequest, Status};
 use strata_testkit::serde_json::json;
 use strata_testkit::{holds, wait_for};
 
@@ -12,46 +13,50 @@ async fn a_drained_node_is_emptied_and_takes_again_when_opened() {
     let ids = ["id-a", "id-b", "id-c", "id-d"];
     let mut streams = Vec::new();
     for id in ids {
-        let mut instance = cluster.instance(&id[3..]);
-        instance.resource = Some(Resource {
-            limit: Some(ResourceSummary {
-                cpu: 100,
-                memory: 32,
-                disk: 0,
-            }),
-            usage: None,
-        });
-        streams.push(cluster.run(instance).await);
+        streams.push(cluster.run(cluster.instance(&id[3..])).await);
     }
-    let running = cluster.settles(&ids, &[]).await;
-    let on_first = running.values().filter(|on| on[0] == "n1").count();
-    assert_eq!(on_first, 2, "they are spread: {running:?}");
+    let before = cluster.settles(&ids, &[]).await;
+    let (drained, _) = cluster.place("id-a").await;
+    let (name, path) = (
+        &cluster.nodes[drained].name,
+        format!("/node/n{}", drained + 1),
+    );
+    let other = cluster.nodes[1 - drained].name.as_str();
     let rest = cluster.rest();
-    rest.patch("/node/n1", json!({ "draining": true })).await;
+    rest.patch(&path, json!({ "draining": true })).await;
     wait_for("the node to be empty", PATIENCE, async || {
         let running = cluster.running().await;
-        let all = ids
-            .iter()
-            .all(|id| running.get(*id).is_some_and(|on| on == &["n2"]));
-        holds(all).map_err(|_| format!("{running:?}"))
+        let there = |id: &&str| running.get(*id).is_some_and(|on| on == &[other]);
+        holds(ids.iter().all(there)).map_err(|_| format!("{running:?}"))
     })
     .await;
     cluster.settles(&ids, &[]).await;
-    assert!(cluster.pods_on(0).await.is_empty());
+    assert!(cluster.pods_on(drained).await.is_empty());
     // Whoever watches is told, and the stream goes on.
+    let why = format!("{name} is drained");
     for (id, updates) in ids.iter().zip(&mut streams) {
-        if running[*id] == ["n1"] {
-            let moved = updates.until(|update| update.status_description.contains("n1 is drained"));
+        if before[*id] == [name.clone()] {
+            let moved = updates.until(|update| update.status_description.contains(&why));
             assert_eq!(moved.await.status(), Status::Scheduled);
             updates.until_running().await;
         }
     }
-    // It takes nothing while it is closed.
-    cluster.run(cluster.instance("e")).await;
-    assert_eq!(cluster.place("id-e").await.0, 1);
-    rest.patch("/node/n1", json!({ "draining": false })).await;
-    cluster.run(cluster.instance("f")).await;
-    assert_eq!(cluster.place("id-f").await.0, 0);
+    // It takes nothing while it is closed, and again when it is open.
+    let mut first = cluster.instance("e");
+    first.ports = vec![port(8080, 80)];
+    cluster.run(first).await;
+    assert_eq!(cluster.place("id-e").await.0, 1 - drained);
+    let mut second = cluster.instance("f");
+    second.ports = vec![port(8080, 80)];
+    let seen = cluster.create(second).await.unwrap().to_end().await;
+    let (state, said) = seen.last().unwrap();
+    assert!(
+        *state == Status::Failed && said.contains("drain"),
+        "{seen:?}"
+    );
+    rest.patch(&path, json!({ "draining": false })).await;
+    cluster.pod_until("id-f", |pod| pod.process_id != 0).await;
+    assert_eq!(cluster.place("id-f").await.0, drained);
 }
 
 #[tokio::test(flavor = "multi_thread")]

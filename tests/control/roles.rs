@@ -26,9 +26,17 @@ async fn a_certificate_has_the_powers_of_its_role_alone() {
         refused(scheduler.destroy(it()).await, Code::PermissionDenied);
     }
     let mut scheduler = operator.scheduler();
-    let image = cluster.image.clone();
-    let created = scheduler.create(cluster.instance("it")).await.unwrap();
-    drop(created);
+    // An operator has no business on a node's own disk.
+    let local = scheduler.create(cluster.instance("it")).await;
+    refused(local.map(drop), Code::PermissionDenied);
+    let mut remote = cluster.instance("remote");
+    remote.uri = "127.0.0.1:1/nothing:v1".into();
+    scheduler.create(remote).await.unwrap();
+    let remote = InstanceIdentifier {
+        id: "id-remote".into(),
+    };
+    scheduler.destroy(remote).await.unwrap();
+    cluster.run(cluster.instance("it")).await;
     cluster.settles(&["id-it"], &[]).await;
     for client in [&viewer, &operator] {
         let certificate = node.certificate();
@@ -63,7 +71,7 @@ async fn a_certificate_has_the_powers_of_its_role_alone() {
     wait_for("the record to go", PATIENCE, async || {
         match scheduler.stop(it()).await {
             Err(status) if status.code() == Code::NotFound => Ok(()),
-            other => Err(format!("{other:?} {image}")),
+            other => Err(format!("{other:?}")),
         }
     })
     .await;

@@ -31,6 +31,8 @@ pub struct DaemonBuilder {
     network: Option<NetworkNamespace>,
     disk: Option<PathBuf>,
     listen: String,
+    /// Files and folders that its data folder begins with.
+    begins_with: Vec<PathBuf>,
 }
 
 impl DaemonBuilder {
@@ -69,6 +71,14 @@ impl DaemonBuilder {
         self
     }
 
+    /// With the CA and the tokens of this server, as a second one has them.
+    #[must_use]
+    pub fn beside(mut self, first: &Daemon) -> Self {
+        let data = first.data_dir();
+        self.begins_with = vec![data.join("ca"), data.join("tokens.json")];
+        self
+    }
+
     /// One more argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
@@ -92,6 +102,7 @@ impl DaemonBuilder {
             child: None,
             ready: String::new(),
         };
+        daemon.begin();
         daemon.restart().await;
         daemon
     }
@@ -117,6 +128,7 @@ impl Daemon {
             network: None,
             disk: None,
             listen: "127.0.0.1:0".to_owned(),
+            begins_with: Vec::new(),
         }
     }
 
@@ -125,6 +137,18 @@ impl Daemon {
         let daemon = Self::build(binary).start().await;
         let node = daemon.node().await;
         (daemon, node)
+    }
+
+    fn begin(&self) {
+        for path in &self.builder.begins_with {
+            fs::create_dir_all(self.data_dir()).expect("a folder can be made");
+            let copied = Command::new("cp")
+                .arg("-a")
+                .arg(path)
+                .arg(self.data_dir())
+                .status();
+            assert!(copied.expect("cp can be run").success(), "{path:?}");
+        }
     }
 
     /// Starts again, or for the first time, on the same folder.

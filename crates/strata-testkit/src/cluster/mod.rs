@@ -45,9 +45,17 @@ pub struct ClusterBuilder {
     nodes: u8,
     server_config: String,
     node_config: String,
+    switch: Option<Switch>,
 }
 
 impl ClusterBuilder {
+    /// On a switch with something on it already.
+    #[must_use]
+    pub fn on(mut self, switch: &Switch) -> Self {
+        self.switch = Some(switch.clone());
+        self
+    }
+
     /// How many nodes it begins with; two unless told.
     #[must_use]
     pub fn nodes(mut self, nodes: u8) -> Self {
@@ -72,7 +80,7 @@ impl ClusterBuilder {
 
     /// Starts it, and waits until every node follows the server.
     pub async fn start(self) -> Cluster {
-        let switch = Switch::new();
+        let switch = self.switch.clone().unwrap_or_default();
         let plug = switch.plug(1);
         let server = Daemon::build(&self.binary)
             .role("server")
@@ -153,6 +161,7 @@ impl Cluster {
             server_config: "[scheduler]\nlease_seconds = 3\npolicy = \"spread\"\n".into(),
             // How full the disk is does not matter here.
             node_config: "[images]\nhigh_water = 100\n".into(),
+            switch: None,
         }
     }
 
@@ -246,8 +255,13 @@ impl Cluster {
 
     /// A client with the credentials in `folder`.
     pub async fn client_with(&self, folder: &Path) -> Result<ServerClient, Error> {
+        self.client_at(self.near(), folder).await
+    }
+
+    /// A client to another server that is reached there.
+    pub async fn client_at(&self, near: SocketAddr, folder: &Path) -> Result<ServerClient, Error> {
         let target = Target::Tls {
-            address: format!("https://{}", self.near())
+            address: format!("https://{near}")
                 .parse()
                 .expect("an address is one"),
             credentials: Credentials::read(folder).expect("the credentials can be read"),
