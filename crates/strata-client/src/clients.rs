@@ -1,12 +1,15 @@
 //! What can be called on a node and on a server, as generated clients over
 //! one connection.
 
+use strata_api::controller::scheduler_service_client::SchedulerServiceClient;
 use strata_api::observe::observe_client::ObserveClient;
 use strata_api::runtime::cell_service_client::CellServiceClient;
 use strata_api::runtime::instances_client::InstancesClient;
 use strata_api::runtime::pods_client::PodsClient;
 use strata_api::runtime::spawn_client::SpawnClient;
 use strata_api::schedule::assignments_client::AssignmentsClient;
+use strata_api::scheduler::instance_service_client::InstanceServiceClient;
+use strata_api::scheduler::node_service_client::NodeServiceClient as SchedulerNodeClient;
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::identity_client::IdentityClient;
 use strata_api::strata::v1::images_client::ImagesClient;
@@ -103,6 +106,21 @@ impl ServerClient {
     /// Connects to a server.
     pub async fn connect(target: &Target) -> Result<Self> {
         Connection::open(target).await.map(Self)
+    }
+
+    /// `scheduler.InstanceService`: create, start, stop, destroy.
+    pub fn scheduler(&self) -> InstanceServiceClient<Channel> {
+        InstanceServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `scheduler.NodeService`: register, tell the status, leave.
+    pub fn scheduler_nodes(&self) -> SchedulerNodeClient<Channel> {
+        SchedulerNodeClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `controller.SchedulerService`: status that is pushed.
+    pub fn controller(&self) -> SchedulerServiceClient<Channel> {
+        SchedulerServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `schedule.Assignments`: what a node follows.

@@ -30,6 +30,9 @@ pub struct DaemonBuilder {
     arguments: Vec<String>,
     network: Option<NetworkNamespace>,
     disk: Option<PathBuf>,
+    listen: String,
+    /// Files and folders that its data folder begins with.
+    begins_with: Vec<PathBuf>,
 }
 
 impl DaemonBuilder {
@@ -61,6 +64,21 @@ impl DaemonBuilder {
         self
     }
 
+    /// Where its server listens; a free port of the loopback unless told.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen = address.to_owned();
+        self
+    }
+
+    /// With the CA and the tokens of this server, as a second one has them.
+    #[must_use]
+    pub fn beside(mut self, first: &Daemon) -> Self {
+        let data = first.data_dir();
+        self.begins_with = vec![data.join("ca"), data.join("tokens.json")];
+        self
+    }
+
     /// One more argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
@@ -84,6 +102,7 @@ impl DaemonBuilder {
             child: None,
             ready: String::new(),
         };
+        daemon.begin();
         daemon.restart().await;
         daemon
     }
@@ -108,6 +127,8 @@ impl Daemon {
             arguments: Vec::new(),
             network: None,
             disk: None,
+            listen: "127.0.0.1:0".to_owned(),
+            begins_with: Vec::new(),
         }
     }
 
@@ -116,6 +137,18 @@ impl Daemon {
         let daemon = Self::build(binary).start().await;
         let node = daemon.node().await;
         (daemon, node)
+    }
+
+    fn begin(&self) {
+        for path in &self.builder.begins_with {
+            fs::create_dir_all(self.data_dir()).expect("a folder can be made");
+            let copied = Command::new("cp")
+                .arg("-a")
+                .arg(path)
+                .arg(self.data_dir())
+                .status();
+            assert!(copied.expect("cp can be run").success(), "{path:?}");
+        }
     }
 
     /// Starts again, or for the first time, on the same folder.
@@ -145,12 +178,13 @@ impl Daemon {
             role,
             config,
             arguments,
+            listen,
             ..
         } = &self.builder;
         let mut command = self.cli().command([*role, "--data-dir"]);
         command.arg(self.data_dir()).stderr(log);
         if *role != "node" {
-            command.args(["--listen", "127.0.0.1:0"]);
+            command.args(["--listen", listen]);
         }
         if *role != "server" {
             command.args(["--node-listen", "127.0.0.1:0"]);
@@ -192,6 +226,11 @@ impl Daemon {
     /// When it does not run.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the daemon runs").id()
+    }
+
+    /// Whether it was started and not killed since.
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     /// How many files the daemon has open.

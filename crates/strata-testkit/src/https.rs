@@ -65,18 +65,33 @@ impl Https {
 
     /// Sends a request without a body and reads the answer to its end.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
+        self.send_with(method, path, headers, "")
+    }
+
+    /// Sends a request with this body, if it is not empty, and reads the
+    /// answer to its end.
+    pub fn send_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<Answer> {
         let host = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let tls = ClientConnection::new(self.config.clone(), host).map_err(io::Error::other)?;
         let socket = TcpStream::connect(&self.address)?;
         socket.set_read_timeout(Some(Duration::from_secs(20)))?;
         let mut stream = StreamOwned::new(tls, socket);
-        let lines: String = headers
+        let mut lines: String = headers
             .iter()
             .map(|(name, value)| format!("{name}: {value}\r\n"))
             .collect();
+        if !body.is_empty() {
+            lines += &format!("content-length: {}\r\n", body.len());
+        }
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\r\n{body}"
         )?;
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {

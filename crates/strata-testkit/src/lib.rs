@@ -7,6 +7,7 @@
 //! is part of every test.
 
 mod cli;
+pub mod cluster;
 mod daemon;
 mod disk;
 pub mod faults;
@@ -38,9 +39,11 @@ pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};
 pub use way::Way;
 
 pub use serde_json;
+pub use strata_api::controller;
 pub use strata_api::observe;
 pub use strata_api::runtime;
+pub use strata_api::scheduler;
 pub use strata_api::strata::v1;
-pub use strata_client::{NodeClient, Target};
+pub use strata_client::{NodeClient, ServerClient, Target};
 pub use strata_identity::Credentials;
 pub use tonic::{Code, Status, Streaming};

@@ -11,6 +11,8 @@ use crate::clock::now_ns;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A server that comes back gives its nodes a lease's time to find it.
+const PAUSES_IN_A_LEASE: u32 = 4;
 
 /// Follows one server after the other until the node ends.
 pub(super) async fn run(parts: &Parts) {
@@ -42,7 +44,7 @@ pub(super) async fn run(parts: &Parts) {
         }
         tokio::select! {
             () = parts.closing.cancelled() => return,
-            () = tokio::time::sleep(pauses.next(parts.config.servers.len())) => {}
+            () = tokio::time::sleep(pauses.next(parts.config.servers.len(), longest(parts.liveness.lease()))) => {}
         }
     }
 }
@@ -66,6 +68,15 @@ async fn converse(parts: &Parts, server: &Address) -> Ended {
     ended
 }
 
+/// How long a pause may be for a node with this lease; none was ever told when
+/// zero.
+fn longest(lease: Duration) -> Duration {
+    match lease {
+        Duration::ZERO => LONGEST_PAUSE,
+        lease => LONGEST_PAUSE.min(lease / PAUSES_IN_A_LEASE),
+    }
+}
+
 /// How long to wait before the next try.
 #[derive(Default)]
 struct Pauses {
@@ -75,11 +86,11 @@ struct Pauses {
 impl Pauses {
     /// Each server is tried once before any wait grows. Nodes that lost the
     /// same server do not all come back at the same moment.
-    fn next(&mut self, servers: usize) -> Duration {
+    fn next(&mut self, servers: usize, most: Duration) -> Duration {
         let rounds = self.tries / servers.max(1);
         self.tries += 1;
         let doubled = 1u32 << rounds.min(10);
-        let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
+        let longest = FIRST_PAUSE.saturating_mul(doubled).min(most);
         let spread = u32::try_from(now_ns() % 1000).unwrap_or(0);
         longest * 3 / 4 + longest * spread / 4000
     }
@@ -92,7 +103,7 @@ mod tests {
     #[test]
     fn pauses_double_for_each_round_up_to_a_bound() {
         let mut pauses = Pauses::default();
-        let all: Vec<_> = (0..40).map(|_| pauses.next(2)).collect();
+        let all: Vec<_> = (0..40).map(|_| pauses.next(2, LONGEST_PAUSE)).collect();
         for (n, longest) in [(0, 200), (1, 200), (2, 400), (5, 800), (39, 5000)] {
             let longest = Duration::from_millis(longest);
             assert!(
@@ -101,5 +112,13 @@ mod tests {
                 all[n]
             );
         }
+    }
+
+    #[test]
+    fn a_server_that_comes_back_is_found_well_within_the_lease() {
+        let seconds = Duration::from_secs;
+        assert_eq!(longest(Duration::ZERO), seconds(5));
+        assert_eq!(longest(seconds(3)), Duration::from_millis(750));
+        assert_eq!(longest(seconds(60)), seconds(5));
     }
 }

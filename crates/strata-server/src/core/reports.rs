@@ -124,7 +124,7 @@ pub(crate) fn displace(instance: &mut Instance, why: &str) {
 /// What follows from a report.
 fn follow(now: &Instance, report: &Report) -> Verdict<Instance> {
     if report.told == Told::Gone {
-        return gone(now);
+        return gone(now, report);
     }
     let outdated = report.generation.is_some_and(|of| of != now.generation);
     if outdated || now.wanted == Wanted::Gone {
@@ -137,6 +137,15 @@ fn follow(now: &Instance, report: &Report) -> Verdict<Instance> {
     next.healthy = report.healthy;
     let reason = shorten(&report.reason);
     let (state, description) = match report.told {
+        // Where there is no word for a crash, the description says it.
+        Told::State(InstanceState::Crashed) if !reason.starts_with("crashed") => {
+            let how = if reason.is_empty() {
+                "it ended"
+            } else {
+                &reason
+            };
+            (InstanceState::Crashed, format!("crashed: {how}"))
+        }
         Told::State(state) => (state, reason),
         Told::Pod(state) => words(state, now, report, reason),
         Told::Gone => return Verdict::Keep,
@@ -153,9 +162,15 @@ fn follow(now: &Instance, report: &Report) -> Verdict<Instance> {
     }
 }
 
-fn gone(now: &Instance) -> Verdict<Instance> {
+fn gone(now: &Instance, report: &Report) -> Verdict<Instance> {
     if now.wanted == Wanted::Gone {
         return Verdict::Delete;
+    }
+    // A node that follows its assignments has it, or will: this is of one that
+    // was taken from it before it was given this one. Believed, it would be
+    // placed again, taken away again, told of again, and so on for ever.
+    if report.generation.is_some() {
+        return Verdict::Keep;
     }
     let mut next = now.clone();
     displace(&mut next, "it is gone from its node");

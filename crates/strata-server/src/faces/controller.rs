@@ -47,10 +47,17 @@ impl ControllerFace {
         let reports: Vec<Report> = status
             .instances
             .iter()
-            .map(|instance| {
-                let mut report = report(&instance.id, instance.status, "")?;
+            .enumerate()
+            .map(|(i, instance)| {
+                let listed = |error: Error| {
+                    let field = error.field().unwrap_or("id").to_owned();
+                    error.in_field(format!("instances[{i}].{field}"))
+                };
+                let mut report = report(&instance.id, instance.status, "").map_err(listed)?;
                 report.address = instance.ip.parse().ok();
-                self.core.own_instance(&node, &instance.id)?;
+                self.core
+                    .own_instance(&node, &instance.id)
+                    .map_err(listed)?;
                 Ok(report)
             })
             .collect::<Result<_>>()?;

@@ -97,16 +97,15 @@ impl NodeFace {
         let state = wire::Status::try_from(status.status)
             .map_err(|_| Error::invalid("status", format!("{} is unknown", status.status)))?;
         let resource = status.resource.unwrap_or_default();
-        let capacity = resource
-            .limit
-            .map(|limit| capacity("resource.limit", limit));
-        let usage = resource.usage.map(capacity_of);
+        let read = |field, amounts: Option<_>| amounts.map(|one| capacity(field, one)).transpose();
+        let limit = read("resource.limit", resource.limit)?;
+        let usage = read("resource.usage", resource.usage)?;
         let fails = (state == wire::Status::Failed).then(|| match &*status.status_description {
             "" => "it says that it has failed".to_owned(),
             why => why.chars().take(512).collect(),
         });
         let seen = Seen {
-            capacity: capacity.transpose()?,
+            capacity: limit,
             fails,
             ..Seen::default()
         };

@@ -157,6 +157,7 @@ impl InstanceSpec {
             let why = "must be shorter than 4097 bytes, without control characters";
             return Err(Error::invalid("uri", why));
         }
+        self.check_uri()?;
         self.check_sizes()?;
         self.resources.check("resources")?;
         self.placement.check("placement")?;
@@ -203,6 +204,23 @@ impl InstanceSpec {
             }
         }
         Ok(())
+    }
+
+    /// What is no image's name anywhere; the rest is for the node to find.
+    fn check_uri(&self) -> Result<(), Error> {
+        let folder = ["oci:", "docker-archive:"]
+            .iter()
+            .find_map(|scheme| self.uri.strip_prefix(scheme));
+        let why = match folder {
+            Some(path) if path.starts_with('/') => return Ok(()),
+            Some(_) => "must have a path that begins with /",
+            None if self.uri.contains(char::is_whitespace) => "must not have spaces in it",
+            None => return Ok(()),
+        };
+        match self.kind {
+            InstanceKind::Container => Err(Error::invalid("uri", why)),
+            InstanceKind::Vm => Ok(()),
+        }
     }
 
     fn check_vm(&self) -> Result<(), Error> {

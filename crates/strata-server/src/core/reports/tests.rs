@@ -119,17 +119,41 @@ fn of_an_older_generation_only_the_end_counts() {
 
 #[test]
 fn what_is_gone_from_its_node_is_placed_again_unless_it_rests() {
-    let lost = next(
-        &instance(Wanted::Running, InstanceState::Running),
-        &report(Told::Gone),
-    );
+    let mut told = report(Told::Gone);
+    told.generation = None;
+    let lost = next(&instance(Wanted::Running, InstanceState::Running), &told);
     let lost = lost.unwrap();
     assert_eq!((lost.node, lost.state), (None, InstanceState::Scheduling));
-    let rests = next(
-        &instance(Wanted::Stopped, InstanceState::Stopped),
-        &report(Told::Gone),
-    );
+    let rests = next(&instance(Wanted::Stopped, InstanceState::Stopped), &told);
     assert_eq!(rests.unwrap().state, InstanceState::Stopped);
+}
+
+#[test]
+fn what_a_node_had_before_it_was_given_it_again_does_not_count() {
+    for generation in 0..=2 {
+        let mut told = report(Told::Gone);
+        told.generation = Some(generation);
+        for wanted in [Wanted::Running, Wanted::Stopped] {
+            let now = instance(wanted, InstanceState::Scheduled);
+            assert!(next(&now, &told).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_crash_that_is_pushed_is_told_as_one() {
+    let now = instance(Wanted::Running, InstanceState::Running);
+    for (reason, shown) in [
+        ("exit 3", "crashed: exit 3"),
+        ("crashed: exit 3", "crashed: exit 3"),
+        ("", "crashed: it ended"),
+    ] {
+        let mut told = report(Told::State(InstanceState::Crashed));
+        told.reason = reason.into();
+        let crashed = next(&now, &told).unwrap();
+        assert_eq!(crashed.state, InstanceState::Crashed);
+        assert_eq!(crashed.description, shown);
+    }
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! The control plane, end to end: a server and several nodes, each in a
+//! network of its own, driven by the published APIs and looked at from the
+//! nodes.
+
+#[path = "control/drain.rs"]
+mod drain;
+#[path = "control/etcd.rs"]
+mod etcd;
+#[path = "control/input.rs"]
+mod input;
+#[path = "control/kills.rs"]
+mod kills;
+#[path = "control/life.rs"]
+mod life;
+#[path = "control/lost.rs"]
+mod lost;
+#[path = "control/network.rs"]
+mod network;
+#[path = "control/nodes.rs"]
+mod nodes;
+#[path = "control/python.rs"]
+mod python;
+#[path = "control/roles.rs"]
+mod roles;
+#[path = "control/traps.rs"]
+mod traps;
+
+use std::time::Duration;
+
+use strata_testkit::cluster::Cluster;
+use strata_testkit::{NetworkNamespace, wait_for};
+
+const STRATA: &str = env!("CARGO_BIN_EXE_strata");
+/// How long anything may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A server with a short lease and this many nodes.
+async fn cluster(nodes: u8) -> Cluster {
+    Cluster::start(STRATA, nodes).await
+}
+
+/// What a GET gives.
+fn got(network: &NetworkNamespace, url: &str) -> Result<String, String> {
+    let output = network.output(["curl", "-sf", "-m", "2", url]);
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("{url}: {output:?}")),
+    }
+}
+
+/// Waits until a GET gives this.
+async fn answers(network: &NetworkNamespace, url: &str, text: &str) {
+    wait_for("an answer", PATIENCE, async || {
+        let said = got(network, url)?;
+        if said == text { Ok(()) } else { Err(said) }
+    })
+    .await;
+}
