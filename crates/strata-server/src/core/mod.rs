@@ -51,7 +51,7 @@ pub use workloads::NewWorkload;
 pub(crate) use dirty::Dirty;
 pub(crate) use idempotency::{Claimed, Given};
 pub(crate) use record::encode;
-pub(crate) use reports::{Report, Told, displace};
+pub(crate) use reports::{Report, Told, uproot};
 pub(crate) use subscriptions::{Subscriptions, Touched};
 use tables::Tables;
 pub(crate) use update::turn_to;
