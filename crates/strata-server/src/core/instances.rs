@@ -5,7 +5,7 @@ use std::sync::Arc;
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, InstanceState, WorkloadId};
 use strata_types::{Error, ErrorKind, Label, Result, Role};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
 use super::follow::public;
@@ -263,18 +263,43 @@ impl Core {
     }
 
     /// An instance as it is, and every change to it from then on.
-    pub fn watch_instance(
-        &self,
-        id: &InstanceId,
-    ) -> (Option<Arc<Kept<Instance>>>, broadcast::Receiver<Update>) {
+    pub fn watch_instance(&self, id: &InstanceId) -> (Option<Arc<Kept<Instance>>>, InstanceWatch) {
         // First the ear, then the look: what happens between is heard twice.
-        let changes = self.subscriptions().instance(id);
+        let changes = InstanceWatch {
+            core: self.clone(),
+            id: id.clone(),
+            changes: Some(self.subscriptions().instance(id)),
+        };
         (self.tables().instances.get(id).cloned(), changes)
     }
 
     /// Every change to any record from now on.
     pub fn watch_all(&self) -> broadcast::Receiver<Changed> {
         self.subscriptions().all()
+    }
+}
+
+/// Changes to one instance, as they come.
+pub struct InstanceWatch {
+    core: Core,
+    id: InstanceId,
+    changes: Option<broadcast::Receiver<Update>>,
+}
+
+impl InstanceWatch {
+    /// The next change; an error when so many came that some were left out.
+    pub async fn next(&mut self) -> Result<Update, RecvError> {
+        match &mut self.changes {
+            Some(changes) => changes.recv().await,
+            None => Err(RecvError::Closed),
+        }
+    }
+}
+
+impl Drop for InstanceWatch {
+    fn drop(&mut self) {
+        drop(self.changes.take());
+        self.core.subscriptions().leave_instance(&self.id);
     }
 }
 

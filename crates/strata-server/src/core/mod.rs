@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use caller::Who;
 pub use events::{Event, Events};
-pub use instances::{Filter, NewInstance, Page};
+pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive};
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
