@@ -77,8 +77,12 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
     loop {
         tokio::select! {
             touched = core.subscriptions().placement.take() => {
+                let nodes = touched.iter().any(|thing| matches!(thing, Touched::Node(_)));
                 for thing in touched {
                     fleet_changed |= task.take_in(thing);
+                }
+                if nodes && matches!(core.lead(), Lead::Leading(_)) {
+                    task.drain().await;
                 }
             }
             _ = lead.changed() => fleet_changed = true,
