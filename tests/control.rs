@@ -1,6 +1,7 @@
 //! The control plane, end to end: a server and several nodes, each in a
 //! network of its own, driven by the published APIs and looked at from the
 //! nodes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "control/drain.rs"]
 mod drain;

@@ -36,7 +36,7 @@ const CASES: &[Case] = &[
     ("uri", |one| one.uri = "oci:relative/path:v1".into()),
     ("uri", |one| one.uri = "Not An Image".into()),
     ("environnement[0]", |one| {
-        one.environnement = vec!["novalue".into()]
+        one.environnement = vec!["novalue".into()];
     }),
     ("environnement[1]", |one| {
         one.environnement = vec!["A=1".into(), "=x".into()];

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use strata_types::Result;
+use tokio::sync::Notify;
 
 use super::lease::{Contact, Tries, must_stop, patience};
 use super::state::{Kept, ServerFacts};
@@ -18,6 +19,8 @@ const UNANSWERED: usize = 16;
 pub(super) struct Liveness {
     kept: Kept,
     known: Mutex<Known>,
+    /// A lease was told, or another one: whoever waits has waited too long.
+    news: Notify,
 }
 
 struct Known {
@@ -49,6 +52,7 @@ impl Liveness {
         Self {
             kept,
             known: Mutex::new(known),
+            news: Notify::new(),
         }
     }
 
@@ -83,6 +87,9 @@ impl Liveness {
     fn learn(&self, known: &mut Known, facts: ServerFacts) -> Result<()> {
         let changed = known.facts != facts;
         known.facts = facts;
+        if changed {
+            self.news.notify_one();
+        }
         match changed {
             true => self.kept.write_server(facts),
             false => Ok(()),
@@ -145,8 +152,15 @@ impl Liveness {
         due
     }
 
-    /// How long until it is worth asking again.
-    pub(super) fn next_look(&self) -> Duration {
+    /// Waits until it is worth asking again.
+    pub(super) async fn look_again(&self) {
+        tokio::select! {
+            () = tokio::time::sleep(self.next_look()) => {}
+            () = self.news.notified() => {}
+        }
+    }
+
+    fn next_look(&self) -> Duration {
         const OFTEN: Duration = Duration::from_millis(200);
         const SELDOM: Duration = Duration::from_secs(5);
         let known = self.known();
@@ -180,6 +194,21 @@ mod tests {
         // More beats than loads are noise.
         (0..100).for_each(|_| liveness.beat());
         assert!(liveness.sends_load());
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_told_is_watched_from_then_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let liveness = liveness(folder.path());
+        let told = async {
+            tokio::task::yield_now().await;
+            liveness.welcomed(3000, true, liveness.now()).unwrap();
+        };
+        // Without a lease there would be nothing to look at for seconds.
+        let both = async { tokio::join!(liveness.look_again(), told) };
+        let seldom = liveness.next_look();
+        assert!(tokio::time::timeout(seldom / 2, both).await.is_ok());
+        assert!(liveness.next_look() < Duration::from_secs(3));
     }
 
     #[test]

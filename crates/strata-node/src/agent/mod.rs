@@ -139,7 +139,7 @@ impl Parts {
         loop {
             tokio::select! {
                 () = self.closing.cancelled() => return,
-                () = tokio::time::sleep(self.liveness.next_look()) => {}
+                () = self.liveness.look_again() => {}
             }
             let peers = self.node.network.has_peers();
             let due = self.liveness.stop_if_due(peers, |lease| {
