@@ -20,7 +20,7 @@ pub(super) fn hello(
     labels: &BTreeMap<String, String>,
     address: Option<std::net::Ipv4Addr>,
 ) -> v1::Hello {
-    let subnet = node.network.subnet_in_use();
+    let subnet = node.network.subnet_to_ask_for();
     v1::Hello {
         version: node.config.version.clone(),
         labels: all_labels(labels),

@@ -37,6 +37,13 @@ impl NodeNetwork {
         self.options.subnet.or_else(of_pods)
     }
 
+    /// The subnet to ask a server for: one that is had already, or one that
+    /// touches nothing else on this machine, where another run may have the
+    /// first of the same range.
+    pub(crate) fn subnet_to_ask_for(&self) -> Option<Subnet> {
+        self.subnet_in_use().or_else(|| self.subnet().ok())
+    }
+
     /// Takes a subnet of the range of all nodes. Refused where another one is
     /// in use.
     pub(crate) fn give(&self, subnet: Subnet, range: Subnet) -> Result<()> {
