@@ -104,13 +104,20 @@ impl ControlPlane {
     pub fn serve(&self, faces: Faces) -> Faces {
         let (core, tunnels) = (self.core.clone(), self.tunnels.clone());
         let links = AssignmentsFace::new(core.clone(), tunnels.clone(), self.shutdown.clone());
-        let rest = RestState::new(core.clone(), self.placement.clone(), self.shutdown.clone());
+        let talk = InstancesFace::new(core.clone(), tunnels.clone());
+        let rest = RestState::new(
+            core.clone(),
+            self.placement.clone(),
+            self.operations.clone(),
+            talk.clone(),
+            self.shutdown.clone(),
+        );
         faces
             .http(rest::routes(rest))
             .grpc(NodeFace::new(core.clone(), self.authority.clone()).service())
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())
-            .grpc(InstancesFace::new(core, tunnels).service())
+            .grpc(talk.service())
             .grpc(links.service())
     }
 }

@@ -109,6 +109,7 @@ impl Plan {
         let node = self.data_dir.join("node");
         paths.extend([
             node.join("cells"),
+            node.join("assignments"),
             node.join("_pods"),
             node.join("_machines"),
             node.join("_vms"),

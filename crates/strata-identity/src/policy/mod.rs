@@ -313,7 +313,7 @@ mod tests {
         }
         assert_eq!(allowed("DELETE /instance/x"), [Role::Admin, Role::Operator]);
         assert_eq!(
-            allowed("GET /instance/x/exec"),
+            allowed("POST /instance/x/exec"),
             [Role::Admin, Role::Operator]
         );
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, InstanceState, WorkloadId};
 use strata_types::{Error, ErrorKind, Label, Result, Role};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
 use super::follow::public;
@@ -86,7 +86,8 @@ impl Filter {
 /// Refuses what an operator may not ask for.
 pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
     if who.role != Role::Admin && spec.reaches_the_machine() {
-        let why = "only an admin may use images and folders of a node's own disk, or add capabilities";
+        let why =
+            "only an admin may use images and folders of a node's own disk, or add capabilities";
         return Err(Error::new(ErrorKind::PermissionDenied, why));
     }
     Ok(())
@@ -262,18 +263,43 @@ impl Core {
     }
 
     /// An instance as it is, and every change to it from then on.
-    pub fn watch_instance(
-        &self,
-        id: &InstanceId,
-    ) -> (Option<Arc<Kept<Instance>>>, broadcast::Receiver<Update>) {
+    pub fn watch_instance(&self, id: &InstanceId) -> (Option<Arc<Kept<Instance>>>, InstanceWatch) {
         // First the ear, then the look: what happens between is heard twice.
-        let changes = self.subscriptions().instance(id);
+        let changes = InstanceWatch {
+            core: self.clone(),
+            id: id.clone(),
+            changes: Some(self.subscriptions().instance(id)),
+        };
         (self.tables().instances.get(id).cloned(), changes)
     }
 
     /// Every change to any record from now on.
     pub fn watch_all(&self) -> broadcast::Receiver<Changed> {
         self.subscriptions().all()
+    }
+}
+
+/// Changes to one instance, as they come.
+pub struct InstanceWatch {
+    core: Core,
+    id: InstanceId,
+    changes: Option<broadcast::Receiver<Update>>,
+}
+
+impl InstanceWatch {
+    /// The next change; an error when so many came that some were left out.
+    pub async fn next(&mut self) -> Result<Update, RecvError> {
+        match &mut self.changes {
+            Some(changes) => changes.recv().await,
+            None => Err(RecvError::Closed),
+        }
+    }
+}
+
+impl Drop for InstanceWatch {
+    fn drop(&mut self) {
+        drop(self.changes.take());
+        self.core.subscriptions().leave_instance(&self.id);
     }
 }
 

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use caller::Who;
 pub use events::{Event, Events};
-pub use instances::{Filter, NewInstance, Page};
+pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive};
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
@@ -51,7 +51,7 @@ pub use workloads::NewWorkload;
 pub(crate) use dirty::Dirty;
 pub(crate) use idempotency::{Claimed, Given};
 pub(crate) use record::encode;
-pub(crate) use reports::{Report, Told, displace};
+pub(crate) use reports::{Report, Told, uproot};
 pub(crate) use subscriptions::{Subscriptions, Touched};
 use tables::Tables;
 pub(crate) use update::turn_to;

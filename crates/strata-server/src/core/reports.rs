@@ -86,19 +86,7 @@ impl Core {
             if now.wanted == Wanted::Gone {
                 return Ok(Verdict::Delete);
             }
-            let mut next = now.record.clone();
-            let ran = matches!(
-                next.state,
-                InstanceState::Starting | InstanceState::Running | InstanceState::Crashed
-            );
-            displace(&mut next, why);
-            if ran && next.spec.restart == RestartPolicy::Never {
-                next.wanted = Wanted::Stopped;
-                turn_to(&mut next, InstanceState::Failed, why);
-            } else if next.wanted == Wanted::Stopped {
-                turn_to(&mut next, InstanceState::Stopped, why);
-            }
-            Ok(Verdict::put(next))
+            Ok(Verdict::put(uproot(now, why)))
         })
         .await
         .map(drop)
@@ -111,6 +99,34 @@ impl Core {
             .filter(|found| found.node.as_deref() == Some(node))
             .ok_or_else(|| Error::not_found(format!("{node} has no instance {id}")))
     }
+}
+
+/// Without its node. It wants another if it is to run and may be started
+/// again: what has ended by itself is not begun anew, and what runs once has
+/// run.
+pub(crate) fn uproot(now: &Instance, why: &str) -> Instance {
+    let mut next = now.clone();
+    let once = next.spec.restart == RestartPolicy::Never;
+    displace(&mut next, why);
+    match now.state {
+        InstanceState::Terminated => {
+            next.wanted = Wanted::Stopped;
+            turn_to(&mut next, now.state, &now.description);
+        }
+        InstanceState::Crashed if once => {
+            next.wanted = Wanted::Stopped;
+            turn_to(&mut next, now.state, &now.description);
+        }
+        InstanceState::Starting | InstanceState::Running if once => {
+            next.wanted = Wanted::Stopped;
+            turn_to(&mut next, InstanceState::Failed, why);
+        }
+        _ if now.wanted == Wanted::Stopped => {
+            turn_to(&mut next, InstanceState::Stopped, why);
+        }
+        _ => {}
+    }
+    next
 }
 
 /// Off its node, and in want of another.

@@ -90,6 +90,17 @@ impl Subscriptions {
             .subscribe()
     }
 
+    /// Somebody does not listen any more. The last one leaves nothing behind.
+    pub(crate) fn leave_instance(&self, id: &InstanceId) {
+        let mut all = lock(&self.instances);
+        if all
+            .get(id)
+            .is_some_and(|sender| sender.receiver_count() == 0)
+        {
+            all.remove(id);
+        }
+    }
+
     /// All changes from now on.
     pub(crate) fn all(&self) -> broadcast::Receiver<Changed> {
         self.all.subscribe()

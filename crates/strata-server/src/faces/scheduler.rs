@@ -23,7 +23,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::core::{
-    Core, DEFAULT_PROJECT, Instance, Kept, NewInstance, Registration, Seen, Update, Who,
+    Core, DEFAULT_PROJECT, Instance, InstanceWatch, Kept, NewInstance, Registration, Seen, Update,
+    Who,
 };
 use crate::link::{calling_node, remote_address};
 
@@ -385,7 +386,7 @@ impl InstanceService for InstanceFace {
 async fn tell(
     core: Core,
     made: Arc<Kept<Instance>>,
-    mut changes: broadcast::Receiver<Update>,
+    mut changes: InstanceWatch,
     sender: mpsc::Sender<Result<InstanceStatus, Status>>,
 ) {
     let mut last = (0, status(&core, &made));
@@ -397,7 +398,7 @@ async fn tell(
     loop {
         let update = tokio::select! {
             () = sender.closed() => return,
-            update = changes.recv() => update,
+            update = changes.next() => update,
         };
         let next = match update {
             Ok(Update::Is(next)) if next.revision <= last.0 => continue,

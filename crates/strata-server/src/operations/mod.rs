@@ -11,10 +11,11 @@ use strata_workflow::{End, Operations, Registry, Settings, Workflow, WorkflowErr
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
+pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
 
 /// Knows every kind of operation, and runs them while this server leads.
-pub(crate) fn start(
+pub fn start(
     core: &Core,
     store: Arc<dyn Store>,
     shutdown: CancellationToken,

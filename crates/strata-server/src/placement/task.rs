@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use strata_scheduler::{NodeState, Plan, Request, drain, place};
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceState};
+use strata_types::pod::RestartPolicy;
 use strata_types::{Error, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::explain::{self, Placement};
 use super::fleet::{Board, slot, wants_a_place, why_not};
 use crate::core::keys;
-use crate::core::{Core, Instance, Kept, Lead, Touched, Wanted, displace, encode, turn_to};
+use crate::core::{Core, Instance, Kept, Lead, Touched, Wanted, encode, turn_to, uproot};
 
 /// The most that are decided at once.
 const BATCH: usize = 1024;
@@ -76,8 +77,12 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
     loop {
         tokio::select! {
             touched = core.subscriptions().placement.take() => {
+                let nodes = touched.iter().any(|thing| matches!(thing, Touched::Node(_)));
                 for thing in touched {
                     fleet_changed |= task.take_in(thing);
+                }
+                if nodes && matches!(core.lead(), Lead::Leading(_)) {
+                    task.drain().await;
                 }
             }
             _ = lead.changed() => fleet_changed = true,
@@ -277,22 +282,22 @@ impl Task {
             };
             let to = self.board.node_name(placement.node);
             self.board.placed(&record, &to);
-            let mut next = record.record.clone();
-            displace(&mut next, "");
-            match record.wanted {
-                Wanted::Gone => continue,
-                Wanted::Stopped => {
-                    turn_to(
-                        &mut next,
-                        InstanceState::Stopped,
-                        &format!("{from} was drained"),
-                    );
-                }
-                Wanted::Running => {
-                    let why = format!("on node {to}; {from} is drained");
-                    turn_to(&mut next, InstanceState::Scheduled, &why);
-                    next.node = Some(to);
-                }
+            let runs = matches!(
+                record.state,
+                InstanceState::Starting | InstanceState::Running
+            );
+            if record.wanted == Wanted::Gone
+                || (runs && record.spec.restart == RestartPolicy::Never)
+            {
+                // It goes by itself, or is let come to its end.
+                self.board.take_back(&self.core, &id);
+                continue;
+            }
+            let mut next = uproot(&record, &format!("{from} was drained"));
+            if next.wanted == Wanted::Running {
+                let why = format!("on node {to}; {from} is drained");
+                turn_to(&mut next, InstanceState::Scheduled, &why);
+                next.node = Some(to);
             }
             let core = self.core.clone();
             writes.push(async move { write(&core, &record, next).await });

@@ -57,7 +57,7 @@ async fn a_quota_holds_however_many_ask_at_once() {
     let project = label("default");
     world
         .core
-        .set_quota(&admin(), &project, quota)
+        .set_quota(&admin(), &project, quota, Precondition::default())
         .await
         .unwrap();
     let (who, wanted) = (

@@ -1,5 +1,6 @@
 //! The rules of the control plane over a store in memory, with nodes that are
 //! played by the test.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod instances;
 mod nodes;

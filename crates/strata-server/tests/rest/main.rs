@@ -8,6 +8,7 @@ mod idempotency;
 mod instances;
 mod nodes;
 mod openapi;
+mod operations;
 mod projects;
 mod roles;
 mod schemathesis;

@@ -14,9 +14,10 @@ use strata_api::controller::{InstanceStatus, Status};
 use strata_identity::{Caller, Clock, Proof};
 use strata_scheduler::{Overcommit, Settings};
 use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
-use strata_server::faces::ControllerFace;
 use strata_server::faces::rest::{self, RestState};
-use strata_server::placement;
+use strata_server::faces::{ControllerFace, InstancesFace};
+use strata_server::link::Tunnels;
+use strata_server::{operations, placement};
 use strata_store::Memory;
 use strata_transport::{Gate, GateService, Peer};
 use strata_types::Role;
@@ -101,10 +102,15 @@ impl World {
             overcommit: Overcommit::default(),
             alone: true,
         };
-        let core = Core::open(store, settings, shutdown.clone()).await.unwrap();
+        let core = Core::open(store.clone(), settings, shutdown.clone())
+            .await
+            .unwrap();
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
-        let state = RestState::new(core.clone(), placement, shutdown.clone());
+        let operations = operations::start(&core, store.clone(), shutdown.clone());
+        let operations = operations.expect("operations are known once");
+        let talk = InstancesFace::new(core.clone(), Tunnels::default());
+        let state = RestState::new(core.clone(), placement, operations, talk, shutdown.clone());
         let gate = Gate::new(None, Clock::system());
         Self {
             core,

@@ -1,6 +1,8 @@
 //! `strata workload run`: makes instances of a workload, and sees each of
 //! them through.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
 use clap::Args;
 use strata_api::rest::{Instance, NewInstance};
 
@@ -59,7 +61,7 @@ impl Run {
         let mut failures = Vec::new();
         for number in 1..=self.count {
             let new = NewInstance {
-                name: self.name(number),
+                name: Some(self.name(&workload.name, number)),
                 project: Some(workload.project.clone()),
                 workload_id: Some(workload.id.clone()),
                 ..Default::default()
@@ -94,11 +96,43 @@ impl Run {
         last(session, failures)
     }
 
-    fn name(&self, number: u32) -> Option<String> {
+    fn name(&self, workload: &str, number: u32) -> String {
         match (&self.alias, self.count) {
-            (Some(alias), 1) => Some(alias.clone()),
-            (Some(alias), _) => Some(format!("{alias}-{number}")),
-            (None, _) => None,
+            (Some(alias), 1) => alias.clone(),
+            (Some(alias), _) => format!("{alias}-{number}"),
+            (None, _) => own_name(workload),
+        }
+    }
+}
+
+/// A name for one of many: short enough for tables, and nobody else's.
+fn own_name(workload: &str) -> String {
+    const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let start: String = workload.chars().take(56).collect();
+    let mut name = format!("{}-", start.trim_end_matches('-'));
+    // The keys of hash maps are what the standard library has of chance.
+    let mut chance = RandomState::new().build_hasher().finish();
+    for _ in 0..6 {
+        name.push(char::from(DIGITS[(chance % 36) as usize]));
+        chance /= 36;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instance_has_a_name_of_its_own_that_is_one() {
+        let long = format!("{}-{}", "x".repeat(55), "y".repeat(7));
+        for workload in ["web", "a", &long] {
+            let names: std::collections::BTreeSet<String> =
+                (0..100).map(|_| own_name(workload)).collect();
+            assert_eq!(names.len(), 100);
+            for name in names {
+                assert_eq!(label_name(&name), Ok(name));
+            }
         }
     }
 }

@@ -164,3 +164,24 @@ fn texts_of_nodes_are_kept_short_and_plain() {
     assert_eq!(failed.description.chars().count(), 1024);
     assert!(!failed.description.contains('\u{1b}'));
 }
+
+#[test]
+fn what_has_ended_is_not_begun_anew_elsewhere() {
+    use InstanceState as I;
+    let after = |wanted, state, restart| {
+        let mut now = instance(wanted, state);
+        now.spec.restart = restart;
+        let next = uproot(&now, "its node was lost");
+        assert_eq!(next.node, None);
+        (next.wanted, next.state)
+    };
+    let (always, never) = (RestartPolicy::Always, RestartPolicy::Never);
+    let (run, rest) = (Wanted::Running, Wanted::Stopped);
+    assert_eq!(after(run, I::Running, always), (run, I::Scheduling));
+    assert_eq!(after(run, I::Crashed, always), (run, I::Scheduling));
+    assert_eq!(after(run, I::Scheduled, never), (run, I::Scheduling));
+    assert_eq!(after(run, I::Running, never), (rest, I::Failed));
+    assert_eq!(after(run, I::Crashed, never), (rest, I::Crashed));
+    assert_eq!(after(run, I::Terminated, always), (rest, I::Terminated));
+    assert_eq!(after(rest, I::Stopped, always), (rest, I::Stopped));
+}

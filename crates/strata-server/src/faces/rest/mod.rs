@@ -15,9 +15,11 @@ mod instances;
 mod json;
 mod nodes;
 mod openapi;
+mod operations;
 mod patch;
 mod projects;
 mod refusal;
+mod talk;
 mod view;
 mod watch;
 mod workloads;
@@ -25,10 +27,12 @@ mod workloads;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
+use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
+use crate::faces::InstancesFace;
 use crate::placement::PlacementHandle;
 pub use openapi::document;
 
@@ -39,6 +43,10 @@ pub struct RestState {
     pub core: Core,
     /// Explains itself.
     pub placement: PlacementHandle,
+    /// Long actions.
+    pub operations: Operations,
+    /// The way into instances.
+    pub talk: InstancesFace,
     /// The end of the server, which ends watches.
     pub shutdown: CancellationToken,
     /// A watch is ended after so long; whoever still wants it asks again.
@@ -50,10 +58,18 @@ impl RestState {
     pub const LONGEST_WATCH: Duration = Duration::from_secs(3600);
 
     /// Over this core, until `shutdown`.
-    pub fn new(core: Core, placement: PlacementHandle, shutdown: CancellationToken) -> Self {
+    pub fn new(
+        core: Core,
+        placement: PlacementHandle,
+        operations: Operations,
+        talk: InstancesFace,
+        shutdown: CancellationToken,
+    ) -> Self {
         Self {
             core,
             placement,
+            operations,
+            talk,
             shutdown,
             longest_watch: Self::LONGEST_WATCH,
         }
@@ -73,6 +89,8 @@ pub fn routes(state: RestState) -> Router {
                 .delete(instances::delete),
         ),
         ("/instance/{id}/placement", get(instances::placement)),
+        ("/instance/{id}/logs", get(talk::logs)),
+        ("/instance/{id}/exec", post(talk::exec)),
         ("/workload", get(workloads::list).put(workloads::create)),
         (
             "/workload/{id}",
@@ -85,6 +103,13 @@ pub fn routes(state: RestState) -> Router {
             "/node/{id}",
             get(nodes::show).patch(nodes::update).delete(nodes::leave),
         ),
+        ("/node/{id}/drain", post(operations::drain)),
+        ("/operation", get(operations::list)),
+        (
+            "/operation/{id}",
+            get(operations::show).delete(operations::cancel),
+        ),
+        ("/operation/{id}/log", get(operations::log)),
         ("/project", get(projects::list).put(projects::create)),
         (
             "/project/{id}",

@@ -122,6 +122,38 @@ impl Operation {
         self.answers(200, "As it is.", json!({}), content)
     }
 
+    /// Answers with something that has no version, or with events when it is
+    /// watched.
+    pub(super) fn tells_on(self, name: &str) -> Self {
+        let content = json!({
+            "application/json": { "schema": schema(name) },
+            "text/event-stream": {},
+        });
+        self.answers(200, "As it is.", json!({}), content)
+    }
+
+    /// Answers with plain text.
+    pub(super) fn writes(self) -> Self {
+        let content = json!({ "text/plain": {} });
+        self.answers(200, "Line by line.", json!({}), content)
+    }
+
+    /// Does not go while it is on no node, or not running.
+    pub(super) fn unless_it_rests(self) -> Self {
+        self.fails(&[409])
+    }
+
+    /// Begins something long.
+    pub(super) fn begins(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        let location = json!({ "Location": {
+            "description": "Where it is told how it goes.",
+            "schema": { "type": "string" },
+        }});
+        self.answers(202, "It is under way.", location, content)
+            .fails(&[409])
+    }
+
     /// Answers with what was changed.
     pub(super) fn changes(self, name: &str) -> Self {
         let content = json!({ "application/json": { "schema": schema(name) } });

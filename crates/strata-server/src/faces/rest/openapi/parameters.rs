@@ -62,6 +62,16 @@ pub(super) fn parameter(name: &str) -> Value {
              change as `put` or `delete`. After `resync` all comes once more. \
              `limit` and `offset` have no meaning then.",
         ),
+        "operation state" => (
+            json!({ "type": "string", "enum": ["SCHEDULED", "ACTIVE", "FAILED", "COMPLETED"] }),
+            "Only in this state.",
+        ),
+        "follow" => (flag, "Go on until it ends for good."),
+        "tail" => (
+            json!({ "type": "integer", "minimum": 0, "maximum": 1_000_000 }),
+            "Only the last so many lines.",
+        ),
+        "previous" => (flag, "Of the run before the latest."),
         "cascade" => (flag, "With its instances."),
         other => return header(other),
     };

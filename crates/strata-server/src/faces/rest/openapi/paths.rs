@@ -14,6 +14,7 @@ pub(super) fn tags() -> Value {
         { "name": "instance", "description": "Containers and virtual machines." },
         { "name": "workload", "description": "Templates of instances." },
         { "name": "node", "description": "Machines that run instances." },
+        { "name": "operation", "description": "Long actions." },
         { "name": "project", "description": "Whose instances are whose, and how much each may have." },
         { "name": "event", "description": "What happened." },
     ])
@@ -34,6 +35,23 @@ pub(super) fn all() -> Value {
         .takes(&["project"])
         .tells("Placement");
     add("/instance/{id}/placement", vec![("get", placement)]);
+    let logs = Operation::new("instance", "readInstanceLogs", "What it wrote")
+        .one(THING)
+        .takes(&["project", "follow", "tail", "previous"])
+        .writes()
+        .unless_it_rests();
+    add("/instance/{id}/logs", vec![("get", logs)]);
+    let exec = Operation::new(
+        "instance",
+        "runInInstance",
+        "Run a command in it, to its end",
+    )
+    .one(THING)
+    .takes(&["project", "Idempotency-Key"])
+    .body("ExecRequest")
+    .tells("ExecResult")
+    .unless_it_rests();
+    add("/instance/{id}/exec", vec![("post", exec)]);
     add("/workload/", workloads());
     add("/workload/{id}", workload());
     let nodes = Operation::new("node", "listNodes", "Those there are")
@@ -41,6 +59,29 @@ pub(super) fn all() -> Value {
         .lists("Node");
     add("/node/", vec![("get", nodes)]);
     add("/node/{id}", node());
+    let drain = Operation::new("node", "drainNode", "Move its instances elsewhere")
+        .one(NAME)
+        .takes(&["Idempotency-Key"])
+        .body("DrainRequest")
+        .begins("Operation");
+    add("/node/{id}/drain", vec![("post", drain)]);
+    let operations = Operation::new("operation", "listOperations", "Those there are")
+        .takes(&["limit", "offset", "operation state"])
+        .lists("Operation");
+    add("/operation/", vec![("get", operations)]);
+    let show = Operation::new("operation", "getOperation", "One of them")
+        .one("Its id.")
+        .takes(&["watch"])
+        .tells_on("Operation");
+    let cancel = Operation::new("operation", "cancelOperation", "Undo what it did")
+        .one("Its id.")
+        .takes(&["Idempotency-Key"])
+        .removes();
+    add("/operation/{id}", vec![("get", show), ("delete", cancel)]);
+    let log = Operation::new("operation", "readOperationLog", "What happened in it")
+        .one("Its id.")
+        .lists("OperationLine");
+    add("/operation/{id}/log", vec![("get", log)]);
     add("/project/", projects());
     add("/project/{id}", project());
     let events = Operation::new(

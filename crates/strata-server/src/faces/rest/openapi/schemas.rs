@@ -4,15 +4,19 @@
 
 use serde_json::{Map, Value, json};
 use strata_api::rest::{
-    Event, Instance, InstancePatch, NewInstance, NewProject, NewWorkload, Node, NodePatch,
-    Placement, Problem, Project, ProjectPatch, ResourcesInput, Workload, WorkloadPatch,
+    DrainRequest, Event, ExecRequest, ExecResult, Instance, InstancePatch, NewInstance, NewProject,
+    NewWorkload, Node, NodePatch, Operation, OperationLine, Placement, Problem, Project,
+    ProjectPatch, ResourcesInput, Workload, WorkloadPatch,
 };
 use strata_types::instance::InstanceSpec;
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
 #[openapi(components(schemas(
+    DrainRequest,
     Event,
+    ExecRequest,
+    ExecResult,
     Instance,
     InstancePatch,
     InstanceSpec,
@@ -21,6 +25,8 @@ use utoipa::OpenApi;
     NewWorkload,
     Node,
     NodePatch,
+    Operation,
+    OperationLine,
     Placement,
     Problem,
     Project,
@@ -32,7 +38,9 @@ use utoipa::OpenApi;
 struct Generated;
 
 /// What people send; nothing else is taken.
-const SENT: [&str; 7] = [
+const SENT: [&str; 9] = [
+    "DrainRequest",
+    "ExecRequest",
     "InstancePatch",
     "NewInstance",
     "NewProject",

@@ -1,0 +1,155 @@
+//! `/instance/{id}/logs` and `/instance/{id}/exec`: what an instance wrote,
+//! and running something in it. The server is in the middle: it asks the node.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::IntoResponse as _;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use http::header::CONTENT_TYPE;
+use strata_api::error_from_status;
+use strata_api::rest::{ExecRequest, ExecResult};
+use strata_api::strata::v1::{
+    EndOfInput, ExecEnded, ExecInput, ExecOutput, ExecStart, PodLogsRequest, exec_input,
+    exec_output,
+};
+use strata_types::{Error, ErrorKind};
+use tonic::Status;
+
+use super::extract::{Asker, Json, Parameters, Thing};
+use super::refusal::Answer;
+use super::{RestState, answer, json};
+
+/// What is told of each of a command's outputs.
+const MOST: usize = 1024 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const LONGEST: u32 = 3600;
+
+/// The lines it wrote, as plain text.
+pub(super) async fn logs(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    Thing(id): Thing,
+    parameters: Parameters,
+) -> Answer {
+    parameters.only(&["project", "follow", "tail", "previous"])?;
+    let project = parameters.label("project")?;
+    let found = state.core.instance(&who, project.as_ref(), &id)?;
+    let tail = parameters.number("tail", 0, 1_000_000)?;
+    let request = PodLogsRequest {
+        name: found.id.to_string(),
+        stdout: true,
+        stderr: true,
+        follow: parameters.flag("follow")?,
+        tail: tail.and_then(|tail| u32::try_from(tail).ok()),
+        since_ms: None,
+        previous: parameters.flag("previous")?,
+    };
+    let lines = state.talk.read_logs(&who, request).await;
+    let lines = lines.map_err(|status| error_from_status(&status))?;
+    let text = lines.map(|line| line.map(|line| line.line));
+    let end = state.shutdown.clone().cancelled_owned();
+    let body = Body::from_stream(text.take_until(Box::pin(end)));
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// Runs a command to its end.
+pub(super) async fn exec(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    Thing(id): Thing,
+    parameters: Parameters,
+    Json(body): Json,
+) -> Answer {
+    parameters.only(&["project"])?;
+    let project = parameters.label("project")?;
+    let asked: ExecRequest = json::parse(&body)?;
+    if asked.command.is_empty() {
+        return Err(Error::invalid("command", "must not be empty").into());
+    }
+    let timeout = match asked.timeout_seconds {
+        None => TIMEOUT,
+        Some(seconds @ 1..=LONGEST) => Duration::from_secs(seconds.into()),
+        Some(_) => {
+            let why = format!("must be 1 to {LONGEST}");
+            return Err(Error::invalid("timeoutSeconds", why).into());
+        }
+    };
+    let found = state.core.instance(&who, project.as_ref(), &id)?;
+    let (start, rest) = input(found.id.to_string(), asked);
+    let output = state.talk.run(&who, start, rest).await;
+    let output = output.map_err(|status| error_from_status(&status))?;
+    match tokio::time::timeout(timeout, collect(output)).await {
+        Ok(result) => answer::json(&result.map_err(|status| error_from_status(&status))?),
+        // Nobody listens any more: the node ends it.
+        Err(_) => {
+            let why = format!(
+                "it did not end within {} s, and was ended",
+                timeout.as_secs()
+            );
+            Err(Error::new(ErrorKind::Unavailable, why).into())
+        }
+    }
+}
+
+fn input(
+    instance: String,
+    asked: ExecRequest,
+) -> (ExecInput, impl Stream<Item = ExecInput> + Send + 'static) {
+    let wire = |input| ExecInput { input: Some(input) };
+    let start = ExecStart {
+        pod: instance,
+        command: asked.command,
+        environment: asked.environment,
+        user: asked.user.unwrap_or_default(),
+        working_directory: asked.working_directory.unwrap_or_default(),
+        terminal: None,
+        stdin: asked.stdin.is_some(),
+    };
+    let text = asked
+        .stdin
+        .map(|text| exec_input::Input::Stdin(Bytes::from(text)));
+    let rest = text
+        .into_iter()
+        .chain([exec_input::Input::End(EndOfInput {})]);
+    // The stream stays open: who closes it is taken to have left.
+    let rest = stream::iter(rest.map(wire)).chain(stream::pending());
+    (wire(exec_input::Input::Start(start)), rest)
+}
+
+async fn collect(
+    mut output: impl Stream<Item = Result<ExecOutput, Status>> + Unpin,
+) -> Result<ExecResult, Status> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut truncated = false;
+    while let Some(next) = output.next().await {
+        let (into, bytes) = match next?.output {
+            Some(exec_output::Output::Stdout(bytes)) => (&mut stdout, bytes),
+            Some(exec_output::Output::Stderr(bytes)) => (&mut stderr, bytes),
+            Some(exec_output::Output::Ended(ended)) => {
+                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                return Ok(ExecResult {
+                    exit_code: exit_code(&ended),
+                    stdout: text(stdout),
+                    stderr: text(stderr),
+                    truncated,
+                });
+            }
+            Some(exec_output::Output::Started(_)) | None => continue,
+        };
+        let room = MOST.saturating_sub(into.len());
+        truncated |= bytes.len() > room;
+        into.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+    Err(Status::unavailable("the node went away"))
+}
+
+fn exit_code(ended: &ExecEnded) -> i32 {
+    match (ended.exit_code, ended.signal) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => -1,
+    }
+}
