@@ -49,10 +49,10 @@ const CASES: &[Case] = &[
     }),
     ("resource.limit.cpu", |one| one.resource = limit(-1, 0, 0)),
     ("resource.limit.memory", |one| {
-        one.resource = limit(0, -1, 0)
+        one.resource = limit(0, -1, 0);
     }),
     ("resource.limit.disk", |one| {
-        one.resource = limit(0, 0, i32::MIN)
+        one.resource = limit(0, 0, i32::MIN);
     }),
     ("ports[0].source", |one| one.ports = vec![port(0, 80)]),
     ("ports[0].source", |one| one.ports = vec![port(65_536, 80)]),
@@ -61,7 +61,7 @@ const CASES: &[Case] = &[
         one.ports = vec![port(1, 1), port(2, 0)];
     }),
     ("ports[0].destination", |one| {
-        one.ports = vec![port(1, i32::MAX)]
+        one.ports = vec![port(1, i32::MAX)];
     }),
     ("ports", |one| {
         one.ports = (1..=101).map(|n| port(n, n)).collect();

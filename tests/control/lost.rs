@@ -111,5 +111,34 @@ async fn what_a_dead_node_had_runs_elsewhere_and_is_not_started_there_again() {
     cluster.nodes[at].daemon.restart().await;
     cluster.followed(at, 2).await;
     let running = cluster.settles(&["id-a", "id-b"], &[]).await;
-    assert_eq!(running["id-a"], [other.clone()]);
+    assert_eq!(running["id-a"], [other]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_node_that_comes_back_settles_with_what_it_had() {
+    let cluster = cluster(1).await;
+    for name in ["a", "b", "c"] {
+        cluster.run(cluster.instance(name)).await;
+    }
+    let ids = ["id-a", "id-b", "id-c"];
+    cluster.cut(0);
+    cluster.node_is("n1", "LOST").await;
+    cluster.heal(0);
+    cluster.node_is("n1", "READY").await;
+    for id in ids {
+        cluster
+            .instance_until(id, |one| one["status"] == "RUNNING")
+            .await;
+    }
+    cluster.settles(&ids, &[]).await;
+    // It is not given and taken for ever.
+    let before = cluster.pods_on(0).await;
+    let begin = Instant::now();
+    wait_for("a while", PATIENCE, async || {
+        for (id, pod) in cluster.pods_on(0).await {
+            assert_eq!(pod.process_id, before[&id].process_id, "{id}");
+        }
+        holds(begin.elapsed() > Duration::from_secs(2))
+    })
+    .await;
 }

@@ -1,6 +1,7 @@
 //! Nodes that speak only the published `scheduler.NodeService`: registered,
 //! heard, placed on, gone; and what a node may say.
 
+use strata_testkit::cluster::SeedStream;
 use strata_testkit::controller::{self, Status as Pushed};
 use strata_testkit::scheduler::{NodeRegisterRequest, Resource, ResourceSummary, Status};
 use strata_testkit::{Code, field_of, holds, refused, wait_for};
@@ -243,7 +244,7 @@ async fn open_streams_keep_nobody_from_working() {
     for n in 0..8 {
         open.push(cluster.run(cluster.instance(&format!("i{n}"))).await);
     }
-    assert!(held.iter().all(|stream| stream.is_open()));
+    assert!(held.iter().all(SeedStream::is_open));
     let late = cluster.seed_node("late").await;
     assert_eq!(late.register().await.unwrap().code, 0);
     for n in 0..8 {

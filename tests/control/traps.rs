@@ -86,7 +86,7 @@ async fn an_update_changes_what_it_names_and_nothing_else() {
     assert_eq!(told["resources"]["max"]["memory"], 96, "{told}");
     assert_eq!(told["resources"]["max"]["cpu"], 300, "{told}");
     let larger = |pod: &Pod| {
-        let limits = pod.spec.as_ref().and_then(|spec| spec.limits.clone());
+        let limits = pod.spec.as_ref().and_then(|spec| spec.limits);
         limits.is_some_and(|limits| limits.memory_bytes == Some(96_000_000)) && pod.process_id != 0
     };
     let (_, before) = cluster.pod_until("id-web", larger).await;

@@ -104,6 +104,16 @@ pub(crate) async fn finish(mut command: Command) -> Ran {
     Ran::new(shown, output.unwrap_or_else(|error| panic!("{error}")))
 }
 
+/// Copies files and folders with all that they are into a folder, which is
+/// made when there are any.
+pub(crate) fn copy_into(folder: &Path, all: &[PathBuf]) {
+    for path in all {
+        std::fs::create_dir_all(folder).expect("a folder can be made");
+        let copied = Command::new("cp").arg("-a").arg(path).arg(folder).status();
+        assert!(copied.expect("cp can be run").success(), "{path:?}");
+    }
+}
+
 pub(crate) fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed()).expect("a child has a pid")
 }

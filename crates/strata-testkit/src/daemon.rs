@@ -14,7 +14,7 @@ use strata_client::{Endpoints, Error, NodeClient, Target};
 use strata_identity::Credentials;
 use tempfile::TempDir;
 
-use crate::cli::{Cli, pid_of};
+use crate::cli::{Cli, copy_into, pid_of};
 use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files, watches};
 use crate::netns::NetworkNamespace;
@@ -102,7 +102,7 @@ impl DaemonBuilder {
             child: None,
             ready: String::new(),
         };
-        daemon.begin();
+        copy_into(&daemon.data_dir(), &daemon.builder.begins_with);
         daemon.restart().await;
         daemon
     }
@@ -137,18 +137,6 @@ impl Daemon {
         let daemon = Self::build(binary).start().await;
         let node = daemon.node().await;
         (daemon, node)
-    }
-
-    fn begin(&self) {
-        for path in &self.builder.begins_with {
-            fs::create_dir_all(self.data_dir()).expect("a folder can be made");
-            let copied = Command::new("cp")
-                .arg("-a")
-                .arg(path)
-                .arg(self.data_dir())
-                .status();
-            assert!(copied.expect("cp can be run").success(), "{path:?}");
-        }
     }
 
     /// Starts again, or for the first time, on the same folder.

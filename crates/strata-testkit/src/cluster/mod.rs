@@ -32,7 +32,7 @@ pub use look::Running;
 pub use network::{Plug, Switch};
 pub use requests::{Told, Updates, port};
 pub use rest::Rest;
-pub use seed::SeedNode;
+pub use seed::{SeedNode, SeedStream};
 
 /// How long anything of a cluster may take on a machine busy with others.
 pub const PATIENCE: Duration = Duration::from_secs(90);
