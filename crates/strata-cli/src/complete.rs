@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
-use strata_api::rest::{Instance, Node, Project, Workload};
+use strata_api::rest::{Instance, Node, Operation, Project, Workload};
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
     ListVmsRequest, ListVolumesRequest,
@@ -128,6 +128,11 @@ pub(crate) fn nodes() -> ArgValueCompleter {
 /// Completes the names of projects.
 pub(crate) fn projects() -> ArgValueCompleter {
     objects(|one: Project| one.name, false)
+}
+
+/// Completes the ids of long actions.
+pub(crate) fn operations() -> ArgValueCompleter {
+    objects(|one: Operation| one.id, false)
 }
 
 /// Completes what the server has; of the line's project, where it has some in

@@ -1,15 +1,22 @@
 //! `strata events`: what happened to instances, workloads, nodes and
 //! projects. The server remembers the latest of it.
 
+use std::time::Duration;
+
 use clap::Args;
 use strata_api::rest::Event;
-use strata_client::rest::{Change, Query};
+use strata_client::Error as ClientError;
+use strata_client::rest::{Change, Query, RestClient};
 
 use crate::commands::scope::Scope;
 use crate::failure::{Result, unable};
 use crate::output::{self, Format, OutputArgs};
 use crate::session::Session;
 use crate::view::event_line;
+
+/// A server that restarts is waited for so long, in steps of [`PAUSE`].
+const RETRIES: u32 = 30;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What happened to instances, workloads, nodes and projects
 #[derive(Args, Debug)]
@@ -50,23 +57,61 @@ impl Events {
             }
             return Ok(());
         }
-        let mut last = 0;
+        let mut last = None;
+        let mut lost = 0;
         loop {
-            let mut changes = rest.watch::<Event>(&query).await.map_err(failed())?;
-            loop {
-                let next = session.printer.unless_gone(changes.next()).await?;
-                match next.map_err(failed())? {
-                    Some(Change::Put(event)) if event.number > last => {
-                        last = event.number;
-                        self.print(session, &event)?;
-                    }
-                    Some(Change::Resync) => {
-                        session.printer.warn("some events were left out here");
-                    }
-                    Some(_) => {}
-                    // It was long enough for the server: go on where we were.
-                    None => break,
+            let told = self.stream(session, &rest, &query, &mut last).await?;
+            match told {
+                // It was long enough for the server: go on where we were.
+                Ok(()) => lost = 0,
+                Err(ClientError::Lost { .. } | ClientError::Connect { .. })
+                    if last.is_some() && lost < RETRIES =>
+                {
+                    lost += 1;
                 }
+                Err(error) => return Err(failed()(error)),
+            }
+            let pause = tokio::time::sleep(PAUSE);
+            session.printer.unless_gone(pause).await?;
+        }
+    }
+
+    /// Prints one stream to its end.
+    async fn stream(
+        &self,
+        session: &mut Session,
+        rest: &RestClient,
+        query: &Query,
+        last: &mut Option<Event>,
+    ) -> Result<std::result::Result<(), ClientError>> {
+        let mut changes = match rest.watch::<Event>(query).await {
+            Ok(changes) => changes,
+            Err(error) => return Ok(Err(error)),
+        };
+        // What is remembered comes first; some of it may have been told.
+        let mut first = Some(Vec::new());
+        loop {
+            let next = session.printer.unless_gone(changes.next()).await?;
+            let news = match next {
+                Err(error) => return Ok(Err(error)),
+                Ok(None) => return Ok(Ok(())),
+                Ok(Some(Change::Put(event))) => match &mut first {
+                    Some(first) => {
+                        first.push(event);
+                        continue;
+                    }
+                    None => vec![event],
+                },
+                Ok(Some(Change::Synced)) => untold(first.take().unwrap_or_default(), last.as_ref()),
+                Ok(Some(Change::Resync)) => {
+                    session.printer.warn("some events were left out here");
+                    continue;
+                }
+                Ok(Some(Change::Delete(_))) => continue,
+            };
+            for event in news {
+                self.print(session, &event)?;
+                *last = Some(event);
             }
         }
     }
@@ -85,5 +130,45 @@ impl Events {
                 Ok(session.printer.data(event_line(event).as_bytes())?)
             }
         }
+    }
+}
+
+/// Those that come after the last one that was told. Numbers begin anew when
+/// the server does: then that one is not among them, and all are new.
+fn untold(mut remembered: Vec<Event>, last: Option<&Event>) -> Vec<Event> {
+    let told = last.and_then(|last| {
+        let same = |one: &Event| (one.number, &one.at) == (last.number, &last.at);
+        remembered.iter().position(same)
+    });
+    remembered.drain(..told.map_or(0, |told| told + 1));
+    remembered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u64, at: &str) -> Event {
+        Event {
+            number,
+            at: at.into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn what_was_told_is_left_out_and_a_new_server_is_heard_from_its_first() {
+        let numbers = |remembered: &[Event], last: Option<&Event>| {
+            let news = untold(remembered.to_vec(), last);
+            news.iter().map(|one| one.number).collect::<Vec<_>>()
+        };
+        let old = [event(7, "a"), event(8, "b"), event(9, "c")];
+        assert_eq!(numbers(&old, None), [7, 8, 9]);
+        assert_eq!(numbers(&old, Some(&old[1])), [9]);
+        assert!(numbers(&old, Some(&old[2])).is_empty());
+        let new = [event(1, "d"), event(2, "e")];
+        assert_eq!(numbers(&new, Some(&old[2])), [1, 2]);
+        let caught_up = [event(8, "f"), event(9, "g")];
+        assert_eq!(numbers(&caught_up, Some(&old[1])), [8, 9]);
     }
 }

@@ -13,6 +13,7 @@ mod instance;
 mod login;
 mod logs;
 mod node;
+mod operation;
 mod pod;
 mod project;
 mod scope;
@@ -55,6 +56,9 @@ pub enum Command {
     Project(project::ProjectCommand),
     /// Make or change what a file describes
     Apply(apply::Apply),
+    /// Long actions of the server
+    #[command(subcommand)]
+    Operation(operation::OperationCommand),
     /// What happened to instances, workloads, nodes and projects
     Events(events::Events),
     /// The records of a control plane that does not run
@@ -108,6 +112,7 @@ impl Command {
             Self::Node(command) => command.run(session).await,
             Self::Project(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
+            Self::Operation(command) => command.run(session).await,
             Self::Events(command) => command.run(session).await,
             Self::Store(command) => command.run(session).await,
             Self::Cell(command) => command.run(session).await,

@@ -10,6 +10,7 @@ mod instance;
 mod limits;
 mod machine;
 mod node;
+mod operation;
 mod pod;
 mod pod_spec;
 mod project;
@@ -26,6 +27,7 @@ pub(crate) use instance::{resources, status_tone, status_word};
 pub(crate) use limits::LimitsView;
 pub(crate) use machine::MachineView;
 pub(crate) use node::node_tone;
+pub(crate) use operation::{operation_line, operation_tone, operation_word};
 pub(crate) use pod::{PodUsageView, PodView, short, state_tone, state_word};
 pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,

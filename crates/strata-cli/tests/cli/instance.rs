@@ -245,6 +245,31 @@ async fn events_are_lines() {
 }
 
 #[tokio::test]
+async fn events_of_a_server_that_began_anew_are_not_taken_for_old_ones() {
+    let world = World::with(|state| {
+        let old = state.objects.events.clone();
+        let mut new = old[..2].to_vec();
+        for event in &mut new {
+            event.at = event.at.replace("12:00", "12:05");
+        }
+        let again = [&old[2..], &new[..1]].concat();
+        state.objects.event_streams = vec![old[..1].to_vec(), old.clone(), again, new];
+    });
+    insta::assert_snapshot!(world.run("strata events -f").await, @r#"
+    exit 4
+    --- stdout
+    2026-01-31T12:00:00Z  node/rack1-7              registered with 10.42.1.0/24
+    2026-01-31T12:00:00Z  instance/default/web      RUNNING [2J
+    2026-01-31T12:00:00Z  instance/default/job      FAILED: nothing fits
+    2026-01-31T12:05:00Z  node/rack1-7              registered with 10.42.1.0/24
+    2026-01-31T12:05:00Z  instance/default/web      RUNNING [2J
+    --- stderr
+    error: cannot read the events
+      the server is ending
+    "#);
+}
+
+#[tokio::test]
 async fn tables_fit_eighty_columns() {
     for line in [
         "strata instance list -A",
@@ -253,6 +278,7 @@ async fn tables_fit_eighty_columns() {
         "strata workload list",
         "strata node list",
         "strata project list",
+        "strata operation list",
         "strata events",
     ] {
         let world = World::new();

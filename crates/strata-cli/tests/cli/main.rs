@@ -13,6 +13,7 @@ mod instance;
 mod instance_change;
 mod instance_talk;
 mod node;
+mod operation;
 mod pod;
 mod pod_run;
 mod pod_talk;

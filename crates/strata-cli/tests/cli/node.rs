@@ -49,12 +49,22 @@ async fn nodes_are_drained_opened_and_removed() {
     would drain rack1-7, which has 1 instance
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata node drain rack1-8 --wait").await, @r#"
+    insta::assert_snapshot!(world.run("strata node drain rack1-8").await, @r#"
     exit 0
     --- stdout
     --- stderr
     draining rack1-8
-    rack1-8 is empty
+    node-drain of node/rack1-8: empty: 1 on it still: web [2J
+    drained rack1-8
+    "#);
+    insta::assert_snapshot!(world.run("strata node drain rack1-7 rack1-8 --detach").await, @r#"
+    exit 0
+    --- stdout
+    0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    --- stderr
+    draining rack1-7
+    draining rack1-8
     "#);
     insta::assert_snapshot!(world.run("strata node undrain rack1-8").await, @r#"
     exit 0
@@ -67,16 +77,44 @@ async fn nodes_are_drained_opened_and_removed() {
     --- stdout
     --- stderr
     removing rack1-7
+    node-drain of node/rack1-7: empty: 1 on it still: web [2J
+    removed rack1-7
     error: cannot remove the node nobody
       there is nothing called nobody
     hint: see those there are with list
     "#);
+    insta::assert_snapshot!(world.run("strata node remove rack1-7 --detach -o name").await, @r#"
+    exit 0
+    --- stdout
+    operation/0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    --- stderr
+    removing rack1-7
+    "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
-    PATCH http://localhost/node/rack1-8 {"draining":true}
+    POST http://localhost/node/rack1-8/drain {"leave":false}
+    POST http://localhost/node/rack1-7/drain {"leave":false}
+    POST http://localhost/node/rack1-8/drain {"leave":false}
     PATCH http://localhost/node/rack1-8 {"draining":false}
-    DELETE http://localhost/node/rack1-7
-    DELETE http://localhost/node/nobody
+    POST http://localhost/node/rack1-7/drain {"leave":true}
+    POST http://localhost/node/nobody/drain {"leave":true}
+    POST http://localhost/node/rack1-7/drain {"leave":true}
+    "#);
+}
+
+#[tokio::test]
+async fn a_drain_that_is_called_off_is_told_of() {
+    let world = World::with(|state| state.objects.operations_fail = true);
+    insta::assert_snapshot!(world.run("strata node drain rack1-7").await, @r#"
+    exit 7
+    --- stdout
+    --- stderr
+    draining rack1-7
+    node-drain of node/rack1-7: empty: 1 on it still: web [2J
+    error: node-drain of node/rack1-7 failed
+      cancelled by ann
+      not undone: close: the store is not there
+    hint: `strata operation log 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70` tells what happened
     "#);
 }
 

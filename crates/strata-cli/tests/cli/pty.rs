@@ -15,6 +15,7 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use strata_cli::{Session, run_in};
 use strata_testkit::{PATIENCE, holds, wait_for_blocking};
 
+use crate::common::operations::BEGUN;
 use crate::common::{Cli, World, shell_words};
 
 const LINE: &str = "STRATA_TEST_LINE";
@@ -370,4 +371,18 @@ fn leaving_a_new_instance_says_how_to_come_back() {
     wait_for("the way back", || {
         contains(&said, "`strata instance show shop/web2`")
     });
+}
+
+#[test]
+fn leaving_a_drain_says_how_to_come_back() {
+    let world = World::with(|state| state.objects.watches = 100);
+    let mut terminal = Terminal::open();
+    let mut process = terminal.run(&world, "strata node drain rack1-7");
+    wait_for("its progress", || {
+        contains(&terminal.seen, "  empty: running, 50%, 1 on it still")
+    });
+    terminal.type_in(b"\x03");
+    assert_eq!(process.exit(), Some(130));
+    let back = format!("`strata operation wait {BEGUN}`");
+    wait_for("the way back", || contains(&terminal.seen, &back));
 }

@@ -8,9 +8,11 @@ use strata_identity::{
     Authority, CertificateSpec, Clock, LiveIdentity, Tokens, server_config_optional_client,
 };
 use strata_scheduler::{Overcommit, Settings};
-use strata_server::core::{Core, CoreSettings, Lead, Range};
+use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
+use strata_server::faces::InstancesFace;
 use strata_server::faces::rest::{self, RestState};
-use strata_server::{Build, Faces, Metrics, placement};
+use strata_server::link::Tunnels;
+use strata_server::{Build, Faces, Metrics, operations, placement, reconcile};
 use strata_store::Memory;
 use strata_transport::{Gate, serve_tls};
 use strata_types::Role;
@@ -21,6 +23,7 @@ use crate::common::World;
 
 struct Served {
     world: World,
+    core: Core,
     port: u16,
     _end: DropGuard,
 }
@@ -42,10 +45,14 @@ impl Served {
             alone: true,
         };
         let store = Arc::new(Memory::new());
-        let core = Core::open(store, settings, shutdown.clone()).await.unwrap();
+        let core = Core::open(store.clone(), settings, shutdown.clone());
+        let core = core.await.unwrap();
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
-        let state = RestState::new(core, placement, shutdown.clone());
+        reconcile::start_liveness(core.clone(), shutdown.clone());
+        let operations = operations::start(&core, store, shutdown.clone()).unwrap();
+        let talk = InstancesFace::new(core.clone(), Tunnels::default());
+        let state = RestState::new(core.clone(), placement, operations, talk, shutdown.clone());
         let gate = Gate::new(Some(tokens), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), Build::default()));
         let faces = Faces::new(metrics).http(rest::routes(state));
@@ -65,9 +72,25 @@ impl Served {
         ));
         Self {
             world,
+            core,
             port,
             _end: shutdown.drop_guard(),
         }
+    }
+
+    /// A node that is ready.
+    async fn node(&self, name: &str) {
+        let registration = Registration {
+            name: name.to_owned(),
+            subnet: None,
+        };
+        self.core.register_node(&registration).await.unwrap();
+        let seen = Seen {
+            capacity: Some((64_000, 256_000_000_000, 2_000_000_000_000)),
+            follows: Some(true),
+            ..Seen::default()
+        };
+        self.core.see_node(name, &seen).await.unwrap();
     }
 
     /// Runs a command; gives its exit code, stdout and stderr.
@@ -137,6 +160,51 @@ async fn projects_and_workloads_live_and_go() {
     assert_eq!(server.run("strata project show shop").await.0, 6);
     let events = server.ok("strata events --kind workload -o json").await;
     assert!(events.contains("\"name\":\"web\""), "{events}");
+}
+
+#[tokio::test]
+async fn a_node_is_drained_and_opened_when_that_is_called_off() {
+    let server = Served::start().await;
+    server.node("n1").await;
+    let (exit, out, err) = server.run("strata node drain n1").await;
+    assert_eq!((exit, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("drained n1\n"), "{err}");
+    let listed = server.ok("strata node list").await;
+    assert!(listed.contains("draining"), "{listed}");
+    server.ok("strata node undrain n1").await;
+    // It has an instance that nobody takes away: this one has no end.
+    let made = "strata instance create web --image nginx --detach";
+    server.ok(made).await;
+    let on_it = async || strata_testkit::holds(server.core.instances_on("n1") == 1);
+    strata_testkit::wait_for("it is placed", strata_testkit::PATIENCE, on_it).await;
+    let id = server.ok("strata node drain n1 --detach").await;
+    let id = id.trim();
+    let shown = server
+        .ok(&format!("strata operation show {id} -o json"))
+        .await;
+    assert!(shown.contains("\"node/n1\""), "{shown}");
+    server
+        .ok(&format!("strata operation cancel {id} --yes"))
+        .await;
+    let (exit, _, err) = server.run(&format!("strata operation wait {id}")).await;
+    assert_eq!(exit, 7, "{err}");
+    assert!(err.contains("node-drain of node/n1 failed"), "{err}");
+    let log = server.ok(&format!("strata operation log {id}")).await;
+    assert!(log.contains("close"), "{log}");
+    let failed = server
+        .ok("strata operation list --state failed -o name")
+        .await;
+    assert_eq!(failed, format!("operation/{id}\n"));
+    let done = "strata operation list --state completed -o name";
+    let done = server.ok(done).await;
+    let done = done.trim().strip_prefix("operation/").unwrap();
+    let (exit, _, err) = server.run(&format!("strata operation cancel {done}")).await;
+    assert_eq!(exit, 6, "it has ended: {err}");
+    assert_eq!(server.run("strata operation show x").await.0, 6);
+    server.node("n2").await;
+    let (exit, _, err) = server.run("strata node remove n2 --yes").await;
+    assert_eq!((exit, err.contains("removed n2\n")), (0, true), "{err}");
+    assert_eq!(server.run("strata node show n2").await.0, 6);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use strata_api::rest::{Event, Instance, MERGE_PATCH, Node, Project, Workload};
+use strata_api::rest::{Event, Instance, MERGE_PATCH, Node, Operation, Project, Workload};
 
 use super::call::{Answer, Call};
 use super::query::{Query, target};
@@ -39,6 +39,10 @@ impl Resource for Project {
 
 impl Resource for Event {
     const ROUTE: &'static str = "event";
+}
+
+impl Resource for Operation {
+    const ROUTE: &'static str = "operation";
 }
 
 /// An object, and the version that was seen.
@@ -121,6 +125,18 @@ impl RestClient {
         let mut call = call.with(MERGE_PATCH, patch)?;
         call.if_match = if_match;
         call.send().await?.json()
+    }
+
+    /// Begins something with an object: `drain` of a node.
+    pub async fn begin<T: Resource>(
+        &self,
+        name: &str,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<Operation> {
+        let target = target(T::ROUTE, name, what, &Query::new());
+        let call = self.call(Method::POST, target);
+        call.with("application/json", body)?.send().await?.json()
     }
 
     /// Removes an object, or begins to.

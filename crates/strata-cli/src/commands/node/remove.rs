@@ -1,12 +1,11 @@
 //! `strata node remove`: empties a node and forgets it.
 
 use clap::Args;
-use strata_api::rest::Node;
-use strata_client::rest::Query;
 
+use super::drain::{Emptying, Staying};
 use super::{Several, current};
-use crate::commands::each::{Deed, preview};
-use crate::failure::{Result, unable};
+use crate::commands::each::preview;
+use crate::failure::Result;
 use crate::output::human;
 use crate::session::Session;
 
@@ -14,10 +13,11 @@ use crate::session::Session;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Its instances are started elsewhere first. It may join again later.
+Stays until it is gone. Ctrl-C leaves it to the server.
 
 Examples:
   strata node remove rack1-7
-  strata node remove rack1-7 rack1-8 --yes")]
+  strata node remove rack1-7 rack1-8 --yes --detach")]
 pub struct Remove {
     #[command(flatten)]
     which: Several,
@@ -26,10 +26,20 @@ pub struct Remove {
     #[arg(short, long)]
     yes: bool,
 
+    #[command(flatten)]
+    staying: Staying,
+
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
 }
+
+const REMOVE: Emptying = Emptying {
+    verb: "remove",
+    doing: "removing",
+    done: "removed",
+    leave: true,
+};
 
 impl Remove {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
@@ -49,16 +59,8 @@ impl Remove {
         }
         let question = format!("Remove {}?", self.which.names.join(", "));
         session.confirm(&question, self.yes)?;
-        DEED.of_each(session, self.which.names, async |_, name| {
-            let answer = rest.delete::<Node>(&name, &Query::new()).await;
-            answer.map_err(unable(format!("remove the node {name}")))
-        })
-        .await
+        REMOVE
+            .run(session, &rest, &self.which.names, &self.staying)
+            .await
     }
 }
-
-const DEED: Deed = Deed {
-    verb: "remove",
-    done: "removing",
-    noun: "node",
-};

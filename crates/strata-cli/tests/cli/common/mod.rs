@@ -6,6 +6,7 @@ mod exec;
 mod fake;
 mod images;
 mod objects;
+pub mod operations;
 mod pods;
 mod rest;
 mod services;

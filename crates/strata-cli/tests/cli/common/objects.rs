@@ -1,8 +1,8 @@
 //! What the REST API of the fake tells of.
 
 use strata_api::rest::{
-    Claim, Event, Instance, InstanceState, Node, NodeStatus, Placement, PlacementNode, Project,
-    ProjectUse, Quota, Resources, Wanted, Workload,
+    Claim, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement, PlacementNode,
+    Project, ProjectUse, Quota, Resources, Wanted, Workload,
 };
 use strata_types::instance::InstanceSpec;
 
@@ -13,6 +13,12 @@ pub struct Objects {
     pub nodes: Vec<Node>,
     pub projects: Vec<Project>,
     pub events: Vec<Event>,
+    /// What each following of events begins with, then ends; without any, the
+    /// server is ending.
+    pub event_streams: Vec<Vec<Event>>,
+    pub operations: Vec<Operation>,
+    /// Those that are followed come to no good end.
+    pub operations_fail: bool,
     pub placement: Placement,
     /// What becomes of an instance that is followed, step by step. Gone after
     /// the last one when it is `None`.
@@ -25,7 +31,7 @@ pub struct Objects {
     pub requests: Vec<String>,
 }
 
-const CREATED: &str = "2026-01-31T11:56:48Z";
+pub const CREATED: &str = "2026-01-31T11:56:48Z";
 
 fn amounts(cpu: i32, memory: i32, disk: i32) -> Resources {
     Resources { cpu, memory, disk }
@@ -158,6 +164,9 @@ pub fn objects() -> Objects {
             event(2, "instance", "web", "RUNNING\u{1b}[2J"),
             event(3, "instance", "job", "FAILED: nothing fits"),
         ],
+        event_streams: Vec::new(),
+        operations: super::operations::operations(),
+        operations_fail: false,
         placement: Placement {
             node: Some("rack1-7".into()),
             best: Some("rack1-7".into()),

@@ -24,13 +24,13 @@ use tonic::{Request, Streaming};
 use super::fake::{Shared, State};
 use super::objects::{self, Objects};
 use super::services::{Answer, Answers, stream};
-use super::{data, exec};
+use super::{data, exec, operations};
 
 pub fn routes(state: Shared) -> Routes {
     Routes::from(Router::new().fallback(serve).with_state(state))
 }
 
-fn problem(error: &Error) -> Response {
+pub fn problem(error: &Error) -> Response {
     let status = match error.kind().code() {
         "not_found" => StatusCode::NOT_FOUND,
         "permission_denied" => StatusCode::FORBIDDEN,
@@ -51,7 +51,7 @@ fn problem(error: &Error) -> Response {
     (status, media, serde_json::to_vec(&problem).unwrap()).into_response()
 }
 
-fn told(object: &impl Serialize) -> Response {
+pub fn told(object: &impl Serialize) -> Response {
     let media = [
         (header::CONTENT_TYPE, "application/json"),
         (header::ETAG, "\"7\""),
@@ -89,6 +89,18 @@ async fn serve(Of(shared): Of<Shared>, method: Method, uri: Uri, body: Bytes) ->
             instance(objects, &method, name, &query, &body)
         }
         "workload" => answer(&mut objects.workloads, &method, name, &query, &body),
+        "node" if method == Method::POST => match name.strip_suffix("/drain") {
+            Some(name) => operations::begin(objects, name, &query),
+            None => problem(&Error::not_found("there is nothing here")),
+        },
+        "operation" => operations::serve(objects, &method, name, &query),
+        "event" if is(&query, "watch").is_some() => match objects.event_streams.is_empty() {
+            true => problem(&Error::unavailable("the server is ending")),
+            false => {
+                let first = objects.event_streams.remove(0);
+                events(first.into_iter().map(put).collect())
+            }
+        },
         "node" => answer(&mut objects.nodes, &method, name, &query, &body),
         "project" => answer(&mut objects.projects, &method, name, &query, &body),
         "event" => answer(&mut objects.events, &method, name, &query, &body),
@@ -96,15 +108,15 @@ async fn serve(Of(shared): Of<Shared>, method: Method, uri: Uri, body: Bytes) ->
     }
 }
 
-type Query<'a> = [(&'a str, &'a str)];
+pub type Query<'a> = [(&'a str, &'a str)];
 
-fn is(query: &Query<'_>, key: &str) -> Option<String> {
+pub fn is(query: &Query<'_>, key: &str) -> Option<String> {
     let found = query.iter().find(|(k, _)| *k == key);
     found.map(|(_, value)| (*value).to_owned())
 }
 
 /// An object by its id, its name, or `PROJECT/NAME`.
-fn find<T: Serialize>(all: &[T], name: &str, query: &Query<'_>) -> Result<usize, Error> {
+pub fn find<T: Serialize>(all: &[T], name: &str, query: &Query<'_>) -> Result<usize, Error> {
     let (project, bare) = match name.split_once('/') {
         Some((project, bare)) => (Some(project.to_owned()), bare),
         None => (is(query, "project"), name),
@@ -132,7 +144,7 @@ fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-fn answer<T: Serialize + DeserializeOwned + Clone>(
+pub fn answer<T: Serialize + DeserializeOwned + Clone>(
     all: &mut Vec<T>,
     method: &Method,
     name: &str,
@@ -189,13 +201,13 @@ fn listed<T: Serialize>(all: &[T], query: &Query<'_>) -> Vec<Value> {
     all.filter(wanted).collect()
 }
 
-fn put<T: Serialize>(object: T) -> Sse {
+pub fn put<T: Serialize>(object: T) -> Sse {
     let text = serde_json::to_string(&object).unwrap();
     Sse::default().event("put").data(text)
 }
 
 /// All there are, that this is all, and the end.
-fn events(mut events: Vec<Sse>) -> Response {
+pub fn events(mut events: Vec<Sse>) -> Response {
     events.push(Sse::default().event("synced").data("{}"));
     Stream::new(tokio_stream::iter(events).map(Ok::<_, Infallible>)).into_response()
 }
