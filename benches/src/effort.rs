@@ -17,6 +17,17 @@ pub(crate) struct Effort {
     pub(crate) network_rounds: usize,
     pub(crate) network_seconds: u64,
     pub(crate) pings: usize,
+    /// For each fleet.
+    pub(crate) placement_ms: u64,
+    /// For each number of requests at once, of creating and of REST.
+    pub(crate) request_seconds: u64,
+    /// Simulated, that tell their status.
+    pub(crate) nodes: usize,
+    pub(crate) status_seconds: u64,
+    /// Started through the whole API, one after the other.
+    pub(crate) instances: usize,
+    /// Kept in the memory of a server.
+    pub(crate) kept_instances: usize,
 }
 
 impl Effort {
@@ -35,6 +46,12 @@ impl Effort {
             network_rounds: 5,
             network_seconds: 5,
             pings: 20_000,
+            placement_ms: 1500,
+            request_seconds: 10,
+            nodes: 10_000,
+            status_seconds: 30,
+            instances: 100,
+            kept_instances: 10_000,
         }
     }
 
@@ -53,6 +70,12 @@ impl Effort {
             network_rounds: 2,
             network_seconds: 1,
             pings: 2_000,
+            placement_ms: 300,
+            request_seconds: 2,
+            nodes: 2_000,
+            status_seconds: 8,
+            instances: 20,
+            kept_instances: 10_000,
         }
     }
 }

@@ -3,19 +3,27 @@
 //!
 //! `strata-bench [--quick] [--only NAME,NAME] PATH-OF-STRATA`
 
+mod bare;
 mod big_image;
 mod cold;
 mod containerd;
+mod control;
+mod control_memory;
+mod create;
 mod daemon;
 mod effort;
 mod floor;
 mod images;
+mod instance;
 mod logs;
 mod memory;
 mod network;
+mod nodes;
 mod parallel;
 mod peers;
+mod placement;
 mod pods;
+mod rest;
 mod starts;
 mod stats;
 mod traffic;
@@ -31,7 +39,7 @@ pub(crate) use effort::Effort;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What there is to measure, in the order it is measured in.
-const BENCHES: [(&str, &str); 9] = [
+const BENCHES: [(&str, &str); 15] = [
     ("starts", "Starting"),
     ("logs", "Logs"),
     ("memory", "Memory"),
@@ -41,6 +49,12 @@ const BENCHES: [(&str, &str); 9] = [
     ("images", "Images"),
     ("vms", "Virtual machines"),
     ("network", "Network"),
+    ("placement", "Placement, in process"),
+    ("create", "Creating instances, until they are scheduled"),
+    ("nodes", "Nodes that tell their status"),
+    ("rest", "REST"),
+    ("instance", "Instances, until they run"),
+    ("control-memory", "Memory of the control plane"),
 ];
 
 fn main() -> Result {
@@ -51,6 +65,7 @@ fn main() -> Result {
         [peers::INSIDE, rest @ ..] => return peers::inside(rest),
         [traffic::RECEIVE, port] => return traffic::receive(port),
         [traffic::SEND, address, seconds] => return traffic::send(address, seconds),
+        [bare::BARE, folder] => return bare::serve(folder),
         [traffic::PING, address, times] => return traffic::ping(address, times),
         _ => {}
     }
@@ -122,6 +137,12 @@ async fn one(name: &str, binary: &Path, effort: Effort) -> Result {
         "images" => images::run(binary, effort).await,
         "vms" => vms::run(binary, effort).await,
         "network" => network::run(binary, effort).await,
+        "placement" => placement::run(effort),
+        "create" => create::run(binary, effort).await,
+        "nodes" => nodes::run(binary, effort).await,
+        "rest" => rest::run(binary, effort).await,
+        "instance" => instance::run(binary, effort).await,
+        "control-memory" => control_memory::run(binary, effort).await,
         _ => Err(format!("nothing is called {name}").into()),
     }
 }

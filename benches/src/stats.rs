@@ -16,7 +16,13 @@ impl Times {
         self.at(0.5)
     }
 
-    fn at(&self, share: f64) -> Duration {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What this share of them stays below.
+    pub(crate) fn at(&self, share: f64) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0
             .get((last as f64 * share).round() as usize)
@@ -35,7 +41,7 @@ impl Times {
     }
 }
 
-fn milliseconds(time: Duration) -> String {
+pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
 
@@ -60,8 +66,13 @@ impl Board {
 
     /// The median of a way; none when it was not measured.
     pub(crate) fn median(&self, what: &str) -> Option<Duration> {
+        self.at(what, 0.5)
+    }
+
+    /// What this share of the times of a way stays below.
+    pub(crate) fn at(&self, what: &str, share: f64) -> Option<Duration> {
         let (_, times) = self.0.iter().find(|(known, _)| known == what)?;
-        Some(Times::new(times.clone()).median())
+        Some(Times::new(times.clone()).at(share))
     }
 
     #[allow(clippy::print_stdout)]
