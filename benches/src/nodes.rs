@@ -106,8 +106,8 @@ struct Node {
     sent: watch::Receiver<Sent>,
 }
 
-#[allow(clippy::print_stdout)]
 /// Nodes come until all are there, or the server takes no more.
+#[allow(clippy::print_stdout)]
 async fn come(
     server: &Server,
     wanted: usize,
