@@ -22,6 +22,10 @@ use crate::{Effort, Result};
 const COMING: usize = 16;
 /// Nodes whose status is looked for.
 const LOOKED_AT: usize = 20;
+/// How often a node that is told to come later does.
+const TRIES: u32 = 20;
+/// The code that tells it so.
+const LATER: i32 = 6;
 /// A status that is not shown by then is lost.
 const LOST: Duration = Duration::from_secs(10);
 
@@ -103,6 +107,7 @@ struct Node {
 }
 
 /// Nodes come until all are there, or the server takes no more.
+#[allow(clippy::print_stdout)]
 async fn come(
     server: &Server,
     wanted: usize,
@@ -111,16 +116,16 @@ async fn come(
     let one = |number: usize| async move {
         let name = format!("node-{number}");
         let credentials = server.node(&name).map_err(text)?;
-        // In time for those that are there, whose second is spread so.
         register(server, credentials)
             .await
-            .map(|client| (name, client))
+            .map(|(client, again)| (name, client, again))
     };
     let mut coming = stream::iter(0..wanted).map(one).buffer_unordered(COMING);
-    let mut nodes = Vec::new();
+    let (mut nodes, mut sent_away) = (Vec::new(), 0);
     while let Some(came) = coming.next().await {
         match came {
-            Ok((name, client)) => {
+            Ok((name, client, again)) => {
+                sent_away += again;
                 let now = Sent {
                     number: 0,
                     at: Instant::now(),
@@ -136,6 +141,9 @@ async fn come(
             }
         }
     }
+    if sent_away > 0 {
+        println!("told to come later while registering: {sent_away} times\n");
+    }
     Ok(nodes)
 }
 
@@ -144,16 +152,21 @@ type Client = NodeServiceClient<strata_client::Channel>;
 async fn register(
     server: &Server,
     credentials: Credentials,
-) -> std::result::Result<Client, String> {
+) -> std::result::Result<(Client, u32), String> {
     let certificate = credentials.certificate_pem.clone();
     let connection = server.connect(credentials).await.map_err(text)?;
     let mut client = Client::new(connection.channel());
     let request = NodeRegisterRequest { certificate };
-    let answer = client.register(request).await.map_err(text)?.into_inner();
-    match answer.code {
-        0 => Ok(client),
-        _ => Err(answer.description),
+    for again in 0..TRIES {
+        let answer = client.register(request.clone()).await;
+        let answer = answer.map_err(text)?.into_inner();
+        match answer.code {
+            0 => return Ok((client, again)),
+            LATER => {}
+            _ => return Err(answer.description),
+        }
     }
+    Err("it is always told to come later".to_owned())
 }
 
 /// A status each second, on one stream, until it is stopped.

@@ -27,20 +27,36 @@ pub(crate) enum Instances {
     Run,
 }
 
+/// For everything.
+const ROOM: Amounts = Amounts {
+    cpu: 1_000_000_000,
+    memory: 1 << 50,
+    disk: 1 << 50,
+};
+
 /// All of them; they end with it.
 pub(crate) struct Fleet {
     _tasks: JoinSet<std::result::Result<(), String>>,
 }
 
 impl Fleet {
-    /// So many nodes with room for everything, all of them known and ready.
+    /// So many nodes, 256 at most, with room for everything, all of them known
+    /// and ready.
     pub(crate) async fn start(server: &Server, nodes: usize, instances: Instances) -> Result<Self> {
         let mut tasks = JoinSet::new();
         let (ready, mut readies) = mpsc::channel(nodes.max(1));
         for number in 0..nodes {
             let credentials = server.node(&format!("node-{number}"))?;
             let connection = server.connect(credentials).await?;
-            tasks.spawn(follow(connection, instances, ready.clone()));
+            let hello = Hello {
+                version: "bench".into(),
+                capacity: Some(ROOM),
+                // Its own from before: of those who ask for any at the same
+                // moment, some are sent away to come again.
+                subnet: format!("10.42.{number}.0/24"),
+                ..Hello::default()
+            };
+            tasks.spawn(follow(connection, hello, instances, ready.clone()));
         }
         drop(ready);
         for _ in 0..nodes {
@@ -56,20 +72,11 @@ impl Fleet {
 
 async fn follow(
     connection: Connection,
+    hello: Hello,
     instances: Instances,
     ready: mpsc::Sender<()>,
 ) -> std::result::Result<(), String> {
     let (sender, messages) = mpsc::channel(1024);
-    let room = Amounts {
-        cpu: 1_000_000_000,
-        memory: 1 << 50,
-        disk: 1 << 50,
-    };
-    let hello = Hello {
-        version: "bench".into(),
-        capacity: Some(room),
-        ..Hello::default()
-    };
     for message in [Message::Hello(hello), Message::Reported(Reported {})] {
         send(&sender, message).await?;
     }
