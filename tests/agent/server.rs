@@ -260,7 +260,8 @@ impl Conversation {
             subnet: (*subnet).into(),
         };
         let peers = peers.iter().map(peer).collect();
-        self.say(Message::Peers(v1::Peers { peers })).await;
+        let others = !peers.is_empty();
+        self.say(Message::Peers(v1::Peers { peers, others })).await;
     }
 
     pub(crate) async fn complete(&self) {

@@ -141,8 +141,16 @@ impl NodeNetwork {
     }
 
     fn keep(&self, name: &str, text: &str) -> Result<()> {
-        let written = std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(self.folder.join(name), text));
+        let write = || {
+            use std::io::Write as _;
+            use std::os::unix::fs::OpenOptionsExt as _;
+            std::fs::create_dir_all(&self.folder)?;
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(self.folder.join(name))?;
+            file.write_all(text.as_bytes())
+        };
+        let written: std::io::Result<()> = write();
         written.map_err(|error| {
             let text = format!("cannot write the network's file {name:?}: {error}");
             match error.kind() {

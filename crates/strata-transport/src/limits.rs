@@ -29,6 +29,16 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+impl Limits {
+    /// Of a server: every node has a connection of its own.
+    pub fn of_a_server() -> Self {
+        Self {
+            connections: 32_768,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

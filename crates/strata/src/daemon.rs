@@ -11,7 +11,7 @@ use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
 use strata_node::{Agent, AgentConfig, Node, NodeConfig, NodeFolder};
 use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
-use strata_transport::Gate;
+use strata_transport::{Gate, Limits, Serve};
 use strata_types::Role;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -147,14 +147,17 @@ impl Daemon {
         )
         .await
         .map_err(unexpected)?;
+        let core = control.core.clone();
+        let is_ready = move |name: &str| core.node_is_ready(name);
         let app = control
-            .serve(Faces::new(metrics).grpc(identity.service()))
+            .serve(Faces::new(metrics).grpc(identity.with_nodes(is_ready).service()))
             .router()
             .await
             .map_err(unexpected)?;
         let tls = serve::tls(identities.authority.ca_pem(), live, true)?;
         self.endpoints.server = Some(port.url.clone());
-        port.serve(tls, app, gate, &self.tasks, &self.shutdown);
+        let serve = Serve::new(app, gate).with_limits(Limits::of_a_server());
+        port.serve(tls, serve, &self.tasks, &self.shutdown);
         Ok(())
     }
 
@@ -209,7 +212,8 @@ impl Daemon {
         let tls = serve::tls(&ca_pem, live.clone(), false)?;
         self.endpoints.node = Some(port.url.clone());
         self.endpoints.node_socket = Some(settings.node_socket.clone());
-        port.serve(tls, app.clone(), gate.clone(), &self.tasks, &self.shutdown);
+        let serve = Serve::new(app.clone(), gate.clone());
+        port.serve(tls, serve, &self.tasks, &self.shutdown);
         let agent = AgentConfig {
             servers,
             ca_pem,

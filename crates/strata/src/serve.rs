@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use strata_cli::{Exit, Failure};
 use strata_identity::{Host, LiveIdentity};
-use strata_transport::{Gate, bind_unix, serve_tls, serve_unix};
+use strata_transport::{Gate, Serve, bind_unix, serve_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,12 +50,12 @@ impl Port {
     pub(crate) fn serve(
         self,
         tls: Arc<rustls::ServerConfig>,
-        app: axum::Router,
-        gate: Gate,
+        serve: Serve,
         tasks: &TaskTracker,
         shutdown: &CancellationToken,
     ) {
-        tasks.spawn(serve_tls(self.listener, tls, app, gate, shutdown.clone()));
+        let (listener, shutdown) = (self.listener, shutdown.clone());
+        tasks.spawn(async move { serve.tls(listener, tls, shutdown).await });
     }
 }
 

@@ -164,7 +164,11 @@ impl Conversation<'_> {
         let parts = self.parts;
         let done = match message.message {
             Some(Message::Welcome(welcome)) => return self.welcome(&welcome),
-            Some(Message::Peers(peers)) => parts.node.network.set_peers(read_peers(&peers.peers)),
+            Some(Message::Peers(peers)) => {
+                let (network, others) = (&parts.node.network, peers.others);
+                let known = network.set_others(others);
+                known.and_then(|()| network.set_peers(read_peers(&peers.peers)))
+            }
             Some(Message::Assignment(assignment)) => self.assign(assignment),
             Some(Message::Withdrawal(v1::Withdrawal { id })) => {
                 if let Some(told) = &mut self.told {

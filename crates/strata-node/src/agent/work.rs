@@ -37,9 +37,11 @@ pub(super) async fn work(instances: Instances, instance: Arc<Instance>) {
             }
             continue;
         }
-        // The semaphore is never closed.
-        let Ok(place) = instances.0.places.acquire().await else {
-            return;
+        // What ends must not wait behind what is being fetched: a lease may run
+        // out meanwhile. The semaphore is never closed.
+        let place = match step {
+            Step::Create | Step::Start => instances.0.places.acquire().await.ok(),
+            _ => None,
         };
         let worker = Worker {
             instances: &instances,

@@ -13,6 +13,7 @@ use crate::blocking::blocking;
 
 const PEERS: &str = "peers.json";
 const RANGE: &str = "range";
+const OTHERS: &str = "others";
 
 /// The peers that were kept.
 pub(super) fn read_peers(folder: &Path) -> Vec<Peer> {
@@ -96,10 +97,22 @@ impl NodeNetwork {
         }
     }
 
+    /// Says whether there are other nodes, which may be none that can be sent
+    /// to. It is kept like the peers.
+    pub(crate) fn set_others(&self, others: bool) -> Result<()> {
+        let path = self.folder.join(OTHERS);
+        match (others, path.exists()) {
+            (true, false) => self.keep(OTHERS, ""),
+            (false, true) => std::fs::remove_file(&path)
+                .map_err(|error| Error::internal(format!("{}: {error}", path.display()))),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether there are other nodes.
     pub(crate) fn has_peers(&self) -> bool {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        !peers.is_empty()
+        !peers.is_empty() || self.folder.join(OTHERS).exists()
     }
 
     /// Connects a network that was just made. One that cannot reach the others

@@ -14,6 +14,15 @@ use super::{Core, Lead, keys};
 /// How often a rule is asked again when others are quicker.
 const TRIES: usize = 32;
 
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum As {
+    /// Any server.
+    Anybody,
+    /// Only the one that leads.
+    Leader,
+}
+
 /// What a rule says of a record.
 pub(crate) enum Verdict<T> {
     /// It stays as it is.
@@ -57,6 +66,16 @@ impl Core {
     pub(crate) async fn change_instance(
         &self,
         id: &InstanceId,
+        rule: impl FnMut(&Kept<Instance>) -> Result<Verdict<Instance>>,
+    ) -> Result<Option<Arc<Kept<Instance>>>> {
+        self.change_instance_as(As::Anybody, id, rule).await
+    }
+
+    /// The same, for whom only the leader may act as.
+    pub(crate) async fn change_instance_as(
+        &self,
+        who: As,
+        id: &InstanceId,
         mut rule: impl FnMut(&Kept<Instance>) -> Result<Verdict<Instance>>,
     ) -> Result<Option<Arc<Kept<Instance>>>> {
         for _ in 0..TRIES {
@@ -72,7 +91,11 @@ impl Core {
                     .delete(key)
                     .delete(keys::instance_name(&now.project, &now.name)),
             };
-            match self.commit(transaction).await {
+            let written = match who {
+                As::Anybody => self.commit(transaction).await,
+                As::Leader => self.commit_as_leader(transaction).await,
+            };
+            match written {
                 Ok(_) => return Ok(self.tables().instances.get(id).cloned()),
                 Err(StoreError::Conflict { key: lost }) => {
                     self.moved_on(&lost, id, now.revision).await?;

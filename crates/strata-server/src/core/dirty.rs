@@ -7,12 +7,14 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 /// A set of things that changed.
 #[derive(Debug)]
 pub(crate) struct Dirty<T> {
     set: Mutex<HashSet<T>>,
     wake: Notify,
+    retired: CancellationToken,
 }
 
 impl<T: Hash + Eq> Dirty<T> {
@@ -20,6 +22,7 @@ impl<T: Hash + Eq> Dirty<T> {
         Self {
             set: Mutex::new(HashSet::new()),
             wake: Notify::new(),
+            retired: CancellationToken::new(),
         }
     }
 
@@ -31,6 +34,16 @@ impl<T: Hash + Eq> Dirty<T> {
     pub(crate) fn mark(&self, thing: T) {
         self.guard().insert(thing);
         self.wake.notify_one();
+    }
+
+    /// Another has taken over from the reader.
+    pub(crate) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Waits until another has taken over.
+    pub(crate) async fn retired(&self) {
+        self.retired.cancelled().await;
     }
 
     /// All that changed, when the reader is woken. Cancel safe.

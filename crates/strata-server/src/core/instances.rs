@@ -90,6 +90,10 @@ pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
             "only an admin may use images and folders of a node's own disk, or add capabilities";
         return Err(Error::new(ErrorKind::PermissionDenied, why));
     }
+    if who.projects.is_some() && spec.placement.preempts {
+        let why = "whoever is limited to projects may not stop instances of others";
+        return Err(Error::new(ErrorKind::PermissionDenied, why).in_field("placement.preempts"));
+    }
     Ok(())
 }
 
@@ -159,6 +163,12 @@ impl Core {
         spec.check()?;
         crate::placement::rules(&new.project, &spec)?;
         check_reach(who, &spec)?;
+        // An id that a client gives may have been another instance's before,
+        // and a node may still have something of that one.
+        let generation = match &new.id {
+            Some(_) => u64::try_from(now_ms()).unwrap_or(1),
+            None => 1,
+        };
         let id = match new.id {
             Some(id) => id,
             None => Uuid::now_v7().to_string().parse()?,
@@ -179,7 +189,7 @@ impl Core {
             } else {
                 Wanted::Running
             },
-            generation: 1,
+            generation,
             starts: 0,
             state: match new.stopped {
                 true => InstanceState::Stopped,
@@ -232,13 +242,17 @@ impl Core {
             Error::not_found(format!("there is no instance {text}"))
                 .with_hint("see those there are: strata instance list")
         };
+        let asked = project;
         let (project, name) = super::workloads::split(project, text);
         let tables = self.tables();
+        let by_id = tables.instances.get(text).filter(|one| {
+            who.sees(&one.project) && asked.is_none_or(|asked| *asked == one.project)
+        });
         let by_name = || {
             let name = (project.clone()?, name.parse().ok()?);
             tables.instances.get(tables.instance_names.get(&name)?)
         };
-        let found = tables.instances.get(text).or_else(by_name);
+        let found = by_id.or_else(by_name);
         match found {
             Some(found) if who.sees(&found.project) => Ok(found.clone()),
             _ => Err(missing()),

@@ -1,8 +1,8 @@
 //! What is measured: it changes each second, so it is kept in memory alone.
 //! After a restart it is told anew within one.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use strata_scheduler::Resources as Amounts;
@@ -24,6 +24,8 @@ pub struct NodeLive {
 pub struct Live {
     nodes: RwLock<HashMap<String, NodeLive>>,
     instances: RwLock<HashMap<InstanceId, Amounts>>,
+    /// Nodes that told their use since placement last looked.
+    news: Mutex<HashSet<String>>,
 }
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
@@ -42,6 +44,11 @@ impl Live {
             machine,
             instances,
         };
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if !news.contains(node) {
+            news.insert(node.to_owned());
+        }
+        drop(news);
         let mut nodes = write(&self.nodes);
         if let Some(known) = nodes.get_mut(node) {
             *known = live;
@@ -57,6 +64,12 @@ impl Live {
             (live.machine, live.instances)
         });
         self.heard(node, machine, instances);
+    }
+
+    /// The nodes that told their use since this was last asked.
+    pub(crate) fn take_news(&self) -> HashSet<String> {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *news)
     }
 
     pub(crate) fn forget_node(&self, node: &str) {

@@ -25,7 +25,8 @@ mod tables;
 mod update;
 mod workloads;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use strata_store::{Condition, Revision, Store};
@@ -84,6 +85,8 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) subscriptions: Subscriptions,
     admissions: projects::Admissions,
+    /// Subnets that are about to be given to nodes.
+    held_subnets: Mutex<HashSet<String>>,
     answers: idempotency::Answers,
     /// Holds while this server leads; part of what reconcilers commit.
     pub(crate) lead: watch::Sender<Lead>,
@@ -115,6 +118,7 @@ impl Core {
             events: Events::default(),
             subscriptions: Subscriptions::default(),
             admissions: projects::Admissions::default(),
+            held_subnets: Mutex::default(),
             answers: idempotency::Answers::default(),
             lead: watch::Sender::new(Lead::Following(None)),
         }));

@@ -1,12 +1,13 @@
 //! Nodes: registered with a subnet of their own, seen, drained, lost, gone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::Resources;
 use strata_types::{Error, Result};
 
+use super::commit::As;
 use super::follow::public;
 use super::record::{Node, NodeCondition, encode};
 use super::tables::Kept;
@@ -53,6 +54,22 @@ pub struct NodeChange {
     pub leaves: bool,
 }
 
+/// A subnet that is about to be given.
+struct HeldSubnet<'a> {
+    core: &'a Core,
+    subnet: String,
+}
+
+impl Drop for HeldSubnet<'_> {
+    fn drop(&mut self) {
+        lock(&self.core.0.held_subnets).remove(&self.subnet);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Core {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
@@ -61,6 +78,12 @@ impl Core {
             Error::not_found(format!("there is no node {name}"))
                 .with_hint("see those there are: strata node list")
         })
+    }
+
+    /// Whether a node of this name is there now.
+    pub fn node_is_ready(&self, name: &str) -> bool {
+        let ready = |node: &Node| node.condition == NodeCondition::Ready;
+        self.node(name).is_ok_and(|node| ready(&node))
     }
 
     /// All nodes, by name.
@@ -106,7 +129,8 @@ impl Core {
             if let Some(known) = self.tables().nodes.get(name).cloned() {
                 return Ok(known);
             }
-            let subnet = self.free_subnet(registration.subnet.as_deref())?;
+            let held = self.hold_subnet(registration.subnet.as_deref())?;
+            let subnet = held.subnet.clone();
             let now = now_ms();
             let record = Node {
                 name: name.clone(),
@@ -128,12 +152,12 @@ impl Core {
                 created_at_ms: now,
                 changed_at_ms: now,
             };
-            let (key, held) = (keys::node(name), keys::subnet(&subnet));
+            let (key, taken) = (keys::node(name), keys::subnet(&subnet));
             let transaction = Transaction::new()
                 .if_absent(&*key)
-                .if_absent(&*held)
+                .if_absent(&*taken)
                 .put(&*key, encode(&record)?)
-                .put(held, name.clone());
+                .put(taken, name.clone());
             match self.commit(transaction).await {
                 Ok(_) => return self.node(name),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -151,25 +175,27 @@ impl Core {
     }
 
     /// The subnet that a node has and may keep, or the first that is free.
-    fn free_subnet(&self, wanted: Option<&str>) -> Result<String> {
+    /// It is held until it is written, so that those who come at the same time
+    /// are not all offered the same.
+    fn hold_subnet(&self, wanted: Option<&str>) -> Result<HeldSubnet<'_>> {
         let range = self.settings().range;
+        let mut held = lock(&self.0.held_subnets);
         let tables = self.tables();
         let taken: std::collections::HashSet<&str> = tables
             .nodes
             .values()
             .map(|node| node.subnet.as_str())
             .collect();
-        let free = |subnet: &str| !taken.contains(subnet);
-        if let Some(wanted) = wanted
-            && range.has(wanted)
-            && free(wanted)
-        {
-            return Ok(wanted.to_owned());
-        }
-        range.subnets().find(|subnet| free(subnet)).ok_or_else(|| {
+        let free = |subnet: &str| !taken.contains(subnet) && !held.contains(subnet);
+        let asked = wanted.filter(|wanted| range.has(wanted) && free(wanted));
+        let found = asked.map(str::to_owned);
+        let found = found.or_else(|| range.subnets().find(|subnet| free(subnet)));
+        let subnet = found.ok_or_else(|| {
             Error::exhausted(format!("all subnets of {range} are given to nodes"))
                 .with_hint("let nodes leave that are gone for good, or use a wider range")
-        })
+        })?;
+        held.insert(subnet.clone());
+        Ok(HeldSubnet { core: self, subnet })
     }
 
     /// A node is there, and tells of itself.
@@ -208,7 +234,7 @@ impl Core {
 
     /// Nothing was heard of a node for too long, or it is known to be gone.
     pub(crate) async fn lose_node(&self, name: &str, why: &str) -> Result<Arc<Kept<Node>>> {
-        self.change_node(name, Precondition::default(), |now| {
+        self.change_node_as(As::Leader, name, Precondition::default(), |now| {
             let mut next = now.clone();
             if next.condition != NodeCondition::Lost {
                 next.condition = NodeCondition::Lost;
@@ -323,6 +349,17 @@ impl Core {
         &self,
         name: &str,
         precondition: Precondition,
+        rule: impl FnMut(&Node) -> Node,
+    ) -> Result<Arc<Kept<Node>>> {
+        self.change_node_as(As::Anybody, name, precondition, rule)
+            .await
+    }
+
+    async fn change_node_as(
+        &self,
+        who: As,
+        name: &str,
+        precondition: Precondition,
         mut rule: impl FnMut(&Node) -> Node,
     ) -> Result<Arc<Kept<Node>>> {
         for _ in 0..32 {
@@ -336,7 +373,11 @@ impl Core {
             let transaction = Transaction::new()
                 .if_unchanged(&*key, now.revision)
                 .put(&*key, encode(&next)?);
-            match self.commit(transaction).await {
+            let written = match who {
+                As::Anybody => self.commit(transaction).await,
+                As::Leader => self.commit_as_leader(transaction).await,
+            };
+            match written {
                 Ok(_) => return self.node(name),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
                 Err(error) => return Err(public(error)),

@@ -9,10 +9,13 @@ use strata_types::pod::{PodState, RestartPolicy};
 use strata_types::{Error, Result};
 
 use super::Core;
-use super::commit::Verdict;
+use super::commit::{As, Verdict};
 use super::record::{Instance, Wanted};
 use super::tables::Kept;
 use super::update::turn_to;
+
+/// So many nodes that refused an instance are remembered.
+const MOST_REFUSALS: usize = 64;
 
 /// How an instance is on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +71,9 @@ impl Core {
                 return Ok(Verdict::Delete);
             }
             let mut next = now.record.clone();
+            if next.refusals.len() >= MOST_REFUSALS {
+                next.refusals.clear();
+            }
             next.refusals.insert(node.to_owned(), shorten(why));
             displace(&mut next, &format!("{node} refused it: {}", shorten(why)));
             Ok(Verdict::put(next))
@@ -79,7 +85,7 @@ impl Core {
     /// The node of an instance is gone: it is placed elsewhere, unless it may
     /// not be started again.
     pub(crate) async fn move_off(&self, node: &str, id: &InstanceId, why: &str) -> Result<()> {
-        self.change_instance(id, |now| {
+        self.change_instance_as(As::Leader, id, |now| {
             if now.node.as_deref() != Some(node) {
                 return Ok(Verdict::Keep);
             }

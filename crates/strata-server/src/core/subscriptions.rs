@@ -69,7 +69,10 @@ impl Subscriptions {
     /// takes over from an old one.
     pub(crate) fn link(&self, node: &str) -> Arc<Dirty<InstanceId>> {
         let dirty = Arc::new(Dirty::new());
-        lock(&self.links).insert(node.to_owned(), dirty.clone());
+        let before = lock(&self.links).insert(node.to_owned(), dirty.clone());
+        if let Some(before) = before {
+            before.retire();
+        }
         dirty
     }
 
@@ -145,7 +148,8 @@ impl Subscriptions {
                     self.placement.mark(Touched::Node(either.name.clone()));
                 }
                 let route = |node: &Option<Arc<Kept<super::Node>>>| {
-                    let node = node.as_ref()?;
+                    // Nobody can send anything to one without an address.
+                    let node = node.as_ref().filter(|node| !node.address.is_empty())?;
                     Some((node.subnet.clone(), node.address.clone()))
                 };
                 if route(&turn.before) != route(&turn.after) {

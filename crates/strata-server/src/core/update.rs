@@ -21,6 +21,9 @@ pub struct Change {
     pub spec: Option<InstanceSpec>,
     /// Runs or rests.
     pub wanted: Option<Wanted>,
+    /// The generation that the specification was made from, where it was made
+    /// from one: if it is another by now, nothing is changed.
+    pub made_from: Option<u64>,
 }
 
 /// That a record must be as it was when somebody looked.
@@ -88,6 +91,12 @@ impl Core {
                 if now.wanted == Wanted::Gone {
                     let why = format!("{} is being deleted", now.name);
                     return Err(Error::wrong_state(why));
+                }
+                let outdated = |from: u64| from != now.generation;
+                if change.spec.is_some() && change.made_from.is_some_and(outdated) {
+                    let why = format!("{} was changed by somebody else meanwhile", now.name);
+                    return Err(Error::new(ErrorKind::Aborted, why)
+                        .with_hint("look at it again, then repeat the request"));
                 }
                 if let Some(name) = &change.name
                     && *name != now.name
@@ -183,11 +192,11 @@ fn replace(next: &mut Instance, before: &Instance) {
     if old != new || before.node.is_none() {
         next.node = None;
         next.address = None;
-        turn_to(
-            next,
-            InstanceState::Scheduling,
-            "replaced: its specification changed",
-        );
+        let state = match next.wanted {
+            Wanted::Running => InstanceState::Scheduling,
+            Wanted::Stopped | Wanted::Gone => InstanceState::Stopped,
+        };
+        turn_to(next, state, "replaced: its specification changed");
     } else if next.wanted == Wanted::Running {
         turn_to(
             next,
@@ -202,6 +211,7 @@ fn start(next: &mut Instance) {
     let rests = next.wanted == Wanted::Stopped;
     next.wanted = Wanted::Running;
     if rests || matches!(next.state, Crashed | Failed | Terminated) {
+        next.refusals.clear();
         next.starts += 1;
         match next.node {
             None => turn_to(next, InstanceState::Scheduling, ""),

@@ -105,13 +105,17 @@ impl Core {
         project: Option<&Label>,
         text: &str,
     ) -> Result<Arc<Kept<Workload>>> {
+        let asked = project;
         let (project, name) = split(project, text);
         let tables = self.tables();
+        let by_id = tables.workloads.get(text).filter(|one| {
+            who.sees(&one.project) && asked.is_none_or(|asked| *asked == one.project)
+        });
         let by_name = || {
             let name = (project.clone()?, name.parse().ok()?);
             tables.workloads.get(tables.workload_names.get(&name)?)
         };
-        match tables.workloads.get(text).or_else(by_name) {
+        match by_id.or_else(by_name) {
             Some(found) if who.sees(&found.project) => Ok(found.clone()),
             _ => {
                 let text: String = text.chars().take(140).collect();

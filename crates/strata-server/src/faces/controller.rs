@@ -42,7 +42,10 @@ impl ControllerFace {
         if let Some(max) = resource.max {
             seen.capacity = Some(amounts("resource.max", max)?);
         }
-        let usage = resource.usage.map(|usage| amounts("resource.usage", usage));
+        let usage = resource
+            .usage
+            .map(|usage| amounts("resource.usage", usage))
+            .transpose()?;
         // All is looked at before anything is changed.
         let reports: Vec<Report> = status
             .instances
@@ -62,7 +65,7 @@ impl ControllerFace {
             })
             .collect::<Result<_>>()?;
         self.core.see_node(&node, &seen).await?;
-        if let Some((cpu, memory, disk)) = usage.transpose()? {
+        if let Some((cpu, memory, disk)) = usage {
             let used = Amounts::new(cpu, memory, disk);
             self.core.live().heard(&node, used, used);
         }

@@ -28,12 +28,28 @@ const LARGEST: usize = 64 * 1024;
 pub struct IdentityFace {
     authority: Arc<Authority>,
     tokens: Arc<Tokens>,
+    is_taken: Option<IsTaken>,
 }
+
+/// Whether a node of this name is there, so that no other may come under it.
+type IsTaken = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl IdentityFace {
     /// Over this CA and these tokens.
     pub fn new(authority: Arc<Authority>, tokens: Arc<Tokens>) -> Self {
-        Self { authority, tokens }
+        Self {
+            authority,
+            tokens,
+            is_taken: None,
+        }
+    }
+
+    /// With a look at the nodes there are: none may join under the name of
+    /// one that is there.
+    #[must_use]
+    pub fn with_nodes(mut self, is_taken: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.is_taken = Some(Arc::new(is_taken));
+        self
     }
 
     /// The gRPC service, for any port: the control plane's, or that of a node
@@ -106,6 +122,14 @@ impl IdentityFace {
                 Error::from(error).in_field("node_name")
             })?,
         };
+        if let Some(is_taken) = &self.is_taken
+            && is_taken(name.as_str())
+        {
+            let why = format!("a node {name} is there already");
+            return Err(Error::already_exists(why)
+                .in_field("node_name")
+                .with_hint("join under another name, or remove that node first"));
+        }
         let csr = CertificateRequest::from_pem(&request.csr_pem)?;
         let spec = CertificateSpec::caller(name, Role::Node).with_hosts(remote);
         let token = self.tokens.consume_join(&request.token)?;

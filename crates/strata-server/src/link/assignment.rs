@@ -3,9 +3,9 @@
 use sha2::{Digest as _, Sha256};
 use strata_api::pod_fields::restart_to_wire;
 use strata_api::strata::v1::{self, assignment::Spec, vm_spec};
-use strata_types::Result;
-use strata_types::instance::{InstanceId, InstanceKind};
-use strata_types::pod::PodName;
+use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME};
+use strata_types::pod::{PodName, VolumeSource};
+use strata_types::{Label, Result};
 
 use crate::core::{DEFAULT_PROJECT, Instance, Wanted};
 
@@ -43,12 +43,31 @@ fn pod(instance: &Instance) -> Result<v1::PodSpec> {
     let name: PodName = unit_name(&instance.id).parse()?;
     let mut pod = instance.spec.pod(name, None)?;
     pod.hostname = Some(instance.name.clone());
+    for volume in &mut pod.volumes {
+        if let VolumeSource::Named(name) = &mut volume.source {
+            *name = own_volume(&instance.project, name)?;
+        }
+    }
     for (key, value) in marks(instance) {
         pod.labels.insert(key.into(), value);
     }
     let mut wire = v1::PodSpec::from(&pod);
     wire.aliases = aliases(instance);
     Ok(wire)
+}
+
+/// The name on the node of a volume of a project: those of different projects
+/// are different volumes.
+fn own_volume(project: &Label, name: &Label) -> Result<Label> {
+    if project.as_str() == DEFAULT_PROJECT {
+        return Ok(name.clone());
+    }
+    let digest = Sha256::digest(format!("{project}/{name}"));
+    let hex: String = digest[..20]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Label::from_field("volumes", &format!("{PROJECT_VOLUME}{hex}"))
 }
 
 /// The names by which others on the node find it.

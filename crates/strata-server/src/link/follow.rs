@@ -194,6 +194,10 @@ impl Link {
                 () = shutdown.cancelled() => {
                     return self.send(server_message::Message::Farewell(v1::Farewell {})).await;
                 }
+                () = dirty.retired() => {
+                    let why = format!("{} has opened another stream", self.name);
+                    return Err(End::Because(Error::new(ErrorKind::Aborted, why)));
+                }
                 _ = lead.changed() => leading(&self.core)?,
                 changed = dirty.take() => {
                     for id in changed {
@@ -239,8 +243,8 @@ impl Link {
     }
 
     async fn tell_peers(&self) -> Result<(), End> {
-        let peers = self.core.nodes();
-        let peers = peers
+        let nodes = self.core.nodes();
+        let peers = nodes
             .iter()
             .filter(|node| node.name != self.name && !node.address.is_empty())
             .map(|node| v1::Peer {
@@ -250,6 +254,7 @@ impl Link {
             });
         let peers = v1::Peers {
             peers: peers.collect(),
+            others: nodes.iter().any(|node| node.name != self.name),
         };
         self.send(server_message::Message::Peers(peers)).await
     }

@@ -34,8 +34,13 @@ pub(super) struct Board {
 
 /// The bits of an id: a UUID's own, or those of its hash.
 pub(super) fn slot(id: &InstanceId) -> Slot {
-    let bits = Uuid::try_parse(id.as_str()).map(|uuid| uuid.as_u128());
-    Slot(bits.unwrap_or_else(|_| {
+    // A UUID can be written in several ways, and each is another id.
+    let usual = |uuid: &Uuid| {
+        let mut buffer = Uuid::encode_buffer();
+        *uuid.hyphenated().encode_lower(&mut buffer) == *id.as_str()
+    };
+    let uuid = Uuid::try_parse(id.as_str()).ok().filter(usual);
+    Slot(uuid.map(|uuid| uuid.as_u128()).unwrap_or_else(|| {
         let digest = Sha256::digest(id.as_str());
         let mut first = [0; 16];
         first.copy_from_slice(&digest[..16]);
@@ -85,9 +90,10 @@ impl Board {
                 }
             }
         }
-        let nodes = core.tables().nodes.values().cloned().collect::<Vec<_>>();
-        self.silent = nodes
-            .iter()
+        self.silent = core
+            .tables()
+            .nodes
+            .values()
             .filter(|node| !node.follows && node.condition == NodeCondition::Ready)
             .count();
     }

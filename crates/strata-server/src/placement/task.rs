@@ -20,6 +20,8 @@ use super::fleet::{Board, slot, wants_a_place, why_not};
 use crate::core::keys;
 use crate::core::{Core, Instance, Kept, Lead, Touched, Wanted, encode, turn_to, uproot};
 
+/// And without a reason that is known here, this often.
+const NOW_AND_THEN: Duration = Duration::from_secs(30);
 /// The most that are decided at once.
 const BATCH: usize = 1024;
 /// Instances without a place are tried again at most this often.
@@ -73,6 +75,8 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
     let mut lead = core.watch_lead();
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut now_and_then = tokio::time::interval(NOW_AND_THEN);
+    now_and_then.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut fleet_changed = true;
     loop {
         tokio::select! {
@@ -87,6 +91,8 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
             }
             _ = lead.changed() => fleet_changed = true,
             Some(question) = asked.recv() => task.answer(question),
+            // What is measured changes all the time, and wakes nobody.
+            _ = now_and_then.tick() => fleet_changed = true,
             _ = again.tick(), if fleet_changed => {
                 fleet_changed = false;
                 task.waiting.extend(task.hopeless.drain());
@@ -96,7 +102,7 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
             }
         }
         if matches!(core.lead(), Lead::Leading(_)) {
-            task.decide().await;
+            fleet_changed |= !task.decide().await;
         }
     }
 }
@@ -147,16 +153,19 @@ impl Task {
 
     /// What instances really use counts, too.
     fn measure(&mut self) {
-        let nodes: Vec<_> = self.board.fleet.nodes().collect();
-        for node in nodes {
-            let name = self.board.node_name(node);
-            if let Some(live) = self.core.live().node(&name) {
+        for name in self.core.live().take_news() {
+            if let Some(node) = self.board.fleet.node(&name)
+                && let Some(live) = self.core.live().node(&name)
+            {
                 let _ = self.board.fleet.measure(node, live.instances);
             }
         }
     }
 
-    async fn decide(&mut self) {
+    /// Decides for all that wait. The answer is whether all could be written;
+    /// what could not is tried again later.
+    async fn decide(&mut self) -> bool {
+        let mut all_written = true;
         while !self.waiting.is_empty() {
             let records = self.next_batch();
             let mut requests: Vec<Request> = Vec::with_capacity(records.len());
@@ -168,12 +177,13 @@ impl Task {
                 }
             }
             if requests.is_empty() {
-                return;
+                continue;
             }
             self.measure();
             let plan = place(&mut self.board.fleet, &requests);
-            self.follow(plan, &asking).await;
+            all_written &= self.follow(plan, &asking).await;
         }
+        all_written
     }
 
     fn next_batch(&mut self) -> Vec<Arc<Kept<Instance>>> {
@@ -191,7 +201,7 @@ impl Task {
     }
 
     /// Writes what was decided.
-    async fn follow(&mut self, plan: Plan, asking: &[Arc<Kept<Instance>>]) {
+    async fn follow(&mut self, plan: Plan, asking: &[Arc<Kept<Instance>>]) -> bool {
         for eviction in &plan.evictions {
             let Some(id) = self.board.id_of(eviction.instance) else {
                 continue;
@@ -202,6 +212,7 @@ impl Task {
             let why = format!("made room on {node}{by}, which has a higher priority");
             if let Err(error) = self.core.move_off(&node, &id, &why).await {
                 tracing::warn!(%error, instance = %id, "an instance could not be moved off");
+                self.board.take_back(&self.core, &id);
             }
         }
         let writes = FuturesUnordered::new();
@@ -221,27 +232,37 @@ impl Task {
         for failure in &plan.failures {
             let record = &asking[failure.request];
             self.hopeless.insert(record.id.clone());
-            let why = why_not(&failure.cause);
-            if record.state == InstanceState::Failed && record.description == why {
+            let mut why = why_not(&failure.cause);
+            for (node, refusal) in &record.refusals {
+                why = format!("{why}; {node} refused it: {refusal}");
+            }
+            why.truncate(why.floor_char_boundary(4096));
+            let told = record.state == InstanceState::Failed && record.description == why;
+            if told && record.refusals.is_empty() {
                 continue;
             }
             let mut next = record.record.clone();
+            // What was in the way there may be gone the next time.
+            next.refusals.clear();
             turn_to(&mut next, InstanceState::Failed, &why);
             writes.push(write(&self.core, record, next));
         }
-        self.written(writes.collect().await);
+        self.written(writes.collect().await)
     }
 
-    /// What was not written is not so, either.
-    fn written(&mut self, written: Vec<(InstanceId, Result<(), StoreError>)>) {
+    /// What was not written is not so, either. The answer is whether all was.
+    fn written(&mut self, written: Vec<(InstanceId, Result<(), StoreError>)>) -> bool {
+        let mut all = true;
         for (id, result) in written {
             if let Err(error) = result {
                 tracing::debug!(%error, instance = %id, "a placement was not written");
                 self.board.take_back(&self.core, &id);
-                self.hopeless.remove(&id);
-                self.waiting.insert(id);
+                // Not at once: whatever is in the way may stay there a while.
+                self.hopeless.insert(id);
+                all = false;
             }
         }
+        all
     }
 
     /// Empties nodes that are to be empty, as far as there is room elsewhere.
@@ -281,6 +302,10 @@ impl Task {
                 continue;
             };
             let to = self.board.node_name(placement.node);
+            if record.node.as_deref() != Some(from) {
+                self.board.take_back(&self.core, &id);
+                continue;
+            }
             self.board.placed(&record, &to);
             let runs = matches!(
                 record.state,

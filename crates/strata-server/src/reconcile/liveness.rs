@@ -1,7 +1,7 @@
 //! Nodes that are silent for longer than their lease are lost, and what was
 //! on them is placed elsewhere; nodes that leave and are empty are forgotten.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use strata_types::instance::InstanceId;
@@ -26,10 +26,14 @@ async fn run(core: &Core) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut led = false;
+    let mut last = Instant::now();
     loop {
         tick.tick().await;
         let leads = matches!(core.lead(), Lead::Leading(_));
-        if leads && !led {
+        // This process stood still, and heard nobody while it did.
+        let stood_still = last.elapsed() > 8 * TICK;
+        last = Instant::now();
+        if leads && (!led || stood_still) {
             // Nobody spoke to this server yet: every node has its whole lease.
             for node in core.nodes() {
                 core.live().alive(&node.name);
@@ -56,7 +60,8 @@ async fn look(core: &Core) {
                 }
             }
         }
-        if node.condition == NodeCondition::Lost {
+        let lost = |node: &crate::core::Node| node.condition == NodeCondition::Lost;
+        if core.node(name).is_ok_and(|node| lost(&node)) {
             move_all_off(core, name).await;
         }
         if node.leaving && core.instances_on(name) == 0 {
@@ -65,6 +70,21 @@ async fn look(core: &Core) {
                 Err(error) => tracing::debug!(node = name, %error, "a node stays for now"),
             }
         }
+    }
+    move_stranded(core).await;
+}
+
+/// What was placed on a node while that was being forgotten.
+async fn move_stranded(core: &Core) {
+    let stranded: Vec<String> = {
+        let tables = core.tables();
+        let on = tables.on_node.keys();
+        on.filter(|node| !tables.nodes.contains_key(*node))
+            .cloned()
+            .collect()
+    };
+    for node in stranded {
+        move_all_off(core, &node).await;
     }
 }
 

@@ -173,7 +173,8 @@ impl InstanceSpec {
             ("environment", self.environment.len()),
             ("ports", self.ports.len()),
             ("volumes", self.volumes.len()),
-            ("labels", self.labels.len()),
+            // The server adds a few of its own.
+            ("labels", self.labels.len() + 5),
             ("command", self.command.len()),
             ("arguments", self.arguments.len()),
         ];

@@ -4,6 +4,9 @@
 use crate::Error;
 use crate::pod::{Volume, VolumeSource};
 
+/// What the volumes of projects other than the default one begin with on nodes.
+pub const PROJECT_VOLUME: &str = "p--";
+
 /// Reads a volume from the field `field` of a request.
 pub(super) fn volume(field: &str, text: &str) -> Result<Volume, Error> {
     let bad = |why: &str| {
@@ -22,6 +25,9 @@ pub(super) fn volume(field: &str, text: &str) -> Result<Volume, Error> {
             VolumeSource::Memory(megabytes.saturating_mul(1_000_000))
         }
         None if source.starts_with('/') => VolumeSource::Folder(source.to_owned()),
+        None if source.starts_with(PROJECT_VOLUME) => {
+            return Err(bad("begins as the volumes of projects do on nodes"));
+        }
         None => VolumeSource::Named(source.parse().map_err(|_| bad(form))?),
     };
     let volume = Volume {

@@ -147,7 +147,8 @@ pub(super) async fn update(
     let project = parameters.label("project")?;
     let found = state.core.instance(&who, project.as_ref(), &thing)?;
     let precondition = conditions.to_change(found.revision)?;
-    let change = patch::instance(&found.spec, json::parse(&body)?)?;
+    let mut change = patch::instance(&found.spec, json::parse(&body)?)?;
+    change.made_from = Some(found.generation);
     let core = &state.core;
     let changed = core.update_instance(&who, &found.id, change, precondition);
     let changed = changed.await.map_err(|error| conditions.judge(error))?;

@@ -107,6 +107,7 @@ pub(super) fn instance(now: &InstanceSpec, mut patch: Map<String, Value>) -> Res
             true => None,
             false => Some(spec(now, patch)?),
         },
+        made_from: None,
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) fn all() -> Value {
         "Run a command in it, to its end",
     )
     .one(THING)
-    .takes(&["project", "Idempotency-Key"])
+    .takes(&["project"])
     .body("ExecRequest")
     .tells("ExecResult")
     .unless_it_rests();
