@@ -50,7 +50,7 @@ impl Default for Limits {
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(20),
             streams: 256,
-            drain: Duration::from_secs(5),
+            drain: Duration::from_secs(3),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::serve::{self, Port};
 use crate::{lock, machine};
 
 /// How long requests under way may take to finish when the daemon ends.
-const DRAIN: Duration = Duration::from_secs(6);
+const DRAIN: Duration = Duration::from_secs(4);
 
 /// `strata up`: the server and a node.
 pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
