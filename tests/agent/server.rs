@@ -259,7 +259,7 @@ impl Conversation {
             address: (*address).into(),
             subnet: (*subnet).into(),
         };
-        let peers = peers.iter().map(peer).collect();
+        let peers: Vec<v1::Peer> = peers.iter().map(peer).collect();
         let others = !peers.is_empty();
         self.say(Message::Peers(v1::Peers { peers, others })).await;
     }
