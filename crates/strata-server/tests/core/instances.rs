@@ -249,3 +249,59 @@ async fn an_explanation_names_every_node() {
     let small = why.nodes.iter().find(|node| node.name == "small").unwrap();
     assert_eq!(small.reason, "cpu short by 3.000");
 }
+
+#[tokio::test]
+async fn an_id_does_not_stand_in_for_the_name_of_another() {
+    let world = World::new().await;
+    let shop = label("shop");
+    let made = world
+        .core
+        .create_project(&admin(), &shop, Quota::default())
+        .await;
+    made.unwrap();
+    let own = world.create("web", spec(0, 0)).await;
+    let mut other = new("decoy", spec(0, 0));
+    (other.project, other.id) = (shop.clone(), Some("web".parse().unwrap()));
+    world.core.create_instance(&admin(), other).await.unwrap();
+    let found = world
+        .core
+        .instance(&admin(), Some(&label("default")), "web");
+    assert_eq!(found.unwrap().id, own.id);
+    let mut limited = admin();
+    limited.projects = Some(vec![label("default")]);
+    let found = world.core.instance(&limited, None, "web");
+    assert_eq!(found.unwrap().id, own.id);
+}
+
+#[tokio::test]
+async fn what_rests_goes_on_resting_when_it_is_changed() {
+    let world = World::new().await;
+    let web = world.create("web", spec(100, 100)).await;
+    world.core.stop_instance(&admin(), &web.id).await.unwrap();
+    let change = Change {
+        spec: Some(spec(200, 100)),
+        ..Change::default()
+    };
+    let (who, none) = (admin(), Precondition::default());
+    let changed = world.core.update_instance(&who, &web.id, change, none);
+    let changed = changed.await.unwrap();
+    assert_eq!(changed.state, InstanceState::Stopped);
+    assert_eq!(changed.wanted, Wanted::Stopped);
+}
+
+#[tokio::test]
+async fn of_two_changes_made_from_the_same_one_is_refused() {
+    let world = World::new().await;
+    let web = world.create("web", spec(100, 100)).await;
+    let change = |cpu| Change {
+        spec: Some(spec(cpu, 100)),
+        made_from: Some(web.generation),
+        ..Change::default()
+    };
+    let (who, none) = (admin(), Precondition::default());
+    let first = world.core.update_instance(&who, &web.id, change(200), none);
+    first.await.unwrap();
+    let second = world.core.update_instance(&who, &web.id, change(300), none);
+    assert_eq!(second.await.unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(world.get("web").unwrap().spec.resources.cpu, 200);
+}

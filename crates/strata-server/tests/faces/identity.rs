@@ -178,6 +178,9 @@ async fn a_node_joins_knowing_nothing_but_its_token() {
     assert_eq!(refused(&status), invalid("node_name"));
     let status = stranger.join(join("n1", "nonsense")).await.unwrap_err();
     assert_eq!(refused(&status), invalid("csr_pem"));
+    // Nor does the name of a node that is there.
+    let status = stranger.join(join("there", &csr_pem)).await.unwrap_err();
+    assert_eq!(status.code(), Code::AlreadyExists, "{status}");
 
     let issued = stranger
         .join(join("n1", &csr_pem))

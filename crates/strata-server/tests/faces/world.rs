@@ -40,6 +40,7 @@ impl World {
             server_config_optional_client(authority.ca_pem(), identity, Clock::system()).unwrap();
         let gate = Gate::new(Some(tokens.clone()), Clock::system());
         let face = IdentityFace::new(authority.clone(), tokens.clone());
+        let face = face.with_nodes(|name| name == "there");
         let build = Build {
             version: "1.2.3".into(),
             ..Build::default()
