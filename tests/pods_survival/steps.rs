@@ -4,9 +4,6 @@ use strata_testkit::faults::{Seen, Step, Tracer};
 
 use crate::world::{Deed, World};
 
-/// So many calls of each kind; all of those that are rarer.
-const MOST: usize = 3;
-
 /// Does it once while the daemon is killed at a step; where it was struck.
 async fn strike(world: &mut World, deed: Deed, step: Option<Step>) -> Seen {
     world.prepare(deed).await;
@@ -29,7 +26,7 @@ async fn dies_at_every_step_of(deed: Deed) {
     let before = (world.look(), world.rules());
     let seen = strike(&mut world, deed, None).await;
     world.is_as(&before).await;
-    let steps = seen.steps(MOST);
+    let steps = seen.steps(usize::MAX);
     let mut struck = 0;
     for step in &steps {
         let seen = strike(&mut world, deed, Some(step.clone())).await;
@@ -38,11 +35,12 @@ async fn dies_at_every_step_of(deed: Deed) {
     }
     let all: usize = seen.counts.values().sum();
     eprintln!(
-        "{deed:?}: died at {struck} of {} chosen steps of {all}: {:?}",
+        "{deed:?}: died at {struck} of {} steps of {all}: {:?}",
         steps.len(),
         seen.counts
     );
-    assert!(struck * 2 > steps.len(), "{struck} of {}", steps.len());
+    // What is done may differ by a call or two from one time to the next.
+    assert!(struck * 10 >= steps.len() * 9, "{struck} of {}", steps.len());
     world.serves("beside").await;
 }
 
