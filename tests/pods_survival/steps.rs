@@ -40,7 +40,11 @@ async fn dies_at_every_step_of(deed: Deed) {
         seen.counts
     );
     // What is done may differ by a call or two from one time to the next.
-    assert!(struck * 10 >= steps.len() * 9, "{struck} of {}", steps.len());
+    assert!(
+        struck * 10 >= steps.len() * 9,
+        "{struck} of {}",
+        steps.len()
+    );
     world.serves("beside").await;
 }
 

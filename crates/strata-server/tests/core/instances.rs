@@ -305,3 +305,26 @@ async fn of_two_changes_made_from_the_same_one_is_refused() {
     assert_eq!(second.await.unwrap_err().kind(), ErrorKind::Aborted);
     assert_eq!(world.get("web").unwrap().spec.resources.cpu, 200);
 }
+
+#[tokio::test]
+async fn who_is_more_important_and_may_takes_the_place_of_another() {
+    let world = World::new().await;
+    world.node("n1", 1, 1000).await;
+    world.create("low", spec(800, 100)).await;
+    world.until_state("low", InstanceState::Scheduled).await;
+    let mut modest = spec(800, 100);
+    modest.placement.priority = 10;
+    world.create("modest", modest).await;
+    world.until_state("modest", InstanceState::Failed).await;
+    let mut high = spec(800, 100);
+    (high.placement.priority, high.placement.preempts) = (20, true);
+    world.create("high", high).await;
+    let high = world.until_state("high", InstanceState::Scheduled).await;
+    assert_eq!(high.node.as_deref(), Some("n1"));
+    let low = world.until("low", "off", |now| now.node.is_none()).await;
+    assert_eq!(low.wanted, Wanted::Running, "it waits for another place");
+    // And gets one, the more important of those who wait first.
+    world.node("n2", 1, 1000).await;
+    let modest = world.until_state("modest", InstanceState::Scheduled).await;
+    assert_eq!(modest.node.as_deref(), Some("n2"));
+}
