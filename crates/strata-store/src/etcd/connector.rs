@@ -1,19 +1,17 @@
 //! Opens the byte stream to a member: TCP, or TLS over it.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tonic::transport::{Channel, Endpoint};
 
 use super::options::{EtcdOptions, EtcdTls};
@@ -93,60 +91,18 @@ fn config(tls: &EtcdTls) -> Result<Arc<ClientConfig>, StoreError> {
     Ok(config.into())
 }
 
+/// Plain, or encrypted.
+type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 async fn open(uri: Uri, tls: Option<Arc<ClientConfig>>) -> io::Result<Stream> {
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(2379))).await?;
     tcp.set_nodelay(true)?;
     let Some(config) = tls else {
-        return Ok(Stream::Plain(tcp));
+        return Ok(Either::Left(tcp));
     };
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let tls = TlsConnector::from(config).connect(name, tcp).await?;
-    Ok(Stream::Tls(Box::new(tls)))
-}
-
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
+    Ok(Either::Right(Box::new(tls)))
 }
