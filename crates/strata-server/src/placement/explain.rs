@@ -1,40 +1,12 @@
 //! Why an instance is where it is, for people and for REST.
 
-use serde::Serialize;
+use strata_api::rest::{Placement, PlacementNode};
 use strata_scheduler::explain as explain_request;
 use strata_types::instance::InstanceId;
 use strata_types::{Error, Result};
 
 use super::fleet::Board;
 use crate::core::Core;
-
-/// Why an instance is where it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Placement {
-    /// Where it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Where it would go if it were placed now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub best: Option<String>,
-    /// In words.
-    pub summary: String,
-    /// Every node, the best first.
-    pub nodes: Vec<PlacementNode>,
-}
-
-/// What is said of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlacementNode {
-    /// Its name.
-    pub name: String,
-    /// Whether it would be taken now.
-    pub chosen: bool,
-    /// The first reason against it, or what speaks for it.
-    pub reason: String,
-}
 
 pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result<Placement> {
     let record = core.tables().instances.get(id).cloned();

@@ -6,6 +6,5 @@ mod fleet;
 mod rules;
 mod task;
 
-pub use explain::{Placement, PlacementNode};
 pub(crate) use rules::rules;
 pub use task::{PlacementHandle, start};

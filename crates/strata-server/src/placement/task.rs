@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use strata_api::rest::Placement;
 use strata_scheduler::{NodeState, Plan, Request, drain, place};
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceState};
@@ -15,7 +16,7 @@ use strata_types::{Error, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::explain::{self, Placement};
+use super::explain;
 use super::fleet::{Board, slot, wants_a_place, why_not};
 use crate::core::keys;
 use crate::core::{Core, Instance, Kept, Lead, Touched, Wanted, encode, turn_to, uproot};
