@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use strata_identity::Authority;
 use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
 use strata_types::{Error, Result};
 use strata_workflow::Operations;
@@ -64,7 +63,6 @@ pub struct ControlPlane {
     pub tunnels: Tunnels,
     /// Long actions.
     pub operations: Operations,
-    authority: Arc<Authority>,
     shutdown: CancellationToken,
 }
 
@@ -74,7 +72,6 @@ impl ControlPlane {
     pub async fn start(
         store: &StoreConfig,
         settings: CoreSettings,
-        authority: Arc<Authority>,
         address: String,
         shutdown: CancellationToken,
     ) -> Result<Self> {
@@ -94,7 +91,6 @@ impl ControlPlane {
             placement,
             tunnels: Tunnels::default(),
             operations,
-            authority,
             shutdown,
         })
     }
@@ -114,7 +110,7 @@ impl ControlPlane {
         );
         faces
             .http(rest::routes(rest))
-            .grpc(NodeFace::new(core.clone(), self.authority.clone()).service())
+            .grpc(NodeFace::new(core.clone()).service())
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())
             .grpc(talk.service())

@@ -141,7 +141,6 @@ impl Daemon {
         let control = ControlPlane::start(
             &self.settings.control.store,
             self.settings.control.core.clone(),
-            identities.authority.clone(),
             port.url.clone(),
             self.shutdown.clone(),
         )

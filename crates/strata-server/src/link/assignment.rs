@@ -110,3 +110,18 @@ fn vm(instance: &Instance) -> v1::VmSpec {
         ..v1::VmSpec::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_of_one_name_are_different_ones_in_different_projects() {
+        let label = |text: &str| -> Label { text.parse().unwrap() };
+        let of = |project: &str| own_volume(&label(project), &label("data")).unwrap();
+        assert_eq!(of("default"), label("data"));
+        assert_ne!(of("a"), of("b"));
+        assert_eq!(of("a"), of("a"));
+        assert!(of("a").as_str().starts_with(PROJECT_VOLUME));
+    }
+}

@@ -3,7 +3,6 @@
 //! What a node is to have is told from the tables as they are when it is told,
 //! so a slow node is told less often and never wrong, and nothing piles up.
 
-use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +12,12 @@ use futures_util::Stream;
 use strata_api::schedule::assignments_server::{Assignments, AssignmentsServer};
 use strata_api::status_from_error;
 use strata_api::strata::v1::{
-    self, Chunk, Hello, InstanceReport, NodeMessage, ServerMessage, node_message, server_message,
+    self, Chunk, Hello, NodeMessage, ServerMessage, node_message, server_message,
 };
 use strata_identity::Caller;
 use strata_scheduler::Resources as Amounts;
 use strata_transport::Peer;
 use strata_types::instance::InstanceId;
-use strata_types::pod::PodState;
 use strata_types::{Error, ErrorKind, Result, Role};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,8 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::assignment::assignment;
+use super::heard::{report, seen};
 use super::tunnels::Tunnels;
-use crate::core::{Core, Dirty, Lead, Node, Registration, Report, Seen, Told, Update, Wanted};
+use crate::core::{Core, Dirty, Lead, Node, Registration, Seen, Update, Wanted};
 
 /// How long a node may take for its first message.
 const HELLO: Duration = Duration::from_secs(10);
@@ -73,7 +72,7 @@ pub(crate) fn calling_node<T>(request: &Request<T>) -> Result<String> {
     }
 }
 
-pub(crate) fn remote_address<T>(request: &Request<T>) -> Option<IpAddr> {
+fn remote_address<T>(request: &Request<T>) -> Option<IpAddr> {
     let remote = request.extensions().get::<Arc<Peer>>()?.remote?;
     Some(remote.ip().to_canonical())
 }
@@ -96,7 +95,6 @@ impl Assignments for AssignmentsFace {
             core: self.core.clone(),
             name,
             to_node,
-            told: HashSet::new(),
         };
         let (from_node, shutdown) = (request.into_inner(), self.shutdown.clone());
         tokio::spawn(link.run(from_node, remote, shutdown));
@@ -132,8 +130,6 @@ struct Link {
     core: Core,
     name: String,
     to_node: mpsc::Sender<Result<ServerMessage, Status>>,
-    /// What the node was told to have.
-    told: HashSet<InstanceId>,
 }
 
 /// Why a link ends.
@@ -279,7 +275,6 @@ impl Link {
             .filter(|one| one.node.as_deref() == Some(&*self.name) && one.wanted != Wanted::Gone);
         let Some(record) = ours else {
             // Also what it was never told of: it may have it from before.
-            self.told.remove(id);
             let id = id.to_string();
             let withdrawal = v1::Withdrawal { id };
             return self
@@ -288,7 +283,6 @@ impl Link {
         };
         match assignment(&record) {
             Ok(assignment) => {
-                self.told.insert(id.clone());
                 self.send(server_message::Message::Assignment(assignment))
                     .await
             }
@@ -349,74 +343,4 @@ impl Link {
             }
         }
     }
-}
-
-fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
-    let capacity = hello
-        .capacity
-        .ok_or_else(|| Error::invalid("hello.capacity", "is missing"))?;
-    let address = match hello.address.as_str() {
-        // From this very machine: no other node could send anything there.
-        "" if remote.is_none_or(|ip| ip.is_loopback()) => None,
-        "" => remote.map(|ip| ip.to_string()),
-        given => {
-            let parsed: IpAddr = given
-                .parse()
-                .map_err(|_| Error::invalid("hello.address", "is no IP address"))?;
-            Some(parsed.to_string())
-        }
-    };
-    if hello.labels.len() > 100 || hello.gpus.len() > 100 {
-        return Err(Error::invalid("hello", "has more than 100 labels or GPUs"));
-    }
-    let labels = hello
-        .labels
-        .into_iter()
-        .filter(|(key, value)| !key.is_empty() && key.len() <= 128 && value.len() <= 256);
-    let gpus: BTreeMap<String, u32> = hello
-        .gpus
-        .into_iter()
-        .map(|gpus| (gpus.kind.chars().take(128).collect(), gpus.count))
-        .collect();
-    Ok(Seen {
-        address,
-        version: Some(hello.version.chars().take(64).collect()),
-        labels: Some(labels.collect()),
-        capacity: Some((capacity.cpu, capacity.memory, capacity.disk)),
-        gpus: Some(gpus),
-        runs_vms: Some(hello.runs_vms),
-        follows: Some(true),
-        fails: None,
-    })
-}
-
-fn report(told: &InstanceReport) -> Result<Report> {
-    let state = match told.state() {
-        v1::PodState::Unspecified => Told::Gone,
-        state => {
-            let known = |pod: &&PodState| v1::PodState::from(**pod) == state;
-            let found = PodState::ALL.iter().find(known);
-            let found = found.ok_or_else(|| Error::invalid("report.state", "is unknown"))?;
-            Told::Pod(*found)
-        }
-    };
-    let healthy = match told.health() {
-        v1::PodHealth::Healthy => Some(true),
-        v1::PodHealth::Unhealthy => Some(false),
-        v1::PodHealth::Unspecified | v1::PodHealth::Starting => None,
-    };
-    let reason = match told.out_of_memory {
-        true if told.reason.is_empty() => "out of memory".to_owned(),
-        _ => told.reason.clone(),
-    };
-    Ok(Report {
-        id: told.id.parse()?,
-        generation: Some(told.generation),
-        told: state,
-        reason,
-        address: told.address.parse().ok(),
-        restarts: Some(told.restarts),
-        exit_code: told.exit_code,
-        healthy,
-    })
 }

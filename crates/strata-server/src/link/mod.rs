@@ -3,9 +3,10 @@
 
 mod assignment;
 mod follow;
+mod heard;
 mod tunnels;
 
 pub(crate) use assignment::unit_name;
 pub use follow::AssignmentsFace;
-pub(crate) use follow::{calling_node, remote_address};
+pub(crate) use follow::calling_node;
 pub use tunnels::{NodeChannel, Tunnels};

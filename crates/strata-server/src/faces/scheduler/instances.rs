@@ -1,0 +1,246 @@
+//! `scheduler.InstanceService`: instances, and the stream of what becomes of
+//! them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use strata_api::instance_fields::{kind_from_scheduler, state_to_scheduler};
+use strata_api::scheduler::instance_service_server::{InstanceService, InstanceServiceServer};
+use strata_api::scheduler::{self as wire, InstanceIdentifier, InstanceStatus};
+use strata_api::status_from_error;
+use strata_types::instance::{InstanceId, InstanceSpec, InstanceState};
+use strata_types::{Error, Label, Result};
+use tokio::sync::{broadcast, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::who;
+use crate::core::{Core, DEFAULT_PROJECT, Instance, InstanceWatch, Kept, NewInstance, Update, Who};
+
+/// Instances.
+#[derive(Clone)]
+pub struct InstanceFace {
+    core: Core,
+}
+
+impl InstanceFace {
+    /// Over this core.
+    pub fn new(core: Core) -> Self {
+        Self { core }
+    }
+
+    /// The gRPC service.
+    pub fn service(self) -> InstanceServiceServer<Self> {
+        InstanceServiceServer::new(self)
+    }
+
+    fn find<T>(&self, request: &Request<T>, id: &str) -> Result<(Who, InstanceId)> {
+        let who = who(request)?;
+        if id.is_empty() {
+            return Err(Error::invalid("id", "must not be empty"));
+        }
+        let found = self.core.instance(&who, None, id)?;
+        Ok((who, found.id.clone()))
+    }
+}
+
+/// What the published message asks for.
+fn new_instance(wire: wire::Instance) -> Result<NewInstance> {
+    let kind = wire::Type::try_from(wire.r#type)
+        .map_err(|_| Error::invalid("type", format!("{} is unknown", wire.r#type)))?;
+    let limit = wire.resource.and_then(|resource| resource.limit);
+    let port = |(i, port): (usize, &wire::Port)| {
+        for (name, n) in [("source", port.source), ("destination", port.destination)] {
+            if !(1..=65_535).contains(&n) {
+                let why = format!("is {n}; it must be 1 to 65535");
+                return Err(Error::invalid(format!("ports[{i}].{name}"), why));
+            }
+        }
+        Ok(format!("{}:{}", port.source, port.destination))
+    };
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    if !wire.ip.is_empty() {
+        let why = "is given by the node; leave it empty";
+        return Err(Error::invalid("ip", why));
+    }
+    Ok(NewInstance {
+        id: some(wire.id).map(|id| id.parse()).transpose()?,
+        name: some(wire.name)
+            .map(|name| Label::from_field("name", &name))
+            .transpose()?,
+        project: Label::from_field("project", DEFAULT_PROJECT)?,
+        workload: None,
+        spec: InstanceSpec {
+            kind: kind_from_scheduler(kind),
+            uri: wire.uri,
+            environment: wire.environnement,
+            resources: limit.map(Into::into).unwrap_or_default(),
+            ports: wire
+                .ports
+                .iter()
+                .enumerate()
+                .map(port)
+                .collect::<Result<_>>()?,
+            ..InstanceSpec::default()
+        },
+        stopped: false,
+    })
+    .and_then(|new: NewInstance| {
+        // The document calls them otherwise.
+        let renamed = |error: Error| match error.field() {
+            Some(field) if field.starts_with("environment") => {
+                let field = field.replacen("environment", "environnement", 1);
+                error.in_field(field)
+            }
+            Some(field) if field.starts_with("resources") => {
+                let field = field.replacen("resources", "resource.limit", 1);
+                error.in_field(field)
+            }
+            _ => error,
+        };
+        new.spec.check().map_err(renamed)?;
+        Ok(new)
+    })
+}
+
+#[tonic::async_trait]
+impl InstanceService for InstanceFace {
+    type CreateStream = Pin<Box<dyn Stream<Item = Result<InstanceStatus, Status>> + Send>>;
+
+    async fn create(
+        &self,
+        request: Request<wire::Instance>,
+    ) -> Result<Response<Self::CreateStream>, Status> {
+        let asked = async {
+            let who = who(&request)?;
+            let mut new = new_instance(request.into_inner())?;
+            // Known beforehand, so that no change is missed.
+            let id = match &new.id {
+                Some(id) => id.clone(),
+                None => uuid::Uuid::now_v7().to_string().parse()?,
+            };
+            let (_, changes) = self.core.watch_instance(&id);
+            new.id = Some(id.clone());
+            let (made, _) = self.core.create_instance(&who, new).await?;
+            // The same request as before may have found another id.
+            let changes = match made.id == id {
+                true => changes,
+                false => self.core.watch_instance(&made.id).1,
+            };
+            Ok((made, changes))
+        };
+        let (made, changes) = asked
+            .await
+            .map_err(|error: Error| status_from_error(&error))?;
+        let (sender, statuses) = mpsc::channel(16);
+        tokio::spawn(tell(self.core.clone(), made, changes, sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(statuses))))
+    }
+
+    async fn start(&self, request: Request<InstanceIdentifier>) -> Result<Response<()>, Status> {
+        let (who, id) = self
+            .find(&request, &request.get_ref().id)
+            .map_err(|error| status_from_error(&error))?;
+        let started = self.core.start_instance(&who, &id).await;
+        started
+            .map(|_| Response::new(()))
+            .map_err(|error| status_from_error(&error))
+    }
+
+    async fn stop(&self, request: Request<InstanceIdentifier>) -> Result<Response<()>, Status> {
+        let (who, id) = self
+            .find(&request, &request.get_ref().id)
+            .map_err(|error| status_from_error(&error))?;
+        let stopped = self.core.stop_instance(&who, &id).await;
+        stopped
+            .map(|_| Response::new(()))
+            .map_err(|error| status_from_error(&error))
+    }
+
+    async fn destroy(&self, request: Request<InstanceIdentifier>) -> Result<Response<()>, Status> {
+        let (who, id) = self
+            .find(&request, &request.get_ref().id)
+            .map_err(|error| status_from_error(&error))?;
+        let gone = self
+            .core
+            .delete_instance(&who, &id, Default::default())
+            .await;
+        gone.map(|()| Response::new(()))
+            .map_err(|error| status_from_error(&error))
+    }
+}
+
+/// Tells every change until the end of the instance, or of whoever listens.
+async fn tell(
+    core: Core,
+    made: Arc<Kept<Instance>>,
+    mut changes: InstanceWatch,
+    sender: mpsc::Sender<Result<InstanceStatus, Status>>,
+) {
+    let mut last = (0, status(&core, &made));
+    if sender.send(Ok(last.1.clone())).await.is_err() || is_last(&made) {
+        return;
+    }
+    last.0 = made.revision;
+    let mut latest = made;
+    loop {
+        let update = tokio::select! {
+            () = sender.closed() => return,
+            update = changes.next() => update,
+        };
+        let next = match update {
+            Ok(Update::Is(next)) if next.revision <= last.0 => continue,
+            Ok(Update::Is(next)) => next,
+            Ok(Update::Usage) => latest.clone(),
+            Ok(Update::Gone(was)) => {
+                let mut gone = status(&core, &was);
+                gone.status = state_to_scheduler(InstanceState::Terminated).into();
+                gone.status_description = String::new();
+                let _ = sender.send(Ok(gone)).await;
+                return;
+            }
+            // Too slow for every change: the latest, then on.
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                match core.watch_instance(&latest.id).0 {
+                    Some(now) => now,
+                    None => latest.clone(),
+                }
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        let told = status(&core, &next);
+        last.0 = next.revision;
+        if told != last.1 {
+            if sender.send(Ok(told.clone())).await.is_err() {
+                return;
+            }
+            last.1 = told;
+        }
+        if is_last(&next) {
+            return;
+        }
+        latest = next;
+    }
+}
+
+/// Whether the stream ends with it.
+fn is_last(instance: &Instance) -> bool {
+    matches!(
+        instance.state,
+        InstanceState::Failed | InstanceState::Terminated
+    )
+}
+
+fn status(core: &Core, instance: &Instance) -> InstanceStatus {
+    let usage = (instance.state == InstanceState::Running).then(|| core.live().usage(&instance.id));
+    InstanceStatus {
+        id: instance.id.to_string(),
+        status: state_to_scheduler(instance.state).into(),
+        status_description: instance.description.clone(),
+        resource: Some(wire::Resource {
+            limit: Some(instance.spec.resources.into()),
+            usage: usage.map(Into::into),
+        }),
+    }
+}
