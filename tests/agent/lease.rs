@@ -93,6 +93,14 @@ async fn nothing_is_stopped_after_a_farewell_also_when_the_daemon_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn others_that_cannot_be_sent_to_are_others_all_the_same() {
+    let (world, server) = leased(true, false).await;
+    server.peers(&[]).await;
+    world.server.beats(false);
+    world.node.pod_becomes("web", PodState::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_starts_without_its_server_has_one_lease_to_find_it() {
     let (mut world, _server) = leased(false, true).await;
     world.daemon.kill();

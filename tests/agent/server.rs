@@ -260,8 +260,11 @@ impl Conversation {
             subnet: (*subnet).into(),
         };
         let peers: Vec<v1::Peer> = peers.iter().map(peer).collect();
-        let others = !peers.is_empty();
-        self.say(Message::Peers(v1::Peers { peers, others })).await;
+        self.say(Message::Peers(v1::Peers {
+            peers,
+            others: true,
+        }))
+        .await;
     }
 
     pub(crate) async fn complete(&self) {

@@ -1,3 +1,5 @@
+//! Who may run, and in which order.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -255,3 +255,17 @@ pub(super) fn why_not(cause: &Cause) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ids_never_share_a_slot() {
+        let uuid = "0192f0c4-7a3e-7b1c-9c1d-0123456789ab";
+        let ids = [uuid.to_owned(), uuid.to_uppercase(), uuid.replace('-', "")];
+        let ids = ids.map(|text| slot(&text.parse().unwrap()));
+        assert_eq!(ids[0].to_string(), uuid, "a UUID has its own bits");
+        assert!(ids[0] != ids[1] && ids[0] != ids[2] && ids[1] != ids[2]);
+    }
+}

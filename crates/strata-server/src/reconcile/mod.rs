@@ -4,5 +4,8 @@
 mod leadership;
 mod liveness;
 
+#[cfg(test)]
+mod tests;
+
 pub use leadership::start as start_leadership;
 pub use liveness::start as start_liveness;

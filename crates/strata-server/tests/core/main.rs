@@ -5,4 +5,5 @@
 mod instances;
 mod nodes;
 mod operations;
+mod schema;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use strata_server::core::{NodeCondition, Registration, Seen};
+use strata_server::core::{Core, Instance, NodeCondition, Registration};
 use strata_types::instance::InstanceState;
 use strata_types::pod::RestartPolicy;
 
@@ -52,24 +52,18 @@ async fn a_silent_node_is_lost_and_its_instances_move() {
         assert_eq!(placed.node.as_deref(), Some("n1"));
     }
     world.node("n2", 4, 4000).await;
-    // Only one of them speaks on.
-    let speaking = async {
-        loop {
-            world.core.see_node("n2", &Seen::default()).await.unwrap();
-            tokio::task::yield_now().await;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    let moved = world.until("web", "on n2", |now| now.node.as_deref() == Some("n2"));
-    tokio::select! {
-        () = speaking => {}
-        web = moved => assert_eq!(web.state, InstanceState::Scheduled),
+    // Only one of them speaks on. What runs once was never started, so it may
+    // be started elsewhere, too.
+    let _speaking = world.speaking(&["n2"]);
+    for name in ["web", "once"] {
+        let on_n2 = |now: &Instance| now.node.as_deref() == Some("n2");
+        let moved = world.until(name, "on n2", on_n2).await;
+        assert_eq!(moved.state, InstanceState::Scheduled, "{name}");
     }
     assert_eq!(
         world.core.node("n1").unwrap().condition,
         NodeCondition::Lost
     );
-    // It was never started, so it may be started elsewhere.
     world.core.see_node("n1", &seen(4, 4000)).await.unwrap();
     assert_eq!(
         world.core.node("n1").unwrap().condition,
@@ -88,15 +82,10 @@ async fn a_drained_node_is_emptied_as_far_as_there_is_room() {
     }
     world.node("n2", 2, 4000).await;
     world.core.drain_node(&admin(), "n1", true).await.unwrap();
-    let on = |node: &'static str| {
-        move |now: &strata_server::core::Instance| now.node.as_deref() == Some(node)
-    };
-    let mut changes = world.core.watch_all();
-    while world.core.instances_on("n2") != 1 {
-        world.core.see_node("n1", &Seen::default()).await.unwrap();
-        world.core.see_node("n2", &Seen::default()).await.unwrap();
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), changes.recv()).await;
-    }
+    let _speaking = world.speaking(&["n1", "n2", "n3"]);
+    let on = |node: &'static str| move |now: &Instance| now.node.as_deref() == Some(node);
+    let one_moved = |core: &Core| core.instances_on("n2") == 1;
+    world.until_true("one is on n2", one_moved).await;
     assert_eq!(world.core.instances_on("n1"), 1, "one has no other place");
     world.node("n3", 2, 4000).await;
     let rest = if on("n1")(&world.get("a").unwrap()) {
@@ -104,22 +93,9 @@ async fn a_drained_node_is_emptied_as_far_as_there_is_room() {
     } else {
         "b"
     };
-    let moved = world.until(rest, "on n3", on("n3"));
-    let speaking = async {
-        loop {
-            for node in ["n1", "n2", "n3"] {
-                world.core.see_node(node, &Seen::default()).await.unwrap();
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::select! {
-        () = speaking => {}
-        moved = moved => assert_eq!(moved.state, InstanceState::Scheduled),
-    }
+    let moved = world.until(rest, "on n3", on("n3")).await;
+    assert_eq!(moved.state, InstanceState::Scheduled);
     world.core.leave_node("n1").await.unwrap();
-    let mut changes = world.core.watch_all();
-    while world.core.node("n1").is_ok() {
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), changes.recv()).await;
-    }
+    let gone = |core: &Core| core.node("n1").is_err();
+    world.until_true("n1 is forgotten", gone).await;
 }

@@ -1,11 +1,10 @@
 //! Every kind of operation, through the trials that every kind has to pass.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use strata_server::core::{Core, Seen};
+use strata_server::core::Core;
 use strata_server::operations::{Drain, DrainInput};
 use strata_types::instance::InstanceState;
 use strata_workflow::testing::{self, Trial};
@@ -40,19 +39,11 @@ async fn world(trial: &Draining) -> Arc<Core> {
     world.until_state("web", InstanceState::Scheduled).await;
     world.node("new", 4, 4000).await;
     let core = world.core.clone();
-    let voices = tokio::spawn(async move {
-        loop {
-            for node in ["old", "new"] {
-                let _ = core.see_node(node, &Seen::default()).await;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    });
-    let core = world.core.clone();
+    let voices = world.speaking(&["old", "new"]);
     let mut worlds = trial.worlds.lock().expect("nobody panics with it");
     worlds.push(Speaking {
         _world: world,
-        _voices: AbortOnDropHandle::new(voices),
+        _voices: voices,
     });
     Arc::new(core)
 }

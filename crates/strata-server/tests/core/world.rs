@@ -14,6 +14,11 @@ use strata_store::Memory;
 use strata_types::instance::{InstanceSpec, InstanceState, Resources};
 use strata_types::{Label, Role};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
+
+/// How often nodes speak: several times in a lease.
+const BEAT: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) core: Core,
@@ -101,6 +106,31 @@ impl World {
             .unwrap();
     }
 
+    /// Has these nodes speak as long as the answer is held.
+    pub(crate) fn speaking(&self, nodes: &'static [&'static str]) -> AbortOnDropHandle<()> {
+        let core = self.core.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut beat = tokio::time::interval(BEAT);
+            loop {
+                beat.tick().await;
+                for node in nodes {
+                    let _ = core.see_node(node, &Seen::default()).await;
+                }
+            }
+        }))
+    }
+
+    /// Waits until something of all there is holds.
+    pub(crate) async fn until_true(&self, what: &str, holds: impl Fn(&Core) -> bool) {
+        let mut changes = self.core.watch_all();
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while !holds(&self.core) {
+                let _ = changes.recv().await;
+            }
+        });
+        assert!(waited.await.is_ok(), "waited in vain: {what}");
+    }
+
     pub(crate) async fn create(&self, name: &str, spec: InstanceSpec) -> Arc<Kept<Instance>> {
         let made = self.core.create_instance(&admin(), new(name, spec)).await;
         made.unwrap().0
@@ -118,7 +148,7 @@ impl World {
         holds: impl Fn(&Instance) -> bool,
     ) -> Arc<Kept<Instance>> {
         let mut changes = self.core.watch_all();
-        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+        let waited = tokio::time::timeout(PATIENCE, async {
             loop {
                 if let Some(now) = self.get(name).filter(|now| holds(now)) {
                     return now;
