@@ -2,15 +2,18 @@
 //! specifications, states with their legal transitions, and the one public
 //! error. Nothing here touches the machine.
 
+pub mod backup;
 mod cell;
 mod command;
 mod error;
 mod executable;
 pub mod instance;
 mod limits;
+pub mod machine;
 mod name;
 pub mod pod;
 mod role;
+pub mod storage;
 
 pub use cell::{CellName, CellSpec, CellState, CpuShares, IdMap, RootMode};
 pub use command::CommandLine;

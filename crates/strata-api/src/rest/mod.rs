@@ -7,32 +7,52 @@
 //! know are refused by name, so that a slip of the pen is never taken for a
 //! default.
 
+mod backup;
 mod event;
 mod exec;
 mod input;
 mod instance;
+mod machine;
 mod node;
 mod operation;
 mod patch;
 mod placement;
 mod problem;
 mod project;
+mod storage;
 mod workload;
 
+pub use backup::{NewBackup, PruneKept, PrunePlan, PruneRequest, VerifyRequest};
 pub use event::Event;
 pub use exec::{ExecRequest, ExecResult};
 pub use input::{NewInstance, NewWorkload, ResourcesInput};
 pub use instance::{Instance, Wanted};
+pub use machine::{
+    AutoscalePlan, AutoscaleStep, Autoscaling, Headroom, HypervisorDrain, Machine, NewMachine,
+    PowerAction, PowerRequest,
+};
 pub use node::{Node, NodePatch, NodeStatus};
 pub use operation::{DrainRequest, Operation, OperationLine, OperationStatus, OperationStep};
 pub use patch::{InstancePatch, WorkloadPatch};
 pub use placement::{Placement, PlacementNode};
 pub use problem::Problem;
 pub use project::{NewProject, Project, ProjectPatch, ProjectUse, Quota};
+pub use storage::{
+    ExpandRequest, NewDevice, NewPoolVolume, NewSnapshot, PoolVolumePatch, ReplaceRequest,
+    ShrinkRequest,
+};
+pub use strata_types::backup::{Backup, BackupSchedule, RestoreRequest, Retention};
 pub use strata_types::instance::{
     Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources, SecuritySpec,
 };
+pub use strata_types::machine::{
+    Capability, MachineFailure, MachinePhase, MachineSpec, PowerState, ProviderKind,
+};
 pub use strata_types::pod::RestartPolicy;
+pub use strata_types::storage::{
+    DeviceState, ExpandPlan, Pool, PoolDevice, PoolState, PoolVolume, Profile, Scrub, ShrinkPlan,
+    VolumeKind, VolumeSnapshot,
+};
 pub use workload::Workload;
 
 /// The media type of a change by RFC 7396.

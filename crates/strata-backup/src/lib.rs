@@ -1,0 +1,1 @@
+//! Backups of folders in a repository of the open restic format.

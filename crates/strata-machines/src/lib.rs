@@ -1,0 +1,22 @@
+//! Where machines come from: one small trait, a driver for each way that a
+//! computer can be brought up and down, and one that only plays it.
+//!
+//! A driver keeps nothing of its own. What is known of a machine is in the
+//! inventory's records; whose a machine is, the provider itself is told by a
+//! [`Tag`]: whoever was killed between taking a machine and writing it down
+//! asks the provider, and finds it again.
+//!
+//! ```text
+//! provider        the trait, and what goes through it
+//! providers       the drivers that are configured, by their kind
+//! sim             a driver that plays, with fault knobs
+//! ```
+
+mod error;
+mod provider;
+mod providers;
+pub mod sim;
+
+pub use error::ProviderError;
+pub use provider::{Boot, Console, Discovered, Power, Provider, Secret, Tag, Target, Up};
+pub use providers::Providers;
