@@ -4,18 +4,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use strata_machines::Providers;
 use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
-use strata_types::{Error, Result};
+use strata_types::machine::MachineSpec;
+use strata_types::{Error, Label, Result};
 use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, CoreSettings, Lead};
 use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
-use crate::faces::{ControllerFace, Faces, InstancesFace};
+use crate::faces::{ControllerFace, Faces, InstancesFace, OperationsFace};
 use crate::link::{AssignmentsFace, Tunnels};
+use crate::operations::{ByCell, Estate, Hypervisors, JoinTokens};
 use crate::placement::PlacementHandle;
-use crate::{operations, placement, reconcile};
+use crate::{autoscale, operations, placement, reconcile};
 
 /// Where records are kept.
 #[derive(Clone, Debug)]
@@ -52,6 +55,18 @@ impl StoreConfig {
     }
 }
 
+/// Where machines come from, and how they come in.
+pub struct Machinery {
+    /// The drivers.
+    pub providers: Providers,
+    /// Makes a token with which one node may join.
+    pub join_tokens: JoinTokens,
+    /// Where machines reach this server, unless their provider knows better.
+    pub server: String,
+    /// Machines that the configuration names.
+    pub inventory: Vec<(Label, MachineSpec)>,
+}
+
 /// The control plane. Cheap to clone.
 #[derive(Clone)]
 pub struct ControlPlane {
@@ -63,6 +78,8 @@ pub struct ControlPlane {
     pub tunnels: Tunnels,
     /// Long actions.
     pub operations: Operations,
+    /// What they work on.
+    pub estate: Estate,
     shutdown: CancellationToken,
 }
 
@@ -73,24 +90,43 @@ impl ControlPlane {
         store: &StoreConfig,
         settings: CoreSettings,
         address: String,
+        machinery: Machinery,
         shutdown: CancellationToken,
     ) -> Result<Self> {
         let (alone, store) = (settings.alone, store.open().await?);
         let core = Core::open(store.clone(), settings, shutdown.clone()).await?;
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
-        let operations = operations::start(&core, store.clone(), shutdown.clone())?;
+        let tunnels = Tunnels::default();
+        let hypervisors = Hypervisors {
+            core: core.clone(),
+            providers: machinery.providers,
+            join_tokens: machinery.join_tokens,
+            prove: Arc::new(ByCell(tunnels.clone())),
+            server: machinery.server,
+            run: core.run_id().await?,
+        };
+        let estate = Estate { hypervisors };
+        let operations = operations::start(&core, &estate, store.clone(), shutdown.clone())?;
+        autoscale::start(core.clone(), operations.clone(), shutdown.clone());
+        reconcile::start_machines(
+            estate.hypervisors.clone(),
+            operations.clone(),
+            shutdown.clone(),
+        );
         match alone {
             true => core.set_lead(Lead::Leading(None)),
             false => {
                 reconcile::start_leadership(core.clone(), store, address, shutdown.clone());
             }
         }
+        reconcile::add_configured(&core, machinery.inventory).await;
         Ok(Self {
             core,
             placement,
-            tunnels: Tunnels::default(),
+            tunnels,
             operations,
+            estate,
             shutdown,
         })
     }
@@ -105,6 +141,7 @@ impl ControlPlane {
             core.clone(),
             self.placement.clone(),
             self.operations.clone(),
+            self.estate.clone(),
             talk.clone(),
             self.shutdown.clone(),
         );
@@ -114,6 +151,7 @@ impl ControlPlane {
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())
             .grpc(talk.service())
+            .grpc(OperationsFace::new(core.clone(), self.operations.clone()).service())
             .grpc(links.service())
     }
 }

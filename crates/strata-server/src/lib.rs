@@ -4,6 +4,7 @@
 //! may call was decided at the gate (`strata-transport`) before they see it.
 #![forbid(unsafe_code)]
 
+pub mod autoscale;
 mod build;
 mod control;
 pub mod core;

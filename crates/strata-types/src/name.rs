@@ -47,6 +47,12 @@ impl Label {
     }
 }
 
+impl std::borrow::Borrow<str> for Label {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl FromStr for Label {
     type Err = LabelError;
 

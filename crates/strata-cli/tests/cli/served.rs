@@ -50,9 +50,10 @@ impl Served {
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
-        let operations = operations::start(&core, store, shutdown.clone()).unwrap();
+        let estate = operations::Estate::none(&core);
+        let operations = operations::start(&core, &estate, store, shutdown.clone()).unwrap();
         let talk = InstancesFace::new(core.clone(), Tunnels::default());
-        let state = RestState::new(core.clone(), placement, operations, talk, shutdown.clone());
+        let state = RestState::new(core.clone(), placement, operations, estate, talk, shutdown.clone());
         let gate = Gate::new(Some(tokens), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), Build::default()));
         let faces = Faces::new(metrics).http(rest::routes(state));

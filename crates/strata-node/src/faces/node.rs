@@ -38,6 +38,7 @@ impl Face {
             resident_bytes: kilobytes("/proc/self/status", "VmRSS:"),
             data_dir: node.config.data_dir.display().to_string(),
             process_id: std::process::id().into(),
+            program: program(),
         }
     }
 
@@ -65,6 +66,13 @@ fn cpus() -> u32 {
 }
 
 /// A line such as `VmRSS:  1234 kB`, in bytes.
+/// The program that this is; nothing when its file is gone.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let path = path.filter(|path| path.exists());
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
 fn kilobytes(file: &str, key: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let number = |line: &str| {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use strata_types::Label;
 use tokio::sync::broadcast;
 
+use super::machines::Machine;
 use super::now_ms;
 use super::record::{Instance, Node, NodeCondition};
 use super::tables::{Changed, Turn};
@@ -111,6 +112,15 @@ impl Events {
                 };
                 ("node", one.name.clone(), String::new(), None, message)
             }
+            Changed::Machine(turn) => {
+                let Some(one) = turn.after.as_ref().or(turn.before.as_ref()) else {
+                    return;
+                };
+                let Some(message) = machine(turn) else {
+                    return;
+                };
+                ("machine", one.id.to_string(), String::new(), None, message)
+            }
             Changed::Project(turn) => {
                 let Some(one) = turn.after.as_ref().or(turn.before.as_ref()) else {
                     return;
@@ -175,6 +185,21 @@ fn instance(turn: &Turn<Instance>) -> Option<String> {
         "" => now.state.to_string(),
         why => format!("{}: {why}", now.state),
     })
+}
+
+fn machine(turn: &Turn<Machine>) -> Option<String> {
+    let Some(now) = &turn.after else {
+        return Some("removed".into());
+    };
+    let Some(before) = &turn.before else {
+        return Some(format!("added, of {}", now.spec.provider));
+    };
+    if now.failure != before.failure
+        && let Some(failure) = &now.failure
+    {
+        return Some(format!("{} failed: {}", failure.phase, failure.why));
+    }
+    (before.phase != now.phase).then(|| now.phase.to_string())
 }
 
 fn node(turn: &Turn<Node>) -> Option<String> {

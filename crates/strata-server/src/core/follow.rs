@@ -80,10 +80,12 @@ impl Core {
         let workloads = tables.workloads.keys().map(keys::workload);
         let nodes = tables.nodes.keys().map(|name| keys::node(name));
         let projects = tables.projects.keys().map(keys::project);
+        let machines = tables.machines.keys().map(keys::machine);
         instances
             .chain(workloads)
             .chain(nodes)
             .chain(projects)
+            .chain(machines)
             .collect()
     }
 

@@ -8,6 +8,11 @@ pub(crate) const INSTANCES: &str = "instance/";
 pub(crate) const WORKLOADS: &str = "workload/";
 pub(crate) const NODES: &str = "node/";
 pub(crate) const PROJECTS: &str = "project/";
+pub(crate) const MACHINES: &str = "machine/";
+/// The id of this control plane.
+pub(crate) const RUN: &str = "run";
+/// How much room hypervisors are kept for.
+pub(crate) const AUTOSCALING: &str = "autoscaling";
 
 pub(crate) fn instance(id: &InstanceId) -> String {
     format!("{INSTANCES}{id}")
@@ -19,6 +24,10 @@ pub(crate) fn workload(id: &InstanceId) -> String {
 
 pub(crate) fn node(name: &str) -> String {
     format!("{NODES}{name}")
+}
+
+pub(crate) fn machine(id: &Label) -> String {
+    format!("{MACHINES}{id}")
 }
 
 pub(crate) fn project(name: &Label) -> String {

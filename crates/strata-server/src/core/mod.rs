@@ -15,6 +15,7 @@ mod idempotency;
 mod instances;
 pub(crate) mod keys;
 mod live;
+mod machines;
 mod nodes;
 mod projects;
 mod record;
@@ -38,6 +39,7 @@ pub use caller::Who;
 pub use events::{Event, Events};
 pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive};
+pub use machines::{HypervisorState, Machine};
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
 pub use record::{
@@ -50,6 +52,7 @@ pub use update::{Change, Precondition};
 pub use workloads::NewWorkload;
 
 pub(crate) use dirty::Dirty;
+pub(crate) use follow::public;
 pub(crate) use idempotency::{Claimed, Given};
 pub(crate) use record::encode;
 pub(crate) use reports::{Report, Told, uproot};
@@ -126,6 +129,10 @@ impl Core {
         tokio::spawn(core.clone().follow(from, shutdown));
         core.ensure_default_project().await?;
         Ok(core)
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.0.store.as_ref()
     }
 
     pub(crate) fn tables(&self) -> RwLockReadGuard<'_, Tables> {

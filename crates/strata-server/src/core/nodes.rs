@@ -144,6 +144,7 @@ impl Core {
                 disk: 0,
                 gpus: BTreeMap::new(),
                 runs_vms: false,
+                pool: String::new(),
                 follows: false,
                 condition: NodeCondition::Registered,
                 description: String::new(),
@@ -167,7 +168,7 @@ impl Core {
         Err(Error::unavailable("too many nodes register at once"))
     }
 
-    async fn caught_up(&self, key: &str) -> Result<()> {
+    pub(super) async fn caught_up(&self, key: &str) -> Result<()> {
         if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
             self.settle(entry.changed).await;
         }
@@ -276,6 +277,21 @@ impl Core {
         };
         self.update_node(who, name, &change, Precondition::default())
             .await
+    }
+
+    /// The same for an operation, which asks for nobody.
+    pub(crate) async fn change_node_for_operation(
+        &self,
+        name: &str,
+        change: &NodeChange,
+    ) -> Result<()> {
+        let who = Who {
+            name: "operation".into(),
+            role: strata_types::Role::Admin,
+            projects: None,
+        };
+        let any = Precondition::default();
+        self.update_node(&who, name, change, any).await.map(drop)
     }
 
     /// Changes what people say of a node, all at once.

@@ -156,7 +156,7 @@ impl Subscriptions {
                     let _ = self.peers.send(());
                 }
             }
-            Changed::Workload(_) | Changed::Project(_) => {}
+            Changed::Workload(_) | Changed::Project(_) | Changed::Machine(_) => {}
         }
         let _ = self.all.send(changed.clone());
     }

@@ -9,6 +9,7 @@ use strata_types::instance::{InstanceId, WorkloadId};
 use strata_types::{Error, Label};
 
 use super::keys;
+use super::machines::Machine;
 use super::record::{Instance, Node, Project, ProjectUse, Workload, decode};
 
 /// A record and when it was last written.
@@ -48,6 +49,8 @@ pub enum Changed {
     Node(Turn<Node>),
     /// A project.
     Project(Turn<Project>),
+    /// A machine.
+    Machine(Turn<Machine>),
 }
 
 /// All records.
@@ -57,6 +60,7 @@ pub(crate) struct Tables {
     pub(crate) workloads: BTreeMap<WorkloadId, Arc<Kept<Workload>>>,
     pub(crate) nodes: BTreeMap<String, Arc<Kept<Node>>>,
     pub(crate) projects: BTreeMap<Label, Arc<Kept<Project>>>,
+    pub(crate) machines: BTreeMap<Label, Arc<Kept<Machine>>>,
     pub(crate) instance_names: HashMap<(Label, Label), InstanceId>,
     pub(crate) workload_names: HashMap<(Label, Label), WorkloadId>,
     pub(crate) on_node: HashMap<String, BTreeSet<InstanceId>>,
@@ -83,6 +87,9 @@ impl Tables {
         } else if let Some(name) = key.strip_prefix(keys::PROJECTS) {
             let name = Label::from_field("project", name)?;
             Changed::Project(turn(&mut self.projects, name, read(change)?))
+        } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
+            let id = Label::from_field("machine", id)?;
+            Changed::Machine(turn(&mut self.machines, id, read(change)?))
         } else {
             return Ok(None);
         };
@@ -97,6 +104,8 @@ impl Tables {
             self.workloads.get(id).map(|kept| kept.revision)
         } else if let Some(name) = key.strip_prefix(keys::NODES) {
             self.nodes.get(name).map(|kept| kept.revision)
+        } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
+            self.machines.get(id).map(|kept| kept.revision)
         } else {
             None
         }

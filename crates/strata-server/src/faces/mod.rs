@@ -6,6 +6,7 @@ mod controller;
 mod http;
 mod identity;
 mod instances;
+mod operations;
 pub mod rest;
 pub mod scheduler;
 
@@ -28,6 +29,7 @@ use crate::metrics::count;
 pub use controller::ControllerFace;
 pub use identity::IdentityFace;
 pub use instances::InstancesFace;
+pub use operations::OperationsFace;
 
 const HEALTH_SERVICE: &str = "grpc.health.v1.Health";
 const REFLECTION_SERVICES: [&str; 2] = [

@@ -45,7 +45,10 @@ impl Kind for Drain {
                 |at: At<Self>| async move { close(&at, true).await },
             )
             .undo(|at: At<Self>| async move { close(&at, at.input.was_closed).await }),
-            Step::new("empty", |at: At<Self>| async move { empty(&at).await }).timeout(LONGEST),
+            Step::new("empty", |at: At<Self>| async move {
+                until_empty(&at, &at.context, &at.input.node).await
+            })
+            .timeout(LONGEST),
         ];
         if input.leave {
             steps.push(Step::new("leave", |at: At<Self>| async move {
@@ -81,8 +84,12 @@ async fn close(at: &At<Drain>, closed: bool) -> Result<(), StepError> {
     }
 }
 
-async fn empty(at: &At<Drain>) -> Result<(), StepError> {
-    let (core, node) = (&at.context, &at.input.node);
+/// Waits until nothing is on a node any more.
+pub(super) async fn until_empty<K: Kind>(
+    at: &At<K>,
+    core: &Core,
+    node: &str,
+) -> Result<(), StepError> {
     let mut changes = core.watch_all();
     loop {
         let left = core.instances_on(node);

@@ -2,6 +2,7 @@
 //! and shows them, the one that leads runs them.
 
 mod drain;
+mod hypervisors;
 
 use std::sync::Arc;
 
@@ -13,16 +14,41 @@ use tokio_util::sync::CancellationToken;
 use crate::core::{Core, Lead};
 pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
+pub use hypervisors::{
+    ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,
+    JoinTokens, Prove, SwitchInput, SwitchMachine,
+};
+
+/// What operations work on, beyond the records. Cheap to clone.
+#[derive(Clone)]
+pub struct Estate {
+    /// What brings machines up and down.
+    pub hypervisors: Hypervisors,
+}
+
+impl Estate {
+    /// Of a control plane that has none of it.
+    pub fn none(core: &Core) -> Self {
+        Self {
+            hypervisors: Hypervisors::none(core.clone()),
+        }
+    }
+}
 
 /// Knows every kind of operation, and runs them while this server leads.
 pub fn start(
     core: &Core,
+    estate: &Estate,
     store: Arc<dyn Store>,
     shutdown: CancellationToken,
 ) -> Result<Operations> {
     let mut registry = Registry::new();
+    let hypervisors = Arc::new(estate.hypervisors.clone());
     registry
         .register(Drain, Arc::new(core.clone()))
+        .and_then(|()| registry.register(CreateHypervisor, hypervisors.clone()))
+        .and_then(|()| registry.register(DestroyHypervisor, hypervisors.clone()))
+        .and_then(|()| registry.register(SwitchMachine, hypervisors))
         .map_err(|error| public(&error))?;
     let operations = Operations::new(store, registry);
     let (core, running) = (core.clone(), operations.clone());

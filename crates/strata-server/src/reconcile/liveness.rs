@@ -88,7 +88,7 @@ async fn move_stranded(core: &Core) {
     }
 }
 
-async fn move_all_off(core: &Core, node: &str) {
+pub(crate) async fn move_all_off(core: &Core, node: &str) {
     let on: Vec<InstanceId> = {
         let tables = core.tables();
         let on = tables.on_node.get(node);

@@ -3,9 +3,13 @@
 
 mod leadership;
 mod liveness;
+mod machines;
 
 #[cfg(test)]
 mod tests;
 
 pub use leadership::start as start_leadership;
+pub(crate) use liveness::move_all_off;
 pub use liveness::start as start_liveness;
+pub(crate) use machines::busy;
+pub use machines::{add_configured, look as look_at_machines, start as start_machines};

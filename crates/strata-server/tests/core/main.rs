@@ -2,6 +2,7 @@
 //! played by the test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod hypervisors;
 mod instances;
 mod nodes;
 mod operations;

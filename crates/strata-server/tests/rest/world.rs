@@ -107,10 +107,18 @@ impl World {
             .unwrap();
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
-        let operations = operations::start(&core, store.clone(), shutdown.clone());
+        let estate = operations::Estate::none(&core);
+        let operations = operations::start(&core, &estate, store.clone(), shutdown.clone());
         let operations = operations.expect("operations are known once");
         let talk = InstancesFace::new(core.clone(), Tunnels::default());
-        let state = RestState::new(core.clone(), placement, operations, talk, shutdown.clone());
+        let state = RestState::new(
+            core.clone(),
+            placement,
+            operations,
+            estate,
+            talk,
+            shutdown.clone(),
+        );
         let gate = Gate::new(None, Clock::system());
         Self {
             core,

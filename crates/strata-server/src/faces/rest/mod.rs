@@ -10,9 +10,11 @@ mod answer;
 mod etag;
 mod events;
 mod extract;
+mod hypervisors;
 mod idempotency;
 mod instances;
 mod json;
+mod machines;
 mod nodes;
 mod openapi;
 mod operations;
@@ -33,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::faces::InstancesFace;
+use crate::operations::Estate;
 use crate::placement::PlacementHandle;
 pub use openapi::document;
 
@@ -45,6 +48,8 @@ pub struct RestState {
     pub placement: PlacementHandle,
     /// Long actions.
     pub operations: Operations,
+    /// What they work on.
+    pub estate: Estate,
     /// The way into instances.
     pub talk: InstancesFace,
     /// The end of the server, which ends watches.
@@ -62,6 +67,7 @@ impl RestState {
         core: Core,
         placement: PlacementHandle,
         operations: Operations,
+        estate: Estate,
         talk: InstancesFace,
         shutdown: CancellationToken,
     ) -> Self {
@@ -69,6 +75,7 @@ impl RestState {
             core,
             placement,
             operations,
+            estate,
             talk,
             shutdown,
             longest_watch: Self::LONGEST_WATCH,
@@ -118,6 +125,25 @@ pub fn routes(state: RestState) -> Router {
                 .delete(projects::delete),
         ),
         ("/event", get(events::list)),
+        ("/machine", get(machines::list).put(machines::add)),
+        (
+            "/machine/{id}",
+            get(machines::show)
+                .patch(machines::update)
+                .delete(machines::remove),
+        ),
+        ("/machine/{id}/power", post(machines::power)),
+        ("/machine/{id}/console", get(machines::console)),
+        ("/hypervisor", get(machines::list)),
+        ("/hypervisor/{id}", get(machines::show)),
+        ("/hypervisor/{id}/create", post(hypervisors::create)),
+        ("/hypervisor/{id}/destroy", post(hypervisors::destroy)),
+        ("/hypervisor/{id}/drain", post(hypervisors::drain)),
+        (
+            "/autoscaling",
+            get(hypervisors::autoscaling).patch(hypervisors::set_autoscaling),
+        ),
+        ("/autoscaling/plan", get(hypervisors::autoscale_plan)),
     ];
     routes
         .into_iter()

@@ -6,13 +6,13 @@ use futures_util::StreamExt as _;
 use http::{HeaderValue, StatusCode};
 use strata_api::rest::{self, DrainRequest, OperationStatus};
 use strata_types::{Error, ErrorKind, Role};
-use strata_workflow::{Filter, LogLine, Operation, OperationId, State as Stand, StepPhase};
+use strata_workflow::{Filter, Kind, LogLine, Operation, OperationId, State as Stand, StepPhase};
 
 use super::extract::{Asker, Json, Parameters, Thing};
 use super::refusal::Answer;
 use super::view::moment;
 use super::{RestState, answer, json, watch};
-use crate::core::Page;
+use crate::core::{Page, Who};
 use crate::operations::{self, Drain, public};
 
 const STATUSES: [OperationStatus; 4] = [
@@ -94,10 +94,13 @@ pub(super) async fn drain(
         return Err(Error::new(ErrorKind::PermissionDenied, why).into());
     }
     let input = operations::drain_input(&state.core, &node, asked.leave)?;
-    let id = state
-        .operations
-        .submit::<Drain>(&input, &who.name, None)
-        .await;
+    begin::<Drain>(&state, &who, &input).await
+}
+
+/// Begins a long action, and tells of it.
+pub(super) async fn begin<K: Kind>(state: &RestState, who: &Who, input: &K::Input) -> Answer {
+    who.everywhere()?;
+    let id = state.operations.submit::<K>(input, &who.name, None).await;
     let id = id.map_err(|error| public(&error))?;
     let begun = state
         .operations

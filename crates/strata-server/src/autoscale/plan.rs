@@ -1,0 +1,321 @@
+//! What to bring up and down so that there is room: a pure function from what
+//! is there to a plan with reasons.
+//!
+//! Room is made at once for all that is missing. It is taken back one
+//! hypervisor at a time, only if everything that is on it fits elsewhere, and
+//! only so far that nothing would have to be brought up again.
+
+use strata_api::rest::{AutoscalePlan, AutoscaleStep, Autoscaling, Headroom};
+
+/// A place for instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name.
+    pub id: String,
+    /// What it has in all.
+    pub size: Headroom,
+    /// What is kept for instances on it.
+    pub kept: Headroom,
+    /// Whether it came from the inventory, and so may go.
+    pub may_go: bool,
+}
+
+/// What is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Places that take instances now, or will soon.
+    pub places: Vec<Place>,
+    /// Machines that could be brought up.
+    pub machines: Vec<(String, Headroom)>,
+    /// What waits for room.
+    pub waiting: Headroom,
+}
+
+fn plus(a: Headroom, b: Headroom) -> Headroom {
+    Headroom {
+        cpu: a.cpu.saturating_add(b.cpu),
+        memory: a.memory.saturating_add(b.memory),
+        gpu: a.gpu.saturating_add(b.gpu),
+    }
+}
+
+fn minus(a: Headroom, b: Headroom) -> Headroom {
+    Headroom {
+        cpu: a.cpu.saturating_sub(b.cpu),
+        memory: a.memory.saturating_sub(b.memory),
+        gpu: a.gpu.saturating_sub(b.gpu),
+    }
+}
+
+fn covers(have: Headroom, need: Headroom) -> bool {
+    have.cpu >= need.cpu && have.memory >= need.memory && have.gpu >= need.gpu
+}
+
+/// How much of what is missing a machine brings, in thousandths of each kind.
+fn share(brings: Headroom, missing: Headroom) -> u64 {
+    let part = |have: u64, need: u64| match need {
+        0 => 0,
+        need => have.min(need) * 1000 / need,
+    };
+    part(brings.cpu, missing.cpu)
+        + part(brings.memory, missing.memory)
+        + part(brings.gpu.into(), missing.gpu.into())
+}
+
+fn words(missing: Headroom) -> String {
+    let mut parts = Vec::new();
+    if missing.cpu > 0 {
+        parts.push(format!("{} m of cpu", missing.cpu));
+    }
+    if missing.memory > 0 {
+        parts.push(format!("{} MB", missing.memory));
+    }
+    if missing.gpu > 0 {
+        parts.push(format!("{} GPUs", missing.gpu));
+    }
+    parts.join(", ")
+}
+
+/// What to do.
+pub fn plan(settings: Autoscaling, facts: &Facts) -> AutoscalePlan {
+    let free = facts.places.iter().fold(Headroom::default(), |sum, place| {
+        plus(sum, minus(place.size, place.kept))
+    });
+    let headroom = Headroom {
+        cpu: settings.cpu,
+        memory: settings.memory,
+        gpu: settings.gpu,
+    };
+    let mut plan = AutoscalePlan {
+        settings,
+        free,
+        waiting: facts.waiting,
+        ..AutoscalePlan::default()
+    };
+    let needed = plus(headroom, facts.waiting);
+    let own = facts.places.iter().filter(|place| place.may_go).count();
+    let most = match settings.most {
+        0 => usize::MAX,
+        most => most as usize,
+    };
+    grow(&mut plan, facts, needed, own, most);
+    if plan.create.is_empty() && plan.message.is_empty() {
+        shrink(&mut plan, facts, needed, own, most);
+    }
+    if plan.create.is_empty() && plan.destroy.is_empty() && plan.message.is_empty() {
+        plan.message = "there is room enough, and none too many".into();
+    }
+    plan
+}
+
+fn grow(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize, most: usize) {
+    let mut free = plan.free;
+    let mut left = facts.machines.clone();
+    loop {
+        let missing = minus(needed, free);
+        let up = own + plan.create.len();
+        let few = up < plan.settings.least as usize;
+        if covers(free, needed) && !few {
+            return;
+        }
+        if up >= most {
+            plan.message = format!("{} hypervisors are the most", plan.settings.most);
+            return;
+        }
+        // The one that brings most of what is missing; of equals the smallest.
+        let best = left.iter().enumerate().max_by_key(|(_, (id, brings))| {
+            let size = std::cmp::Reverse((brings.cpu, brings.memory));
+            (share(*brings, missing), size, std::cmp::Reverse(id.clone()))
+        });
+        let useful = best.filter(|(_, (_, brings))| few || share(*brings, missing) > 0);
+        let Some((at, _)) = useful else {
+            plan.message = match few {
+                true => "no machine is left to bring up".into(),
+                false => format!("no machine is left that brings {}", words(missing)),
+            };
+            return;
+        };
+        let (machine, brings) = left.swap_remove(at);
+        let why = match covers(free, needed) {
+            true => format!("at least {} are to be up", plan.settings.least),
+            false => format!("{} are missing", words(missing)),
+        };
+        plan.create.push(AutoscaleStep { machine, why });
+        free = plus(free, brings);
+    }
+}
+
+fn shrink(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize, most: usize) {
+    if own <= plan.settings.least as usize && own <= most {
+        return;
+    }
+    // The one with least on it: least has to move.
+    let mut able: Vec<&Place> = facts.places.iter().filter(|place| place.may_go).collect();
+    able.sort_by_key(|place| (place.kept.memory, place.kept.cpu, place.id.clone()));
+    for place in able {
+        let free = minus(plan.free, minus(place.size, place.kept));
+        let fits = covers(free, plus(needed, place.kept));
+        if fits {
+            let machine = place.id.clone();
+            let why = match place.kept == Headroom::default() {
+                true => "nothing is on it, and there is room enough without it".to_owned(),
+                false => "what is on it fits elsewhere, with room enough left".to_owned(),
+            };
+            plan.destroy.push(AutoscaleStep { machine, why });
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn room(cpu: u64, memory: u64, gpu: u32) -> Headroom {
+        Headroom { cpu, memory, gpu }
+    }
+
+    fn place(id: &str, size: Headroom, kept: Headroom) -> Place {
+        Place {
+            id: id.into(),
+            size,
+            kept,
+            may_go: true,
+        }
+    }
+
+    fn settings(cpu: u64, memory: u64) -> Autoscaling {
+        Autoscaling {
+            enabled: true,
+            cpu,
+            memory,
+            ..Autoscaling::default()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_brought_up_at_once() {
+        let facts = Facts {
+            places: vec![place("a", room(4000, 8000, 0), room(4000, 8000, 0))],
+            machines: vec![
+                ("small".into(), room(1000, 1000, 0)),
+                ("big".into(), room(8000, 16000, 0)),
+            ],
+            waiting: room(2000, 0, 0),
+        };
+        let plan = plan(settings(4000, 4000), &facts);
+        let ids: Vec<_> = plan.create.iter().map(|it| it.machine.as_str()).collect();
+        assert_eq!(ids, ["big"]);
+        assert!(plan.destroy.is_empty());
+    }
+
+    #[test]
+    fn a_gpu_is_not_made_of_cpus() {
+        let facts = Facts {
+            machines: vec![("plain".into(), room(64_000, 64_000, 0))],
+            ..Facts::default()
+        };
+        let wants = Autoscaling {
+            gpu: 1,
+            ..settings(0, 0)
+        };
+        let plan = plan(wants, &facts);
+        assert!(plan.create.is_empty());
+        assert!(plan.message.contains("1 GPUs"), "{}", plan.message);
+    }
+
+    #[test]
+    fn the_emptiest_goes_when_there_is_too_much() {
+        let facts = Facts {
+            places: vec![
+                place("busy", room(4000, 4000, 0), room(3000, 3000, 0)),
+                place("idle", room(4000, 4000, 0), room(0, 0, 0)),
+                place("half", room(8000, 8000, 0), room(1000, 1000, 0)),
+            ],
+            ..Facts::default()
+        };
+        let plan = plan(settings(2000, 2000), &facts);
+        let ids: Vec<_> = plan.destroy.iter().map(|it| it.machine.as_str()).collect();
+        assert_eq!(ids, ["idle"]);
+    }
+
+    fn rooms() -> impl Strategy<Value = Headroom> {
+        (0..16u64, 0..16u64, 0..3u32).prop_map(|(cpu, memory, gpu)| room(cpu, memory, gpu))
+    }
+
+    fn facts() -> impl Strategy<Value = Facts> {
+        let places = prop::collection::vec((rooms(), rooms(), any::<bool>()), 0..6);
+        let machines = prop::collection::vec(rooms(), 0..6);
+        (places, machines, rooms()).prop_map(|(places, machines, waiting)| Facts {
+            places: places
+                .into_iter()
+                .enumerate()
+                .map(|(i, (size, kept, may_go))| Place {
+                    id: format!("p{i}"),
+                    size: plus(size, kept),
+                    kept,
+                    may_go,
+                })
+                .collect(),
+            machines: machines
+                .into_iter()
+                .enumerate()
+                .map(|(i, size)| (format!("m{i}"), size))
+                .collect(),
+            waiting,
+        })
+    }
+
+    proptest! {
+        /// What is done according to a plan is never undone by the next.
+        #[test]
+        fn a_plan_that_is_followed_is_not_turned_round(
+            facts in facts(), wants in rooms(), least in 0..4u32, most in 0..5u32,
+        ) {
+            let wants = Autoscaling {
+                enabled: true,
+                cpu: wants.cpu,
+                memory: wants.memory,
+                gpu: wants.gpu,
+                least,
+                most: if most == 0 { 0 } else { most.max(least) },
+            };
+            let first = plan(wants, &facts);
+            prop_assert!(first.create.is_empty() || first.destroy.is_empty());
+            let mut then = facts.clone();
+            for step in &first.create {
+                let at = then.machines.iter().position(|(id, _)| *id == step.machine);
+                let (id, size) = then.machines.remove(at.expect("it is one of them"));
+                then.places.push(Place { id, size, kept: Headroom::default(), may_go: true });
+            }
+            for step in &first.destroy {
+                let at = then.places.iter().position(|it| it.id == step.machine);
+                let gone = then.places.remove(at.expect("it is one of them"));
+                prop_assert!(gone.may_go);
+                // What was on it is elsewhere now, and takes room there.
+                let rest = then.places.iter_mut();
+                let mut moved = gone.kept;
+                for place in rest {
+                    let takes = Headroom {
+                        cpu: moved.cpu.min(place.size.cpu - place.kept.cpu),
+                        memory: moved.memory.min(place.size.memory - place.kept.memory),
+                        gpu: moved.gpu.min(place.size.gpu - place.kept.gpu),
+                    };
+                    place.kept = plus(place.kept, takes);
+                    moved = minus(moved, takes);
+                }
+                prop_assert_eq!(moved, Headroom::default());
+                then.machines.push((gone.id, gone.size));
+            }
+            let second = plan(wants, &then);
+            if !first.destroy.is_empty() {
+                prop_assert!(second.create.is_empty(), "{:?} then {:?}", first, second);
+            }
+            if !first.create.is_empty() && first.message.is_empty() {
+                prop_assert!(second.create.is_empty(), "{:?} then {:?}", first, second);
+            }
+        }
+    }
+}

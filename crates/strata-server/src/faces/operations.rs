@@ -1,0 +1,196 @@
+//! `operations.v1.OperationsService`: hypervisors, the storage pool, backups.
+//! Each long call is an operation; its stream is a view on that, which ends
+//! nothing when it is dropped.
+
+mod view;
+
+use strata_api::operations::v1::operations_service_server::{
+    OperationsService, OperationsServiceServer,
+};
+use strata_api::operations::v1::{
+    CreateBackupRequest, CreateBackupResponse, CreateHypervisorRequest, CreateHypervisorResponse,
+    DestroyHypervisorRequest, DestroyHypervisorResponse, ExpandStorageRequest,
+    ExpandStorageResponse, HypervisorCapabilities, HypervisorState as WireState,
+    ListHypervisorsRequest, ListHypervisorsResponse, ListHypervisorsResponseHypervisor,
+    ShrinkStorageRequest, ShrinkStorageResponse,
+};
+use strata_api::status_from_error;
+use strata_types::machine::{Capability, MachinePhase};
+use strata_types::{Error, Result};
+use strata_workflow::{Kind, OperationId, Operations};
+use tonic::{Request, Response, Status};
+
+use super::scheduler::who;
+use crate::core::{Core, HypervisorState, Who};
+use crate::operations::{CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, public};
+use view::{Told, View};
+
+/// The published service.
+#[derive(Clone)]
+pub struct OperationsFace {
+    core: Core,
+    operations: Operations,
+}
+
+impl OperationsFace {
+    /// Over this core and these operations.
+    pub fn new(core: Core, operations: Operations) -> Self {
+        Self { core, operations }
+    }
+
+    /// The gRPC service.
+    pub fn service(self) -> OperationsServiceServer<Self> {
+        OperationsServiceServer::new(self)
+    }
+
+    async fn submit<K: Kind>(&self, who: &Who, input: &K::Input) -> Result<OperationId> {
+        who.everywhere()?;
+        let submitted = self.operations.submit::<K>(input, &who.name, None).await;
+        submitted.map_err(|error| public(&error))
+    }
+
+    async fn create(&self, who: &Who, id: &str) -> Result<View> {
+        let machine = self
+            .core
+            .machine(id)
+            .map_err(|error| error.in_field("id"))?;
+        if machine.phase == MachinePhase::Up {
+            return Ok(View::done(format!("{id} is up already")));
+        }
+        let machine = id.to_owned();
+        let input = CreateInput { machine };
+        let id = self.submit::<CreateHypervisor>(who, &input).await?;
+        View::of(&self.operations, id).await
+    }
+
+    async fn destroy(&self, who: &Who, id: &str) -> Result<View> {
+        let machine = self
+            .core
+            .machine(id)
+            .map_err(|error| error.in_field("id"))?;
+        if machine.phase == MachinePhase::Available {
+            return Ok(View::done(format!("{id} is down already")));
+        }
+        let (machine, drain) = (id.to_owned(), false);
+        let input = DestroyInput { machine, drain };
+        let id = self.submit::<DestroyHypervisor>(who, &input).await?;
+        View::of(&self.operations, id).await
+    }
+}
+
+fn asked<T>(request: &Request<T>) -> Result<Who, Status> {
+    who(request).map_err(|error| status_from_error(&error))
+}
+
+fn answer<T: From<Told> + Send + 'static>(
+    view: Result<View>,
+) -> Result<Response<view::Answer<T>>, Status> {
+    let view = view.map_err(|error| status_from_error(&error))?;
+    Ok(Response::new(view.stream()))
+}
+
+/// The wire's word for what can be done.
+fn state(state: HypervisorState) -> WireState {
+    match state {
+        HypervisorState::Unknown => WireState::Unknown,
+        HypervisorState::AvailableToCreate => WireState::AvailableToCreate,
+        HypervisorState::AvailableToDestroy => WireState::AvailableToDestroy,
+    }
+}
+
+fn capability(capability: Capability) -> HypervisorCapabilities {
+    match capability {
+        Capability::Storage => HypervisorCapabilities::Storage,
+        Capability::Gpu => HypervisorCapabilities::Gpu,
+    }
+}
+
+#[tonic::async_trait]
+impl OperationsService for OperationsFace {
+    type CreateHypervisorStream = view::Answer<CreateHypervisorResponse>;
+    type DestroyHypervisorStream = view::Answer<DestroyHypervisorResponse>;
+    type ExpandStorageStream = view::Answer<ExpandStorageResponse>;
+    type ShrinkStorageStream = view::Answer<ShrinkStorageResponse>;
+    type CreateBackupStream = view::Answer<CreateBackupResponse>;
+
+    async fn list_hypervisors(
+        &self,
+        _: Request<ListHypervisorsRequest>,
+    ) -> Result<Response<ListHypervisorsResponse>, Status> {
+        let machines = self.core.machines();
+        let told = machines.iter().map(|machine| {
+            let (can, _) = self.core.hypervisor_state(machine);
+            let capabilities = machine.capabilities.iter().copied();
+            ListHypervisorsResponseHypervisor {
+                id: machine.id.to_string(),
+                cpu: i32::try_from(machine.threads()).unwrap_or(i32::MAX),
+                ram: i32::try_from(machine.megabytes()).unwrap_or(i32::MAX),
+                capabilities: capabilities.map(|one| capability(one).into()).collect(),
+                state: state(can).into(),
+            }
+        });
+        let hypervisors = told.collect();
+        Ok(Response::new(ListHypervisorsResponse { hypervisors }))
+    }
+
+    async fn create_hypervisor(
+        &self,
+        request: Request<CreateHypervisorRequest>,
+    ) -> Result<Response<Self::CreateHypervisorStream>, Status> {
+        let who = asked(&request)?;
+        answer(self.create(&who, &request.into_inner().id).await)
+    }
+
+    async fn destroy_hypervisor(
+        &self,
+        request: Request<DestroyHypervisorRequest>,
+    ) -> Result<Response<Self::DestroyHypervisorStream>, Status> {
+        let who = asked(&request)?;
+        answer(self.destroy(&who, &request.into_inner().id).await)
+    }
+
+    async fn expand_storage(
+        &self,
+        request: Request<ExpandStorageRequest>,
+    ) -> Result<Response<Self::ExpandStorageStream>, Status> {
+        let _ = asked(&request)?;
+        answer(Err(no_pool()))
+    }
+
+    async fn shrink_storage(
+        &self,
+        request: Request<ShrinkStorageRequest>,
+    ) -> Result<Response<Self::ShrinkStorageStream>, Status> {
+        let _ = asked(&request)?;
+        answer(Err(no_pool()))
+    }
+
+    async fn create_backup(
+        &self,
+        request: Request<CreateBackupRequest>,
+    ) -> Result<Response<Self::CreateBackupStream>, Status> {
+        let _ = asked(&request)?;
+        answer(Err(no_pool()))
+    }
+}
+
+fn no_pool() -> Error {
+    Error::wrong_state("this server has no storage pool")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_its_own_number() {
+        let told = [
+            HypervisorState::Unknown,
+            HypervisorState::AvailableToCreate,
+            HypervisorState::AvailableToDestroy,
+        ];
+        assert_eq!(told.map(|one| state(one) as i32), [1, 2, 3]);
+        let told = [Capability::Storage, Capability::Gpu];
+        assert_eq!(told.map(|one| capability(one) as i32), [1, 2]);
+    }
+}

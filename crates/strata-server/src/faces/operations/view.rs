@@ -1,0 +1,172 @@
+//! An operation as a stream of states: SCHEDULED while it waits its turn,
+//! ACTIVE with each step and what it tells, then how it ended.
+//!
+//! Whoever reads slowly sees the latest, and still every step: records keep
+//! all of them, so those that were missed are told from there.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt as _};
+use strata_api::operations::v1::{
+    CreateBackupResponse, CreateHypervisorResponse, DestroyHypervisorResponse,
+    ExpandStorageResponse, OperationState, ShrinkStorageResponse,
+};
+use strata_api::status_from_error;
+use strata_types::Result;
+use strata_workflow::{Operation, OperationId, Operations, Snapshots, State, StepPhase};
+use tonic::Status;
+
+use crate::operations::public;
+
+/// What a stream carries.
+pub(super) type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// One message of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    state: OperationState,
+    msg: String,
+    operation: String,
+}
+
+macro_rules! tell {
+    ($($response:ident),*) => {$(
+        impl From<Told> for $response {
+            fn from(told: Told) -> Self {
+                Self { state: told.state.into(), msg: told.msg, operation: told.operation }
+            }
+        }
+    )*};
+}
+
+tell!(
+    CreateHypervisorResponse,
+    DestroyHypervisorResponse,
+    ExpandStorageResponse,
+    ShrinkStorageResponse,
+    CreateBackupResponse
+);
+
+/// A view on an operation.
+pub(super) enum View {
+    /// There was nothing to do.
+    Done(String),
+    /// One that is followed.
+    Follow(Box<Snapshots>, String),
+}
+
+impl View {
+    /// Nothing had to be done.
+    pub(super) fn done(why: String) -> Self {
+        Self::Done(why)
+    }
+
+    /// On this operation.
+    pub(super) async fn of(operations: &Operations, id: OperationId) -> Result<Self> {
+        let snapshots = operations.watch(id).await;
+        let snapshots = snapshots.map_err(|error| public(&error))?;
+        let waits_for = operations.waits_for(id).await.unwrap_or_default();
+        let waits_for: Vec<_> = waits_for.iter().map(ToString::to_string).collect();
+        let why = match waits_for.is_empty() {
+            true => "it begins at once".to_owned(),
+            false => format!("it waits for operation {}", waits_for.join(", ")),
+        };
+        Ok(Self::Follow(Box::new(snapshots), why))
+    }
+
+    /// As messages, to the end.
+    pub(super) fn stream<T: From<Told> + Send + 'static>(self) -> Answer<T> {
+        match self {
+            Self::Done(msg) => {
+                let told = Told {
+                    state: OperationState::Completed,
+                    msg,
+                    operation: String::new(),
+                };
+                Box::pin(futures_util::stream::iter([Ok(told.into())]))
+            }
+            Self::Follow(snapshots, why) => {
+                let seen = Seen {
+                    scheduled: Some(why),
+                    ..Seen::default()
+                };
+                let state = (*snapshots, seen, VecDeque::new());
+                Box::pin(futures_util::stream::unfold(state, next))
+            }
+        }
+    }
+}
+
+async fn next<T: From<Told>>(
+    (mut snapshots, mut seen, mut queue): (Snapshots, Seen, VecDeque<Told>),
+) -> Option<(Result<T, Status>, (Snapshots, Seen, VecDeque<Told>))> {
+    loop {
+        if let Some(told) = queue.pop_front() {
+            return Some((Ok(told.into()), (snapshots, seen, queue)));
+        }
+        match snapshots.next().await? {
+            Ok(operation) => queue.extend(seen.tell(&operation)),
+            Err(error) => {
+                let status = status_from_error(&public(&error));
+                return Some((Err(status), (snapshots, seen, queue)));
+            }
+        }
+    }
+}
+
+/// What was told already.
+#[derive(Default)]
+struct Seen {
+    /// Said once, if it is seen to wait at all.
+    scheduled: Option<String>,
+    /// Of each step, the last text.
+    steps: Vec<String>,
+}
+
+impl Seen {
+    /// What is new in a snapshot.
+    fn tell(&mut self, operation: &Operation) -> Vec<Told> {
+        let told = |state, msg: String| Told {
+            state,
+            msg,
+            operation: operation.id.to_string(),
+        };
+        let mut news = Vec::new();
+        if let Some(why) = self.scheduled.take() {
+            // Every operation has waited, be it for no time at all.
+            news.push(told(OperationState::Scheduled, why));
+        }
+        for (i, step) in operation.steps.iter().enumerate() {
+            let text = match (&step.phase, step.progress()) {
+                (StepPhase::Undoing { .. }, _) => format!("{}: undoing it", step.name),
+                (StepPhase::Undone { .. }, _) => format!("{}: undone", step.name),
+                (StepPhase::Stuck { .. }, _) => format!("{}: cannot be undone", step.name),
+                (StepPhase::Running { .. }, Some(progress)) => {
+                    format!("{}: {}", step.name, progress.text)
+                }
+                (StepPhase::Running { .. }, None) => step.name.clone(),
+                (StepPhase::Done { .. }, _) => format!("{}: done", step.name),
+            };
+            match self.steps.get_mut(i) {
+                Some(last) if *last == text => continue,
+                Some(last) => last.clone_from(&text),
+                None => self.steps.push(text.clone()),
+            }
+            news.push(told(OperationState::Active, text));
+        }
+        match &operation.state {
+            State::Completed { .. } => {
+                let msg = format!("{} is done", operation.kind);
+                news.push(told(OperationState::Completed, msg));
+            }
+            State::Failed { .. } => {
+                let reason = operation.reason();
+                let msg = reason.map_or_else(String::new, ToString::to_string);
+                news.push(told(OperationState::Failed, msg));
+            }
+            State::Scheduled | State::Active { .. } | State::Unwinding { .. } => {}
+        }
+        news
+    }
+}

@@ -1,0 +1,116 @@
+//! `/hypervisor/`: machines that are brought up and taken down, and
+//! `/autoscaling`, which does so by itself.
+
+use axum::extract::State;
+use serde_json::{Map, Value};
+use strata_api::rest::{Autoscaling, HypervisorDrain};
+use strata_types::machine::MachinePhase;
+use strata_types::{Error, ErrorKind, Role};
+
+use super::extract::{Asker, Json, Parameters, Thing};
+use super::operations::begin;
+use super::patch::merge;
+use super::refusal::Answer;
+use super::{RestState, answer, json};
+use crate::operations::{
+    self, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Drain,
+};
+
+/// Brings it up.
+pub(super) async fn create(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    Thing(machine): Thing,
+    parameters: Parameters,
+) -> Answer {
+    parameters.only(&[])?;
+    let found = state.core.machine(&machine)?;
+    if found.phase == MachinePhase::Up {
+        return Err(Error::wrong_state(format!("{machine} is up already")).into());
+    }
+    begin::<CreateHypervisor>(&state, &who, &CreateInput { machine }).await
+}
+
+/// Takes it down, without moving anything first.
+pub(super) async fn destroy(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    Thing(machine): Thing,
+    parameters: Parameters,
+) -> Answer {
+    parameters.only(&[])?;
+    let found = state.core.machine(&machine)?;
+    if found.phase == MachinePhase::Available {
+        return Err(Error::wrong_state(format!("{machine} is down already")).into());
+    }
+    let drain = false;
+    begin::<DestroyHypervisor>(&state, &who, &DestroyInput { machine, drain }).await
+}
+
+/// Empties it, and takes it down then when that is asked for.
+pub(super) async fn drain(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    Thing(machine): Thing,
+    parameters: Parameters,
+    Json(body): Json,
+) -> Answer {
+    parameters.only(&[])?;
+    let asked: HypervisorDrain = json::parse(&body)?;
+    let found = state.core.machine(&machine)?;
+    if found.phase != MachinePhase::Up {
+        let error = Error::wrong_state(format!("{machine} is {}: it has no node", found.phase));
+        return Err(error.into());
+    }
+    if !asked.destroy {
+        let input = operations::drain_input(&state.core, &machine, false)?;
+        return begin::<Drain>(&state, &who, &input).await;
+    }
+    if who.role != Role::Admin {
+        let why = "only an admin may take a hypervisor down";
+        return Err(Error::new(ErrorKind::PermissionDenied, why).into());
+    }
+    let drain = true;
+    begin::<DestroyHypervisor>(&state, &who, &DestroyInput { machine, drain }).await
+}
+
+/// What the autoscaler goes by.
+pub(super) async fn autoscaling(
+    State(state): State<RestState>,
+    Asker(_): Asker,
+    parameters: Parameters,
+) -> Answer {
+    parameters.only(&[])?;
+    answer::json(&state.core.autoscaling().await?)
+}
+
+/// Has the autoscaler go by something else.
+pub(super) async fn set_autoscaling(
+    State(state): State<RestState>,
+    Asker(who): Asker,
+    parameters: Parameters,
+    Json(body): Json,
+) -> Answer {
+    parameters.only(&[])?;
+    let patch: Map<String, Value> = json::parse(&body)?;
+    let now = state.core.autoscaling().await?;
+    let mut whole = serde_json::to_value(now)
+        .map_err(|error| Error::internal(format!("it cannot be told: {error}")))?;
+    merge(&mut whole, Value::Object(patch));
+    let Value::Object(whole) = whole else {
+        return Err(Error::invalid("body", "must be an object").into());
+    };
+    let next: Autoscaling = json::from_object(whole)?;
+    state.core.set_autoscaling(&who, next).await?;
+    answer::json(&next)
+}
+
+/// What the autoscaler would do now.
+pub(super) async fn autoscale_plan(
+    State(state): State<RestState>,
+    Asker(_): Asker,
+    parameters: Parameters,
+) -> Answer {
+    parameters.only(&[])?;
+    answer::json(&state.core.autoscale_plan().await?)
+}

@@ -1,0 +1,217 @@
+//! Brings a machine up: taken, booted, joined, proven, opened for instances.
+//! What fails on the way is switched off, wiped and given back.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_types::machine::{Capability, MachinePhase, PowerState};
+use strata_types::{Error, ErrorKind};
+use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+
+use super::{Hypervisors, failed, provider_failed};
+use crate::core::{NodeChange, NodeCondition};
+
+/// Brings a machine up as a hypervisor.
+#[derive(Default)]
+pub struct CreateHypervisor;
+
+/// Which.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateInput {
+    /// The machine.
+    pub machine: String,
+}
+
+/// A provider may have to deploy an operating system first.
+const BOOTING: Duration = Duration::from_secs(20 * 60);
+/// From a running machine to its node.
+const JOINING: Duration = Duration::from_secs(10 * 60);
+const PROVING: Duration = Duration::from_secs(60);
+/// Changes wake whoever waits; this is for those that are missed.
+const LOOK: Duration = Duration::from_secs(1);
+/// A provider that hiccups is asked for a minute or so.
+const PATIENT: Retry = Retry {
+    attempts: 8,
+    first_pause: Duration::from_millis(500),
+    longest_pause: Duration::from_secs(15),
+};
+
+type Here = At<CreateHypervisor>;
+
+impl Kind for CreateHypervisor {
+    type Input = CreateInput;
+    type Context = Hypervisors;
+    const NAME: &'static str = "hypervisor-create";
+
+    fn claims(&self, input: &CreateInput) -> Vec<Claim> {
+        super::claims(&input.machine)
+    }
+
+    fn steps(&self, _: &CreateInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        Ok(vec![
+            Step::new("take", |at: Here| async move { take(&at).await })
+                .undo(|at: Here| async move { give_back(&at).await }),
+            Step::new("expect", |at: Here| async move { expect(&at).await })
+                .undo(|at: Here| async move { forget(&at).await }),
+            Step::new("boot", |at: Here| async move { boot(&at).await })
+                .undo(|at: Here| async move { wipe(&at).await })
+                .timeout(BOOTING)
+                .undo_timeout(BOOTING)
+                .retry(PATIENT),
+            Step::new("join", |at: Here| async move { join(&at).await }).timeout(JOINING),
+            Step::new("prove", |at: Here| async move { prove(&at).await }).timeout(PROVING),
+            Step::new("open", |at: Here| async move { open(&at).await }),
+        ])
+    }
+}
+
+async fn phase(at: &Here, phase: MachinePhase) -> Result<(), StepError> {
+    let operation = at.operation().to_string();
+    at.context.turn(&at.input.machine, phase, &operation).await
+}
+
+async fn take(at: &Here) -> Result<(), StepError> {
+    phase(at, MachinePhase::Taking).await
+}
+
+/// Free again, unless something is left that has to go first.
+async fn give_back(at: &Here) -> Result<(), StepError> {
+    let operation = at.operation().to_string();
+    let given = at.context.core.lead_machine(&at.input.machine, |now| {
+        let mut next = now.clone();
+        if now.operation == operation {
+            next.turn(MachinePhase::Available, &operation)?;
+        }
+        Ok(next)
+    });
+    match given.await {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+async fn expect(at: &Here) -> Result<(), StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    let ready = NodeCondition::Ready;
+    if core.node(id).is_ok_and(|node| node.condition == ready) {
+        let why = format!("there is a node {id} already, which is not of this machine");
+        return Err(StepError::permanent(why));
+    }
+    let machine = core.machine(id).map_err(failed)?;
+    let expected = core.expect_node(id, &machine.spec.labels);
+    expected.await.map_err(failed)
+}
+
+async fn forget(at: &Here) -> Result<(), StepError> {
+    let why = "its machine did not come up";
+    at.context.forget_node(&at.input.machine, why).await
+}
+
+async fn boot(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    phase(at, MachinePhase::Booting).await?;
+    at.safe_point()?;
+    let work = async {
+        let (provider, target) = own.reach(id).map_err(failed)?;
+        at.progress(format!("{} boots it", provider.kind()));
+        let boot = own.boot(provider.as_ref(), &target).map_err(failed)?;
+        let booted = provider.boot(&target, &boot).await;
+        booted.map_err(provider_failed)
+    };
+    let booted = work.await;
+    own.note(id, MachinePhase::Booting, booted).await
+}
+
+/// Off and wiped: whatever came of the machine is gone.
+async fn wipe(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let now = own.core.machine(id).map_err(failed)?;
+    // It never came to booting it.
+    if now.phase == MachinePhase::Taking || now.phase == MachinePhase::Available {
+        return Ok(());
+    }
+    if now.phase != MachinePhase::Wiping {
+        phase(at, MachinePhase::Stopping).await?;
+        phase(at, MachinePhase::Wiping).await?;
+    }
+    let (provider, target) = own.reach(id).map_err(failed)?;
+    at.progress("switching it off and giving it back");
+    let wiped = provider.wipe(&target).await.map_err(provider_failed);
+    // What failed before is what people want to know, not this.
+    wiped
+}
+
+async fn join(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    phase(at, MachinePhase::Joining).await?;
+    let work = async {
+        let (provider, target) = own.reach(id).map_err(failed)?;
+        at.progress("waiting for it to run");
+        tokio::select! {
+            up = provider.wait(&target) => drop(up.map_err(provider_failed)?),
+            () = at.cancelled() => return Err(StepError::Cancelled),
+        }
+        let mut changes = own.core.watch_all();
+        loop {
+            let node = own.core.node(id).map_err(failed)?;
+            if node.condition == NodeCondition::Ready {
+                at.progress(format!("node {id} has come"));
+                return Ok(());
+            }
+            at.progress(format!("waiting for node {id}"));
+            at.safe_point()?;
+            tokio::select! {
+                () = at.cancelled() => {}
+                _ = changes.recv() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    };
+    let joined = work.await;
+    own.note(id, MachinePhase::Joining, joined).await
+}
+
+async fn prove(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    phase(at, MachinePhase::Proving).await?;
+    at.progress("running something in a cell on it");
+    let proven = own.prove.prove(id).await.map_err(failed);
+    own.note(id, MachinePhase::Proving, proven).await
+}
+
+/// Measured, and open for instances.
+async fn open(at: &Here) -> Result<(), StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    let node = core.node(id).map_err(failed)?;
+    let operation = at.operation().to_string();
+    let gpus: u32 = node.gpus.values().sum();
+    let mut capabilities = Vec::new();
+    if !node.pool.is_empty() {
+        capabilities.push(Capability::Storage);
+    }
+    if gpus > 0 {
+        capabilities.push(Capability::Gpu);
+    }
+    let known = |error: Error| failed(error);
+    core.lead_machine(id, |now| {
+        let mut next = now.clone();
+        next.turn(MachinePhase::Up, &operation)?;
+        next.failure = None;
+        next.cpu = u32::try_from(node.cpu.div_ceil(1000)).ok();
+        next.ram = Some(node.memory / 1_000_000);
+        next.gpus = gpus;
+        next.capabilities.clone_from(&capabilities);
+        next.power = PowerState::On;
+        Ok(next)
+    })
+    .await
+    .map_err(known)?;
+    let opened = NodeChange {
+        draining: Some(false),
+        ..NodeChange::default()
+    };
+    core.change_node_for_operation(id, &opened)
+        .await
+        .map_err(failed)
+}

@@ -1,0 +1,167 @@
+//! Takes a hypervisor down: switched off, its node forgotten and its instances
+//! placed elsewhere at once, wiped, given back. Asked to be gentle, it is
+//! emptied first.
+//!
+//! From the moment it is off there is no way back, and none is tried: what
+//! fails then stays as it is, with the reason, and the same call goes on.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_machines::Power;
+use strata_types::machine::{MachinePhase, PowerState};
+use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+
+use super::{Hypervisors, failed, provider_failed};
+use crate::core::NodeChange;
+
+/// Takes a hypervisor down.
+#[derive(Default)]
+pub struct DestroyHypervisor;
+
+/// Which, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DestroyInput {
+    /// The machine.
+    pub machine: String,
+    /// It is emptied first.
+    #[serde(default)]
+    pub drain: bool,
+}
+
+/// As long as anybody waits for room.
+const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
+const SWITCHING: Duration = Duration::from_secs(5 * 60);
+const WIPING: Duration = Duration::from_secs(60 * 60);
+/// A provider that is away is waited for: for about an hour.
+const PATIENT: Retry = Retry {
+    attempts: 64,
+    first_pause: Duration::from_millis(200),
+    longest_pause: Duration::from_secs(60),
+};
+
+type Here = At<DestroyHypervisor>;
+
+impl Kind for DestroyHypervisor {
+    type Input = DestroyInput;
+    type Context = Hypervisors;
+    const NAME: &'static str = "hypervisor-destroy";
+
+    fn claims(&self, input: &DestroyInput) -> Vec<Claim> {
+        super::claims(&input.machine)
+    }
+
+    fn steps(&self, input: &DestroyInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let mut steps = Vec::new();
+        if input.drain {
+            steps.push(
+                Step::new("close", |at: Here| async move { close(&at, true).await })
+                    .undo(|at: Here| async move { close(&at, false).await }),
+            );
+            steps.push(
+                Step::new("empty", |at: Here| async move { empty(&at).await }).timeout(EMPTYING),
+            );
+        }
+        steps.extend([
+            Step::new("off", |at: Here| async move { off(&at).await })
+                .timeout(SWITCHING)
+                .retry(PATIENT),
+            Step::new("forget", |at: Here| async move { forget(&at).await }).retry(PATIENT),
+            Step::new("wipe", |at: Here| async move { wipe(&at).await })
+                .timeout(WIPING)
+                .retry(PATIENT),
+            Step::new("free", |at: Here| async move { free(&at).await }).retry(PATIENT),
+        ]);
+        Ok(steps)
+    }
+}
+
+async fn close(at: &Here, closed: bool) -> Result<(), StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    if core.node(id).is_err() {
+        return Ok(());
+    }
+    // Once it is being stopped there is nothing to open.
+    let machine = core.machine(id).map_err(failed)?;
+    if !closed && machine.phase != MachinePhase::Up {
+        return Ok(());
+    }
+    let change = NodeChange {
+        draining: Some(closed),
+        ..NodeChange::default()
+    };
+    let changed = core.change_node_for_operation(id, &change);
+    changed.await.map_err(failed)
+}
+
+async fn empty(at: &Here) -> Result<(), StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    crate::operations::drain::until_empty(at, core, id).await
+}
+
+async fn off(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    at.safe_point()?;
+    let operation = at.operation().to_string();
+    let turned = own.core.lead_machine(id, |now| {
+        let mut next = now.clone();
+        match now.phase {
+            // It was given up half-way before, or is free already.
+            MachinePhase::Wiping | MachinePhase::Available => {
+                operation.clone_into(&mut next.operation);
+            }
+            _ => next.turn(MachinePhase::Stopping, &operation)?,
+        }
+        Ok(next)
+    });
+    turned.await.map_err(failed)?;
+    let work = async {
+        let (provider, target) = own.reach(id).map_err(failed)?;
+        at.progress("switching it off");
+        let off = provider.power(&target, Power::Off).await;
+        match off {
+            // What is not there cannot be on.
+            Err(strata_machines::ProviderError::NoSuchMachine(_)) => Ok(()),
+            other => other.map_err(provider_failed),
+        }
+    };
+    let switched = work.await;
+    own.note(id, MachinePhase::Stopping, switched).await
+}
+
+/// Its instances are placed elsewhere now, not when the lease ends.
+async fn forget(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let on = own.core.instances_on(id);
+    at.progress(format!("{on} instances are placed elsewhere"));
+    own.forget_node(id, "its machine was destroyed").await
+}
+
+async fn wipe(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let operation = at.operation().to_string();
+    let now = own.core.machine(id).map_err(failed)?;
+    if now.phase == MachinePhase::Stopping {
+        own.turn(id, MachinePhase::Wiping, &operation).await?;
+    }
+    let work = async {
+        let (provider, target) = own.reach(id).map_err(failed)?;
+        at.progress("erasing what was on it and giving it back");
+        provider.wipe(&target).await.map_err(provider_failed)
+    };
+    let wiped = work.await;
+    own.note(id, MachinePhase::Wiping, wiped).await
+}
+
+async fn free(at: &Here) -> Result<(), StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    let operation = at.operation().to_string();
+    let freed = core.lead_machine(id, |now| {
+        let mut next = now.clone();
+        next.turn(MachinePhase::Available, &operation)?;
+        (next.failure, next.power) = (None, PowerState::Off);
+        Ok(next)
+    });
+    freed.await.map(drop).map_err(failed)
+}

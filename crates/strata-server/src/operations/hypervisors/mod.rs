@@ -1,0 +1,169 @@
+//! Hypervisors: machines that are brought up and taken down.
+//!
+//! Every phase is written down before the provider is asked, under a tag that
+//! the provider keeps: whoever dies in between leaves a record that says what
+//! to look for, and an operation that goes on.
+
+mod create;
+mod destroy;
+mod power;
+mod prove;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use strata_machines::{Boot, Provider, ProviderError, Providers, Secret, Tag, Target};
+use strata_types::machine::{MachineFailure, MachinePhase};
+use strata_types::{Error, ErrorKind, Result};
+use strata_workflow::{Claim, StepError};
+
+pub use create::{CreateHypervisor, CreateInput};
+pub use destroy::{DestroyHypervisor, DestroyInput};
+pub use power::{SwitchInput, SwitchMachine};
+pub use prove::ByCell;
+
+use crate::core::{Core, Machine, now_ms};
+
+/// Tries a node that came up: that it runs something in a cell.
+pub trait Prove: Send + Sync + 'static {
+    /// Runs something on the node and looks that it did.
+    fn prove<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Makes a token with which one node may join.
+pub type JoinTokens = Arc<dyn Fn(&str) -> Result<Secret> + Send + Sync>;
+
+/// What the operations of hypervisors work with. Cheap to clone.
+#[derive(Clone)]
+pub struct Hypervisors {
+    /// The inventory and the nodes.
+    pub core: Core,
+    /// The drivers.
+    pub providers: Providers,
+    /// How a machine may join.
+    pub join_tokens: JoinTokens,
+    /// Tries nodes that came up.
+    pub prove: Arc<dyn Prove>,
+    /// Where machines reach this server, unless their provider knows better.
+    pub server: String,
+    /// The id of this control plane, for tags.
+    pub run: String,
+}
+
+impl Hypervisors {
+    /// Of a control plane that brings no machines up.
+    pub fn none(core: Core) -> Self {
+        struct Never;
+        impl Prove for Never {
+            fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
+                Box::pin(std::future::ready(Ok(())))
+            }
+        }
+        Self {
+            core,
+            providers: Providers::default(),
+            join_tokens: Arc::new(|_| Err(Error::wrong_state("nobody can join here"))),
+            prove: Arc::new(Never),
+            server: String::new(),
+            run: String::new(),
+        }
+    }
+
+    /// A machine as its provider's driver needs to know it.
+    pub fn target(&self, machine: &Machine) -> Target {
+        Target {
+            tag: Tag {
+                run: self.run.clone(),
+                machine: machine.id.clone(),
+            },
+            spec: machine.spec.clone(),
+        }
+    }
+
+    /// A machine and its driver.
+    pub fn reach(&self, id: &str) -> Result<(Arc<dyn Provider>, Target)> {
+        let machine = self.core.machine(id)?;
+        let provider = self.providers.get(machine.spec.provider)?;
+        Ok((provider, self.target(&machine)))
+    }
+
+    fn boot(&self, provider: &dyn Provider, target: &Target) -> Result<Boot> {
+        let seen = provider.server_seen_from_machines();
+        Ok(Boot {
+            server: seen.unwrap_or_else(|| self.server.clone()),
+            join_token: (self.join_tokens)(target.id().as_str())?,
+            labels: target.spec.labels.clone(),
+        })
+    }
+
+    /// Turns a machine into another phase.
+    async fn turn(&self, id: &str, phase: MachinePhase, operation: &str) -> Result<(), StepError> {
+        let turned = self.core.lead_machine(id, |now| {
+            let mut next = now.clone();
+            next.turn(phase, operation)?;
+            Ok(next)
+        });
+        turned.await.map(drop).map_err(failed)
+    }
+
+    /// Writes down what went wrong in a phase, and hands it on.
+    async fn note<T>(
+        &self,
+        id: &str,
+        phase: MachinePhase,
+        result: Result<T, StepError>,
+    ) -> Result<T, StepError> {
+        if let Err(error) = &result
+            && !matches!(error, StepError::Cancelled)
+        {
+            let why: String = error.to_string().chars().take(2000).collect();
+            let noted = self.core.lead_machine(id, |now| {
+                let mut next = now.clone();
+                let at_ms = now_ms();
+                let why = why.clone();
+                next.failure = Some(MachineFailure { phase, why, at_ms });
+                Ok(next)
+            });
+            if let Err(error) = noted.await {
+                tracing::warn!(machine = id, %error, "what went wrong is not written down");
+            }
+        }
+        result
+    }
+
+    /// The node of a machine is gone, and what was on it is placed elsewhere.
+    async fn forget_node(&self, id: &str, why: &str) -> Result<(), StepError> {
+        if self.core.node(id).is_err() {
+            return Ok(());
+        }
+        self.core.lose_node(id, why).await.map_err(failed)?;
+        crate::reconcile::move_all_off(&self.core, id).await;
+        self.core.forget_node(id).await.map_err(failed)
+    }
+}
+
+/// What an operation on a machine has to itself: it and its node.
+fn claims(machine: &str) -> Vec<Claim> {
+    vec![
+        Claim::exclusive(format!("machine/{machine}")),
+        Claim::exclusive(format!("node/{machine}")),
+    ]
+}
+
+/// A step failed over the records.
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn failed(error: Error) -> StepError {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::Aborted => StepError::transient(error.to_string()),
+        _ => StepError::permanent(error.to_string()),
+    }
+}
+
+/// A step failed at the provider.
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn provider_failed(error: ProviderError) -> StepError {
+    match error.is_transient() {
+        true => StepError::transient(error.to_string()),
+        false => StepError::permanent(error.to_string()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Switches a machine by hand. Nothing is recorded but what was seen: whoever
+//! switches a hypervisor off has its node lost, as if a fuse had blown.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_machines::Power;
+use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+
+use super::{Hypervisors, failed, provider_failed};
+
+/// Switches a machine.
+#[derive(Default)]
+pub struct SwitchMachine;
+
+/// Which, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SwitchInput {
+    /// The machine.
+    pub machine: String,
+    /// What to do.
+    pub power: strata_api::rest::PowerAction,
+}
+
+type Here = At<SwitchMachine>;
+
+impl Kind for SwitchMachine {
+    type Input = SwitchInput;
+    type Context = Hypervisors;
+    const NAME: &'static str = "machine-power";
+
+    fn claims(&self, input: &SwitchInput) -> Vec<Claim> {
+        vec![Claim::exclusive(format!("machine/{}", input.machine))]
+    }
+
+    fn steps(&self, _: &SwitchInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let switch = Step::new("switch", |at: Here| async move { switch(&at).await });
+        Ok(vec![switch.timeout(Duration::from_secs(5 * 60))])
+    }
+}
+
+async fn switch(at: &Here) -> Result<(), StepError> {
+    use strata_api::rest::PowerAction;
+    let (own, id) = (&at.context, &at.input.machine);
+    let (provider, target) = own.reach(id).map_err(failed)?;
+    let power = match at.input.power {
+        PowerAction::On => Power::On,
+        PowerAction::Off => Power::Off,
+        PowerAction::Cycle => Power::Cycle,
+    };
+    let switched = provider.power(&target, power).await;
+    switched.map_err(provider_failed)?;
+    let seen = provider.power_state(&target).await;
+    let seen = seen.map_err(provider_failed)?;
+    let noted = own.core.lead_machine(id, |now| {
+        let mut next = now.clone();
+        next.power = seen;
+        Ok(next)
+    });
+    noted.await.map(drop).map_err(failed)
+}

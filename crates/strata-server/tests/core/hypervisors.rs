@@ -1,0 +1,435 @@
+//! Machines that are brought up and taken down, on a provider that plays:
+//! through the trials that every kind of operation has to pass, and through a
+//! thousand lives with faults at every call.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rand::{Rng as _, SeedableRng as _};
+use strata_machines::sim::{Fault, Sim};
+use strata_machines::{Provider, Providers, Secret, Tag};
+use strata_server::core::{Core, HypervisorState, Machine, Seen};
+use strata_server::operations::{
+    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors, Prove,
+    SwitchInput, SwitchMachine,
+};
+use strata_server::reconcile::look_at_machines;
+use strata_types::Result;
+use strata_types::instance::InstanceState;
+use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
+use strata_workflow::testing::{self, Trial};
+use strata_workflow::{Operations, Registry, Settings, State, Workflow};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::world::{World, admin, label, seen, spec};
+
+const RUN: &str = "test";
+
+struct Proven;
+
+impl Prove for Proven {
+    fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+}
+
+fn sim_spec() -> MachineSpec {
+    serde_json::from_value(serde_json::json!({ "provider": ProviderKind::Sim })).unwrap()
+}
+
+async fn add(world: &World, id: &str) {
+    let (who, id) = (admin(), label(id));
+    let added = world.core.add_machine(&who, &id, sim_spec()).await;
+    added.unwrap();
+}
+
+/// Whatever is on and was booted has a node that speaks.
+fn speaking(core: &Core, sim: &Sim) -> AbortOnDropHandle<()> {
+    let (core, sim) = (core.clone(), sim.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut beat = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            beat.tick().await;
+            for (_, machine) in sim.machines() {
+                let (true, Some(tag), Some(_)) = (machine.on, machine.tag, machine.boot) else {
+                    continue;
+                };
+                let name = tag.machine.as_str();
+                if core.node(name).is_ok() {
+                    let word = Seen {
+                        gpus: Some([("x".to_owned(), 1)].into()),
+                        ..seen(4, 8000)
+                    };
+                    let _ = core.see_node(name, &word).await;
+                }
+            }
+        }
+    }))
+}
+
+fn hypervisors(core: &Core, sim: &Sim) -> Hypervisors {
+    let driver: Arc<dyn Provider> = Arc::new(sim.clone());
+    Hypervisors {
+        providers: Providers::new([driver]),
+        join_tokens: Arc::new(|_| Ok(Secret::new("once"))),
+        prove: Arc::new(Proven),
+        server: "https://server".into(),
+        run: RUN.into(),
+        ..Hypervisors::none(core.clone())
+    }
+}
+
+/// A world with one machine, up or down.
+struct One {
+    up: bool,
+    sim: Mutex<Vec<(World, Sim, AbortOnDropHandle<()>)>>,
+}
+
+impl One {
+    fn new(up: bool) -> Self {
+        let sim = Mutex::default();
+        Self { up, sim }
+    }
+
+    async fn make(&self) -> Arc<Hypervisors> {
+        let world = World::new().await;
+        let sim = Sim::new(["m1"]);
+        let voices = speaking(&world.core, &sim);
+        add(&world, "m1").await;
+        let own = hypervisors(&world.core, &sim);
+        if self.up {
+            run::<CreateHypervisor>(
+                &own,
+                &CreateInput {
+                    machine: "m1".into(),
+                },
+            )
+            .await;
+            world.create("web", spec(1000, 100)).await;
+            world.until_state("web", InstanceState::Scheduled).await;
+        }
+        let mut kept = self.sim.lock().unwrap();
+        kept.push((world, sim, voices));
+        Arc::new(own)
+    }
+
+    fn sim(&self) -> Sim {
+        self.sim.lock().unwrap().last().unwrap().1.clone()
+    }
+}
+
+/// Runs an operation to its end, which must be a good one.
+async fn run<K: strata_workflow::Kind<Context = Hypervisors> + Default>(
+    own: &Hypervisors,
+    input: &K::Input,
+) {
+    let mut registry = Registry::new();
+    registry
+        .register(K::default(), Arc::new(own.clone()))
+        .unwrap();
+    let store = Arc::new(strata_store::Memory::new());
+    let operations = Operations::new(store, registry);
+    let engine = Workflow::open(operations.clone(), Settings::default())
+        .await
+        .unwrap();
+    let id = operations.submit::<K>(input, "test", None).await.unwrap();
+    let ended = operations.wait(id).await.unwrap();
+    assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
+    engine.shutdown().await;
+}
+
+fn machine(core: &Core) -> Machine {
+    core.machine("m1").unwrap().record.clone()
+}
+
+/// It is as if nobody had ever touched it.
+fn assert_free(core: &Core, sim: &Sim) {
+    let played = sim.machines()["m1"].clone();
+    assert!(
+        played.tag.is_none() && !played.on && !played.dirty,
+        "{played:?}"
+    );
+    assert_eq!(machine(core).phase, MachinePhase::Available);
+    assert!(core.node("m1").is_err(), "its node is gone");
+}
+
+struct Creating(One);
+
+impl Trial for Creating {
+    type Kind = CreateHypervisor;
+
+    fn kind(&self) -> CreateHypervisor {
+        CreateHypervisor
+    }
+
+    fn world(&self) -> BoxFuture<'_, Arc<Hypervisors>> {
+        self.0.make().boxed()
+    }
+
+    fn input(&self, _: &Hypervisors) -> CreateInput {
+        CreateInput {
+            machine: "m1".into(),
+        }
+    }
+
+    fn done<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
+        async {
+            let now = machine(&own.core);
+            assert_eq!(now.phase, MachinePhase::Up);
+            assert_eq!((now.cpu, now.ram, now.gpus), (Some(4), Some(8000), 1));
+            let (state, _) = own.core.hypervisor_state(&now);
+            assert_eq!(state, HypervisorState::AvailableToDestroy);
+            assert!(!own.core.node("m1").unwrap().draining, "it is open");
+            let tag = self.0.sim().machines()["m1"].tag.clone().unwrap();
+            assert_eq!(
+                tag,
+                Tag {
+                    run: RUN.into(),
+                    machine: label("m1")
+                }
+            );
+        }
+        .boxed()
+    }
+
+    fn clean<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
+        async { assert_free(&own.core, &self.0.sim()) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn bringing_a_machine_up_passes_every_trial() {
+    let trial = Creating(One::new(false));
+    testing::every_step_twice(&trial).await;
+    testing::fail_at_every_step(&trial).await;
+    testing::fail_and_undo_twice(&trial).await;
+    testing::die_at_every_step(&trial).await;
+    testing::cancel_at_every_step(&trial).await;
+}
+
+struct Destroying {
+    one: One,
+    drain: bool,
+}
+
+impl Trial for Destroying {
+    type Kind = DestroyHypervisor;
+
+    fn kind(&self) -> DestroyHypervisor {
+        DestroyHypervisor
+    }
+
+    fn world(&self) -> BoxFuture<'_, Arc<Hypervisors>> {
+        async {
+            let own = self.one.make().await;
+            if self.drain {
+                let (core, name) = (own.core.clone(), "other");
+                let world = World::node;
+                let kept = self.one.sim.lock().unwrap().pop().unwrap();
+                world(&kept.0, name, 4, 8000).await;
+                self.one.sim.lock().unwrap().push(kept);
+                let beat = async move {
+                    loop {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        let _ = core.see_node(name, &Seen::default()).await;
+                    }
+                };
+                tokio::spawn(beat);
+            }
+            own
+        }
+        .boxed()
+    }
+
+    fn input(&self, _: &Hypervisors) -> DestroyInput {
+        let drain = self.drain;
+        DestroyInput {
+            machine: "m1".into(),
+            drain,
+        }
+    }
+
+    fn done<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
+        async {
+            assert_free(&own.core, &self.one.sim());
+            let web = own.core.instance(&admin(), None, "web").unwrap();
+            // Nobody waited for a lease: it is without its node already.
+            assert_ne!(web.node.as_deref(), Some("m1"));
+            if self.drain {
+                assert_eq!(web.node.as_deref(), Some("other"));
+            }
+        }
+        .boxed()
+    }
+
+    /// There is no way back once it is off: what is left is known, and the
+    /// same call again finishes it.
+    fn clean<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
+        async {
+            let (now, sim) = (machine(&own.core), self.one.sim());
+            let played = sim.machines()["m1"].clone();
+            match now.phase {
+                MachinePhase::Up => assert!(played.tag.is_some()),
+                MachinePhase::Available => assert!(played.tag.is_none()),
+                _ => assert_ne!(
+                    own.core.hypervisor_state(&now).0,
+                    HypervisorState::AvailableToCreate
+                ),
+            }
+            let again = DestroyInput {
+                machine: "m1".into(),
+                drain: false,
+            };
+            run::<DestroyHypervisor>(own, &again).await;
+            assert_free(&own.core, &sim);
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn taking_a_machine_down_passes_every_trial() {
+    let trial = Destroying {
+        one: One::new(true),
+        drain: false,
+    };
+    testing::every_step_twice(&trial).await;
+    testing::fail_at_every_step(&trial).await;
+    testing::die_at_every_step(&trial).await;
+    testing::cancel_at_every_step(&trial).await;
+}
+
+#[tokio::test]
+async fn taking_a_machine_down_gently_passes_every_trial() {
+    let trial = Destroying {
+        one: One::new(true),
+        drain: true,
+    };
+    testing::every_step_twice(&trial).await;
+    testing::fail_at_every_step(&trial).await;
+    testing::die_at_every_step(&trial).await;
+}
+
+#[tokio::test]
+async fn a_machine_is_switched_by_hand() {
+    let one = One::new(false);
+    let own = one.make().await;
+    let power = strata_api::rest::PowerAction::On;
+    let input = SwitchInput {
+        machine: "m1".into(),
+        power,
+    };
+    run::<SwitchMachine>(&own, &input).await;
+    assert!(one.sim().machines()["m1"].on);
+    assert_eq!(
+        machine(&own.core).power,
+        strata_types::machine::PowerState::On
+    );
+}
+
+/// Somebody took a machine with our tag and nobody wrote it down: as when a
+/// store is put back from before.
+#[tokio::test]
+async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
+    let one = One::new(false);
+    let own = one.make().await;
+    let (provider, target) = own.reach("m1").unwrap();
+    let boot = strata_machines::Boot {
+        server: String::new(),
+        join_token: Secret::default(),
+        labels: Default::default(),
+    };
+    provider.boot(&target, &boot).await.unwrap();
+    let operations = Operations::new(Arc::new(strata_store::Memory::new()), Registry::new());
+    look_at_machines(&own, &operations).await;
+    assert_free(&own.core, &one.sim());
+}
+
+/// A thousand lives of some machines, several at once, with something going
+/// wrong at one call in five: before its effect, after it, or for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_lives_lose_no_machine_and_use_none_twice() {
+    const LIVES: u64 = 1000;
+    let ids = ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8"];
+    let world = World::new().await;
+    let sim = Sim::new(ids);
+    let _voices = speaking(&world.core, &sim);
+    for id in ids {
+        add(&world, id).await;
+    }
+    let own = Arc::new(hypervisors(&world.core, &sim));
+    let store = Arc::new(strata_store::Memory::new());
+    let mut registry = Registry::new();
+    registry.register(CreateHypervisor, own.clone()).unwrap();
+    registry.register(DestroyHypervisor, own.clone()).unwrap();
+    let operations = Operations::new(store, registry);
+    let engine = Workflow::open(operations.clone(), Settings::default())
+        .await
+        .unwrap();
+    let mut chance = rand::rngs::StdRng::seed_from_u64(5);
+    sim.set_faults(move |call, _| match chance.random_range(0..40u32) {
+        0..3 => Fault::Before,
+        3..6 => Fault::After,
+        // What is refused for good is never the way back: that has to end.
+        6..8 if call == "boot" || call == "wait" => Fault::Refused,
+        _ => Fault::None,
+    });
+    let lives = Arc::new(AtomicU64::new(0));
+    let drivers = ids.map(|id| {
+        let (operations, core, lives) = (operations.clone(), world.core.clone(), lives.clone());
+        tokio::spawn(async move {
+            let mut failures = 0u64;
+            while lives.fetch_add(1, Ordering::Relaxed) < LIVES {
+                let machine = id.to_owned();
+                let input = CreateInput {
+                    machine: machine.clone(),
+                };
+                let up = operations
+                    .submit::<CreateHypervisor>(&input, "test", None)
+                    .await;
+                let up = operations.wait(up.unwrap()).await.unwrap();
+                assert!(up.leftovers().is_empty(), "{up:?}");
+                let failed = matches!(up.state, State::Failed { .. });
+                failures += u64::from(failed);
+                let phase = core.machine(id).unwrap().phase;
+                match failed {
+                    true => assert_eq!(phase, MachinePhase::Available),
+                    false => assert_eq!(phase, MachinePhase::Up),
+                }
+                let input = DestroyInput {
+                    machine,
+                    drain: false,
+                };
+                let down = operations
+                    .submit::<DestroyHypervisor>(&input, "test", None)
+                    .await;
+                let down = operations.wait(down.unwrap()).await.unwrap();
+                assert!(matches!(down.state, State::Completed { .. }), "{down:?}");
+            }
+            failures
+        })
+    });
+    let mut failures = 0;
+    for driver in drivers {
+        failures += driver.await.unwrap();
+    }
+    engine.shutdown().await;
+    assert!(failures > 50, "the faults struck: {failures}");
+    assert_eq!(sim.double_uses(), 0);
+    let machines = sim.machines();
+    assert_eq!(machines.len(), ids.len());
+    for (id, played) in machines {
+        assert!(
+            played.tag.is_none() && !played.on && !played.dirty,
+            "{id}: {played:?}"
+        );
+        assert_eq!(
+            world.core.machine(&id).unwrap().phase,
+            MachinePhase::Available
+        );
+    }
+    assert_eq!(world.core.nodes().len(), 0, "no node is left");
+}
