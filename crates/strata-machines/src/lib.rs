@@ -9,14 +9,18 @@
 //! ```text
 //! provider        the trait, and what goes through it
 //! providers       the drivers that are configured, by their kind
+//! local           machines inside the machine of a node
 //! sim             a driver that plays, with fault knobs
 //! ```
 
 mod error;
+mod hosting;
+pub mod local;
 mod provider;
 mod providers;
 pub mod sim;
 
 pub use error::ProviderError;
+pub use local::Local;
 pub use provider::{Boot, Console, Discovered, Power, Provider, Secret, Tag, Target, Up};
 pub use providers::Providers;

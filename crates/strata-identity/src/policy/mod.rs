@@ -188,6 +188,7 @@ mod tests {
             "/runtime.Pods/Watch",
             "/runtime.Spawn/Get",
             "/runtime.Spawn/List",
+            "/runtime.Spawn/Logs",
             "/strata.v1.Cells/Get",
             "/strata.v1.Cells/List",
             "/strata.v1.Cells/Wait",

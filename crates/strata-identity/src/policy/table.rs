@@ -93,9 +93,12 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     ("/runtime.Instances/Logs", READ),
     ("/runtime.Instances/Console", OPERATE),
     ("/runtime.Spawn/Create", ADMIN),
+    ("/runtime.Spawn/Start", ADMIN),
+    ("/runtime.Spawn/Stop", ADMIN),
     ("/runtime.Spawn/Destroy", ADMIN),
     ("/runtime.Spawn/Get", READ),
     ("/runtime.Spawn/List", READ),
+    ("/runtime.Spawn/Logs", READ),
     // A node's assignments. The node is the one of the certificate.
     ("/schedule.Assignments/Follow", NODE),
     ("/schedule.Assignments/Tunnel", NODE),

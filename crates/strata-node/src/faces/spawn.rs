@@ -1,25 +1,34 @@
 //! `runtime.Spawn`: machines inside the machine.
 
-use strata_api::runtime;
 use strata_api::strata::v1;
+use strata_api::{grace_from_field, runtime};
 use strata_types::pod::PodState;
 use strata_types::{Error, Result};
 use tonic::{Request, Response, Status};
 
+use super::logs::{Wanted, lines};
 use super::status;
+use super::units::Answers;
 use crate::Node;
 use crate::blocking::{blocking, detached};
+use crate::logs::LogWatch;
 use crate::machines::{MachineAsk, MachineRef, Machines, node_url};
 
 pub(super) struct Face {
     machines: Machines,
+    watch: LogWatch,
 }
 
 impl Face {
     pub(super) fn new(node: &Node) -> Self {
         Self {
             machines: node.machines.clone(),
+            watch: node.watch.clone(),
         }
+    }
+
+    fn find(&self, name: &str) -> Result<MachineRef, Status> {
+        self.machines.find("name", name).map_err(status)
     }
 }
 
@@ -78,6 +87,27 @@ impl runtime::spawn_server::Spawn for Face {
         made.map(Response::new).map_err(status)
     }
 
+    async fn start(
+        &self,
+        request: Request<v1::StartMachineRequest>,
+    ) -> Result<Response<v1::Machine>, Status> {
+        let machine = self.find(&request.get_ref().name)?;
+        let work = async move { machine.start().await.map(|()| view(&machine)) };
+        detached(work).await.map(Response::new).map_err(status)
+    }
+
+    async fn stop(
+        &self,
+        request: Request<v1::StopMachineRequest>,
+    ) -> Result<Response<v1::Machine>, Status> {
+        let request = request.into_inner();
+        let machine = self.find(&request.name)?;
+        let grace = request.grace_ms.map(|ms| grace_from_field("grace_ms", ms));
+        let grace = grace.transpose().map_err(status)?;
+        let work = async move { machine.stop(grace).await.map(|()| view(&machine)) };
+        detached(work).await.map(Response::new).map_err(status)
+    }
+
     async fn destroy(
         &self,
         request: Request<v1::DestroyMachineRequest>,
@@ -92,9 +122,29 @@ impl runtime::spawn_server::Spawn for Face {
         &self,
         request: Request<v1::GetMachineRequest>,
     ) -> Result<Response<v1::Machine>, Status> {
-        let found = self.machines.find("name", &request.into_inner().name);
-        found
-            .map(|machine| Response::new(view(&machine)))
+        let found = self.find(&request.into_inner().name);
+        found.map(|machine| Response::new(view(&machine)))
+    }
+
+    type LogsStream = Answers<v1::LogLine>;
+
+    async fn logs(
+        &self,
+        request: Request<v1::MachineLogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let request = request.into_inner();
+        let main = self.find(&request.name)?.view().main;
+        let run =
+            main.ok_or_else(|| status(Error::wrong_state("the machine was never started")))?;
+        let wanted = Wanted {
+            stdout: true,
+            stderr: true,
+            tail: request.tail,
+            since_ms: None,
+            follow: request.follow,
+        };
+        lines(&run, &self.watch, wanted)
+            .map(Response::new)
             .map_err(status)
     }
 

@@ -26,12 +26,21 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String
     .to_vec()
 }
 
-/// A machine that joins a server gets its subnet there, as any other node.
+/// A machine that joins a server gets its subnet there, as any other node, and
+/// tells it its labels; `strata.dev/…` are those of its maker.
 fn config(ask: &MachineAsk, made: &Made) -> String {
     let listen = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
     if ask.join.is_some() {
-        return listen;
+        let told = ask.labels.iter();
+        let told = told.filter(|(key, _)| !key.starts_with("strata.dev/"));
+        let lines = told.map(|(key, value)| format!("{} = {}\n", quoted(key), quoted(value)));
+        return format!("{listen}\n[node.labels]\n{}", lines.collect::<String>());
     }
     let (range, subnet) = (made.range, made.subnet);
     format!("{listen}\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n")
+}
+
+/// A text as TOML has it. There are no control characters in labels.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

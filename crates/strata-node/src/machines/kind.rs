@@ -121,7 +121,7 @@ impl Kind for MachineKind {
             self.fit_out(record, &cell)?;
             self.identities.hand_over(ask, made, &self.data(&record.id))
         })?;
-        let joined = self.data(&record.id).join("identity").exists();
+        let joined = self.has_joined(&record.id);
         let executable = plan::main(ask, &self.hierarchies, joined)?;
         let manner = Manner {
             stdio: Stdio::Logged,
@@ -241,6 +241,12 @@ impl MachineKind {
     /// whoever asked for it was never told that it is there.
     pub(crate) fn has_answered(&self, id: &str) -> bool {
         self.folder(id).join("answered").exists()
+    }
+
+    /// Whether it has joined its server. What it joined with is used up, so
+    /// another in its place could not.
+    pub(super) fn has_joined(&self, id: &str) -> bool {
+        self.data(id).join("identity").exists()
     }
 
     /// Remembers that it has.

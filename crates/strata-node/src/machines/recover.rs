@@ -1,6 +1,7 @@
 //! After a restart of the daemon: machines are found again, and what belongs
 //! to none is cleared. So is a machine whose node never answered: its maker
-//! was cut short.
+//! was cut short. One that has joined a server meanwhile stays: others know of
+//! it by now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Machines {
         let kind = self.kind();
         for record in self.recover().await? {
             kind.subnets().insert(record.made.subnet);
-            if !kind.has_answered(&record.id) {
+            if !kind.has_answered(&record.id) && !kind.has_joined(&record.id) {
                 let name = record.spec.name.as_str();
                 tracing::info!(machine = name, "clearing a machine that never came to be");
                 self.destroy("name", name, Some(Duration::ZERO)).await?;

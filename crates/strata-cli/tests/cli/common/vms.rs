@@ -10,9 +10,10 @@ use strata_api::strata::v1::{
     CellUsage, ConsoleInput, ConsoleOutput, CreateMachineRequest, CreateVmRequest,
     DestroyMachineRequest, DestroyMachineResponse, DestroyVmRequest, DestroyVmResponse,
     GetMachineRequest, GetVmRequest, ListMachinesRequest, ListMachinesResponse, ListVmsRequest,
-    ListVmsResponse, LogChannel, LogLine, Machine, MachineSpec, PodLogsRequest, PodState, PodUsage,
-    StartVmRequest, StopVmRequest, Vm, VmAccelerator, VmEvent, VmSpec, VmStat, VmStats,
-    VmStatsRequest, WaitVmRequest, WatchVmsRequest,
+    ListVmsResponse, LogChannel, LogLine, Machine, MachineLogsRequest, MachineSpec, PodLogsRequest,
+    PodState, PodUsage, StartMachineRequest, StartVmRequest, StopMachineRequest, StopVmRequest, Vm,
+    VmAccelerator, VmEvent, VmSpec, VmStat, VmStats, VmStatsRequest, WaitVmRequest,
+    WatchVmsRequest,
 };
 use strata_types::Error;
 use tokio::sync::mpsc;
@@ -243,6 +244,20 @@ impl Instances for Shared {
 
 #[tonic::async_trait]
 impl Spawn for Shared {
+    type LogsStream = Answers<LogLine>;
+
+    async fn start(&self, _: Request<StartMachineRequest>) -> Answer<Machine> {
+        Err(Status::unimplemented("no command asks for it"))
+    }
+
+    async fn stop(&self, _: Request<StopMachineRequest>) -> Answer<Machine> {
+        Err(Status::unimplemented("no command asks for it"))
+    }
+
+    async fn logs(&self, _: Request<MachineLogsRequest>) -> Answer<Self::LogsStream> {
+        Err(Status::unimplemented("no command asks for it"))
+    }
+
     async fn create(&self, request: Request<CreateMachineRequest>) -> Answer<Machine> {
         let mut state = self.open()?;
         let spec = request.into_inner().machine.unwrap_or_default();
