@@ -60,6 +60,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// The first address of its bridge, where what is on this machine reaches
+    /// the machine itself. The bridge need not be there yet.
+    pub fn gateway(&self) -> Option<std::net::Ipv4Addr> {
+        let subnet = self.network.subnet_to_ask_for()?;
+        Some(subnet.gateway())
+    }
+
     /// Opens the node and finds its cells again.
     pub async fn open(config: NodeConfig) -> Result<Self> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {

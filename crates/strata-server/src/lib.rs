@@ -16,6 +16,7 @@ pub mod placement;
 pub mod reconcile;
 
 pub use build::Build;
-pub use control::{ControlPlane, StoreConfig};
+pub use control::{ControlPlane, Machinery, StoreConfig};
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;
+pub use operations::JoinTokens;

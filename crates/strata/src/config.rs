@@ -2,6 +2,7 @@
 
 mod control;
 mod images;
+mod machines;
 mod network;
 mod node;
 
@@ -19,6 +20,8 @@ use strata_types::Role;
 use crate::args::{Common, Listen, NodeListen};
 use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
+pub(crate) use machines::MachinesSettings;
+use machines::MachinesTable;
 use network::NetworkTable;
 pub(crate) use node::NodeSettings;
 use node::NodeTable;
@@ -55,6 +58,8 @@ pub(crate) struct File {
     scheduler: SchedulerTable,
     #[serde(default)]
     node: NodeTable,
+    #[serde(default)]
+    machines: MachinesTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -93,6 +98,7 @@ pub(crate) struct Settings {
     /// Where other nodes send what is for pods of this one.
     pub(crate) address: Option<Ipv4Addr>,
     pub(crate) node: NodeSettings,
+    pub(crate) machines: MachinesSettings,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -156,6 +162,7 @@ impl Settings {
             address,
             network,
             node: file.node.settings()?,
+            machines: file.machines.settings()?,
             socket_group: file.socket_group,
             stop_workloads: common.stop_workloads,
         })

@@ -21,6 +21,7 @@ use crate::args::{Listen, NodeArguments, NodeListen, ServerArguments, UpArgument
 use crate::config::Settings;
 use crate::identity::{Identities, client_folder};
 use crate::join::{self, Joined};
+use crate::machinery::{self, Door};
 use crate::serve::{self, Port};
 use crate::{lock, machine};
 
@@ -37,9 +38,10 @@ pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
     )?;
     let mut daemon = Daemon::prepare(settings)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
-    daemon.serve_control_plane(&identities).await?;
     let authority = NodeAuthority::Own(&identities, false);
-    daemon.serve_node(authority).await?;
+    let node = daemon.open_node(&authority).await?;
+    daemon.serve_control_plane(&identities, Some(&node)).await?;
+    daemon.serve_node(node, authority).await?;
     daemon.run().await
 }
 
@@ -49,7 +51,7 @@ pub(crate) async fn server(global: &Global, arguments: ServerArguments) -> Resul
     let settings = Settings::new(global, &arguments.common, &arguments.listen, &node)?;
     let mut daemon = Daemon::prepare(settings)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
-    daemon.serve_control_plane(&identities).await?;
+    daemon.serve_control_plane(&identities, None).await?;
     daemon.run().await
 }
 
@@ -63,12 +65,13 @@ pub(crate) async fn node(global: &Global, arguments: NodeArguments) -> Result {
         let further = daemon.settings.node.servers.clone();
         let servers = global.server.iter().cloned().chain(further).collect();
         let authority = NodeAuthority::Joined(&joined, servers);
-        daemon.serve_node(authority).await?;
+        let node = daemon.open_node(&authority).await?;
+        daemon.serve_node(node, authority).await?;
     } else {
         let identities = Identities::open(&data_dir)?;
-        daemon
-            .serve_node(NodeAuthority::Own(&identities, true))
-            .await?;
+        let authority = NodeAuthority::Own(&identities, true);
+        let node = daemon.open_node(&authority).await?;
+        daemon.serve_node(node, authority).await?;
     }
     daemon.run().await
 }
@@ -124,10 +127,19 @@ impl Daemon {
         })
     }
 
-    async fn serve_control_plane(&mut self, identities: &Identities) -> Result {
+    async fn serve_control_plane(
+        &mut self,
+        identities: &Identities,
+        node: Option<&Node>,
+    ) -> Result {
         let port = Port::bind("--listen", &self.settings.listen).await?;
         let name: Name = "server".parse().map_err(unexpected)?;
-        let hosts = serve::hosts(&port, &self.settings.hosts, &[]);
+        let gateway = node.and_then(Node::gateway);
+        let near = gateway.map(|gateway| gateway.to_string());
+        let near: Vec<&str> = near.iter().map(String::as_str).collect();
+        let hosts = serve::hosts(&port, &self.settings.hosts, &near);
+        let door = gateway.map(|gateway| Door::open(gateway, port.bound));
+        let door = door.transpose()?;
         let live = identities.serving(
             CertificateSpec::server(name),
             &hosts,
@@ -138,10 +150,18 @@ impl Daemon {
         let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
+        let machinery = machinery::build(
+            &self.settings.machines,
+            identities,
+            node.map(|_| self.settings.node_socket.as_path()),
+            door.as_ref().map(|door| door.url.as_str()),
+            &port.url,
+        );
         let control = ControlPlane::start(
             &self.settings.control.store,
             self.settings.control.core.clone(),
             port.url.clone(),
+            machinery,
             self.shutdown.clone(),
         )
         .await
@@ -155,17 +175,20 @@ impl Daemon {
             .map_err(unexpected)?;
         let tls = serve::tls(identities.authority.ca_pem(), live, true)?;
         self.endpoints.server = Some(port.url.clone());
+        if let Some(listener) = door.and_then(|door| door.listener) {
+            let (tls, shutdown) = (tls.clone(), self.shutdown.clone());
+            let serve = Serve::new(app.clone(), gate.clone()).with_limits(Limits::of_a_server());
+            self.tasks
+                .spawn(async move { serve.tls(listener, tls, shutdown).await });
+        }
         let serve = Serve::new(app, gate).with_limits(Limits::of_a_server());
         port.serve(tls, serve, &self.tasks, &self.shutdown);
         Ok(())
     }
 
-    async fn serve_node(&mut self, authority: NodeAuthority<'_>) -> Result {
+    async fn open_node(&self, authority: &NodeAuthority<'_>) -> Result<Node> {
         let settings = &self.settings;
-        let port = Port::bind("--node-listen", &settings.node_listen).await?;
-        let group = settings.socket_group;
-        let socket = serve::bind_socket(&settings.node_socket, group.map(|group| group.gid))?;
-        let node = Node::open(NodeConfig {
+        let opened = Node::open(NodeConfig {
             data_dir: settings.data_dir.clone(),
             host: Default::default(),
             logs: settings.logs,
@@ -173,13 +196,19 @@ impl Daemon {
             network: settings.network.clone(),
             version: BuildInfo::current().version.to_owned(),
             machine_init: machine::init_pid(),
-            authority: match &authority {
+            authority: match authority {
                 NodeAuthority::Own(identities, _) => Some(identities.authority.clone()),
                 NodeAuthority::Joined(..) => None,
             },
-        })
-        .await
-        .map_err(unexpected)?;
+        });
+        opened.await.map_err(unexpected)
+    }
+
+    async fn serve_node(&mut self, node: Node, authority: NodeAuthority<'_>) -> Result {
+        let settings = &self.settings;
+        let port = Port::bind("--node-listen", &settings.node_listen).await?;
+        let group = settings.socket_group;
+        let socket = serve::bind_socket(&settings.node_socket, group.map(|group| group.gid))?;
         let hosts = serve::hosts(&port, &settings.hosts, &[]);
         let mut servers = Vec::new();
         let (live, ca_pem, identities) = match authority {

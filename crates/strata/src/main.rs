@@ -10,6 +10,7 @@ mod identity;
 mod join;
 mod lock;
 mod machine;
+mod machinery;
 mod serve;
 
 use std::process::ExitCode;

@@ -16,6 +16,8 @@ pub(crate) struct Port {
     listener: TcpListener,
     /// As it was asked for, for the certificate.
     pub(crate) host: Option<Host>,
+    /// Where it really is.
+    pub(crate) bound: SocketAddr,
     /// With the port it really has.
     pub(crate) url: String,
 }
@@ -43,6 +45,7 @@ impl Port {
             listener,
             host: host.parse().ok(),
             url: url(host, bound),
+            bound,
         })
     }
 

@@ -16,7 +16,7 @@ use super::{RestState, answer, watch};
 use crate::core::{Core, Event, Page, Who};
 use strata_types::Label;
 
-const KINDS: [&str; 4] = ["instance", "workload", "node", "project"];
+const KINDS: [&str; 5] = ["instance", "workload", "node", "project", "machine"];
 
 pub(super) async fn list(
     State(state): State<RestState>,

@@ -49,7 +49,7 @@ pub(super) fn parameter(name: &str) -> Value {
             "Only of this workload, by its id or name.",
         ),
         "kind" => (
-            json!({ "type": "string", "enum": ["instance", "workload", "node", "project"] }),
+            json!({ "type": "string", "enum": ["instance", "workload", "node", "project", "machine"] }),
             "Only of things of this kind.",
         ),
         "after" => (

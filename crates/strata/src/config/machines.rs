@@ -1,0 +1,148 @@
+//! The `[machines]` section: where machines come from.
+//!
+//! ```toml
+//! [machines]
+//! local = 3
+//! inventory = "/etc/strata/machines.toml"
+//! server = "https://192.0.2.1:7700"
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use strata_types::Label;
+use strata_types::machine::{MachineSpec, ProviderKind};
+
+/// Where machines come from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachinesTable {
+    /// How many machines inside this one are in the inventory; 3 unless told.
+    local: Option<u32>,
+    /// Threads of each; half of what there is unless told.
+    local_cpu: Option<u32>,
+    /// MB of each; a quarter of what there is unless told.
+    local_ram: Option<u64>,
+    /// A file with further machines.
+    inventory: Option<PathBuf>,
+    /// How machines reach this server, where that is another way than people's.
+    server: Option<String>,
+    /// The socket of the node that hosts local and virtual machines, where the
+    /// server runs without a node of its own.
+    host_socket: Option<PathBuf>,
+}
+
+/// What the control plane goes by to bring machines up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MachinesSettings {
+    pub(crate) local: Option<u32>,
+    pub(crate) local_cpu: Option<u32>,
+    pub(crate) local_ram: Option<u64>,
+    pub(crate) inventory: Vec<(Label, MachineSpec)>,
+    pub(crate) server: Option<String>,
+    pub(crate) host_socket: Option<PathBuf>,
+}
+
+/// The most machines inside one machine: each has a /24 of its own.
+const MOST_LOCAL: u32 = 64;
+
+impl MachinesTable {
+    pub(super) fn settings(self) -> Result<MachinesSettings, String> {
+        if self.local.is_some_and(|local| local > MOST_LOCAL) {
+            return Err(format!("[machines] local must be at most {MOST_LOCAL}"));
+        }
+        let inventory = match &self.inventory {
+            Some(path) => read(path)?,
+            None => Vec::new(),
+        };
+        Ok(MachinesSettings {
+            local: self.local,
+            local_cpu: self.local_cpu,
+            local_ram: self.local_ram,
+            inventory,
+            server: self.server,
+            host_socket: self.host_socket,
+        })
+    }
+}
+
+/// A file of machines: `[[machine]]` with an id and what is said of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inventory {
+    #[serde(default)]
+    machine: Vec<toml::Table>,
+}
+
+fn read(path: &Path) -> Result<Vec<(Label, MachineSpec)>, String> {
+    let bad = |why: String| format!("[machines] inventory {}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let file: Inventory = toml::from_str(&text).map_err(|error| bad(error.message().into()))?;
+    let machines = file.machine.into_iter().enumerate();
+    machines
+        .map(|(i, mut table)| {
+            let bad = |why: String| bad(format!("machine {}: {why}", i + 1));
+            let id = match table.remove("id") {
+                Some(toml::Value::String(id)) => id,
+                _ => return Err(bad("has no id".into())),
+            };
+            let id: Label = id.parse().map_err(|why| bad(format!("id {id:?} {why}")))?;
+            let spec = table.try_into::<MachineSpec>();
+            let spec = spec.map_err(|error| bad(error.message().into()))?;
+            Ok((id, spec))
+        })
+        .collect()
+}
+
+impl MachinesSettings {
+    /// The machines inside this one that are in the inventory from the start.
+    pub(crate) fn local_machines(&self) -> Vec<(Label, MachineSpec)> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let cpu = self.local_cpu.unwrap_or((threads as u32).div_ceil(2));
+        let ram = self.local_ram.unwrap_or((memory_mb() / 4).max(256));
+        let numbers = 1..=self.local.unwrap_or(3);
+        let named = numbers.filter_map(|n| format!("local-{n}").parse().ok());
+        let spec = MachineSpec {
+            provider: ProviderKind::Local,
+            handle: String::new(),
+            address: String::new(),
+            credentials: String::new(),
+            cpu: Some(cpu),
+            ram: Some(ram),
+            disk: None,
+            labels: std::collections::BTreeMap::new(),
+        };
+        named.map(|id| (id, spec.clone())).collect()
+    }
+}
+
+fn memory_mb() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
+    kilobytes.map_or(1024, |kilobytes: u64| kilobytes * 1024 / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inventory_is_read_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("machines.toml");
+        let text = "[[machine]]\nid = 'rack-1'\nprovider = 'redfish'\naddress = 'https://192.0.2.7'\nlabels = { zone = 'a' }\n";
+        std::fs::write(&path, text).unwrap();
+        let read = super::read(&path).unwrap();
+        assert_eq!(read[0].0.as_str(), "rack-1");
+        assert_eq!(read[0].1.provider, ProviderKind::Redfish);
+        for bad in [
+            "[[machine]]\nprovider = 'local'\n",
+            "[[machine]]\nid = 'x'\nprovider = 'y'\n",
+        ] {
+            std::fs::write(&path, bad).unwrap();
+            let why = super::read(&path).unwrap_err();
+            assert!(why.contains("machine 1"), "{why}");
+        }
+    }
+}

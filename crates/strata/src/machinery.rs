@@ -1,0 +1,102 @@
+//! Where machines come from and how they come in, put together: drivers,
+//! tokens to join with, and a door.
+//!
+//! Machines on this one see no loopback but their own. So that they reach a
+//! server that listens on the loopback alone, it listens on the first address
+//! of the node's bridge as well: from there only what is on this machine gets
+//! to it, and it asks for certificates as everywhere.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_cli::{Exit, Failure, Result};
+use strata_client::Target;
+use strata_identity::Name;
+use strata_machines::{Local, Provider, Providers, Secret};
+use strata_server::Machinery;
+use strata_types::Error;
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::config::MachinesSettings;
+use crate::identity::Identities;
+
+/// A machine may have to be installed before it joins.
+const TOKEN_TTL: Duration = Duration::from_secs(60 * 60);
+/// Machines that come at once.
+const BACKLOG: u32 = 1024;
+
+/// How machines of this one reach the server.
+pub(crate) struct Door {
+    /// What they connect to.
+    pub(crate) url: String,
+    /// Where to listen besides, where the server does not do so already.
+    pub(crate) listener: Option<TcpListener>,
+}
+
+impl Door {
+    /// On the bridge's address, which may not be there yet.
+    pub(crate) fn open(gateway: Ipv4Addr, served: SocketAddr) -> Result<Self> {
+        let address = SocketAddrV4::new(gateway, served.port());
+        let url = format!("https://{address}");
+        let everywhere = served.ip().is_unspecified() || served.ip() == gateway;
+        let listener = match everywhere {
+            true => None,
+            false => Some(listen(address).map_err(|error| {
+                Failure::new(
+                    Exit::Unexpected,
+                    format!("cannot listen on {address} for machines of this one: {error}"),
+                )
+                .hint("is another run on the same subnet? see [network] subnet")
+            })?),
+        };
+        Ok(Self { url, listener })
+    }
+}
+
+fn listen(address: SocketAddrV4) -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    rustix::net::sockopt::set_ip_freebind(&socket, true)?;
+    socket.bind(address.into())?;
+    socket.listen(BACKLOG)
+}
+
+/// All of it. `host` is the node on which machines are made, if there is one.
+pub(crate) fn build(
+    settings: &MachinesSettings,
+    identities: &Identities,
+    host: Option<&Path>,
+    door: Option<&str>,
+    server: &str,
+) -> Machinery {
+    let host = settings.host_socket.as_deref().or(host);
+    let near = settings.server.as_deref().or(door).unwrap_or(server);
+    let mut drivers: Vec<Arc<dyn Provider>> = Vec::new();
+    let mut inventory = settings.inventory.clone();
+    if let Some(host) = host {
+        let node = Target::Unix(host.to_owned());
+        drivers.push(Arc::new(Local::new(node).with_server(near)));
+        inventory.extend(settings.local_machines());
+    }
+    Machinery {
+        providers: Providers::new(drivers),
+        join_tokens: join_tokens(identities.clone()),
+        server: settings.server.clone().unwrap_or_else(|| server.to_owned()),
+        inventory,
+    }
+}
+
+/// A token for one machine, made when it is booted.
+fn join_tokens(identities: Identities) -> strata_server::JoinTokens {
+    Arc::new(move |machine: &str| {
+        let name: Name = machine.parse().map_err(Error::from)?;
+        let fingerprint = identities.authority.fingerprint();
+        let made = identities
+            .tokens
+            .create_join(&name, fingerprint, Some(TOKEN_TTL));
+        let (_, token) = made.map_err(|error| Error::internal(error.to_string()))?;
+        Ok(Secret::new(token.expose()))
+    })
+}
