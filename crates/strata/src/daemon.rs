@@ -177,6 +177,7 @@ impl Daemon {
                 NodeAuthority::Own(identities, _) => Some(identities.authority.clone()),
                 NodeAuthority::Joined(..) => None,
             },
+            pool: settings.node.pool.clone(),
         })
         .await
         .map_err(unexpected)?;

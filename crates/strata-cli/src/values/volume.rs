@@ -204,7 +204,17 @@ mod tests {
             assert_eq!(VolumeArg::from_wire(&wire), Some(volume));
             assert_eq!(TmpfsArg::from_wire(&wire), None);
         }
-        for bad in ["", "data", "/a", ":/a", "data:a", "Data:/a", "a:/b:xx", "pool=:/a", "pool=A:/a"] {
+        for bad in [
+            "",
+            "data",
+            "/a",
+            ":/a",
+            "data:a",
+            "Data:/a",
+            "a:/b:xx",
+            "pool=:/a",
+            "pool=A:/a",
+        ] {
             assert!(bad.parse::<VolumeArg>().is_err(), "{bad:?}");
         }
     }

@@ -38,6 +38,7 @@ impl Face {
             resident_bytes: kilobytes("/proc/self/status", "VmRSS:"),
             data_dir: node.config.data_dir.display().to_string(),
             process_id: std::process::id().into(),
+            pool: node.pool.id().unwrap_or_default(),
         }
     }
 

@@ -154,10 +154,20 @@ mod tests {
         let spec = vm(&["pool=data", "pool=fixed:ro"]);
         spec.check().unwrap();
         let disks = spec.pool_disks().unwrap();
-        let told: Vec<_> = disks.iter().map(|d| (d.name.as_str(), d.read_only)).collect();
+        let told: Vec<_> = disks
+            .iter()
+            .map(|d| (d.name.as_str(), d.read_only))
+            .collect();
         assert_eq!(told, [("data", false), ("fixed", true)]);
         assert_eq!(spec.pool_volumes().len(), 2);
-        for bad in ["data:/x", "/srv:/x", "pool=data:/x", "pool=p--1", "pool=", ""] {
+        for bad in [
+            "data:/x",
+            "/srv:/x",
+            "pool=data:/x",
+            "pool=p--1",
+            "pool=",
+            "",
+        ] {
             let error = vm(&[bad]).check().unwrap_err();
             assert_eq!(error.field(), Some("volumes[0]"), "{bad:?}");
         }
@@ -171,7 +181,11 @@ mod tests {
             volumes: volumes.iter().map(ToString::to_string).collect(),
             ..InstanceSpec::default()
         };
-        assert!(with(&["data:/x", "memory=64:/tmp"]).pool_volumes().is_empty());
+        assert!(
+            with(&["data:/x", "memory=64:/tmp"])
+                .pool_volumes()
+                .is_empty()
+        );
         let names = with(&["data:/x", "pool=a:/y"]).pool_volumes();
         assert_eq!(names, ["a".parse::<Label>().unwrap()]);
         assert!(!with(&["pool=a:/y"]).reaches_the_machine());
