@@ -148,6 +148,9 @@ pub struct Node {
     /// Whether it runs virtual machines.
     #[serde(default)]
     pub runs_vms: bool,
+    /// The id of the storage pool that it reaches; empty when it reaches none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pool: String,
     /// Whether it follows its assignments, or only tells its status.
     #[serde(default)]
     pub follows: bool,
