@@ -21,8 +21,9 @@ fn with(world: &World, name: &str, of_pool: &str) -> PodSpec {
 
 /// The pool that the node says it reaches.
 async fn told(world: &World) -> String {
-    let info = world.node.client().node().get_info(GetNodeInfoRequest {});
-    info.await.unwrap().into_inner().pool
+    let mut its = world.node.client().node();
+    let info = its.get_info(GetNodeInfoRequest {}).await;
+    info.unwrap().into_inner().pool
 }
 
 #[tokio::test(flavor = "multi_thread")]

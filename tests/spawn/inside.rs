@@ -106,8 +106,9 @@ async fn it_reaches_the_pool_that_the_node_around_reaches() {
     let pool = TestPool::unmounted();
     let outside = Outside::start_with(STRATA, &pool.config()).await;
     let reaches = async |inside: &Inside| {
-        let info = inside.node.client().node().get_info(GetNodeInfoRequest {});
-        info.await.unwrap().into_inner().pool
+        let mut its = inside.node.client().node();
+        let info = its.get_info(GetNodeInfoRequest {}).await;
+        info.unwrap().into_inner().pool
     };
     // One from before the pool does not see it.
     let early = outside.spawn(machine("early")).await;
