@@ -26,6 +26,8 @@ use crate::units::{Kind, Record, clear_folder};
 
 /// How long QEMU may take until it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long it may take to end once it has hung up.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What was decided when a machine was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -154,15 +156,23 @@ impl Kind for VmKind {
         let main = cell.start_anew(executable, manner).await?;
         drop(tap);
         let socket = folder.qmp();
-        tokio::select! {
-            answers = Qmp::connect(&socket, ANSWERS_WITHIN) => {
-                answers.map_err(|error| Error::unavailable(strata_types::chain(&error)))?;
-                Ok(main)
-            }
-            view = main.ended() => {
-                let how = view.ending.map(|ending| ending.to_string()).unwrap_or_default();
+        let silent = tokio::select! {
+            answers = Qmp::connect(&socket, ANSWERS_WITHIN) => match answers {
+                Ok(_) => return Ok(main),
+                Err(error) => Error::unavailable(strata_types::chain(&error)),
+            },
+            _ = main.ended() => Error::unavailable("QEMU ended"),
+        };
+        // It hangs up a moment before it ends, and what it said tells more.
+        match tokio::time::timeout(ENDS_WITHIN, main.ended()).await {
+            Ok(view) => {
+                let how = view
+                    .ending
+                    .map(|ending| ending.to_string())
+                    .unwrap_or_default();
                 Err(ended_at_once(ask, &how, &last_words(&main)))
             }
+            Err(_) => Err(silent),
         }
     }
 
