@@ -17,6 +17,8 @@ mod life;
 mod limits;
 #[path = "pods/network.rs"]
 mod network;
+#[path = "pods/pool.rs"]
+mod pool;
 #[path = "pods/restarts.rs"]
 mod restarts;
 #[path = "pods/rights.rs"]

@@ -30,12 +30,20 @@ struct World {
 
 /// None where guests cannot run.
 async fn world() -> Option<World> {
+    world_with("").await
+}
+
+async fn world_with(config: &str) -> Option<World> {
     if let Some(why) = Guest::lacks() {
         skip(why);
         return None;
     }
     let network = NetworkNamespace::new();
-    let daemon = Daemon::build(STRATA).within(&network).start().await;
+    let daemon = Daemon::build(STRATA)
+        .config(config)
+        .within(&network)
+        .start()
+        .await;
     let node = daemon.node().await;
     Some(World {
         node,

@@ -1,10 +1,12 @@
 //! What a node tells while all goes well, and when its server is slow.
 
-use strata_testkit::pods::{idle, script};
+use strata_testkit::pods::{idle, script, volume};
+use strata_testkit::pool::TestPool;
 use strata_testkit::v1::PodState;
 use strata_testkit::v1::node_message::Message as Said;
+use strata_testkit::v1::pod_volume::Source;
 
-use crate::{run, world};
+use crate::{run, world, world_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_used_is_measured() {
@@ -59,4 +61,47 @@ async fn a_slow_server_hears_the_latest() {
         .await;
     world.server.reads(true);
     server.becomes("next", PodState::Running).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whether_the_pool_is_reached_is_told_when_it_changes() {
+    let pool = TestPool::unmounted();
+    let mut world = world_with(&pool.config()).await;
+    let server = world.followed().await;
+    assert_eq!(server.hello().await.pool, "");
+    let told = |said: &Said| match said {
+        Said::Load(load) => load.pool.clone(),
+        _ => None,
+    };
+    let tells = |wanted: &'static str| move |said: &Said| told(said).filter(|id| id == wanted);
+    // What cannot be had here is another node's.
+    let mut web = idle("web", &world.image);
+    web.volumes = vec![volume(Source::Pool("v1".into()), "/data")];
+    server.assign(&run("early", web.clone())).await;
+    let why = server.refusal("early").await;
+    assert!(why.contains("does not reach the storage pool"), "{why}");
+    pool.mount();
+    server.hears("the pool", tells(pool.id())).await;
+    // A volume that is missing is waited for.
+    server.assign(&run("web", web)).await;
+    let report = server.becomes("web", PodState::Failed).await;
+    assert!(
+        report.reason.contains("there is no volume v1"),
+        "{report:?}"
+    );
+    assert!(report.reason.contains("tried again in"), "{report:?}");
+    pool.volume("v1");
+    server.becomes("web", PodState::Running).await;
+    world.node.says("web", "echo x > /data/x").await;
+    pool.unmount();
+    let latest = |server: &crate::Conversation| server.heard().iter().rev().find_map(told);
+    strata_testkit::wait_for("no pool", strata_testkit::PATIENCE, async || {
+        match latest(&server) {
+            Some(id) if id.is_empty() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    server.withdraw("web").await;
+    server.becomes("web", PodState::Unspecified).await;
 }

@@ -2,8 +2,10 @@
 //! data, its own control groups, limits that hold for all that is in it, and
 //! cells and pods as on any node.
 
-use strata_testkit::machines::{Outside, machine};
-use strata_testkit::pods::idle;
+use strata_testkit::machines::{Inside, Outside, machine};
+use strata_testkit::pods::{idle, volume};
+use strata_testkit::pool::TestPool;
+use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{GetNodeInfoRequest, MachineSpec};
 
 use crate::STRATA;
@@ -97,4 +99,41 @@ async fn pods_run_in_it() {
     assert!(made.address.starts_with("10.43."), "{made:?}");
     assert_eq!(node.says("web", "cat /etc/hostname").await, "web");
     node.destroy_pod("web").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_reaches_the_pool_that_the_node_around_reaches() {
+    let pool = TestPool::unmounted();
+    let outside = Outside::start_with(STRATA, &pool.config()).await;
+    let reaches = async |inside: &Inside| {
+        let mut its = inside.node.client().node();
+        let info = its.get_info(GetNodeInfoRequest {}).await;
+        info.unwrap().into_inner().pool
+    };
+    // One from before the pool does not see it.
+    let early = outside.spawn(machine("early")).await;
+    pool.mount();
+    let data = pool.volume("v1");
+    assert_eq!(reaches(&early).await, "");
+    let late = outside.spawn(machine("late")).await;
+    assert_eq!(reaches(&late).await, pool.id());
+    let node = &late.node;
+    let mut web = idle("web", &late.busybox());
+    web.volumes = vec![volume(Source::Pool("v1".into()), "/data")];
+    node.run_pod(web.clone()).await.unwrap();
+    node.says("web", "echo inside > /data/file").await;
+    let file = std::fs::read_to_string(data.join("file")).unwrap();
+    assert_eq!(file, "inside\n");
+    node.destroy_pod("web").await.unwrap();
+    // The machine goes, and what is in the pool stays for the next one.
+    let around = outside.node().await;
+    around.destroy_machine("late").await.unwrap();
+    assert!(data.join("file").exists());
+    let next = outside.spawn(machine("next")).await;
+    web.image = next.busybox();
+    next.node.run_pod(web).await.unwrap();
+    assert_eq!(next.node.says("web", "cat /data/file").await, "inside");
+    for name in ["early", "next"] {
+        around.destroy_machine(name).await.unwrap();
+    }
 }

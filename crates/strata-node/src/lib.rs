@@ -18,6 +18,7 @@ mod network;
 mod node;
 mod parts;
 mod pods;
+mod pool;
 mod units;
 mod vms;
 mod volumes;

@@ -16,6 +16,7 @@ use crate::machines::Machines;
 use crate::network::{NetworkOptions, NodeNetwork};
 use crate::parts::Parts;
 use crate::pods::Pods;
+use crate::pool::NodePool;
 use crate::vms::Vms;
 
 /// What a node needs to know.
@@ -38,6 +39,8 @@ pub struct NodeConfig {
     pub machine_init: Option<u32>,
     /// The CA that machines inside this one get their certificates from.
     pub authority: Option<Arc<strata_identity::Authority>>,
+    /// Where the storage pool is mounted, whether or not it is there yet.
+    pub pool: Option<PathBuf>,
 }
 
 /// How long pods and virtual machines get to end when the daemon ends and they go along.
@@ -54,6 +57,7 @@ pub struct Node {
     pub(crate) vms: Vms,
     pub(crate) machines: Machines,
     pub(crate) network: Arc<NodeNetwork>,
+    pub(crate) pool: Arc<NodePool>,
     keeper: Arc<Keeper>,
     pub(crate) watch: LogWatch,
     pub(crate) log_folder: PathBuf,
@@ -103,6 +107,7 @@ impl Node {
             network: Arc::new(network),
             images: images.clone(),
             logs: config.logs,
+            pool: Arc::new(NodePool::new(config.pool.clone())),
             names: Default::default(),
             cgroups,
             folder,
@@ -138,6 +143,7 @@ impl Node {
             vms,
             machines,
             network: parts.network.clone(),
+            pool: parts.pool.clone(),
             keeper,
             watch: LogWatch::start().map_err(|error| failed("watch log files", &error))?,
             log_folder,

@@ -13,6 +13,7 @@ use crate::folder::NodeFolder;
 use crate::images::Images;
 use crate::network::NodeNetwork;
 use crate::pods::{Outfitter, PodKind, Pods};
+use crate::pool::NodePool;
 use crate::units::Names;
 use crate::vms::{VmKind, Vms};
 use crate::volumes::NodeVolumes;
@@ -32,6 +33,7 @@ pub(crate) struct Parts {
     pub(crate) network: Arc<NodeNetwork>,
     pub(crate) images: Images,
     pub(crate) logs: LogLimits,
+    pub(crate) pool: Arc<NodePool>,
     pub(crate) names: Names,
 }
 
@@ -80,6 +82,7 @@ impl Parts {
                     .map(|(name, _)| name)
                     .collect(),
                 volumes: Arc::new(NodeVolumes::open(&self.sub("volumes")?)?),
+                pool: self.pool.clone(),
             },
             network: self.network.clone(),
             id_maps: Default::default(),
@@ -94,6 +97,7 @@ impl Parts {
         let kind = VmKind {
             cells: Cells::recover(Arc::new(self.shared(Some(VMS))?)).await?,
             network: self.network.clone(),
+            pool: self.pool.clone(),
             folders: self.sub(&format!("{VMS}/folders"))?,
             host: Default::default(),
             consoles: Default::default(),

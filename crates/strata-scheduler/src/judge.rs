@@ -8,7 +8,9 @@
 use crate::fleet::{Fleet, Slot};
 use crate::index::packing;
 use crate::rulebook::Compiled;
-use crate::{Bond, NodeState, Policy, Reason, ReasonCount, Request, Resources, Score};
+use crate::{
+    Bond, Constraint, NodeState, POOL_LABEL, Policy, Reason, ReasonCount, Request, Resources, Score,
+};
 
 /// How many nodes are named per reason.
 const EXAMPLES: usize = 3;
@@ -51,7 +53,10 @@ impl Judge<'_> {
         }
         for test in &rules.constraints {
             if !test.met_by(&slot.spec.name, &slot.spec.labels) {
-                return Err(Reason::Constraint(test.to_string()));
+                return Err(match test {
+                    Constraint::Exists(label) if label == POOL_LABEL => Reason::NoPool,
+                    test => Reason::Constraint(test.to_string()),
+                });
             }
         }
         match &rules.gpus {

@@ -51,5 +51,6 @@ pub use reason::{Reason, ReasonCount};
 pub use request::{InstanceId, Request};
 pub use resources::{GIB, GpuDemand, Gpus, HostPort, MIB, Protocol, Resources};
 pub use rules::{
-    Affinity, Bond, Constraint, Domain, Kind, Labels, Policy, Preference, Rules, Selector, Spread,
+    Affinity, Bond, Constraint, Domain, Kind, Labels, POOL_LABEL, Policy, Preference, Rules,
+    Selector, Spread,
 };

@@ -16,6 +16,8 @@ pub enum Reason {
     WrongKind(Kind),
     /// It does not meet this constraint.
     Constraint(String),
+    /// It does not see the storage pool, of which the instance has a volume.
+    NoPool,
     /// It has not as many GPUs of one kind that would do.
     NoSuchGpus {
         /// How many are missing.
@@ -132,6 +134,7 @@ impl fmt::Display for Reason {
             Self::WrongKind(Kind::Container) => f.write_str("cannot run containers"),
             Self::WrongKind(Kind::Vm) => f.write_str("cannot run virtual machines"),
             Self::Constraint(test) => write!(f, "constraint {test} not met"),
+            Self::NoPool => f.write_str("does not reach the storage pool"),
             Self::NoSuchGpus { short } => write!(f, "has {short} GPUs too few of such a kind"),
             Self::Cpu { short, measured } => {
                 let (cores, rest) = (short / 1000, short % 1000);

@@ -14,6 +14,9 @@ use crate::{GpuDemand, HostPort};
 /// Labels of a node or of an instance.
 pub type Labels = BTreeMap<String, String>;
 
+/// The label of nodes that reach the storage pool; its value is the pool's id.
+pub const POOL_LABEL: &str = "strata.dev/pool";
+
 /// What runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -20,6 +20,7 @@ pub mod machines;
 mod netns;
 mod node;
 pub mod pods;
+pub mod pool;
 mod requests;
 mod skip;
 mod wait;

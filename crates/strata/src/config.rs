@@ -262,6 +262,10 @@ mod tests {
         assert_eq!(settings.address.unwrap().to_string(), "10.0.0.7");
         let bad = parse("[node]\nservers = ['http://x']").unwrap();
         assert!(bad.node.settings().unwrap_err().contains("[node] servers"));
+        let pool = merge("[node]\npool = '/srv/pool'", None, None).node.pool;
+        assert_eq!(pool.as_deref(), Some(Path::new("/srv/pool")));
+        let bad = parse("[node]\npool = 'pool'").unwrap();
+        assert!(bad.node.settings().unwrap_err().contains("[node] pool"));
         let bad = parse("[node]\nlabels = { '' = 'a' }").unwrap();
         assert!(bad.node.settings().is_err());
     }

@@ -200,6 +200,7 @@ impl Daemon {
                 NodeAuthority::Own(identities, _) => Some(identities.authority.clone()),
                 NodeAuthority::Joined(..) => None,
             },
+            pool: settings.node.pool.clone(),
         });
         opened.await.map_err(unexpected)
     }

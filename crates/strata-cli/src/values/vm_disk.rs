@@ -1,5 +1,6 @@
 //! A further disk of a virtual machine: `10GiB` is an empty one,
-//! `/srv/data.qcow2` a clone of an image, with `:ro` the image as it is.
+//! `/srv/data.qcow2` a clone of an image, with `:ro` the image as it is,
+//! `pool=data` a volume of the storage pool.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use strata_api::strata::v1::VmDisk;
 
-use super::{Bytes, absolute};
+use super::{Bytes, absolute, label_name};
 
 /// One `--disk`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,11 +18,19 @@ pub(crate) enum VmDiskArg {
     Empty(Bytes),
     /// A clone of an image of the node's machine.
     Image { path: String, read_only: bool },
+    /// A volume of the storage pool.
+    Pool { name: String, read_only: bool },
 }
 
 impl VmDiskArg {
     /// As it stands on the wire.
     pub(crate) fn from_wire(disk: &VmDisk) -> Self {
+        if !disk.pool.is_empty() {
+            return Self::Pool {
+                name: disk.pool.clone(),
+                read_only: disk.read_only,
+            };
+        }
         if disk.image.is_empty() {
             return Self::Empty(Bytes(disk.bytes));
         }
@@ -43,6 +52,11 @@ impl VmDiskArg {
                 read_only,
                 ..Default::default()
             },
+            Self::Pool { name, read_only } => VmDisk {
+                pool: name,
+                read_only,
+                ..Default::default()
+            },
         }
     }
 }
@@ -60,6 +74,12 @@ impl FromStr for VmDiskArg {
             Some(path) => (path, true),
             None => (text, false),
         };
+        if let Some(name) = path.strip_prefix("pool=") {
+            return Ok(Self::Pool {
+                name: label_name(name)?,
+                read_only,
+            });
+        }
         Ok(Self::Image {
             path: absolute(path)?,
             read_only,
@@ -73,6 +93,9 @@ impl fmt::Display for VmDiskArg {
             Self::Empty(size) => size.fmt(f),
             Self::Image { path, read_only } => {
                 write!(f, "{path}{}", if *read_only { ":ro" } else { "" })
+            }
+            Self::Pool { name, read_only } => {
+                write!(f, "pool={name}{}", if *read_only { ":ro" } else { "" })
             }
         }
     }
@@ -98,12 +121,19 @@ mod tests {
 
     #[test]
     fn a_size_is_an_empty_disk_and_a_path_an_image() {
-        for text in ["10GiB", "/srv/data.qcow2", "/srv/data.raw:ro"] {
+        for text in [
+            "10GiB",
+            "/srv/data.qcow2",
+            "/srv/data.raw:ro",
+            "pool=data",
+            "pool=data:ro",
+        ] {
             let disk: VmDiskArg = text.parse().unwrap();
             assert_eq!(disk.to_string(), text);
             assert_eq!(VmDiskArg::from_wire(&disk.clone().into_wire()), disk);
         }
         assert!("10lots".parse::<VmDiskArg>().is_err());
         assert!("".parse::<VmDiskArg>().is_err());
+        assert!("pool=A".parse::<VmDiskArg>().is_err());
     }
 }

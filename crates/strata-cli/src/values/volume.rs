@@ -1,5 +1,5 @@
-//! What is mounted into a pod: `/srv/www:/www:ro`, `data:/var/lib/db`, and
-//! memory as `/run:64MiB`.
+//! What is mounted into a pod: `/srv/www:/www:ro`, `data:/var/lib/db`,
+//! `pool=data:/var/lib/db`, and memory as `/run:64MiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,8 @@ use super::{Bytes, absolute, label_name};
 /// Without a word about its size.
 const DEFAULT_TMPFS: u64 = 64 << 20;
 
-/// One `--volume`: a folder of the node's machine, or a volume of the node.
+/// One `--volume`: a folder of the node's machine, a volume of the node, or
+/// one of the storage pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct VolumeArg {
@@ -26,6 +27,7 @@ pub(crate) struct VolumeArg {
 enum Place {
     Folder(String),
     Volume(String),
+    Pool(String),
 }
 
 impl VolumeArg {
@@ -34,6 +36,7 @@ impl VolumeArg {
         let source = match volume.source.as_ref()? {
             Source::Folder(path) => Place::Folder(path.clone()),
             Source::Volume(name) => Place::Volume(name.clone()),
+            Source::Pool(name) => Place::Pool(name.clone()),
             Source::MemoryBytes(_) => return None,
         };
         Some(Self {
@@ -49,6 +52,7 @@ impl VolumeArg {
             source: Some(match self.source {
                 Place::Folder(path) => Source::Folder(path),
                 Place::Volume(name) => Source::Volume(name),
+                Place::Pool(name) => Source::Pool(name),
             }),
             target: self.target,
             read_only: self.read_only,
@@ -61,7 +65,10 @@ impl FromStr for VolumeArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
-            format!("{text:?} is no volume; write it as /folder:/target, NAME:/target, with :ro")
+            format!(
+                "{text:?} is no volume; write it as /folder:/target, NAME:/target or \
+                 pool=NAME:/target, with :ro"
+            )
         };
         let (rest, read_only) = match text.strip_suffix(":ro") {
             Some(rest) => (rest, true),
@@ -72,7 +79,9 @@ impl FromStr for VolumeArg {
             return Err(bad());
         }
         // A name has neither dots nor slashes: whatever has is a path.
-        let source = if source.contains(['/', '.']) {
+        let source = if let Some(name) = source.strip_prefix("pool=") {
+            Place::Pool(label_name(name)?)
+        } else if source.contains(['/', '.']) {
             Place::Folder(absolute(source)?)
         } else {
             Place::Volume(label_name(source)?)
@@ -87,9 +96,12 @@ impl FromStr for VolumeArg {
 
 impl fmt::Display for VolumeArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Place::Folder(source) | Place::Volume(source)) = &self.source;
+        let (start, source) = match &self.source {
+            Place::Folder(source) | Place::Volume(source) => ("", source),
+            Place::Pool(name) => ("pool=", name),
+        };
         let end = if self.read_only { ":ro" } else { "" };
-        write!(f, "{source}:{}{end}", self.target)
+        write!(f, "{start}{source}:{}{end}", self.target)
     }
 }
 
@@ -109,7 +121,7 @@ impl TmpfsArg {
                 target: volume.target.clone(),
                 size: Bytes(*bytes),
             }),
-            Source::Folder(_) | Source::Volume(_) => None,
+            Source::Folder(_) | Source::Volume(_) | Source::Pool(_) => None,
         }
     }
 
@@ -184,6 +196,7 @@ mod tests {
             ("./www:/www", format!("{here}/www:/www")),
             ("a/b:/www", format!("{here}/a/b:/www")),
             ("data:/var/lib/db", "data:/var/lib/db".to_owned()),
+            ("pool=data:/db:ro", "pool=data:/db:ro".to_owned()),
         ] {
             let volume: VolumeArg = text.parse().unwrap();
             assert_eq!(volume.to_string(), written);
@@ -191,7 +204,17 @@ mod tests {
             assert_eq!(VolumeArg::from_wire(&wire), Some(volume));
             assert_eq!(TmpfsArg::from_wire(&wire), None);
         }
-        for bad in ["", "data", "/a", ":/a", "data:a", "Data:/a", "a:/b:xx"] {
+        for bad in [
+            "",
+            "data",
+            "/a",
+            ":/a",
+            "data:a",
+            "Data:/a",
+            "a:/b:xx",
+            "pool=:/a",
+            "pool=A:/a",
+        ] {
             assert!(bad.parse::<VolumeArg>().is_err(), "{bad:?}");
         }
     }

@@ -99,7 +99,7 @@ impl Conversation<'_> {
         let parts = self.parts;
         let outbox = &parts.instances.0.outbox;
         let shown = parts.config.identity.validity();
-        let mut meter = Meter::new(&parts.node.config.data_dir);
+        let mut meter = Meter::new(&parts.node.config.data_dir, parts.node.pool.clone());
         let mut ticks = ticks(LOAD_EVERY);
         loop {
             tokio::select! {

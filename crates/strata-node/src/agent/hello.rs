@@ -8,6 +8,8 @@ use strata_api::strata::v1;
 
 use super::measure;
 use crate::Node;
+use crate::blocking::blocking;
+use crate::machines::SPAWNED;
 
 /// What virtual machines run on.
 const QEMU: &str = "qemu-system-x86_64";
@@ -25,10 +27,15 @@ pub(super) fn hello(
         version: node.config.version.clone(),
         labels: all_labels(labels),
         capacity: Some(measure::capacity(&node.config.data_dir)),
-        gpus: gpus(Path::new("/sys/bus/pci/devices")),
+        // One inside another sees the cards of the one around, and has none.
+        gpus: match std::env::var_os(SPAWNED) {
+            Some(_) => Vec::new(),
+            None => gpus(Path::new("/sys/bus/pci/devices")),
+        },
         runs_vms: runs_vms(),
         address: address.map(|a| a.to_string()).unwrap_or_default(),
         subnet: subnet.map(|s| s.to_string()).unwrap_or_default(),
+        pool: blocking(|| node.pool.id()).unwrap_or_default(),
     }
 }
 

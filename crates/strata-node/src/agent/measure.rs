@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use strata_api::strata::v1;
@@ -11,6 +12,7 @@ use super::ask::UnitName;
 use super::hosting::Hosting;
 use crate::blocking::blocking;
 use crate::machines::{SPAWNED_CPU, SPAWNED_MEMORY};
+use crate::pool::NodePool;
 
 /// The disk of an instance may take a walk to measure: that is done for each
 /// in turn, once in so many looks.
@@ -74,15 +76,20 @@ pub(super) struct Meter {
     cpu: (u64, u64),
     each: HashMap<String, Used>,
     looks: usize,
+    pool: Arc<NodePool>,
+    /// The id of the pool, as it was last told.
+    told_pool: Option<String>,
 }
 
 impl Meter {
-    pub(super) fn new(data_dir: &Path) -> Self {
+    pub(super) fn new(data_dir: &Path, pool: Arc<NodePool>) -> Self {
         Self {
             data_dir: data_dir.to_owned(),
             cpu: (0, 0),
             each: HashMap::new(),
             looks: 0,
+            pool,
+            told_pool: None,
         }
     }
 
@@ -114,7 +121,18 @@ impl Meter {
             machine: Some(self.machine(sum)),
             instances: Some(sum),
             each,
+            pool: self.pool_to_tell(),
         }
+    }
+
+    /// The pool that is reached, when it is not what was last told.
+    fn pool_to_tell(&mut self) -> Option<String> {
+        let now = blocking(|| self.pool.id()).unwrap_or_default();
+        if self.told_pool.as_ref() == Some(&now) {
+            return None;
+        }
+        self.told_pool = Some(now.clone());
+        Some(now)
     }
 
     /// What everything on the machine uses. One inside another sees figures of

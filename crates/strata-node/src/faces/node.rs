@@ -39,6 +39,7 @@ impl Face {
             data_dir: node.config.data_dir.display().to_string(),
             process_id: std::process::id().into(),
             program: program(),
+            pool: node.pool.id().unwrap_or_default(),
         }
     }
 

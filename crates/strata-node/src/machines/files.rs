@@ -7,9 +7,12 @@ use super::kind::Made;
 
 /// Where its node finds what it goes by.
 pub(super) const CONFIG: &str = "/etc/strata/node.toml";
+/// Where it finds the storage pool. Not where the host has it, which may be in
+/// the data folder: what clears that of the machine's node must not come there.
+pub(super) const POOL: &str = "/run/strata/pool";
 
 /// The files of a machine, and what is in them.
-pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String)> {
+pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made, pool: bool) -> Vec<(String, String)> {
     let (name, address) = (&ask.name, made.address);
     let hosts = format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n{address}\t{name}\n");
     let resolv = made
@@ -20,7 +23,7 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String
         ("/etc/hostname", format!("{name}\n")),
         ("/etc/resolv.conf", resolv.unwrap_or_default()),
         ("/etc/machine-id", format!("{}\n", id.replace('-', ""))),
-        (CONFIG, config(ask, made)),
+        (CONFIG, config(ask, made, pool)),
     ]
     .map(|(path, text)| (path.to_owned(), text))
     .to_vec()
@@ -28,16 +31,23 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String
 
 /// A machine that joins a server gets its subnet there, as any other node, and
 /// tells it its labels; `strata.dev/…` are those of its maker.
-fn config(ask: &MachineAsk, made: &Made) -> String {
-    let listen = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
-    if ask.join.is_some() {
-        let told = ask.labels.iter();
-        let told = told.filter(|(key, _)| !key.starts_with("strata.dev/"));
-        let lines = told.map(|(key, value)| format!("{} = {}\n", quoted(key), quoted(value)));
-        return format!("{listen}\n[node.labels]\n{}", lines.collect::<String>());
+fn config(ask: &MachineAsk, made: &Made, pool: bool) -> String {
+    let mut text = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
+    if ask.join.is_none() {
+        let (range, subnet) = (made.range, made.subnet);
+        text += &format!("\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n");
     }
-    let (range, subnet) = (made.range, made.subnet);
-    format!("{listen}\n[network]\nrange = \"{range}\"\nsubnet = \"{subnet}\"\n")
+    if pool {
+        text += &format!("\n[node]\npool = \"{POOL}\"\n");
+    }
+    if ask.join.is_some() {
+        text += "\n[node.labels]\n";
+        let told = ask.labels.iter();
+        for (key, value) in told.filter(|(key, _)| !key.starts_with("strata.dev/")) {
+            text += &format!("{} = {}\n", quoted(key), quoted(value));
+        }
+    }
+    text
 }
 
 /// A text as TOML has it. There are no control characters in labels.

@@ -21,6 +21,7 @@ use crate::blocking::blocking;
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::folder::make_private;
 use crate::network::NodeNetwork;
+use crate::pool::NodePool;
 use crate::units::{Kind, Record, clear_folder};
 
 /// What was decided when a machine was made.
@@ -39,6 +40,8 @@ pub(crate) struct Made {
 pub(crate) struct MachineKind {
     pub(crate) cells: Cells,
     pub(super) network: Arc<NodeNetwork>,
+    /// The storage pool, which its machines reach too.
+    pub(super) pool: Arc<NodePool>,
     pub(super) identities: Identities,
     /// Of the node around: not to be seen inside.
     pub(super) data_dir: PathBuf,

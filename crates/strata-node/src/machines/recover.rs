@@ -34,6 +34,7 @@ impl Machines {
         let kind = MachineKind {
             cells: Cells::recover(Arc::new(shared)).await?,
             network: parts.network.clone(),
+            pool: parts.pool.clone(),
             identities: Identities::new(config.authority.clone()),
             data_dir: config.data_dir.clone(),
             folders: sub("folders")?,

@@ -5,7 +5,7 @@
 //!
 //! `/proc` and `/sys/fs/cgroup` are its own PID 1's to mount.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,23 @@ impl MachineKind {
         fittings.push(Fitting::File(PROGRAM.into(), program));
         let disk = bind(&self.disk(&record.id), false, false)?;
         fittings.push(Fitting::Folder("/var/lib".into(), disk));
+        fittings.extend(self.pool_as_it_is()?);
         Ok((root, fittings))
+    }
+
+    /// The storage pool, if it is there now: a machine that is started before
+    /// it is mounted does not see it until its next start.
+    fn pool_as_it_is(&self) -> Result<Option<Fitting>> {
+        let Some(pool) = self.pool.root() else {
+            return Ok(None);
+        };
+        let options = BindOptions {
+            no_suid: true,
+            no_dev: true,
+            ..BindOptions::default()
+        };
+        let mount = strata_rootfs::bind_fd(pool.as_fd(), options).map_err(failed)?;
+        Ok(Some(Fitting::Folder(files::POOL.into(), mount)))
     }
 
     fn root(&self, record: &Record<Self>, apart: &[&str]) -> Result<OwnedFd> {
@@ -78,7 +94,7 @@ impl MachineKind {
             lower: Path::new("/"),
             bytes: changes(ask),
             hidden: &hidden,
-            files: &files::of(&record.id, ask, made),
+            files: &files::of(&record.id, ask, made, self.pool.is_expected()),
             links,
             place: &self.place,
         };

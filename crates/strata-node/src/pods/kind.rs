@@ -97,6 +97,8 @@ impl Kind for PodKind {
 
     async fn make(&self, id: &str, spec: &PodSpec) -> Result<Made> {
         let reference = reference_from_field("pod.image", &spec.image)?;
+        // Before an image is fetched in vain.
+        blocking(|| self.outfitter.check_pool(spec))?;
         let held = self.images.ensure(&reference, spec.pull).await?;
         let mut made = Made {
             image_digest: held.image.digest.to_string(),

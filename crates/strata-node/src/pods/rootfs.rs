@@ -15,6 +15,7 @@ use super::files::FILES;
 use super::kind::{Made, PodKind};
 use super::plan;
 use crate::cells::Cell;
+use crate::pool::NodePool;
 use crate::units::Record;
 use crate::volumes::{NodeVolumes, of_image};
 
@@ -55,6 +56,8 @@ pub(crate) struct Outfitter {
     pub(crate) groups: Vec<&'static str>,
     /// Volumes that the node keeps.
     pub(crate) volumes: Arc<NodeVolumes>,
+    /// Volumes that others keep.
+    pub(crate) pool: Arc<NodePool>,
 }
 
 /// A root, and what is fitted into it.
@@ -64,6 +67,16 @@ pub(super) struct Furniture {
 }
 
 impl Outfitter {
+    /// Refuses a pod whose volumes of the pool are not there.
+    pub(super) fn check_pool(&self, spec: &PodSpec) -> Result<()> {
+        for (i, volume) in spec.volumes.iter().enumerate() {
+            if let VolumeSource::Pool(name) = &volume.source {
+                self.pool.files(name, &pool_field(i))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The root of a pod and what is fitted into it; for the users of a
     /// namespace where the pod has users of its own.
     pub(super) fn furniture(
@@ -175,6 +188,13 @@ impl Outfitter {
                 let mount = self.volumes.mount(name.as_str(), options)?;
                 return Ok(Source::Folder(mount));
             }
+            VolumeSource::Pool(name) => {
+                let folder = self.pool.files(name, &pool_field(index))?;
+                let options = bind_options(volume.read_only, users);
+                let mount = strata_rootfs::bind_fd(folder.as_fd(), options)
+                    .map_err(|e| error(&e, &pool_field(index)))?;
+                return Ok(Source::Folder(mount));
+            }
         };
         let mount = bind(&path, volume.read_only, users)
             .map_err(|e| error(&e, &format!("pod.volumes[{index}].folder")))?;
@@ -183,6 +203,10 @@ impl Outfitter {
             false => Source::File(mount),
         })
     }
+}
+
+fn pool_field(index: usize) -> String {
+    format!("pod.volumes[{index}].pool")
 }
 
 /// What users expect of a network of their own: everybody may ping and listen

@@ -10,7 +10,7 @@ use strata_api::strata::v1;
 use strata_api::strata::v1::vm_spec::Boot as WireBoot;
 use strata_api::{grace_from_field, pod_fields};
 use strata_types::pod::{PodName, PortMapping, RestartPolicy};
-use strata_types::{Error, Result};
+use strata_types::{Error, Label, Result};
 use strata_vm::{Accel, Machine};
 
 const MIB: u64 = 1 << 20;
@@ -49,15 +49,24 @@ pub(crate) enum VmBoot {
     },
 }
 
-/// A further disk: a clone of an image, or an empty one.
+/// A further disk: a clone of an image, an empty one, or a volume of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VmDisk {
     pub(crate) image: Option<PathBuf>,
     pub(crate) bytes: u64,
     pub(crate) read_only: bool,
+    #[serde(default)]
+    pub(crate) pool: Option<Label>,
 }
 
 impl VmAsk {
+    /// Volumes of the pool that it has, with the place of each in the list of
+    /// disks and whether it only reads it.
+    pub(crate) fn pool_disks(&self) -> impl Iterator<Item = (usize, &Label, bool)> {
+        let disks = self.disks.iter().enumerate();
+        disks.filter_map(|(i, disk)| Some((i, disk.pool.as_ref()?, disk.read_only)))
+    }
+
     /// Files of this machine that it is made from.
     pub(crate) fn files(&self) -> Vec<&Path> {
         let mut files: Vec<&Path> = match &self.boot {
@@ -168,7 +177,16 @@ fn path(field: &str, text: &str) -> Result<PathBuf> {
 fn disks(disks: Vec<v1::VmDisk>) -> Result<Vec<VmDisk>> {
     let read = |(i, disk): (usize, v1::VmDisk)| {
         let field = |part: &str| format!("vm.disks[{i}].{part}");
+        let pool = match disk.pool.as_str() {
+            "" => None,
+            _ if !disk.image.is_empty() || disk.bytes > 0 => {
+                let why = "does not go with an image or a size: the volume has its own";
+                return Err(Error::invalid(field("pool"), why));
+            }
+            name => Some(Label::from_field(&field("pool"), name)?),
+        };
         let image = match disk.image.as_str() {
+            "" if pool.is_some() => None,
             "" if disk.bytes == 0 => {
                 let why = "must not be 0 without an image";
                 return Err(Error::invalid(field("bytes"), why));
@@ -180,6 +198,7 @@ fn disks(disks: Vec<v1::VmDisk>) -> Result<Vec<VmDisk>> {
             image,
             bytes: disk.bytes,
             read_only: disk.read_only,
+            pool,
         })
     };
     disks.into_iter().enumerate().map(read).collect()
@@ -216,6 +235,7 @@ impl From<&VmAsk> for v1::VmSpec {
                     image: disk.image.as_deref().map(text).unwrap_or_default(),
                     bytes: disk.bytes,
                     read_only: disk.read_only,
+                    pool: disk.pool.as_ref().map(Label::to_string).unwrap_or_default(),
                 })
                 .collect(),
             machine: match ask.machine {

@@ -1,9 +1,10 @@
 //! The disks of a virtual machine: clones of images, which stay as they are,
-//! and empty ones, all in the machine's own folder.
+//! and empty ones, all in the machine's own folder; and volumes of the pool,
+//! which it writes to as they are.
 
 use std::path::Path;
 
-use strata_types::{Error, Result};
+use strata_types::{Error, Label, Result};
 use strata_vm::{Disk, DiskFormat, Seed, VmFolder, check_image, clone_disk, create_disk};
 
 use super::ask::{VmAsk, VmBoot, VmDisk};
@@ -36,7 +37,19 @@ fn readable(field: &str, path: &Path) -> Result<()> {
         .map_err(|error| Error::invalid(field, format!("{}: {error}", path.display())))
 }
 
+/// Where QEMU finds a volume of the pool, in its cell.
+pub(super) fn pool_path(name: &Label) -> String {
+    format!("/pool/{name}/disk.raw")
+}
+
 fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk) -> Result<Disk> {
+    if let Some(name) = &disk.pool {
+        // Raw whatever is in it: the guest writes its beginning. QEMU's own
+        // cache is as safe as a disk's: what the guest flushes is on the pool.
+        let mut disk_of_pool = Disk::new(pool_path(name), DiskFormat::Raw);
+        disk_of_pool.read_only = disk.read_only;
+        return Ok(disk_of_pool);
+    }
     let path = folder.path().join(format!("disk-{i}.qcow2"));
     let field = format!("vm.disks[{i}]");
     let mut made = match &disk.image {

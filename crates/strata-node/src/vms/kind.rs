@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_cell::Stdio;
 use strata_cell::log::{Channel, LogReader, Read};
+use strata_cell::{Fitting, Stdio};
 use strata_network::Endpoint;
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, ErrorKind, Label, Result};
@@ -21,10 +21,13 @@ use crate::blocking::blocking;
 use crate::cells::{Cells, Executable, Manner};
 use crate::folder::make_private;
 use crate::network::{NodeNetwork, published};
+use crate::pool::NodePool;
 use crate::units::{Kind, Record, clear_folder};
 
 /// How long QEMU may take until it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long it may take to end once it has hung up.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What was decided when a machine was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +45,7 @@ pub(crate) struct Made {
 pub(crate) struct VmKind {
     pub(crate) cells: Cells,
     pub(crate) network: Arc<NodeNetwork>,
+    pub(crate) pool: Arc<NodePool>,
     /// A folder for each, by its id: disks and sockets.
     pub(crate) folders: PathBuf,
     /// What QEMU can do here, found out when it is first needed.
@@ -89,6 +93,7 @@ impl Kind for VmKind {
     }
 
     async fn make(&self, id: &str, ask: &VmAsk) -> Result<Made> {
+        blocking(|| self.pool_fittings(ask))?;
         let folder = self.folder(id)?;
         let mut made = Made {
             address: None,
@@ -126,13 +131,14 @@ impl Kind for VmKind {
         let (ask, made) = (&record.spec, &record.made);
         let folder = self.folder(&record.id)?;
         let launch = self.launch(ask, made, &folder).await?;
+        let pool = blocking(|| self.pool_fittings(ask))?;
         for socket in [folder.qmp(), folder.console()] {
             let _ = std::fs::remove_file(socket);
         }
         let cell = self.cells.raise(launch::cell(ask, &launch)).await?;
         let init = cell.init()?;
         let qemu = self.host().await?.qemu.clone();
-        blocking(|| launch::fit_out(&init, folder.path(), &qemu, &ask.files()))?;
+        blocking(|| launch::fit_out(&init, folder.path(), &qemu, &ask.files(), pool))?;
         let tap = match endpoint(ask, made) {
             Some(endpoint) => Some(blocking(|| self.network.attach_tap(&endpoint))?),
             None => None,
@@ -150,15 +156,23 @@ impl Kind for VmKind {
         let main = cell.start_anew(executable, manner).await?;
         drop(tap);
         let socket = folder.qmp();
-        tokio::select! {
-            answers = Qmp::connect(&socket, ANSWERS_WITHIN) => {
-                answers.map_err(|error| Error::unavailable(strata_types::chain(&error)))?;
-                Ok(main)
+        let silent = tokio::select! {
+            answers = Qmp::connect(&socket, ANSWERS_WITHIN) => match answers {
+                Ok(_) => return Ok(main),
+                Err(error) => Error::unavailable(strata_types::chain(&error)),
+            },
+            _ = main.ended() => Error::unavailable("QEMU ended"),
+        };
+        // It hangs up a moment before it ends, and what it said tells more.
+        match tokio::time::timeout(ENDS_WITHIN, main.ended()).await {
+            Ok(view) => {
+                let how = view
+                    .ending
+                    .map(|ending| ending.to_string())
+                    .unwrap_or_default();
+                Err(ended_at_once(ask, &how, &last_words(&main)))
             }
-            view = main.ended() => {
-                let how = view.ending.map(|ending| ending.to_string()).unwrap_or_default();
-                Err(Error::wrong_state(format!("QEMU ended at once ({how}): {}", last_words(&main))))
-            }
+            Err(_) => Err(silent),
         }
     }
 
@@ -266,6 +280,17 @@ impl VmKind {
         Some(works && accel != strata_vm::Accel::Tcg)
     }
 
+    /// The volumes of the pool that a machine has, to be put where QEMU finds
+    /// them.
+    fn pool_fittings(&self, ask: &VmAsk) -> Result<Vec<Fitting>> {
+        let fitting = |(i, name, read_only): (usize, &Label, bool)| {
+            let field = format!("vm.disks[{i}].pool");
+            let disk = self.pool.disk(name, &field)?;
+            launch::pool_disk(&disk, name, read_only)
+        };
+        ask.pool_disks().map(fitting).collect()
+    }
+
     fn make_parts(&self, folder: &VmFolder, id: &str, ask: &VmAsk, made: &mut Made) -> Result<()> {
         make_private(folder.path()).map_err(|error| {
             Error::internal(format!("cannot make the machine's folder: {error}"))
@@ -288,6 +313,18 @@ impl VmKind {
             tracing::error!(%error, "a machine's folder could not be removed; the next start tries again");
         }
     }
+}
+
+/// Why QEMU did not stay. It locks what it opens, and so sees to it that one
+/// machine at a time writes to a disk, wherever in the host they run; the lock
+/// goes with its process.
+fn ended_at_once(ask: &VmAsk, how: &str, words: &str) -> Error {
+    if words.contains("\" lock") && ask.pool_disks().next().is_some() {
+        let why =
+            format!("another virtual machine has a disk of the pool that this one has: {words}");
+        return Error::wrong_state(why).with_hint("stop the other one first");
+    }
+    Error::wrong_state(format!("QEMU ended at once ({how}): {words}"))
 }
 
 /// What QEMU said last.

@@ -2,19 +2,19 @@
 //! programs, the guest's images and the guest's own folder, and whose network
 //! is a loopback. Its card is an open file that it inherits.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use strata_cell::{CellInit, Confinement, Fitting};
 use strata_rootfs::{BindOptions, Owner, RootError, TmpfsOptions};
 use strata_types::{
-    CellSpec, CpuLimit, Error, ExecutableSpec, Limits, MemoryLimit, Result, RootMode,
+    CellSpec, CpuLimit, Error, ExecutableSpec, Label, Limits, MemoryLimit, Result, RootMode,
 };
 use strata_vm::{Boot, Launch, MacAddress, Network, OnReboot, Tap, VmSpec, ip_parameter};
 
-use super::MAIN;
 use super::ask::{VmAsk, VmBoot};
 use super::kind::{Made, VmKind, endpoint};
+use super::{MAIN, disks};
 use crate::units::Kind as _;
 
 /// Processes and threads that QEMU needs beside its cpus.
@@ -108,11 +108,18 @@ const ROOT_BYTES: u64 = 1 << 20;
 /// Gives the cell a root with programs, what this machine is made from, and
 /// its own folder, which alone can be changed. A guest that breaks out of QEMU
 /// finds neither keys nor sockets nor disks of the machine.
-pub(super) fn fit_out(init: &CellInit, folder: &Path, qemu: &Path, files: &[&Path]) -> Result<()> {
-    let (root, fittings) = furniture(folder, qemu, files).map_err(|error| {
+pub(super) fn fit_out(
+    init: &CellInit,
+    folder: &Path,
+    qemu: &Path,
+    files: &[&Path],
+    pool: Vec<Fitting>,
+) -> Result<()> {
+    let (root, mut fittings) = furniture(folder, qemu, files).map_err(|error| {
         let why = strata_types::chain(&error);
         Error::internal(format!("cannot make the cell's root: {why}"))
     })?;
+    fittings.extend(pool);
     init.furnish(&root, &fittings)
         .map_err(|error| Error::wrong_state(error.to_string()))?;
     // QEMU has a filter of its own for system calls.
@@ -124,6 +131,24 @@ pub(super) fn fit_out(init: &CellInit, folder: &Path, qemu: &Path, files: &[&Pat
     };
     init.confine(&confinement)
         .map_err(|error| Error::internal(error.to_string()))
+}
+
+/// A disk of the pool, in the cell.
+pub(super) fn pool_disk(disk: &OwnedFd, name: &Label, read_only: bool) -> Result<Fitting> {
+    let options = BindOptions {
+        read_only,
+        no_suid: true,
+        no_dev: true,
+        no_exec: true,
+        ..BindOptions::default()
+    };
+    let mount = strata_rootfs::bind_fd(disk.as_fd(), options).map_err(|error| {
+        let why = strata_types::chain(&error);
+        Error::internal(format!(
+            "volume {name} of the pool cannot be mounted: {why}"
+        ))
+    })?;
+    Ok(Fitting::File(disks::pool_path(name), mount))
 }
 
 fn furniture(

@@ -37,6 +37,8 @@ pub struct Seen {
     pub gpus: Option<BTreeMap<String, u32>>,
     /// Whether it runs virtual machines.
     pub runs_vms: Option<bool>,
+    /// The id of the storage pool that it reaches; empty when it reaches none.
+    pub pool: Option<String>,
     /// Whether it follows its assignments.
     pub follows: Option<bool>,
     /// That it says itself that it does not work, and why.
@@ -224,6 +226,7 @@ impl Core {
             take(&mut next.labels, &seen.labels);
             take(&mut next.gpus, &seen.gpus);
             take(&mut next.runs_vms, &seen.runs_vms);
+            take(&mut next.pool, &seen.pool);
             take(&mut next.follows, &seen.follows);
             if let Some((cpu, memory, disk)) = seen.capacity {
                 (next.cpu, next.memory, next.disk) = (cpu, memory, disk);

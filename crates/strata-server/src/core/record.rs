@@ -148,7 +148,7 @@ pub struct Node {
     /// Whether it runs virtual machines.
     #[serde(default)]
     pub runs_vms: bool,
-    /// The storage pool that it reaches; none when empty.
+    /// The id of the storage pool that it reaches; empty when it reaches none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
     /// Whether it follows its assignments, or only tells its status.

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use strata_api::pod_fields::restart_to_wire;
 use strata_api::strata::v1::{self, assignment::Spec, vm_spec};
-use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME};
+use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME, PoolDisk};
 use strata_types::pod::{PodName, VolumeSource};
 use strata_types::{Label, Result};
 
@@ -24,7 +24,7 @@ pub(crate) fn unit_name(id: &InstanceId) -> String {
 pub(super) fn assignment(instance: &Instance) -> Result<v1::Assignment> {
     let spec = match instance.spec.kind {
         InstanceKind::Container => Spec::Pod(pod(instance)?),
-        InstanceKind::Vm => Spec::Vm(vm(instance)),
+        InstanceKind::Vm => Spec::Vm(vm(instance)?),
     };
     let wanted = match instance.wanted {
         Wanted::Running => v1::Wanted::Running,
@@ -44,7 +44,7 @@ fn pod(instance: &Instance) -> Result<v1::PodSpec> {
     let mut pod = instance.spec.pod(name, None)?;
     pod.hostname = Some(instance.name.clone());
     for volume in &mut pod.volumes {
-        if let VolumeSource::Named(name) = &mut volume.source {
+        if let VolumeSource::Named(name) | VolumeSource::Pool(name) = &mut volume.source {
             *name = own_volume(&instance.project, name)?;
         }
     }
@@ -56,9 +56,9 @@ fn pod(instance: &Instance) -> Result<v1::PodSpec> {
     Ok(wire)
 }
 
-/// The name on the node of a volume of a project: those of different projects
-/// are different volumes.
-fn own_volume(project: &Label, name: &Label) -> Result<Label> {
+/// The name on the node, or in the pool, of a volume of a project: those of
+/// different projects are different volumes.
+pub(crate) fn own_volume(project: &Label, name: &Label) -> Result<Label> {
     if project.as_str() == DEFAULT_PROJECT {
         return Ok(name.clone());
     }
@@ -88,16 +88,25 @@ fn marks(instance: &Instance) -> [(&'static str, String); 3] {
     ]
 }
 
-fn vm(instance: &Instance) -> v1::VmSpec {
+fn vm(instance: &Instance) -> Result<v1::VmSpec> {
     let spec = &instance.spec;
+    let disk = |disk: PoolDisk| {
+        Ok(v1::VmDisk {
+            pool: own_volume(&instance.project, &disk.name)?.to_string(),
+            read_only: disk.read_only,
+            ..v1::VmDisk::default()
+        })
+    };
+    let disks = spec.pool_disks()?.into_iter().map(disk);
     let cpu = u32::try_from(spec.resources.cpu).unwrap_or(0);
     let grace = u32::try_from(spec.stop_grace().as_millis()).unwrap_or(u32::MAX);
-    v1::VmSpec {
+    Ok(v1::VmSpec {
         name: unit_name(&instance.id),
         cpus: cpu.div_ceil(1000),
         memory_bytes: spec.resources.memory_bytes(),
         boot: Some(vm_spec::Boot::Image(spec.uri.clone())),
         disk_bytes: spec.resources.disk_bytes(),
+        disks: disks.collect::<Result<_>>()?,
         ports: spec.ports.clone(),
         restart: restart_to_wire(spec.restart).into(),
         stop_grace_ms: spec.stop_grace_seconds.map(|_| grace),
@@ -108,7 +117,7 @@ fn vm(instance: &Instance) -> v1::VmSpec {
             .collect(),
         user_data: spec.user_data.clone().unwrap_or_default(),
         ..v1::VmSpec::default()
-    }
+    })
 }
 
 #[cfg(test)]

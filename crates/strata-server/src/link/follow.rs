@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::assignment::assignment;
-use super::heard::{report, seen};
+use super::heard::{pool, report, seen};
 use super::tunnels::Tunnels;
 use crate::core::{Core, Dirty, Lead, Node, Registration, Seen, Update, Wanted};
 
@@ -297,11 +297,18 @@ impl Link {
         self.core.live().alive(&self.name);
         match message.message {
             Some(node_message::Message::Load(load)) => {
+                let seen = Seen {
+                    pool: load.pool.as_deref().map(pool),
+                    ..Seen::default()
+                };
                 self.load(load);
-                // Whoever was lost and speaks again is back.
+                // Whoever was lost and speaks again is back; and what a node
+                // reaches of the pool may come and go.
                 let lost = |node: &Node| node.condition != crate::core::NodeCondition::Ready;
-                if self.core.node(&self.name).is_ok_and(|node| lost(&node)) {
-                    self.core.see_node(&self.name, &Seen::default()).await?;
+                let other = |node: &Node| seen.pool.as_ref().is_some_and(|id| *id != node.pool);
+                let node = self.core.node(&self.name);
+                if node.is_ok_and(|node| lost(&node) || other(&node)) {
+                    self.core.see_node(&self.name, &seen).await?;
                 }
                 self.send(server_message::Message::Beat(v1::Beat {})).await
             }

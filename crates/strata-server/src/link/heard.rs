@@ -44,9 +44,20 @@ pub(super) fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
         capacity: Some((capacity.cpu, capacity.memory, capacity.disk)),
         gpus: Some(gpus),
         runs_vms: Some(hello.runs_vms),
+        pool: Some(pool(&hello.pool)),
         follows: Some(true),
         fails: None,
     })
+}
+
+/// The id of the pool that a node says it reaches; what is no id is none.
+pub(super) fn pool(told: &str) -> String {
+    let is_id = told.len() <= 128 && told.chars().all(|c| c.is_ascii_graphic());
+    if is_id {
+        told.to_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// What a node tells of an instance.

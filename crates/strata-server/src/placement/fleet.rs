@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use strata_scheduler::{
     Cause, Constraint, Fleet, Gpus, InstanceId as Slot, Kind, NodeId, NodeSpec, NodeState,
-    Preference, Request, Resources, Rules,
+    POOL_LABEL, Preference, Request, Resources, Rules,
 };
 use strata_types::Label;
 use strata_types::instance::{InstanceId, InstanceSpec};
@@ -204,6 +204,10 @@ fn node_spec(node: &Node, core: &Core) -> NodeSpec {
     spec.labels.remove(FOLLOWS);
     if node.follows {
         spec.labels.insert(FOLLOWS.into(), "yes".into());
+    }
+    spec.labels.remove(POOL_LABEL);
+    if !node.pool.is_empty() {
+        spec.labels.insert(POOL_LABEL.into(), node.pool.clone());
     }
     let gpus = node.gpus.iter();
     spec.gpus = gpus

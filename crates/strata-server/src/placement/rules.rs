@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use strata_scheduler::{
-    Affinity, Bond, Constraint, Domain, GpuDemand, HostPort, Kind, Policy, Preference, Rules,
-    Selector, Spread,
+    Affinity, Bond, Constraint, Domain, GpuDemand, HostPort, Kind, POOL_LABEL, Policy, Preference,
+    Rules, Selector, Spread,
 };
 use strata_types::instance::{
     self, AffinityRule, InstanceKind, InstanceSpec, PolicyName, SpreadRule,
@@ -27,6 +27,10 @@ pub(crate) fn rules(project: &Label, spec: &InstanceSpec) -> Result<Arc<Rules>> 
             test: read(format!("placement.preferences[{i}].test"), &wish.test)?,
             weight: wish.weight,
         });
+    }
+    // Data of the pool is where the pool is.
+    if !spec.pool_volumes().is_empty() {
+        constraints.push(Constraint::Exists(POOL_LABEL.into()));
     }
     let ports = spec.port_mappings()?;
     Ok(Arc::new(Rules {
@@ -191,6 +195,25 @@ mod tests {
         ] {
             assert!(constraint(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_has_a_volume_of_the_pool_goes_where_the_pool_is() {
+        let project: Label = "p".parse().unwrap();
+        let with = |kind, uri: &str, volume: &str| {
+            let spec = InstanceSpec {
+                kind,
+                uri: uri.into(),
+                volumes: vec![volume.into()],
+                ..InstanceSpec::default()
+            };
+            rules(&project, &spec).unwrap().constraints.clone()
+        };
+        let needed = [Constraint::Exists(POOL_LABEL.into())];
+        let (container, vm) = (InstanceKind::Container, InstanceKind::Vm);
+        assert_eq!(with(container, "x", "pool=data:/data"), needed);
+        assert_eq!(with(vm, "/x.qcow2", "pool=data"), needed);
+        assert_eq!(with(container, "x", "data:/data"), []);
     }
 
     #[test]

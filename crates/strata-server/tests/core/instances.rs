@@ -1,6 +1,6 @@
 //! Instances: made, placed, changed, gone.
 
-use strata_server::core::{Change, Precondition, Quota, Wanted};
+use strata_server::core::{Change, Precondition, Quota, Seen, Wanted};
 use strata_types::instance::InstanceState;
 use strata_types::{ErrorKind, Role};
 
@@ -248,6 +248,34 @@ async fn an_explanation_names_every_node() {
     assert_eq!(why.nodes.len(), 2);
     let small = why.nodes.iter().find(|node| node.name == "small").unwrap();
     assert_eq!(small.reason, "cpu short by 3.000");
+}
+
+#[tokio::test]
+async fn what_has_a_volume_of_the_pool_waits_for_a_node_that_reaches_it() {
+    let world = World::new().await;
+    world.node("far", 8, 8000).await;
+    world.node("near", 1, 1000).await;
+    let mut pooled = spec(100, 100);
+    pooled.volumes = vec!["pool=data:/data".into()];
+    let web = world.create("web", pooled).await;
+    let failed = world.until_state("web", InstanceState::Failed).await;
+    let why = "does not reach the storage pool";
+    assert!(failed.description.contains(why), "{failed:?}");
+    let reaches = |pool: &str| Seen {
+        pool: Some(pool.into()),
+        ..Seen::default()
+    };
+    world.core.see_node("near", &reaches("p1")).await.unwrap();
+    let placed = world.until_state("web", InstanceState::Scheduled).await;
+    assert_eq!(placed.node.as_deref(), Some("near"));
+    let told = world.placement.explain(&web.id).await.unwrap();
+    let far = told.nodes.iter().find(|node| node.name == "far").unwrap();
+    assert_eq!(far.reason, why);
+    // What says nothing of the pool leaves it as it was.
+    let node = world.core.see_node("near", &Seen::default()).await.unwrap();
+    assert_eq!(node.pool, "p1");
+    let node = world.core.see_node("near", &reaches("")).await.unwrap();
+    assert_eq!(node.pool, "");
 }
 
 #[tokio::test]

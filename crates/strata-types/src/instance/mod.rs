@@ -27,4 +27,4 @@ pub use placement::{
 pub use resources::{Claim, Resources};
 pub use spec::{HealthSpec, InstanceSpec, SecuritySpec};
 pub use state::InstanceState;
-pub use volume::PROJECT_VOLUME;
+pub use volume::{PROJECT_VOLUME, PoolDisk};

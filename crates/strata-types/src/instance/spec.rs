@@ -45,7 +45,8 @@ pub struct InstanceSpec {
     /// Instead of the image's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// `data:/var/lib/x`, `/srv/www:/www:ro`, `memory=64:/tmp`.
+    /// `data:/var/lib/x`, `/srv/www:/www:ro`, `memory=64:/tmp`,
+    /// `pool=data:/var/lib/x`; for a virtual machine `pool=data`, a disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     /// What it may do.
@@ -226,11 +227,11 @@ impl InstanceSpec {
 
     fn check_vm(&self) -> Result<(), Error> {
         self.port_mappings()?;
+        self.pool_disks()?;
         let misplaced = [
             ("environment", !self.environment.is_empty()),
             ("command", !self.command.is_empty()),
             ("arguments", !self.arguments.is_empty()),
-            ("volumes", !self.volumes.is_empty()),
             ("health", self.health.is_some()),
             ("user", self.user.is_some()),
             ("workingDirectory", self.working_directory.is_some()),

@@ -1,5 +1,5 @@
 //! What is mounted into a pod: folders of the machine, volumes that the node
-//! keeps, memory.
+//! keeps, volumes of the storage pool, memory.
 
 use std::fmt;
 
@@ -18,6 +18,9 @@ pub enum VolumeSource {
     Named(Label),
     /// Memory of so many bytes, gone when the pod stops.
     Memory(u64),
+    /// A volume of the storage pool, seen from every node that reaches it. No
+    /// node makes it.
+    Pool(Label),
 }
 
 /// Something mounted into a pod.
@@ -88,6 +91,7 @@ impl fmt::Display for Volume {
             VolumeSource::Folder(path) => write!(f, "{path}:{}", self.target)?,
             VolumeSource::Named(name) => write!(f, "{name}:{}", self.target)?,
             VolumeSource::Memory(bytes) => write!(f, "memory({bytes}):{}", self.target)?,
+            VolumeSource::Pool(name) => write!(f, "pool={name}:{}", self.target)?,
         }
         f.write_str(if self.read_only { ":ro" } else { "" })
     }

@@ -4,9 +4,11 @@
 //! [node]
 //! labels = { zone = "a", disk = "ssd" }
 //! servers = ["https://10.0.0.2:7700"]
+//! pool = "/srv/pool"
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use strata_client::Address;
@@ -26,6 +28,8 @@ pub(super) struct NodeTable {
     /// followed.
     #[serde(default)]
     servers: Vec<String>,
+    /// Where the storage pool is mounted on this machine, now or later.
+    pool: Option<PathBuf>,
 }
 
 /// The same, checked.
@@ -33,6 +37,7 @@ pub(super) struct NodeTable {
 pub(crate) struct NodeSettings {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) servers: Vec<Address>,
+    pub(crate) pool: Option<PathBuf>,
 }
 
 impl NodeTable {
@@ -48,7 +53,11 @@ impl NodeTable {
             let address = text.parse::<Address>();
             address.map_err(|why| format!("[node] servers: {why}"))
         };
+        if self.pool.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return Err("[node] pool: a path that begins with / is expected".into());
+        }
         Ok(NodeSettings {
+            pool: self.pool,
             servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,
             labels: self.labels,
         })

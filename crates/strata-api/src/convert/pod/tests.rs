@@ -29,11 +29,18 @@ fn full() -> v1::PodSpec {
         cpu_shares: 512,
         address: "10.42.0.9".into(),
         ports: vec!["8080:80".into(), "53:53/udp".into()],
-        volumes: vec![v1::PodVolume {
-            source: Some(v1::pod_volume::Source::MemoryBytes(1 << 20)),
-            target: "/scratch".into(),
-            read_only: false,
-        }],
+        volumes: vec![
+            v1::PodVolume {
+                source: Some(v1::pod_volume::Source::MemoryBytes(1 << 20)),
+                target: "/scratch".into(),
+                read_only: false,
+            },
+            v1::PodVolume {
+                source: Some(v1::pod_volume::Source::Pool("data".into())),
+                target: "/data".into(),
+                read_only: true,
+            },
+        ],
         security: Some(v1::PodSecurity {
             drop_capabilities: vec!["CHOWN".into()],
             add_capabilities: vec!["NET_ADMIN".into()],

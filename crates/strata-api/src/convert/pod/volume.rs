@@ -16,8 +16,12 @@ pub(super) fn from_wire(volumes: Vec<v1::PodVolume>) -> Result<Vec<Volume>, Erro
                     .map_err(|why| Error::invalid(field("volume"), format!("{name:?} {why}")))?,
             ),
             Some(Source::MemoryBytes(bytes)) => VolumeSource::Memory(bytes),
+            Some(Source::Pool(name)) => VolumeSource::Pool(
+                name.parse()
+                    .map_err(|why| Error::invalid(field("pool"), format!("{name:?} {why}")))?,
+            ),
             None => {
-                let why = "is missing: a folder, a volume or memory_bytes";
+                let why = "is missing: a folder, a volume, memory_bytes or pool";
                 return Err(Error::invalid(field("source"), why));
             }
         };
@@ -36,6 +40,7 @@ pub(super) fn to_wire(volumes: &[Volume]) -> Vec<v1::PodVolume> {
             VolumeSource::Folder(folder) => Source::Folder(folder.clone()),
             VolumeSource::Named(name) => Source::Volume(name.to_string()),
             VolumeSource::Memory(bytes) => Source::MemoryBytes(*bytes),
+            VolumeSource::Pool(name) => Source::Pool(name.to_string()),
         }),
         target: volume.target.clone(),
         read_only: volume.read_only,

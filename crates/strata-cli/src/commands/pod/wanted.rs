@@ -40,8 +40,8 @@ pub(super) struct Wanted {
     /// 127.0.0.1:53:53/udp
     #[arg(short, long, value_name = "PORT", value_parser = checked::<PortMapping>)]
     port: Vec<String>,
-    /// Mount /folder:/target or NAME:/target, with :ro to read only. Folders
-    /// are those of the node's machine
+    /// Mount /folder:/target, NAME:/target or pool=NAME:/target, with :ro to
+    /// read only. Folders are those of the node's machine
     #[arg(short, long, value_name = "VOLUME")]
     volume: Vec<VolumeArg>,
     /// Mount memory: /target or /target:SIZE; 64MiB unless told

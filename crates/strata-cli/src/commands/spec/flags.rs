@@ -76,8 +76,9 @@ pub(crate) struct SpecArgs {
     /// them: those that it had go
     #[arg(short, long, value_name = "PORT", value_parser = checked::<PortMapping>)]
     port: Vec<String>,
-    /// Mount NAME:/target, /folder:/target or memory=64:/target, with :ro to
-    /// read only. All of them
+    /// Mount NAME:/target, pool=NAME:/target, /folder:/target or
+    /// memory=64:/target, with :ro to read only; pool=NAME is a disk of a VM.
+    /// All of them
     #[arg(short, long, value_name = "VOLUME")]
     volume: Vec<String>,
     /// user[:group] instead of the image's

@@ -46,8 +46,8 @@ pub(super) struct Wanted {
     /// How large the clone of the image is; as the image unless told
     #[arg(long, value_name = "SIZE", requires = "image")]
     disk_size: Option<Bytes>,
-    /// A further disk: a SIZE for an empty one, or an image FILE[:ro] of the
-    /// node's machine
+    /// A further disk: a SIZE for an empty one, an image FILE[:ro] of the
+    /// node's machine, or pool=NAME[:ro]
     #[arg(long, value_name = "DISK")]
     disk: Vec<VmDiskArg>,
     /// What hardware it is
