@@ -1,6 +1,7 @@
 //! Every command: one folder per noun, one file per verb.
 
 mod apply;
+mod begun;
 mod cell;
 mod certificate;
 mod completion;
