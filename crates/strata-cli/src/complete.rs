@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
-use strata_api::rest::{Instance, Node, Operation, Project, Workload};
+use strata_api::rest::{
+    Backup, BackupSchedule, Instance, Machine, Node, Operation, Pool, PoolVolume, Project, Workload,
+};
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
     ListVmsRequest, ListVolumesRequest,
@@ -133,6 +135,41 @@ pub(crate) fn projects() -> ArgValueCompleter {
 /// Completes the ids of long actions.
 pub(crate) fn operations() -> ArgValueCompleter {
     objects(|one: Operation| one.id, false)
+}
+
+/// Completes the ids of machines of the inventory.
+pub(crate) fn inventory() -> ArgValueCompleter {
+    objects(|one: Machine| one.id, false)
+}
+
+/// Completes the names of volumes of the pool.
+pub(crate) fn pool_volumes() -> ArgValueCompleter {
+    objects(|one: PoolVolume| one.name, false)
+}
+
+/// Completes the names of devices of the pool, which are told with it.
+pub(crate) fn devices() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let discovery = Line::of_process().discovery();
+        let pool: Option<Pool> = wait_for(async move {
+            let target = discovery.server().ok()?;
+            let server = ServerClient::connect(&target).await.ok()?;
+            let pool = server.rest().get("", &Query::new()).await.ok()?;
+            Some(pool.object)
+        });
+        let devices = pool.into_iter().flat_map(|pool| pool.devices);
+        candidates(devices.map(|device| device.name), current)
+    })
+}
+
+/// Completes the ids of backups.
+pub(crate) fn backups() -> ArgValueCompleter {
+    objects(|one: Backup| one.id, false)
+}
+
+/// Completes the names of schedules of backups.
+pub(crate) fn backup_schedules() -> ArgValueCompleter {
+    objects(|one: BackupSchedule| one.name, false)
 }
 
 /// Completes what the server has; of the line's project, where it has some in

@@ -1,6 +1,8 @@
 //! Every command: one folder per noun, one file per verb.
 
 mod apply;
+mod backup;
+mod begun;
 mod cell;
 mod certificate;
 mod completion;
@@ -8,10 +10,12 @@ mod doctor;
 mod each;
 mod events;
 mod happened;
+mod hypervisor;
 mod image;
 mod instance;
 mod login;
 mod logs;
+mod machine;
 mod node;
 mod operation;
 mod pod;
@@ -19,6 +23,7 @@ mod project;
 mod scope;
 mod spawn;
 mod spec;
+mod storage;
 mod store;
 mod talk;
 mod token;
@@ -54,6 +59,18 @@ pub enum Command {
     /// Whose instances are whose, and how much each may have
     #[command(subcommand)]
     Project(project::ProjectCommand),
+    /// The inventory: machines that can be brought up
+    #[command(subcommand)]
+    Machine(machine::MachineCommand),
+    /// Machines that host instances: brought up, emptied, taken down
+    #[command(subcommand)]
+    Hypervisor(hypervisor::HypervisorCommand),
+    /// The storage pool: its room, its devices, its volumes
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
+    /// Backups of the pool and of Strata's own state
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     /// Make or change what a file describes
     Apply(apply::Apply),
     /// Long actions of the server
@@ -111,6 +128,10 @@ impl Command {
             Self::Workload(command) => command.run(session).await,
             Self::Node(command) => command.run(session).await,
             Self::Project(command) => command.run(session).await,
+            Self::Machine(command) => command.run(session).await,
+            Self::Hypervisor(command) => command.run(session).await,
+            Self::Storage(command) => command.run(session).await,
+            Self::Backup(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,
             Self::Operation(command) => command.run(session).await,
             Self::Events(command) => command.run(session).await,

@@ -35,4 +35,4 @@ pub(crate) use root::Root;
 pub(crate) use since::Since;
 pub(crate) use vm_disk::VmDiskArg;
 pub(crate) use volume::{TmpfsArg, VolumeArg};
-pub(crate) use yaml::{documents, plain_documents};
+pub(crate) use yaml::{documents, plain_documents, text as text_of};

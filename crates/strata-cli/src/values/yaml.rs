@@ -31,7 +31,8 @@ pub(crate) fn plain_documents(file: &Path, input: &mut dyn Read) -> Result<Vec<V
     some(file, found, "anything")
 }
 
-fn text(file: &Path, mut input: &mut dyn Read) -> Result<String> {
+/// What is in a file; `-` is stdin.
+pub(crate) fn text(file: &Path, mut input: &mut dyn Read) -> Result<String> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
         Read::by_ref(&mut input)

@@ -1,29 +1,34 @@
 //! Things as they are printed: the stable shape of `-o json` and `-o yaml`,
 //! and their rows in tables. Made from the wire; never sent on it.
 
+mod backup;
 mod cell;
 mod event;
 mod executable;
 mod identity;
 mod image;
 mod instance;
+mod inventory;
 mod limits;
 mod machine;
 mod node;
 mod operation;
 mod pod;
 mod pod_spec;
+mod pool;
 mod project;
 mod vm;
 mod volume;
 mod workload;
 
+pub(crate) use backup::short_id;
 pub(crate) use cell::CellView;
 pub(crate) use event::event_line;
 pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};
 pub(crate) use image::ImageView;
 pub(crate) use instance::{resources, status_tone, status_word};
+pub(crate) use inventory::{can, capabilities, phase_tone, phase_word, ram};
 pub(crate) use limits::LimitsView;
 pub(crate) use machine::MachineView;
 pub(crate) use node::node_tone;
@@ -32,6 +37,7 @@ pub(crate) use pod::{PodUsageView, PodView, short, state_tone, state_word};
 pub(crate) use pod_spec::{
     HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView,
 };
+pub(crate) use pool::{kind_word, pool_tone};
 pub(crate) use vm::{Accelerator, MachineKind, VmSpecView, VmView};
 pub(crate) use volume::VolumeView;
 

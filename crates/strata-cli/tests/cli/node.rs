@@ -53,7 +53,7 @@ async fn nodes_are_drained_opened_and_removed() {
     exit 0
     --- stdout
     --- stderr
-    draining rack1-8
+    draining rack1-8; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     node-drain of node/rack1-8: empty: 1 on it still: web [2J
     drained rack1-8
     "#);
@@ -63,8 +63,8 @@ async fn nodes_are_drained_opened_and_removed() {
     0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     --- stderr
-    draining rack1-7
-    draining rack1-8
+    draining rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
+    draining rack1-8; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     "#);
     insta::assert_snapshot!(world.run("strata node undrain rack1-8").await, @r#"
     exit 0
@@ -76,7 +76,7 @@ async fn nodes_are_drained_opened_and_removed() {
     exit 6
     --- stdout
     --- stderr
-    removing rack1-7
+    removing rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     node-drain of node/rack1-7: empty: 1 on it still: web [2J
     removed rack1-7
     error: cannot remove the node nobody
@@ -88,7 +88,7 @@ async fn nodes_are_drained_opened_and_removed() {
     --- stdout
     operation/0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     --- stderr
-    removing rack1-7
+    removing rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     "#);
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
@@ -109,7 +109,7 @@ async fn a_drain_that_is_called_off_is_told_of() {
     exit 7
     --- stdout
     --- stderr
-    draining rack1-7
+    draining rack1-7; operation 0192f0c1-7f3a-7cc2-9d5e-3b1f8a2c4d70
     node-drain of node/rack1-7: empty: 1 on it still: web [2J
     error: node-drain of node/rack1-7 failed
       cancelled by ann

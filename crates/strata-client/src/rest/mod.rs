@@ -9,9 +9,13 @@ mod call;
 mod problem;
 mod query;
 mod resource;
+mod route;
 mod sse;
+mod text;
 mod watch;
 
 pub use query::Query;
-pub use resource::{Resource, RestClient, Tagged};
+pub use resource::{RestClient, Tagged};
+pub use route::{Hypervisor, Resource};
+pub use text::Text;
 pub use watch::{Change, Watch};

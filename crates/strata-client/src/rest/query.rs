@@ -36,14 +36,15 @@ impl Query {
     }
 }
 
-/// `/route/name/tail?query`.
+/// `/route/name/tail?query`. Without a name it is about all there are, or the
+/// one there is: `/storage/expand`.
 pub(super) fn target(route: &str, name: &str, tail: &str, query: &Query) -> String {
     let mut target = format!("/{route}/");
     escape(&mut target, name);
-    if !tail.is_empty() {
+    if !name.is_empty() && !tail.is_empty() {
         target.push('/');
-        target.push_str(tail);
     }
+    target.push_str(tail);
     for (i, (key, value)) in query.0.iter().enumerate() {
         target.push(if i == 0 { '?' } else { '&' });
         target.push_str(key);
@@ -51,6 +52,13 @@ pub(super) fn target(route: &str, name: &str, tail: &str, query: &Query) -> Stri
         escape(&mut target, value);
     }
     target
+}
+
+/// `part/which`: one of the things that belong to an object.
+pub(super) fn tail(part: &str, which: &str) -> String {
+    let mut tail = format!("{part}/");
+    escape(&mut tail, which);
+    tail
 }
 
 fn escape(into: &mut String, text: &str) {
@@ -79,5 +87,10 @@ mod tests {
             "/instance/shop%2Fweb%20%C3%BC%3F/placement?project=a%26b&limit=5"
         );
         assert_eq!(target("node", "", "", &Query::new()), "/node/");
+        assert_eq!(
+            target("storage", "", "expand", &Query::new()),
+            "/storage/expand"
+        );
+        assert_eq!(tail("snapshot", "a/b"), "snapshot/a%2Fb");
     }
 }

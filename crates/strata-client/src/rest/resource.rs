@@ -3,10 +3,12 @@
 use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use strata_api::rest::{Event, Instance, MERGE_PATCH, Node, Operation, Project, Workload};
+use strata_api::rest::{MERGE_PATCH, Operation};
 
 use super::call::{Answer, Call};
-use super::query::{Query, target};
+use super::query::{Query, tail, target};
+use super::route::Resource;
+use super::text::Text;
 use super::watch::Watch;
 use crate::Address;
 use crate::connection::Connection;
@@ -14,36 +16,6 @@ use crate::error::Result;
 
 /// The most objects that a server gives at once.
 const PAGE: usize = 1000;
-
-/// Objects of one kind.
-pub trait Resource: DeserializeOwned {
-    /// Where they are: `instance` for `/instance/`.
-    const ROUTE: &'static str;
-}
-
-impl Resource for Instance {
-    const ROUTE: &'static str = "instance";
-}
-
-impl Resource for Workload {
-    const ROUTE: &'static str = "workload";
-}
-
-impl Resource for Node {
-    const ROUTE: &'static str = "node";
-}
-
-impl Resource for Project {
-    const ROUTE: &'static str = "project";
-}
-
-impl Resource for Event {
-    const ROUTE: &'static str = "event";
-}
-
-impl Resource for Operation {
-    const ROUTE: &'static str = "operation";
-}
 
 /// An object, and the version that was seen.
 #[derive(Clone, Debug)]
@@ -127,7 +99,27 @@ impl RestClient {
         call.send().await?.json()
     }
 
-    /// Begins something with an object: `drain` of a node.
+    /// Adds something to one object: a `snapshot` to a volume.
+    pub async fn add<T: Resource>(
+        &self,
+        name: &str,
+        part: &str,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        let target = target(T::ROUTE, name, part, &Query::new());
+        let call = self.call(Method::PUT, target);
+        call.with("application/json", body)?.send().await?.json()
+    }
+
+    /// Takes away what [`Self::add`] added.
+    pub async fn take<T: Resource>(&self, name: &str, part: &str, which: &str) -> Result<()> {
+        let target = target(T::ROUTE, name, &tail(part, which), &Query::new());
+        self.call(Method::DELETE, target).send().await?;
+        Ok(())
+    }
+
+    /// Begins something with an object: `drain` of a node. Without a name, with
+    /// the one there is: `expand` of the pool.
     pub async fn begin<T: Resource>(
         &self,
         name: &str,
@@ -136,6 +128,18 @@ impl RestClient {
     ) -> Result<Operation> {
         let target = target(T::ROUTE, name, what, &Query::new());
         let call = self.call(Method::POST, target);
+        call.with("application/json", body)?.send().await?.json()
+    }
+
+    /// What [`Self::begin`] would do, without doing it.
+    pub async fn plan<T: Resource, P: DeserializeOwned>(
+        &self,
+        name: &str,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<P> {
+        let query = Query::new().with("dryRun", "true");
+        let call = self.call(Method::POST, target(T::ROUTE, name, what, &query));
         call.with("application/json", body)?.send().await?.json()
     }
 
@@ -156,6 +160,13 @@ impl RestClient {
     pub async fn watch_one<T: Resource>(&self, name: &str, query: &Query) -> Result<Watch<T>> {
         let query = query.clone().with("watch", "true");
         self.follow(target(T::ROUTE, name, "", &query)).await
+    }
+
+    /// Text that belongs to one object and goes on: the `console` of a machine.
+    pub async fn text<T: Resource>(&self, name: &str, part: &str) -> Result<Text> {
+        let mut call = self.call(Method::GET, target(T::ROUTE, name, part, &Query::new()));
+        call.accept = "text/plain";
+        Ok(Text::new(self.0.clone(), call.open().await?.into_body()))
     }
 
     async fn follow<T: Resource>(&self, target: String) -> Result<Watch<T>> {

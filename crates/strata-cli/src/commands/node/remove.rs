@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use super::drain::{Emptying, Staying};
+use super::drain::Emptying;
 use super::{Several, current};
+use crate::commands::begun::{Doing, Staying};
 use crate::commands::each::preview;
 use crate::failure::Result;
 use crate::output::human;
@@ -36,8 +37,10 @@ pub struct Remove {
 
 const REMOVE: Emptying = Emptying {
     verb: "remove",
-    doing: "removing",
-    done: "removed",
+    words: Doing {
+        doing: "removing",
+        done: "removed",
+    },
     leave: true,
 };
 

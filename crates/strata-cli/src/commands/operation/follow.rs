@@ -28,7 +28,8 @@ pub(crate) async fn follow(
         interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
     session.printer.note(&format!(
-        "\nthe server goes on. Come back with `strata operation wait {id}`"
+        "\nthe server goes on. Come back with `strata operation wait {id}`,\n\
+         call it off with `strata operation cancel {id}`"
     ));
     Err(Failure::silent(Exit::Interrupted))
 }

@@ -1,0 +1,45 @@
+//! `strata backup schedule remove`: takes schedules away. What they made
+//! stays.
+
+use clap::Args;
+use strata_api::rest::BackupSchedule;
+use strata_client::rest::Query;
+
+use crate::commands::each::Deed;
+use crate::complete;
+use crate::failure::{Result, unable};
+use crate::session::Session;
+
+/// Make no more backups by schedules; those made stay
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  strata backup schedule remove nightly
+  strata backup schedule remove nightly hourly --yes")]
+pub struct Remove {
+    /// The schedules
+    #[arg(value_name = "NAME", required = true, add = complete::backup_schedules())]
+    names: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Remove {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        session.confirm(&format!("Remove {}?", self.names.join(", ")), self.yes)?;
+        DEED.of_each(session, self.names, async |_, name| {
+            let answer = rest.delete::<BackupSchedule>(&name, &Query::new()).await;
+            answer.map_err(unable(format!("remove the schedule {name}")))
+        })
+        .await
+    }
+}
+
+const DEED: Deed = Deed {
+    verb: "remove",
+    done: "removed",
+    noun: "schedule",
+};

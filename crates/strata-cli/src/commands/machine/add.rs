@@ -1,0 +1,145 @@
+//! `strata machine add`: tells the server of machines, one in flags or many in
+//! a file. The same again changes nothing.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, ValueHint};
+use strata_api::rest::{Machine, MachineSpec, NewMachine, ProviderKind};
+
+use super::{all, inventory};
+use crate::commands::last;
+use crate::failure::{Result, unable};
+use crate::output::{self, OutputArgs};
+use crate::session::Session;
+use crate::values::{Bytes, LabelArg, label_name};
+
+/// Tell of a machine, or of all that a file lists
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A file is YAML, JSON or TOML: a list of machines, or `machines:` with one.
+The same again is fine. Secrets are in the server's configuration, by name.
+
+Examples:
+  strata machine add m1 --provider local --cpu 2 --ram 4GB
+  strata machine add rack1-7 --provider redfish --address https://10.0.9.7 \\
+    --credentials rack1 --label zone=eu
+  strata machine add -f inventory.yaml")]
+pub struct Add {
+    /// Its id, and the name its node will have
+    #[arg(value_parser = label_name, required_unless_present = "file")]
+    id: Option<String>,
+
+    /// Read machines from here; - is stdin
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["id", "provider", "handle", "address", "credentials"])]
+    #[arg(conflicts_with_all = ["cpu", "ram", "disk", "labels"])]
+    file: Option<PathBuf>,
+
+    /// Who brings it up: local, qemu, redfish, maas or sim
+    #[arg(long, value_name = "KIND", required_unless_present = "file")]
+    #[arg(value_parser = provider(), hide_possible_values = true)]
+    provider: Option<ProviderKind>,
+
+    /// What the provider calls it; its id unless told
+    #[arg(long)]
+    handle: Option<String>,
+
+    /// Where its management is reached, as https://HOST
+    #[arg(long, value_name = "URL")]
+    address: Option<String>,
+
+    /// The name of the credentials in the server's configuration
+    #[arg(long, value_name = "NAME")]
+    credentials: Option<String>,
+
+    /// Threads, where it is made to measure
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpu: Option<u32>,
+
+    /// Memory, where it is made to measure
+    #[arg(long, value_name = "SIZE")]
+    ram: Option<Bytes>,
+
+    /// Disk, where it is made to measure
+    #[arg(long, value_name = "SIZE")]
+    disk: Option<Bytes>,
+
+    /// What its node is labelled with, as key=value
+    #[arg(long = "label", value_name = "LABEL")]
+    labels: Vec<LabelArg>,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn provider() -> impl clap::builder::TypedValueParser<Value = ProviderKind> {
+    let words = ProviderKind::ALL.map(ProviderKind::as_str);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<ProviderKind>())
+}
+
+impl Add {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let (dry_run, output) = (self.dry_run, self.output);
+        let new = match &self.file {
+            Some(file) => inventory::read(file, &mut session.input)?,
+            None => self.said().into_iter().collect(),
+        };
+        let rest = session.rest().await?;
+        let known = all(&rest).await?;
+        let known = |id: &str| known.iter().any(|machine| machine.id == id);
+        let mut failures = Vec::new();
+        let mut added = Vec::new();
+        for machine in new {
+            let id = &machine.id;
+            let line = match (known(id), dry_run) {
+                (true, _) => format!("{id} is there already"),
+                (false, true) => format!("would add {id}"),
+                (false, false) => format!("added {id}"),
+            };
+            if dry_run {
+                session.printer.data(format!("{line}\n").as_bytes())?;
+                continue;
+            }
+            match rest.create::<Machine>(&machine).await {
+                Ok(machine) => {
+                    session.printer.note(&line);
+                    added.push(machine);
+                }
+                Err(error) => failures.push(unable(format!("add the machine {id}"))(error)),
+            }
+        }
+        if let Some(format) = output.asked() {
+            match (self.file.is_some(), added.as_slice()) {
+                (false, [one]) => output::one(session, format, one)?,
+                (_, several) => output::rows(session, format, several, "")?,
+            }
+        }
+        last(session, failures)
+    }
+
+    /// The one in flags. The parser has seen to it that there is one.
+    fn said(&self) -> Option<NewMachine> {
+        let text = |said: &Option<String>| said.clone().unwrap_or_default();
+        let labels = self.labels.iter();
+        Some(NewMachine {
+            id: self.id.clone()?,
+            spec: MachineSpec {
+                provider: self.provider?,
+                handle: text(&self.handle),
+                address: text(&self.address),
+                credentials: text(&self.credentials),
+                cpu: self.cpu,
+                ram: self.ram.map(inventory::megabytes),
+                disk: self.disk.map(inventory::gigabytes),
+                labels: labels
+                    .map(|LabelArg(key, value)| (key.clone(), value.clone()))
+                    .collect(),
+            },
+        })
+    }
+}

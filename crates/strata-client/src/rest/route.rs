@@ -1,0 +1,44 @@
+//! Where the objects of each kind are.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use strata_api::rest::{
+    Autoscaling, Backup, BackupSchedule, Event, Instance, Machine, Node, Operation, Pool,
+    PoolDevice, PoolVolume, Project, Workload,
+};
+
+/// Objects of one kind, or the one there is: that one has no name.
+pub trait Resource: DeserializeOwned {
+    /// Where they are: `instance` for `/instance/`.
+    const ROUTE: &'static str;
+}
+
+/// A machine, seen as the hypervisor that it is or can become.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hypervisor(pub Machine);
+
+macro_rules! routes {
+    ($($object:ty => $route:literal,)*) => {
+        $(impl Resource for $object {
+            const ROUTE: &'static str = $route;
+        })*
+    };
+}
+
+routes! {
+    Instance => "instance",
+    Workload => "workload",
+    Node => "node",
+    Project => "project",
+    Event => "event",
+    Operation => "operation",
+    Machine => "machine",
+    Hypervisor => "hypervisor",
+    Autoscaling => "autoscaling",
+    Pool => "storage",
+    PoolDevice => "storage/device",
+    PoolVolume => "storage/volume",
+    Backup => "backup",
+    BackupSchedule => "backup-schedule",
+}
