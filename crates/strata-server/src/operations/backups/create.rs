@@ -1,0 +1,168 @@
+//! Makes a backup: one moment is kept still, saved, let go, and looked at
+//! again in the repository.
+
+use serde::{Deserialize, Serialize};
+use strata_backup::{BackupAsk, Source};
+use strata_types::backup::{Backup, Retention};
+use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+
+use super::{Backups, LONGEST, failed, refused, state, tag, teller};
+use crate::core::now_ms;
+use crate::operations::storage::cancel_of;
+
+/// Makes a backup.
+#[derive(Default)]
+pub struct CreateBackup;
+
+/// How.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackupInput {
+    /// At most so many bytes a second.
+    pub bytes_per_second: Option<u64>,
+    /// It is not looked at again.
+    pub skip_verify: bool,
+    /// What is kept afterwards; nothing is forgotten when none is said.
+    pub keep: Option<Retention>,
+}
+
+/// A moment that is kept still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Still {
+    taken_at_ms: i64,
+    volumes: Vec<String>,
+}
+
+/// How much of a new backup is read back.
+const SAMPLE_PERCENT: u8 = 5;
+
+type Here = At<CreateBackup>;
+
+impl Kind for CreateBackup {
+    type Input = BackupInput;
+    type Context = Backups;
+    const NAME: &'static str = "backup-create";
+
+    fn claims(&self, _: &BackupInput) -> Vec<Claim> {
+        super::claims()
+    }
+
+    fn steps(&self, input: &BackupInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let mut steps = vec![
+            Step::new("freeze", |at: Here| async move { freeze(&at).await })
+                .undo(|at: Here| async move { thaw(&at).await }),
+            Step::new("save", |at: Here| async move { save(&at).await })
+                .timeout(LONGEST)
+                .retry(Retry::default()),
+            Step::new("thaw", |at: Here| async move { thaw(&at).await }),
+        ];
+        if !input.skip_verify {
+            let verify = Step::new("verify", |at: Here| async move { verify(&at).await });
+            steps.push(verify.timeout(LONGEST));
+        }
+        if input.keep.is_some_and(|keep| !keep.keeps_all()) {
+            let prune = Step::new("prune", |at: Here| async move { prune(&at).await });
+            steps.push(prune.timeout(LONGEST));
+        }
+        Ok(steps)
+    }
+}
+
+async fn freeze(at: &Here) -> Result<Still, StepError> {
+    let (own, tag) = (&at.context, tag(at));
+    let place = own.step_place()?;
+    at.progress("keeping all volumes and the state as they are now");
+    let mut volumes = Vec::new();
+    // Records first: what they speak of is in the volumes then.
+    let kept = state::keep(place, own.store.as_ref(), &tag).await;
+    let folder = kept.map_err(refused)?;
+    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+        let frozen = pool.freeze(&tag).await;
+        let frozen = frozen.map_err(|error| refused(error.into()))?;
+        volumes = names(&frozen).map_err(StepError::transient)?;
+    }
+    Ok(Still {
+        taken_at_ms: moment(&folder).unwrap_or_else(now_ms),
+        volumes,
+    })
+}
+
+/// When a folder was made: the same whoever looks.
+fn moment(folder: &std::path::Path) -> Option<i64> {
+    let made = std::fs::metadata(folder).ok()?.modified().ok()?;
+    let since = made.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok()
+}
+
+fn names(folder: &std::path::Path) -> std::io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+async fn thaw(at: &Here) -> Result<(), StepError> {
+    let (own, tag) = (&at.context, tag(at));
+    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+        let thawed = pool.thaw(&tag).await;
+        thawed.map_err(|error| refused(error.into()))?;
+    }
+    state::forget(own.step_place()?, &tag).await.map_err(refused)
+}
+
+async fn save(at: &Here) -> Result<Backup, StepError> {
+    let (own, tag) = (&at.context, tag(at));
+    let place = own.step_place()?;
+    let still: Still = at.output("freeze")?;
+    let mut sources = Vec::new();
+    let folder = state::keep(place, own.store.as_ref(), &tag).await;
+    sources.push(Source {
+        path: folder.map_err(refused)?,
+        at: "/state".into(),
+    });
+    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+        let frozen = pool.freeze(&tag).await;
+        let frozen = frozen.map_err(|error| refused(error.into()))?;
+        sources.extend(still.volumes.iter().map(|name| Source {
+            path: frozen.join(name),
+            at: format!("/volumes/{name}"),
+        }));
+    }
+    let ask = BackupAsk {
+        sources,
+        taken_at_ms: still.taken_at_ms,
+        host: place.host.clone(),
+        operation: at.operation().to_string(),
+        volumes: still.volumes,
+        has_state: true,
+        bytes_per_second: at.input.bytes_per_second.or(place.bytes_per_second),
+    };
+    let cancel = cancel_of(at);
+    let saved = place.repository.backup(ask, teller(at), cancel.clone()).await;
+    cancel.cancel();
+    saved.map_err(failed)
+}
+
+async fn verify(at: &Here) -> Result<(), StepError> {
+    let saved: Backup = at.output("save")?;
+    let place = at.context.step_place()?;
+    let cancel = cancel_of(at);
+    let verified = place
+        .repository
+        .verify(&saved.id, SAMPLE_PERCENT, teller(at), cancel.clone());
+    let verified = verified.await;
+    cancel.cancel();
+    super::verify::judge(&verified.map_err(failed)?)
+}
+
+async fn prune(at: &Here) -> Result<(), StepError> {
+    let place = at.context.step_place()?;
+    let keep = at.input.keep.unwrap_or(place.keep);
+    let cancel = cancel_of(at);
+    let pruned = place.repository.prune(&keep, teller(at), cancel.clone());
+    let pruned = pruned.await;
+    cancel.cancel();
+    pruned.map(drop).map_err(failed)
+}

@@ -1,0 +1,136 @@
+//! Backups: all volumes and Strata's own state at one moment, sent to the
+//! repository, looked at again, kept as long as the rules say, brought back.
+//!
+//! In the repository a backup is a plain tree that any restic client reads:
+//!
+//! ```text
+//! /volumes/NAME/…     each volume
+//! /state/records      every record of the control plane, as `store export`
+//! /state/ca/…         the CA
+//! /state/tokens.json  tokens, hashed
+//! ```
+
+mod create;
+mod prune;
+mod restore;
+mod state;
+mod verify;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strata_backup::{BackupError, Progress, Repository, Status};
+use strata_store::Store;
+use strata_types::backup::Retention;
+use strata_types::{Error, ErrorKind, Result};
+use strata_workflow::{At, Claim, Kind, StepError};
+
+pub use create::{BackupInput, CreateBackup};
+pub use prune::{PruneBackups, PruneInput};
+pub use restore::{RestoreBackup, RestoreInput};
+pub use verify::{VerifyBackup, VerifyInput};
+
+use super::storage::{Storage, bytes};
+
+/// Where backups go and what is in them. Cheap to clone.
+#[derive(Clone)]
+pub struct Backups {
+    /// The pool, whose volumes are saved.
+    pub storage: Storage,
+    /// The records, which are saved.
+    pub store: Arc<dyn Store>,
+    /// Where they go; none where this server makes none.
+    pub place: Option<Place>,
+}
+
+/// Where backups go.
+#[derive(Clone)]
+pub struct Place {
+    /// The repository.
+    pub repository: Repository,
+    /// The data folder, from which the CA and the tokens are saved.
+    pub data_dir: PathBuf,
+    /// This machine's name, which backups are known by.
+    pub host: String,
+    /// What is kept unless told.
+    pub keep: Retention,
+    /// At most so many bytes a second, unless told.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Backups {
+    /// The place, where there is one.
+    pub fn place(&self) -> Result<&Place> {
+        self.place.as_ref().ok_or_else(|| {
+            Error::wrong_state("this server makes no backups")
+                .with_hint("ask the server that has the pool, or see [backup] in the configuration")
+        })
+    }
+
+    fn step_place(&self) -> Result<&Place, StepError> {
+        self.place().map_err(refused)
+    }
+}
+
+/// As long as a large pool over a slow line may take.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
+
+/// One thing at a time in the repository: what a backup needs must not be
+/// pruned meanwhile.
+fn claims() -> Vec<Claim> {
+    vec![Claim::exclusive("backup")]
+}
+
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn refused(error: Error) -> StepError {
+    match error.kind() {
+        ErrorKind::Unavailable => StepError::transient(error.to_string()),
+        _ => StepError::permanent(error.to_string()),
+    }
+}
+
+/// Something with the repository failed.
+fn failed(error: BackupError) -> StepError {
+    match error {
+        BackupError::Cancelled => StepError::Cancelled,
+        other => refused(other.into()),
+    }
+}
+
+/// Tells a step how the repository gets on.
+struct Teller<K: Kind>(At<K>);
+
+impl<K: Kind> Progress for Teller<K> {
+    fn report(&self, status: &Status) {
+        let mut text = status.phase.to_string();
+        if status.bytes > 0 || status.files > 0 {
+            text += &format!(": {} files, {}", status.files, bytes(status.bytes));
+        }
+        let total = status.bytes_total.filter(|total| *total > 0);
+        if let Some(total) = total {
+            text += &format!(" of {}", bytes(total.max(status.bytes)));
+        }
+        if let Some(rate) = status.rate {
+            text += &format!(", {}/s", bytes(rate));
+        }
+        if let Some(left) = status.remaining {
+            text += &format!(", {} s left", left.as_secs());
+        }
+        match total {
+            Some(total) => {
+                let fraction = status.bytes as f64 / total as f64;
+                self.0.progress_to(fraction, text);
+            }
+            None => self.0.progress(text),
+        }
+    }
+}
+
+fn teller<K: Kind>(at: &At<K>) -> Arc<dyn Progress> {
+    Arc::new(Teller(at.clone()))
+}
+
+/// What an operation makes in the pool is named after it.
+fn tag<K: Kind>(at: &At<K>) -> String {
+    format!("op-{}", at.operation())
+}

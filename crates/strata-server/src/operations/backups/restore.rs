@@ -1,0 +1,182 @@
+//! Brings volumes back, or one file of a volume. A volume is written beside
+//! the one that is there and takes its place in one step; what was there stays
+//! as a snapshot.
+
+use serde::{Deserialize, Serialize};
+use strata_backup::RestoreAsk;
+use strata_types::Label;
+use strata_types::backup::RestoreRequest;
+use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+
+use super::{Backups, LONGEST, failed, refused, tag, teller};
+use crate::operations::storage::cancel_of;
+
+/// Brings back what a backup holds.
+#[derive(Default)]
+pub struct RestoreBackup;
+
+/// Which, and what of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreInput {
+    /// The backup.
+    pub backup: String,
+    /// What of it.
+    pub what: RestoreRequest,
+}
+
+/// What is to be done, once the backup was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    /// The whole id.
+    id: String,
+    /// The volumes, and what they are to be called.
+    volumes: Vec<(String, Label)>,
+}
+
+type Here = At<RestoreBackup>;
+
+impl Kind for RestoreBackup {
+    type Input = RestoreInput;
+    type Context = Backups;
+    const NAME: &'static str = "backup-restore";
+
+    fn claims(&self, _: &RestoreInput) -> Vec<Claim> {
+        super::claims()
+    }
+
+    fn steps(&self, input: &RestoreInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let mut steps = vec![Step::new("find", |at: Here| async move { find(&at).await })];
+        let Some(found) = outputs.find::<Found>("find")? else {
+            return Ok(steps);
+        };
+        if !input.what.path.is_empty() {
+            let file = Step::new("restore", |at: Here| async move { file(&at).await });
+            let file = file.undo(|at: Here| async move { forget_file(&at).await });
+            steps.push(file.timeout(LONGEST));
+            return Ok(steps);
+        }
+        for (from, to) in found.volumes.clone() {
+            let id = found.id.clone();
+            let write = Step::new(format!("restore {to}"), move |at: Here| {
+                let (id, from, to) = (id.clone(), from.clone(), to.clone());
+                async move { write(&at, &id, &from, &to).await }
+            });
+            let write = write.undo(|at: Here| async move { forget(&at).await });
+            steps.push(write.timeout(LONGEST));
+        }
+        for (_, to) in found.volumes {
+            steps.push(Step::new(format!("put in place {to}"), move |at: Here| {
+                let to = to.clone();
+                async move { adopt(&at, &to).await }
+            }));
+        }
+        steps.push(Step::new("clear", |at: Here| async move { forget(&at).await }));
+        Ok(steps)
+    }
+}
+
+async fn find(at: &Here) -> Result<Found, StepError> {
+    let (own, what) = (&at.context, &at.input.what);
+    let place = own.step_place()?;
+    let backup = place.repository.get(&at.input.backup).await;
+    let backup = backup.map_err(failed)?;
+    let wanted = |name: &String| what.volume.is_empty() || *name == what.volume;
+    let names: Vec<String> = backup.volumes.iter().filter(|name| wanted(name)).cloned().collect();
+    if names.is_empty() {
+        let has = backup.volumes.join(", ");
+        let why = match what.volume.as_str() {
+            "" => "the backup has no volumes".to_owned(),
+            name => format!("the backup has no volume {name}; it has {has}"),
+        };
+        return Err(StepError::permanent(why));
+    }
+    let pool = own.storage.pool().await.map_err(refused)?;
+    let there = pool.volumes().await.map_err(|error| refused(error.into()))?;
+    let mut volumes = Vec::new();
+    for name in names {
+        let to = match what.as_name.as_str() {
+            "" => name.as_str(),
+            other => other,
+        };
+        let to = Label::from_field("as", to).map_err(refused)?;
+        let is_there = there.iter().any(|one| one.name == to.as_str());
+        if is_there && !what.replace && what.path.is_empty() {
+            let why = format!("there is a volume {to}: use replace, or another name");
+            return Err(StepError::permanent(why));
+        }
+        volumes.push((name, to));
+    }
+    let id = backup.id;
+    Ok(Found { id, volumes })
+}
+
+async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepError> {
+    let (own, tag) = (&at.context, tag(at));
+    let place = own.step_place()?;
+    let pool = own.storage.pool().await.map_err(refused)?;
+    // What an earlier try had written is written anew.
+    let unstaged = pool.unstage_volume(&tag, to).await;
+    unstaged.map_err(|error| refused(error.into()))?;
+    let staged = pool.stage(&tag, to).await;
+    let ask = RestoreAsk {
+        from: format!("/volumes/{from}"),
+        to: staged.map_err(|error| refused(error.into()))?,
+    };
+    let cancel = cancel_of(at);
+    let restored = place.repository.restore(id, ask, teller(at), cancel.clone()).await;
+    cancel.cancel();
+    restored.map(drop).map_err(failed)
+}
+
+async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
+    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let adopted = pool.adopt(&tag(at), to, at.input.what.replace).await;
+    adopted.map(drop).map_err(|error| refused(error.into()))
+}
+
+async fn forget(at: &Here) -> Result<(), StepError> {
+    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let gone = pool.unstage(&tag(at)).await;
+    gone.map_err(|error| refused(error.into()))
+}
+
+/// One file or folder, into the volume as it is.
+async fn file(at: &Here) -> Result<(), StepError> {
+    let (own, what, tag) = (&at.context, &at.input.what, tag(at));
+    let found: Found = at.output("find")?;
+    let Some((from, to)) = found.volumes.first() else {
+        return Err(StepError::permanent("it is not said of which volume"));
+    };
+    let place = own.step_place()?;
+    let pool = own.storage.pool().await.map_err(refused)?;
+    let path = what.path.trim_matches('/');
+    let staged = pool.stage_file(&tag, to).await;
+    let staged = staged.map_err(|error| refused(error.into()))?;
+    let ask = RestoreAsk {
+        from: format!("/volumes/{from}/data/{path}"),
+        to: staged,
+    };
+    let cancel = cancel_of(at);
+    let restored = place
+        .repository
+        .restore(&found.id, ask, teller(at), cancel.clone());
+    let restored = restored.await;
+    cancel.cancel();
+    restored.map_err(failed)?;
+    let placed = pool.place_file(&tag, to, path, what.replace).await;
+    placed.map_err(|error| refused(error.into()))
+}
+
+async fn forget_file(at: &Here) -> Result<(), StepError> {
+    let Some(found) = at.outputs().find::<Found>("find")? else {
+        return Ok(());
+    };
+    let pool = at.context.storage.pool().await.map_err(refused)?;
+    for (_, to) in found.volumes {
+        let gone = pool.unstage_file(&tag(at), &to).await;
+        gone.map_err(|error| refused(error.into()))?;
+    }
+    Ok(())
+}
