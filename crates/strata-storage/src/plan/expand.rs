@@ -1,0 +1,82 @@
+//! Which spares to use.
+
+use strata_types::storage::{DeviceState, ExpandPlan};
+
+use super::{DeviceFacts, Facts};
+use crate::StorageError;
+
+/// The spares to use so that at least `min_bytes` more can be stored: none
+/// that could be left out, and rather one that fits than a larger one.
+pub fn expand(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError> {
+    let spares: Vec<&DeviceFacts> = facts
+        .devices
+        .iter()
+        .filter(|device| device.state == DeviceState::Spare)
+        .collect();
+    let gain = |chosen: &[&DeviceFacts]| gained(facts, chosen);
+    let possible = gain(&spares);
+    if possible < min_bytes {
+        return Err(StorageError::TooFewSpares {
+            asked: min_bytes,
+            possible,
+        });
+    }
+    let mut chosen: Vec<&DeviceFacts> = Vec::new();
+    let mut left = spares;
+    while gain(&chosen) < min_bytes {
+        let with = |spare: &DeviceFacts| gained_with(facts, &chosen, spare);
+        // The smallest that is enough, or else the one that helps most.
+        let next = left
+            .iter()
+            .enumerate()
+            .filter(|(_, spare)| with(spare) >= min_bytes)
+            .min_by_key(|(_, spare)| spare.bytes)
+            .or_else(|| left.iter().enumerate().max_by_key(|(_, spare)| with(spare)))
+            .map(|(at, _)| at);
+        let Some(next) = next else { break };
+        chosen.push(left.remove(next));
+    }
+    leave_out_what_can_be(facts, &mut chosen, min_bytes);
+    let chosen = chosen;
+    Ok(ExpandPlan {
+        gained_bytes: gain(&chosen),
+        devices: chosen.iter().map(|spare| spare.name.clone()).collect(),
+        moved_bytes: if chosen.is_empty() {
+            0
+        } else {
+            facts.astray_bytes
+        },
+    })
+}
+
+/// A later choice can make an earlier one needless; the largest go first.
+fn leave_out_what_can_be(facts: &Facts, chosen: &mut Vec<&DeviceFacts>, min_bytes: u64) {
+    let mut by_size: Vec<String> = {
+        let mut sorted = chosen.clone();
+        sorted.sort_by_key(|device| device.bytes);
+        sorted.iter().map(|device| device.name.clone()).collect()
+    };
+    while let Some(name) = by_size.pop() {
+        let without: Vec<&DeviceFacts> = chosen
+            .iter()
+            .copied()
+            .filter(|device| device.name != name)
+            .collect();
+        if gained(facts, &without) >= min_bytes {
+            *chosen = without;
+        }
+    }
+}
+
+fn gained(facts: &Facts, chosen: &[&DeviceFacts]) -> u64 {
+    let after = facts.usable_if(|device| {
+        device.in_use() || chosen.iter().any(|spare| spare.name == device.name)
+    });
+    after.saturating_sub(facts.usable_bytes())
+}
+
+fn gained_with(facts: &Facts, chosen: &[&DeviceFacts], spare: &DeviceFacts) -> u64 {
+    let mut all = chosen.to_vec();
+    all.push(spare);
+    gained(facts, &all)
+}

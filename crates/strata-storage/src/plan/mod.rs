@@ -1,0 +1,81 @@
+//! Which devices come and which go: pure functions from what was observed to
+//! a plan, or to a refusal with the figures. Nothing here touches a device.
+
+mod expand;
+mod shrink;
+#[cfg(test)]
+mod tests;
+
+pub use expand::expand;
+pub(crate) use shrink::may_leave;
+pub use shrink::shrink;
+use strata_types::storage::{DeviceState, Profile};
+
+/// What was observed of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How often everything is kept.
+    pub profile: Profile,
+    /// Devices and spares.
+    pub devices: Vec<DeviceFacts>,
+    /// What is stored, in bytes that users could use instead.
+    pub stored_bytes: u64,
+    /// What is not kept as the profile asks.
+    pub astray_bytes: u64,
+    /// What must stay free.
+    pub reserve_bytes: u64,
+}
+
+/// What was observed of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What of it is given to data.
+    pub allocated_bytes: u64,
+    /// What it is to the pool.
+    pub state: DeviceState,
+}
+
+impl DeviceFacts {
+    /// Data is on it and can be read.
+    fn in_use(&self) -> bool {
+        matches!(
+            self.state,
+            DeviceState::Online | DeviceState::Failing | DeviceState::Leaving
+        )
+    }
+}
+
+impl Facts {
+    /// What users can store on the devices in use.
+    pub fn usable_bytes(&self) -> u64 {
+        self.usable_if(DeviceFacts::in_use)
+    }
+
+    fn usable_if(&self, counts: impl Fn(&DeviceFacts) -> bool) -> u64 {
+        usable(
+            self.profile,
+            self.devices
+                .iter()
+                .filter(|device| counts(device))
+                .map(|device| device.bytes),
+        )
+    }
+}
+
+/// What can be stored on devices of these sizes. Two copies need two devices:
+/// what the largest has more than all others together is of no use.
+pub fn usable(profile: Profile, sizes: impl IntoIterator<Item = u64>) -> u64 {
+    let (mut sum, mut largest) = (0_u64, 0);
+    for size in sizes {
+        sum = sum.saturating_add(size);
+        largest = largest.max(size);
+    }
+    match profile {
+        Profile::Single => sum,
+        Profile::Mirrored => (sum / 2).min(sum - largest),
+    }
+}

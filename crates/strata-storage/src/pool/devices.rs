@@ -1,0 +1,234 @@
+//! Devices come, wait, are used, and leave. Which ones is decided elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use strata_types::storage::{DeviceState, PoolDevice};
+use tokio_util::sync::CancellationToken;
+
+use super::long::Call;
+use super::{Progress, Shared, StoragePool, observe, open};
+use crate::btrfs::Fs;
+use crate::config::{NewSpare, check_size};
+use crate::record::{DeviceRecord, Record};
+use crate::{Result, StorageError, attach, device, plan};
+
+const REMOVE: &str = "remove a device from";
+const CONVERT: &str = "keep everything as often as asked in";
+
+impl StoragePool {
+    /// Adds a device that waits to be used.
+    pub async fn add_spare(&self, new: NewSpare) -> Result<PoolDevice> {
+        self.run(move |pool| {
+            let name = pool.change(|record| add_record(record, &pool.folder, &new))?;
+            observe::device(pool, &name)
+        })
+        .await
+    }
+
+    /// Forgets a spare, and removes it if it is a file of the pool. One that
+    /// is gone already is no error.
+    pub async fn remove_spare(&self, name: &str) -> Result<()> {
+        let _turn = self.turn("remove a spare from", None)?;
+        let name = name.to_owned();
+        self.run(move |pool| {
+            let Ok(device) = pool.record().device(&name).cloned() else {
+                return Ok(());
+            };
+            if device.number.is_some() {
+                return Err(StorageError::DeviceState {
+                    state: observe::device(pool, &name)?.state,
+                    name,
+                    must_be: "SPARE",
+                });
+            }
+            forget(pool, &device)
+        })
+        .await
+    }
+
+    /// Uses a spare from now on. One that is in use already is no error.
+    pub async fn add_device(&self, name: &str) -> Result<PoolDevice> {
+        let _turn = self.turn("add a device to", None)?;
+        let name = name.to_owned();
+        self.run(move |pool| {
+            add_device(pool, &name)?;
+            observe::device(pool, &name)
+        })
+        .await
+    }
+
+    /// Moves everything off a device, which is a spare afterwards; one that is
+    /// missing is forgotten. One that left already is no error. Cancelled, it
+    /// stays in use with what was not moved yet; nothing is lost.
+    pub async fn remove_device(
+        &self,
+        name: &str,
+        progress: &Progress,
+        cancel: CancellationToken,
+    ) -> Result<()> {
+        let turn = self.turn(REMOVE, Some(name))?;
+        let device = name.to_owned();
+        let Some(leaving) = self.run(move |pool| to_remove(pool, &device)).await? else {
+            return Ok(());
+        };
+        let (number, total) = (leaving.number, leaving.bytes);
+        let call = Call {
+            what: REMOVE,
+            work: move |pool: &Shared, fs: &Fs| {
+                let removed = fs.remove_device(number);
+                open::reconcile(pool, fs)?;
+                removed.map_err(|refused| pool.refused(REMOVE, refused))?;
+                match leaving.missing {
+                    Some(device) => forget(pool, &device),
+                    None => Ok(()),
+                }
+            },
+            watch: move |fs: &Fs| {
+                let devices = fs.devices().ok()?;
+                let left = devices.iter().find(|device| device.id == number);
+                let left = left.map_or(0, |device| device.allocated);
+                Some((total.saturating_sub(left), total))
+            },
+            stop: |fs: &Fs| {
+                if let Err(refused) = fs.cancel_remove() {
+                    tracing::debug!(?refused, "a removal cannot be stopped just now");
+                }
+            },
+        };
+        self.long(turn, call, progress, &cancel).await?;
+        progress(total, total);
+        Ok(())
+    }
+
+    /// Writes anew what is not kept as often as the profile asks: what was
+    /// written while a device was missing. Does nothing when there is none.
+    /// To be called after devices were added to a pool that was not whole.
+    pub async fn make_whole(&self, progress: &Progress, cancel: CancellationToken) -> Result<()> {
+        let turn = self.turn(CONVERT, None)?;
+        let facts = self.run(observe::facts).await?;
+        let (total, profile) = (facts.astray_bytes, facts.profile);
+        if total == 0 {
+            return Ok(());
+        }
+        let call = Call {
+            what: CONVERT,
+            work: move |pool: &Shared, fs: &Fs| {
+                let converted = fs.convert(profile);
+                converted.map_err(|errno| pool.refused(CONVERT, errno.into()))
+            },
+            watch: move |fs: &Fs| {
+                let left = fs.spaces(profile).ok()?.astray;
+                Some((total.saturating_sub(left), total))
+            },
+            stop: |fs: &Fs| {
+                if let Err(errno) = fs.cancel_convert() {
+                    tracing::debug!(%errno, "a conversion cannot be stopped just now");
+                }
+            },
+        };
+        self.long(turn, call, progress, &cancel).await
+    }
+}
+
+fn add_record(record: &mut Record, folder: &Path, new: &NewSpare) -> Result<String> {
+    let (name, path, bytes, file) = match new {
+        NewSpare::File { bytes } => {
+            check_size(*bytes)?;
+            let name = record.next_name();
+            let path: PathBuf = folder.join("devices").join(format!("{name}.img"));
+            let bytes = device::make_file(&path, *bytes)?;
+            (name, path, bytes, true)
+        }
+        NewSpare::Device { path, overwrite } => {
+            if let Some(known) = record.devices.iter().find(|known| known.path == *path) {
+                return Ok(known.name.clone());
+            }
+            let bytes = device::free_block_device(path, *overwrite)?;
+            check_size(bytes)?;
+            (record.next_name(), path.clone(), bytes, false)
+        }
+    };
+    record.devices.push(DeviceRecord {
+        name: name.clone(),
+        path,
+        file,
+        bytes,
+        number: None,
+    });
+    Ok(name)
+}
+
+/// From the record first: a file without a record is no device.
+pub(super) fn forget(pool: &Shared, device: &DeviceRecord) -> Result<()> {
+    pool.change(|record| {
+        record.devices.retain(|known| known.name != device.name);
+        Ok(())
+    })?;
+    if !device.file {
+        return Ok(());
+    }
+    match std::fs::remove_file(&device.path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(StorageError::at("remove", &device.path)),
+    }
+}
+
+pub(super) fn add_device(pool: &Shared, name: &str) -> Result<()> {
+    let device = pool.record().device(name)?.clone();
+    let fs = pool.fs()?;
+    if device.number.is_some() {
+        return Ok(());
+    }
+    // Held until the file system has it.
+    let attached = prepare(pool, &device)?;
+    fs.add_device(&attached.path)
+        .map_err(|refused| pool.refused("add a device to", refused))?;
+    open::reconcile(pool, &fs)
+}
+
+/// Makes a spare ready to be taken into the file system.
+pub(super) fn prepare(pool: &Shared, device: &DeviceRecord) -> Result<attach::Attached> {
+    if device.file && pool.record().preallocate {
+        device::preallocate(&device.path, device.bytes)?;
+    }
+    device::attached(device)
+}
+
+/// A device that is to leave.
+struct Leaving {
+    number: u64,
+    /// What is on it.
+    bytes: u64,
+    /// It is not there: what was on it is written anew from the other copy.
+    missing: Option<DeviceRecord>,
+}
+
+/// Nothing when it left already.
+fn to_remove(pool: &Shared, name: &str) -> Result<Option<Leaving>> {
+    let device = pool.record().device(name)?.clone();
+    let Some(number) = device.number else {
+        return Ok(None);
+    };
+    let facts = observe::facts(pool)?;
+    plan::may_leave(&facts, name)?;
+    let known = facts.devices.iter().find(|device| device.name == name);
+    Ok(known.map(|known| Leaving {
+        number,
+        bytes: known.allocated_bytes,
+        missing: (known.state == DeviceState::Missing).then_some(device),
+    }))
+}
+
+/// What a device must be to be put in the place of another.
+pub(super) fn must_be_spare(pool: &Shared, name: &str) -> Result<DeviceRecord> {
+    let device = pool.record().device(name)?.clone();
+    let state = observe::device(pool, name)?.state;
+    if state != DeviceState::Spare {
+        return Err(StorageError::DeviceState {
+            name: name.into(),
+            state,
+            must_be: "SPARE",
+        });
+    }
+    Ok(device)
+}

@@ -1,0 +1,150 @@
+//! All volumes as they are at one moment, for a backup.
+//!
+//! The kernel makes snapshots when it commits, and makes all that were asked
+//! for by then in the same commit. So they are asked for by many threads at
+//! once, each in a folder of its own, because a folder takes one at a time.
+//! Whether they came into one commit can be read afterwards; if not, they are
+//! made anew.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Barrier, PoisonError};
+
+use rustix::io::Errno;
+use strata_types::Label;
+
+use super::{Shared, StoragePool, tree, volumes};
+use crate::btrfs::{self, Fs};
+use crate::{Result, StorageError};
+
+/// So often it is tried to have all of one moment.
+const ATTEMPTS: usize = 8;
+const SNAPSHOT: &str = "snapshot";
+
+impl StoragePool {
+    /// Keeps every volume as it is at this moment under `tag`, and gives the
+    /// folder with one read-only subvolume for each. Repeated, it gives the
+    /// same again, of the same moment.
+    pub async fn freeze(&self, tag: &str) -> Result<PathBuf> {
+        let tag = check_tag(tag)?;
+        self.run(move |pool| {
+            let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+            let fs = pool.fs()?;
+            freeze(pool, &fs, &tag)?;
+            Ok(pool.mount.join(tree::FROZEN).join(tag.as_str()))
+        })
+        .await
+    }
+
+    /// Takes away what [`StoragePool::freeze`] kept. Gone already is no error.
+    pub async fn thaw(&self, tag: &str) -> Result<()> {
+        let tag = check_tag(tag)?;
+        self.run(move |pool| {
+            let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+            let fs = pool.fs()?;
+            drop_folder(&fs, tree::FROZEN, &tag).map_err(StorageError::at("thaw", &pool.mount))
+        })
+        .await
+    }
+}
+
+/// Tags become names of folders and of snapshots.
+pub(super) fn check_tag(tag: &str) -> Result<Label> {
+    const LONGEST: usize = Label::MAX - "before-".len();
+    let label = tag.parse::<Label>().ok();
+    label.filter(|_| tag.len() <= LONGEST).ok_or_else(|| {
+        let why = format!("{tag:?} must be 1 to {LONGEST} of a-z, 0-9 and -");
+        StorageError::invalid("tag", why)
+    })
+}
+
+/// Out of sight first, so that half of it is never taken for the whole.
+pub(super) fn drop_folder(fs: &Fs, parent: &str, tag: &Label) -> Result<(), Errno> {
+    let parent = tree::open_folder(&fs.root, parent)?;
+    let making = tree::open_folder(&fs.root, tree::MAKING)?;
+    let gone = format!("gone-{}", tag.as_str());
+    tree::clear(making.as_fd(), &gone)?;
+    match tree::rename(&parent, tag.as_str(), &making, &gone) {
+        Ok(()) => tree::clear(making.as_fd(), &gone),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn freeze(pool: &Shared, fs: &Fs, tag: &Label) -> Result<()> {
+    let failed = || StorageError::at::<Errno>("freeze", &pool.mount);
+    let frozen = tree::open_folder(&fs.root, tree::FROZEN).map_err(failed())?;
+    if tree::open_folder(&frozen, tag.as_str()).is_ok() {
+        return Ok(());
+    }
+    let making = tree::open_folder(&fs.root, tree::MAKING).map_err(failed())?;
+    let name = format!("freeze-{}", tag.as_str());
+    let names = volumes::list(fs)?;
+    let sources = names
+        .iter()
+        .map(|name| volumes::open(fs, name))
+        .collect::<Result<Vec<_>>>()?;
+    for attempt in 1..=ATTEMPTS {
+        tree::clear(making.as_fd(), &name).map_err(failed())?;
+        let new = tree::make_folder(&making, &name, 0o700).map_err(failed())?;
+        // With little left to write, the threads meet.
+        fs.sync().map_err(failed())?;
+        let apart = all_at_once(&new, &names, &sources).map_err(failed())?;
+        if apart == 0 {
+            break;
+        }
+        if attempt == ATTEMPTS {
+            tracing::warn!(commits = apart, "volumes were frozen a moment apart");
+        }
+    }
+    let new = tree::open_folder(&making, &name).map_err(failed())?;
+    settle(&new, &names).map_err(failed())?;
+    fs.sync().map_err(failed())?;
+    tree::rename(&making, &name, &frozen, tag.as_str()).map_err(failed())?;
+    fs.sync().map_err(failed())
+}
+
+fn holder(name: &Label) -> String {
+    format!("{}.holder", name.as_str())
+}
+
+/// Takes all snapshots; says how many commits lie between the first and the
+/// last of them.
+fn all_at_once(new: &OwnedFd, names: &[Label], sources: &[OwnedFd]) -> Result<u64, Errno> {
+    let mut holders = Vec::new();
+    for name in names {
+        holders.push(tree::make_folder(new, &holder(name), 0o700)?);
+    }
+    let barrier = Barrier::new(names.len().max(1));
+    let commits: Vec<Result<u64, Errno>> = std::thread::scope(|scope| {
+        let take = |source: BorrowedFd<'_>, holder: &OwnedFd| {
+            barrier.wait();
+            btrfs::snapshot(source, holder.as_fd(), SNAPSHOT, false)?;
+            Ok(btrfs::info(tree::open_folder(holder, SNAPSHOT)?)?.made_in)
+        };
+        let threads: Vec<_> = sources
+            .iter()
+            .zip(&holders)
+            .map(|(source, holder)| scope.spawn(move || take(source.as_fd(), holder)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err(Errno::IO)))
+            .collect()
+    });
+    let commits = commits.into_iter().collect::<Result<Vec<u64>, Errno>>()?;
+    let first = commits.iter().min().copied().unwrap_or_default();
+    Ok(commits.iter().max().copied().unwrap_or_default() - first)
+}
+
+/// Each to its place, and read-only: a read-only one cannot be moved.
+fn settle(new: &OwnedFd, names: &[Label]) -> Result<(), Errno> {
+    for name in names {
+        let folder = tree::open_folder(new, &holder(name))?;
+        tree::rename(&folder, SNAPSHOT, new, name.as_str())?;
+        drop(folder);
+        tree::clear(new.as_fd(), &holder(name))?;
+        btrfs::make_read_only(tree::open_folder(new, name.as_str())?.as_fd())?;
+    }
+    Ok(())
+}

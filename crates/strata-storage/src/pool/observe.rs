@@ -1,0 +1,206 @@
+//! What there is to know of the pool, from the file system itself.
+
+use strata_types::storage::{DeviceState, Pool, PoolDevice, PoolState, Profile};
+
+use super::Shared;
+use crate::btrfs::{DeviceInfo, Fs, Spaces};
+use crate::plan::{DeviceFacts, Facts, usable};
+use crate::record::DeviceRecord;
+use crate::{Result, StorageError};
+
+/// All at once.
+struct Observed {
+    devices: Vec<PoolDevice>,
+    spaces: Spaces,
+    read_only: bool,
+}
+
+fn observe(pool: &Shared) -> Result<Observed> {
+    let fs = pool.fs()?;
+    let failed = || StorageError::at::<rustix::io::Errno>("look at", &pool.mount);
+    let known = fs.devices().map_err(failed())?;
+    let record = pool.record().clone();
+    let leaving = pool.leaving();
+    let devices = record.devices.iter().map(|device| {
+        let known = known.iter().find(|known| Some(known.id) == device.number);
+        describe(device, known, leaving.as_deref())
+    });
+    Ok(Observed {
+        devices: devices.collect(),
+        spaces: fs.spaces(record.profile).map_err(failed())?,
+        read_only: read_only(&fs).map_err(failed())?,
+    })
+}
+
+/// After errors that it cannot get over, the kernel lets nobody write.
+fn read_only(fs: &Fs) -> Result<bool, rustix::io::Errno> {
+    let flags = rustix::fs::fstatvfs(&fs.root)?.f_flag;
+    Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+fn describe(
+    device: &DeviceRecord,
+    known: Option<&DeviceInfo>,
+    leaving: Option<&str>,
+) -> PoolDevice {
+    let state = match known {
+        None if device.path.exists() => DeviceState::Spare,
+        None => DeviceState::Missing,
+        Some(known) if known.path.is_none() => DeviceState::Missing,
+        Some(_) if leaving == Some(&device.name) => DeviceState::Leaving,
+        Some(known) if known.errors > 0 => DeviceState::Failing,
+        Some(_) => DeviceState::Online,
+    };
+    PoolDevice {
+        name: device.name.clone(),
+        path: device.path.display().to_string(),
+        state,
+        bytes: known.map_or(device.bytes, |known| known.bytes),
+        allocated_bytes: known.map_or(0, |known| known.allocated),
+        errors: known.map_or(0, |known| known.errors),
+    }
+}
+
+/// What is stored, in bytes that users could use instead: where data is kept
+/// once, metadata still takes its room twice.
+fn stored(profile: Profile, spaces: &Spaces) -> u64 {
+    let metadata = match profile {
+        Profile::Single => spaces.metadata_used * 2,
+        Profile::Mirrored => spaces.metadata_used,
+    };
+    spaces.data_used + metadata
+}
+
+fn make_facts(pool: &Shared, observed: &Observed) -> Facts {
+    let profile = pool.record().profile;
+    Facts {
+        profile,
+        devices: observed
+            .devices
+            .iter()
+            .map(|device| DeviceFacts {
+                name: device.name.clone(),
+                bytes: device.bytes,
+                allocated_bytes: device.allocated_bytes,
+                state: device.state,
+            })
+            .collect(),
+        stored_bytes: stored(profile, &observed.spaces),
+        astray_bytes: observed.spaces.astray,
+        reserve_bytes: pool.reserve,
+    }
+}
+
+/// What plans are made from.
+pub(super) fn facts(pool: &Shared) -> Result<Facts> {
+    Ok(make_facts(pool, &observe(pool)?))
+}
+
+/// A device as it is now.
+pub(super) fn device(pool: &Shared, name: &str) -> Result<PoolDevice> {
+    let observed = observe(pool)?;
+    let mut devices = observed.devices.into_iter();
+    devices
+        .find(|device| device.name == name)
+        .ok_or_else(|| StorageError::NoDevice { name: name.into() })
+}
+
+/// The pool as it is now. That it is not mounted is an answer too.
+pub(super) fn status(pool: &Shared) -> Result<Pool> {
+    let observed = match observe(pool) {
+        Err(error @ StorageError::NotMounted { .. }) => return Ok(offline(pool, &error)),
+        other => other?,
+    };
+    let facts = make_facts(pool, &observed);
+    let (state, message) = judge(&observed, facts.profile);
+    let bytes = facts.usable_bytes();
+    let in_use = |device: &&PoolDevice| device.state != DeviceState::Spare;
+    let unallocated = observed
+        .devices
+        .iter()
+        .filter(in_use)
+        .filter(|device| device.state != DeviceState::Missing)
+        .map(|device| device.bytes.saturating_sub(device.allocated_bytes));
+    let spaces = observed.spaces;
+    let free = (spaces.data_total - spaces.data_used) + usable(facts.profile, unallocated);
+    let scrub = pool.record().scrub.clone();
+    Ok(Pool {
+        id: pool.id.clone(),
+        state,
+        message,
+        profile: facts.profile,
+        path: pool.mount.display().to_string(),
+        bytes,
+        used_bytes: facts.stored_bytes,
+        free_bytes: free.min(bytes.saturating_sub(facts.stored_bytes)),
+        devices: observed.devices,
+        volumes: super::volumes::count(pool)?,
+        scrub,
+    })
+}
+
+fn judge(observed: &Observed, profile: Profile) -> (PoolState, String) {
+    if observed.read_only {
+        let message = "the file system lets nobody write after errors; see the kernel's log, \
+                       replace what is broken, and start again";
+        return (PoolState::Offline, message.into());
+    }
+    let named = |state: DeviceState| -> Vec<&str> {
+        let devices = observed.devices.iter();
+        devices
+            .filter(|device| device.state == state)
+            .map(|device| device.name.as_str())
+            .collect()
+    };
+    let missing = named(DeviceState::Missing);
+    if !missing.is_empty() {
+        let message = format!(
+            "{} is missing; bring it back and start again, or replace it with `strata storage \
+             device replace {} --with SPARE`",
+            missing.join(", "),
+            missing[0],
+        );
+        return (PoolState::Degraded, message);
+    }
+    let failing = named(DeviceState::Failing);
+    if !failing.is_empty() {
+        let then = match profile {
+            Profile::Mirrored => "`strata storage scrub` mends what can be mended",
+            Profile::Single => "restore what is broken from a backup",
+        };
+        let message = format!(
+            "{} answered with errors; {then}; replace the device if they come back",
+            failing.join(", "),
+        );
+        return (PoolState::Degraded, message);
+    }
+    if observed.spaces.astray > 0 {
+        let message = format!(
+            "{} bytes are not kept as often as asked; expand or replace goes on with that",
+            observed.spaces.astray
+        );
+        return (PoolState::Degraded, message);
+    }
+    (PoolState::Online, String::new())
+}
+
+fn offline(pool: &Shared, error: &StorageError) -> Pool {
+    let record = pool.record();
+    Pool {
+        id: pool.id.clone(),
+        state: PoolState::Offline,
+        message: format!("{error}; start again to mount it"),
+        profile: record.profile,
+        path: pool.mount.display().to_string(),
+        bytes: 0,
+        used_bytes: 0,
+        free_bytes: 0,
+        devices: record
+            .devices
+            .iter()
+            .map(|device| describe(device, None, None))
+            .collect(),
+        volumes: 0,
+        scrub: record.scrub.clone(),
+    }
+}

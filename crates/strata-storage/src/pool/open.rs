@@ -1,0 +1,256 @@
+//! The pool is made, or found again. Each step can be repeated, so that it
+//! does not matter where the last try ended.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{Shared, tree};
+use crate::btrfs::{self, Fs};
+use crate::config::{PoolConfig, check_size};
+use crate::mount::{self, MountOptions};
+use crate::record::{DeviceRecord, Record};
+use crate::{Result, StorageError, device, mkfs};
+
+/// A process that was killed in a call to the kernel lives until that ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) fn open(config: &PoolConfig) -> Result<Shared> {
+    make_folder(&config.folder)?;
+    let folder = config
+        .folder
+        .canonicalize()
+        .map_err(StorageError::at("find", &config.folder))?;
+    make_folder(&folder.join("devices"))?;
+    let point = folder.join("mount");
+    make_folder(&point)?;
+    let lock = lock(&folder)?;
+
+    let mut record = match Record::read(&folder)? {
+        Some(record) => record,
+        None => first_record(config, &folder)?,
+    };
+    if !record.ready {
+        make(&mut record, &folder, &point)?;
+    } else if !mount::is_mounted(&point)? {
+        mount_again(&record, &point)?;
+    }
+    let pool = Shared {
+        id: record.id.clone(),
+        folder,
+        mount: point,
+        reserve: config.reserve_bytes,
+        record: Mutex::new(record),
+        changing: Arc::default(),
+        doing: Arc::default(),
+        volumes: Mutex::new(()),
+        _lock: lock,
+    };
+    let fs = pool.fs()?;
+    reconcile(&pool, &fs)?;
+    tree::prepare(&pool, &fs)?;
+    Ok(pool)
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    let mut builder = DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(path);
+    made.map_err(StorageError::at("make", path))
+}
+
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(StorageError::at("make", &path))?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(StorageError::InUse {
+                    folder: folder.to_owned(),
+                });
+            }
+            Err(errno) => return Err(StorageError::at("lock", &path)(errno)),
+        }
+    }
+}
+
+/// What the pool shall be, before any of it is there.
+fn first_record(config: &PoolConfig, folder: &Path) -> Result<Record> {
+    config.check()?;
+    let mut record = Record {
+        id: uuid::Uuid::now_v7().hyphenated().to_string(),
+        profile: config.profile,
+        ready: false,
+        preallocate: config.preallocate,
+        next: 0,
+        devices: Vec::new(),
+        scrub: None,
+    };
+    for path in &config.devices {
+        let bytes = device::free_block_device(path, false)?;
+        check_size(bytes)?;
+        let name = record.next_name();
+        record.devices.push(DeviceRecord {
+            name,
+            path: path.clone(),
+            file: false,
+            bytes,
+            number: Some(0),
+        });
+    }
+    let in_use = if config.devices.is_empty() {
+        config.files
+    } else {
+        0
+    };
+    for at in 0..in_use + config.spare_files {
+        let name = record.next_name();
+        record.devices.push(DeviceRecord {
+            path: folder.join("devices").join(format!("{name}.img")),
+            name,
+            file: true,
+            bytes: config.file_bytes,
+            number: (at < in_use).then_some(0),
+        });
+    }
+    record.write(folder)?;
+    Ok(record)
+}
+
+/// Makes the pool from nothing. What an earlier try left was never used.
+fn make(record: &mut Record, folder: &Path, point: &Path) -> Result<()> {
+    mount::unmount_all(point)?;
+    for device in &mut record.devices {
+        if device.file {
+            device.bytes = device::make_file(&device.path, device.bytes)?;
+        }
+        if device.file && device.number.is_some() && record.preallocate {
+            device::preallocate(&device.path, device.bytes)?;
+        }
+    }
+    let in_use = record.devices.iter().filter(|d| d.number.is_some());
+    let attached = in_use.map(device::attached).collect::<Result<Vec<_>>>()?;
+    let paths: Vec<PathBuf> = attached.iter().map(|device| device.path.clone()).collect();
+    mkfs::format(&paths, record.profile, &record.id)?;
+    mount::mount_devices(&attached, point, options(record))
+        .map_err(StorageError::at("mount the pool at", point))?;
+    let fs = Fs::open(point).map_err(StorageError::at("open", point))?;
+    fs.enable_quota()
+        .and_then(|()| fs.wait_for_quota())
+        .map_err(StorageError::at("count what volumes use in", point))?;
+    tree::make(&fs, &record.id)?;
+    fs.sync().map_err(StorageError::at("sync", point))?;
+    record.ready = true;
+    record.write(folder)
+}
+
+fn options(record: &Record) -> MountOptions {
+    MountOptions {
+        degraded: false,
+        keep_room: record.preallocate,
+    }
+}
+
+/// Mounts what is there. A device belongs to the pool if the file system wrote
+/// so on it: the record may be one step behind.
+fn mount_again(record: &Record, point: &Path) -> Result<()> {
+    let mut members: Vec<(&DeviceRecord, device::Signature)> = Vec::new();
+    for device in &record.devices {
+        let Some(signature) = device::signature(device) else {
+            continue;
+        };
+        if btrfs::id_text(signature.id) != record.id {
+            continue;
+        }
+        match members
+            .iter_mut()
+            .find(|(_, known)| known.number == signature.number)
+        {
+            // One that was replaced while it was away.
+            Some(known) if known.1.generation < signature.generation => {
+                *known = (device, signature)
+            }
+            Some(_) => {}
+            None => members.push((device, signature)),
+        }
+    }
+    let newest = members
+        .iter()
+        .map(|(_, signature)| signature.generation)
+        .max();
+    for (device, signature) in &members {
+        if newest.is_some_and(|newest| newest > signature.generation + 1) {
+            tracing::warn!(
+                device = device.name,
+                "the device missed writes; a scrub mends it"
+            );
+        }
+    }
+    let attached: Vec<_> = members
+        .iter()
+        .map(|(member, _)| device::attached(member))
+        .collect::<Result<_>>()?;
+    let gone: Vec<String> = record
+        .devices
+        .iter()
+        .filter(|d| d.number.is_some() && !members.iter().any(|(member, _)| member.name == d.name))
+        .map(|device| format!("{} ({})", device.name, device.path.display()))
+        .collect();
+    let whole = options(record);
+    let mounted = mount::mount_devices(&attached, point, whole);
+    let Err(errno) = mounted else { return Ok(()) };
+    if gone.is_empty() {
+        return Err(StorageError::at("mount the pool at", point)(errno));
+    }
+    let degraded = MountOptions {
+        degraded: true,
+        ..whole
+    };
+    mount::mount_devices(&attached, point, degraded).map_err(|_| StorageError::DevicesGone {
+        names: gone.clone(),
+    })?;
+    tracing::warn!(missing = gone.join(", "), "the pool is mounted without");
+    Ok(())
+}
+
+/// Brings the record up to what the file system says, which is what counts:
+/// a change of the devices may have ended without us.
+pub(super) fn reconcile(pool: &Shared, fs: &Fs) -> Result<()> {
+    let known = fs
+        .devices()
+        .map_err(StorageError::at("look at", &pool.mount))?;
+    let mut freed = Vec::new();
+    pool.change(|record| {
+        for device in &mut record.devices {
+            let here = known.iter().find(|known| {
+                let path = known.path.as_deref();
+                path.is_some_and(|path| device::is_behind(device, path))
+            });
+            // One that is not there can only be told by its number.
+            let gone = known
+                .iter()
+                .find(|known| known.path.is_none() && Some(known.id) == device.number);
+            let number = here.or(gone).map(|known| known.id);
+            if device.number.is_some() && number.is_none() && device.file {
+                freed.push((device.path.clone(), device.bytes));
+            }
+            device.number = number;
+        }
+        Ok(())
+    })?;
+    for (path, bytes) in freed {
+        if fs::exists(&path).unwrap_or(false) {
+            crate::attach::wait_until_free(&path)?;
+            device::give_back(&path, bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! One device in the place of another, also of one that is not there.
+
+use strata_types::storage::{DeviceState, PoolDevice};
+use tokio_util::sync::CancellationToken;
+
+use super::long::Call;
+use super::{Progress, Shared, StoragePool, devices, observe, open};
+use crate::btrfs::{Fs, ReplaceState};
+use crate::record::DeviceRecord;
+use crate::{Result, StorageError};
+
+const REPLACE: &str = "replace a device of";
+
+/// What is to be done.
+struct Task {
+    number: u64,
+    bytes: u64,
+    /// Read from it only what is nowhere else.
+    avoid: bool,
+    old: DeviceRecord,
+    with: DeviceRecord,
+}
+
+impl StoragePool {
+    /// Copies what a device holds, or should hold, to a spare, and puts that
+    /// in its place; then keeps everything as often as asked again. The old
+    /// device is a spare afterwards if it was well, and is forgotten if not.
+    /// Repeated after it is done, it does nothing.
+    pub async fn replace_device(
+        &self,
+        old: &str,
+        with: &str,
+        progress: &Progress,
+        cancel: CancellationToken,
+    ) -> Result<PoolDevice> {
+        let turn = self.turn(REPLACE, Some(old))?;
+        let (name, spare) = (old.to_owned(), with.to_owned());
+        let task = self.run(move |pool| task(pool, &name, &spare)).await?;
+        if let Some(task) = task {
+            let bytes = task.bytes;
+            let call = Call {
+                what: REPLACE,
+                work: move |pool: &Shared, fs: &Fs| replace(pool, fs, &task),
+                watch: move |fs: &Fs| match fs.replace_state().ok()? {
+                    ReplaceState::Running(thousandths) => Some((bytes / 1000 * thousandths, bytes)),
+                    _ => None,
+                },
+                stop: |fs: &Fs| {
+                    if let Err(errno) = fs.cancel_replace() {
+                        tracing::debug!(%errno, "a replacement cannot be stopped just now");
+                    }
+                },
+            };
+            self.long(turn, call, progress, &cancel).await?;
+            progress(bytes, bytes);
+        } else {
+            drop(turn);
+        }
+        self.make_whole(progress, cancel).await?;
+        let with = with.to_owned();
+        self.run(move |pool| observe::device(pool, &with)).await
+    }
+}
+
+fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
+    let new = pool.record().device(with)?.clone();
+    let known = pool.record().device(old).cloned();
+    let in_place = new.number.is_some();
+    let old = match known {
+        Ok(old) if old.number.is_some() => old,
+        // It went, and this one came: that is what was asked for.
+        _ if in_place => return Ok(None),
+        Ok(_) => {
+            return Err(StorageError::DeviceState {
+                name: old.into(),
+                state: DeviceState::Spare,
+                must_be: "in use",
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    let new = devices::must_be_spare(pool, &new.name)?;
+    let observed = observe::device(pool, &old.name)?;
+    if new.bytes < observed.bytes {
+        return Err(StorageError::DeviceTooSmall {
+            name: new.name,
+            bytes: new.bytes,
+            needed: observed.bytes,
+        });
+    }
+    Ok(Some(Task {
+        number: old.number.unwrap_or_default(),
+        bytes: observed.bytes,
+        avoid: observed.state != DeviceState::Online,
+        old,
+        with: new,
+    }))
+}
+
+fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
+    let attached = devices::prepare(pool, &task.with)?;
+    fs.replace(task.number, &attached.path, task.avoid)
+        .map_err(|refused| pool.refused(REPLACE, refused))?;
+    drop(attached);
+    open::reconcile(pool, fs)?;
+    if fs.replace_state() == Ok(ReplaceState::Cancelled) {
+        return Err(StorageError::Cancelled { what: REPLACE });
+    }
+    if task.with.bytes > task.bytes {
+        fs.use_all_of(task.number)
+            .map_err(StorageError::at("use all of", &task.with.path))?;
+    }
+    if task.avoid {
+        devices::forget(pool, &task.old)?;
+    }
+    Ok(())
+}

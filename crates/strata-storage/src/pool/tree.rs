@@ -1,0 +1,142 @@
+//! The folders of the pool. Volumes hold what strangers wrote, so nothing here
+//! follows a link: every path is walked from the folder above it by the
+//! kernel, which refuses to.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, mkdirat, openat2, renameat_with,
+    unlinkat,
+};
+use rustix::io::Errno;
+use strata_types::Label;
+
+use super::{Shared, snapshots, volumes};
+use crate::btrfs::{self, Fs};
+use crate::{Result, StorageError};
+
+pub(super) const VOLUMES: &str = "volumes";
+pub(super) const SNAPSHOTS: &str = "snapshots";
+pub(super) const FROZEN: &str = "frozen";
+pub(super) const STAGING: &str = "staging";
+pub(super) const MAKING: &str = "making";
+const POOL_ID: &str = "pool-id";
+/// Deeper than anything sane; we would run out of descriptors.
+const DEEPEST: usize = 200;
+
+/// Opens something under a folder without following any link.
+pub(super) fn open(
+    folder: impl AsFd,
+    path: &str,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, mode, resolve)
+}
+
+pub(super) fn open_folder(folder: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    open(
+        folder,
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY,
+        Mode::empty(),
+    )
+}
+
+/// Makes a folder; one that is there is no error.
+pub(super) fn make_folder(folder: impl AsFd, name: &str, mode: u32) -> Result<OwnedFd, Errno> {
+    match mkdirat(&folder, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => open_folder(folder, name),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Puts something in its place, which must be free.
+pub(super) fn rename(from: impl AsFd, old: &str, to: impl AsFd, new: &str) -> Result<(), Errno> {
+    renameat_with(from, old, to, new, RenameFlags::NOREPLACE)
+}
+
+/// Names in a folder that could be ours.
+pub(super) fn names(folder: impl AsFd) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Ok(name) = name.to_str()
+            && name != "."
+            && name != ".."
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Names in a folder that are labels; nothing else is one of our things.
+pub(super) fn labels(folder: impl AsFd) -> Result<Vec<Label>, Errno> {
+    let names = names(folder)?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+/// Takes away a subvolume, a folder or a file with everything in it, also
+/// subvolumes that users made inside of theirs. Gone already is no error.
+pub(super) fn clear(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    clear_to(folder, name, DEEPEST)
+}
+
+fn clear_to(folder: BorrowedFd<'_>, name: &str, depth: usize) -> Result<(), Errno> {
+    match btrfs::destroy(folder, name) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::ROFS) if depth == 0 => return Err(Errno::NOSPC),
+        // No subvolume, or one with others in it.
+        Err(_) => {}
+    }
+    if depth == 0 {
+        return Err(Errno::LOOP);
+    }
+    let inside = match open_folder(folder, name) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return unlinkat(folder, name, AtFlags::empty()),
+        other => other?,
+    };
+    for child in names(&inside)? {
+        clear_to(inside.as_fd(), &child, depth - 1)?;
+    }
+    drop(inside);
+    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Err(_) => btrfs::destroy(folder, name),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The folders of a new pool.
+pub(super) fn make(fs: &Fs, id: &str) -> Result<()> {
+    let failed = || StorageError::at::<Errno>("make", "the folders of the pool");
+    // Volumes may hold programs that run as their owner.
+    fchmod(&fs.root, Mode::RWXU).map_err(failed())?;
+    for name in [VOLUMES, SNAPSHOTS, FROZEN, STAGING, MAKING] {
+        make_folder(&fs.root, name, 0o700).map_err(failed())?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let file = open(&fs.root, POOL_ID, flags, Mode::from_raw_mode(0o444)).map_err(failed())?;
+    rustix::io::write(&file, id.as_bytes()).map_err(failed())?;
+    Ok(())
+}
+
+/// Clears away what a death left half-made, and limits volumes as their
+/// records say.
+pub(super) fn prepare(pool: &Shared, fs: &Fs) -> Result<()> {
+    let failed = || StorageError::at::<Errno>("clear up", &pool.mount);
+    let making = open_folder(&fs.root, MAKING).map_err(failed())?;
+    for name in names(&making).map_err(failed())? {
+        if let Err(errno) = clear(making.as_fd(), &name) {
+            tracing::warn!(name, %errno, "cannot clear up what was half-made");
+        }
+    }
+    if let Err(errno) = fs.enable_quota() {
+        tracing::warn!(%errno, "cannot count what volumes use");
+    }
+    snapshots::remove_orphans(pool, fs)?;
+    volumes::limit_all(pool, fs)
+}
