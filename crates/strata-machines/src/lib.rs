@@ -10,14 +10,22 @@
 //! provider        the trait, and what goes through it
 //! providers       the drivers that are configured, by their kind
 //! local           machines inside the machine of a node
+//! redfish         servers with a management controller
+//! maas            machines of a MAAS region
+//! http            how both are spoken to
+//! iso             the CD that a server boots from
 //! sim             a driver that plays, with fault knobs
 //! ```
 
 mod error;
 mod hosting;
+mod http;
+pub mod iso;
 pub mod local;
+pub mod maas;
 mod provider;
 mod providers;
+pub mod redfish;
 pub mod sim;
 
 pub use error::ProviderError;

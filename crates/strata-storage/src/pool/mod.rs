@@ -2,6 +2,7 @@
 //! kernel runs on blocking threads.
 
 mod devices;
+mod files;
 mod freeze;
 mod long;
 mod observe;

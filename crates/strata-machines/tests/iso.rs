@@ -1,0 +1,162 @@
+//! The medium boots, for real: in QEMU without KVM, by a BIOS and by UEFI.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use strata_machines::iso::{IsoError, Loaders, Medium, Part};
+use strata_testkit::guest::{Guest, kernel, small_initramfs};
+use strata_testkit::{skip, wait_for_blocking};
+
+/// How long a boot may take without KVM; UEFI reads a CD by small steps.
+const BOOT: Duration = Duration::from_secs(240);
+const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+/// Tells what it was booted with, and switches off.
+const SCRIPT: &str = "echo \"up: $(cat /second) by $(cat /proc/cmdline)\"; poweroff -f; sleep 600";
+
+/// A QEMU, whose plug is pulled with it.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An archive with one file, `/second`, as the kernel unpacks it over others.
+fn second(content: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, mode, bytes) in [("second", 0o100_644, content), ("TRAILER!!!", 0, "")] {
+        let fields = [
+            1,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            bytes.len(),
+            0,
+            0,
+            0,
+            0,
+            name.len() + 1,
+            0,
+        ];
+        out.extend(b"070701");
+        out.extend(fields.iter().flat_map(|n| format!("{n:08X}").into_bytes()));
+        out.extend(name.bytes().chain([0]));
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend(bytes.as_bytes());
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+    out
+}
+
+fn medium(folder: &Path, loaders: Loaders) -> Medium {
+    let initramfs = folder.join("initramfs");
+    small_initramfs(&initramfs, SCRIPT).unwrap();
+    Medium {
+        kernel: kernel(),
+        initrd: vec![
+            Part::File(initramfs),
+            Part::Bytes(second("two archives").into()),
+        ],
+        command_line: "console=ttyS0 quiet panic=-1 strata.test=yes".into(),
+        loaders,
+    }
+}
+
+fn boots(loaders: Loaders, firmware: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, console) = (folder.path().join("a.iso"), folder.path().join("console"));
+    let medium = medium(folder.path(), loaders);
+    let written = medium.write(&mut File::create(&image).unwrap()).unwrap();
+    assert_eq!(fs::metadata(&image).unwrap().len(), written);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+        .args(["-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512"])
+        .args([
+            "-nodefaults",
+            "-no-reboot",
+            "-display",
+            "none",
+            "-net",
+            "none",
+        ])
+        .args(firmware)
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .arg("-cdrom")
+        .arg(&image)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let mut machine = Machine(command.spawn().unwrap());
+    let shown = || String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
+    let line = wait_for_blocking("the guest's word", BOOT, || {
+        let console = shown();
+        let line = console.lines().find(|line| line.starts_with("up: "));
+        if let Some(line) = line {
+            return Ok(line.to_owned());
+        }
+        assert!(
+            machine.0.try_wait().unwrap().is_none(),
+            "it is off: {console}"
+        );
+        Err(console)
+    });
+    assert!(line.contains("two archives"), "{line}");
+    assert!(line.contains("strata.test=yes"), "{line}");
+}
+
+#[test]
+fn a_bios_boots_it() {
+    if let Some(why) = Guest::lacks() {
+        return skip(why);
+    }
+    let loaders = Loaders::debian();
+    if loaders.bios.is_none() {
+        return skip("no isolinux: install isolinux and syslinux-common");
+    }
+    // With what is there for UEFI on it too: one must not disturb the other.
+    boots(loaders, &[]);
+}
+
+#[test]
+fn uefi_boots_it() {
+    if let Some(why) = Guest::lacks() {
+        return skip(why);
+    }
+    let loaders = Loaders::debian();
+    if loaders.uefi.is_none() || !Path::new(FIRMWARE).exists() {
+        return skip("no boot menu or no firmware: install systemd-boot-efi and ovmf");
+    }
+    boots(loaders, &["-bios", "/usr/share/ovmf/OVMF.fd"]);
+}
+
+#[test]
+fn a_command_line_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaders = Loaders {
+        bios: Some(("/dev/null".into(), "/dev/null".into())),
+        uefi: None,
+    };
+    let mut medium = Medium {
+        kernel: "/dev/null".into(),
+        initrd: Vec::new(),
+        command_line: "a\nLABEL other".into(),
+        loaders,
+    };
+    let mut to = Vec::new();
+    assert!(matches!(medium.write(&mut to), Err(IsoError::CommandLine)));
+    medium.command_line = "x".repeat(3000);
+    assert!(matches!(medium.write(&mut to), Err(IsoError::CommandLine)));
+    medium.command_line = "a".into();
+    medium.kernel = folder.path().join("nowhere");
+    assert!(matches!(
+        medium.write(&mut to),
+        Err(IsoError::Unreadable { .. })
+    ));
+}
