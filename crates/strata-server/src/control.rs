@@ -16,7 +16,7 @@ use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ControllerFace, Faces, InstancesFace, OperationsFace};
 use crate::link::{AssignmentsFace, Tunnels};
-use crate::operations::{ByCell, Estate, Hypervisors, JoinTokens};
+use crate::operations::{Backups, ByCell, Estate, Hypervisors, JoinTokens, Place, Storage};
 use crate::placement::PlacementHandle;
 use crate::{autoscale, operations, placement, reconcile};
 
@@ -63,6 +63,10 @@ pub struct Machinery {
     pub join_tokens: JoinTokens,
     /// Where machines reach this server, unless their provider knows better.
     pub server: String,
+    /// The pool.
+    pub storage: Storage,
+    /// Where backups go; none where this server makes none.
+    pub backups: Option<Place>,
     /// Machines that the configuration names.
     pub inventory: Vec<(Label, MachineSpec)>,
 }
@@ -106,8 +110,18 @@ impl ControlPlane {
             server: machinery.server,
             run: core.run_id().await?,
         };
-        let estate = Estate { hypervisors };
+        let backups = Backups {
+            storage: machinery.storage.clone(),
+            store: store.clone(),
+            place: machinery.backups,
+        };
+        let estate = Estate {
+            hypervisors,
+            storage: machinery.storage,
+            backups,
+        };
         let operations = operations::start(&core, &estate, store.clone(), shutdown.clone())?;
+        reconcile::start_schedules(core.clone(), operations.clone(), shutdown.clone());
         autoscale::start(core.clone(), operations.clone(), shutdown.clone());
         reconcile::start_machines(
             estate.hypervisors.clone(),
@@ -151,7 +165,7 @@ impl ControlPlane {
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())
             .grpc(talk.service())
-            .grpc(OperationsFace::new(core.clone(), self.operations.clone()).service())
+            .grpc(OperationsFace::new(core.clone(), self.operations.clone(), self.estate.clone()).service())
             .grpc(links.service())
     }
 }

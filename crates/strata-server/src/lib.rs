@@ -8,6 +8,7 @@ pub mod autoscale;
 mod build;
 mod control;
 pub mod core;
+mod cron;
 pub mod faces;
 pub mod link;
 mod metrics;

@@ -40,6 +40,11 @@ pub(crate) enum Role {
         after_help = "Examples:\n  strata down\n  strata down --data-dir /srv/strata --purge --yes"
     )]
     Down(DownArguments),
+    /// Begin again on an empty machine, from a repository of backups
+    #[command(
+        after_help = "Nothing may run on the data folder. Afterwards `strata up` finds everything as\nit was when the backup was taken.\n\nExamples:\n  strata restore --repository /mnt/backup --password-file backup.password\n  strata restore 4bba301e --data-dir /srv/strata --config strata.toml"
+    )]
+    Restore(RestoreArguments),
     #[command(flatten)]
     Client(strata_cli::Command),
 }
@@ -63,6 +68,22 @@ pub(crate) struct UpArguments {
     pub(crate) listen: Listen,
     #[command(flatten)]
     pub(crate) node: NodeListen,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct RestoreArguments {
+    /// The backup, by its id or the beginning of it
+    #[arg(default_value = "latest")]
+    pub(crate) backup: String,
+    /// The repository: a folder, or s3:https://HOST/BUCKET/PREFIX; as the
+    /// configuration says unless told
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) repository: Option<String>,
+    /// The file with the repository's password
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Args, Clone)]

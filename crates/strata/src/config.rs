@@ -1,10 +1,12 @@
 //! Settings: flags first, then the file, then what holds by default.
 
+mod backup;
 mod control;
 mod images;
 mod machines;
 mod network;
 mod node;
+mod storage;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -18,6 +20,7 @@ use strata_node::images::ImagesConfig;
 use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
+pub(crate) use backup::BackupTable;
 use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
 pub(crate) use machines::MachinesSettings;
@@ -25,6 +28,8 @@ use machines::MachinesTable;
 use network::NetworkTable;
 pub(crate) use node::NodeSettings;
 use node::NodeTable;
+pub(crate) use storage::folder as pool_folder;
+use storage::StorageTable;
 
 /// Where everything is kept unless told.
 pub(crate) const DATA_DIR: &str = "/var/lib/strata";
@@ -60,6 +65,10 @@ pub(crate) struct File {
     node: NodeTable,
     #[serde(default)]
     machines: MachinesTable,
+    #[serde(default)]
+    storage: StorageTable,
+    #[serde(default)]
+    backup: BackupTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -99,6 +108,9 @@ pub(crate) struct Settings {
     pub(crate) address: Option<Ipv4Addr>,
     pub(crate) node: NodeSettings,
     pub(crate) machines: MachinesSettings,
+    /// None where this server has no pool.
+    pub(crate) storage: Option<strata_storage::PoolConfig>,
+    pub(crate) backup: BackupTable,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -141,6 +153,8 @@ impl Settings {
         let network = file.network.options()?;
         Ok(Self {
             control: ControlSettings::new(file.store, &file.scheduler, &network, &data_dir)?,
+            storage: file.storage.config(&data_dir),
+            backup: file.backup,
             data_dir,
             listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
             node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),

@@ -10,6 +10,7 @@ use strata_client::{Address, Endpoints};
 use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
 use strata_node::{Agent, AgentConfig, Node, NodeConfig, NodeFolder};
+use strata_server::operations::Storage;
 use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
 use strata_transport::{Gate, Limits, Serve};
 use strata_types::Role;
@@ -38,9 +39,14 @@ pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
     )?;
     let mut daemon = Daemon::prepare(settings)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
+    // What the server's pool holds, the node beside it reaches.
+    let pool = crate::config::pool_folder(&daemon.settings.data_dir).join("mount");
+    daemon.settings.node.pool.get_or_insert(pool);
     let authority = NodeAuthority::Own(&identities, false);
+    let storage = machinery::storage(&daemon.settings).await;
     let node = daemon.open_node(&authority).await?;
-    daemon.serve_control_plane(&identities, Some(&node)).await?;
+    let served = daemon.serve_control_plane(&identities, Some(&node), storage);
+    served.await?;
     daemon.serve_node(node, authority).await?;
     daemon.run().await
 }
@@ -51,7 +57,9 @@ pub(crate) async fn server(global: &Global, arguments: ServerArguments) -> Resul
     let settings = Settings::new(global, &arguments.common, &arguments.listen, &node)?;
     let mut daemon = Daemon::prepare(settings)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
-    daemon.serve_control_plane(&identities, None).await?;
+    let storage = machinery::storage(&daemon.settings).await;
+    let served = daemon.serve_control_plane(&identities, None, storage);
+    served.await?;
     daemon.run().await
 }
 
@@ -131,6 +139,7 @@ impl Daemon {
         &mut self,
         identities: &Identities,
         node: Option<&Node>,
+        storage: Storage,
     ) -> Result {
         let port = Port::bind("--listen", &self.settings.listen).await?;
         let name: Name = "server".parse().map_err(unexpected)?;
@@ -151,12 +160,13 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
         let machinery = machinery::build(
-            &self.settings.machines,
+            &self.settings,
             identities,
             node.map(|_| self.settings.node_socket.as_path()),
             door.as_ref().map(|door| door.url.as_str()),
             &port.url,
-        );
+            storage,
+        )?;
         let control = ControlPlane::start(
             &self.settings.control.store,
             self.settings.control.core.clone(),
@@ -372,7 +382,7 @@ pub(crate) fn unexpected(error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Unexpected, error.to_string())
 }
 
-fn make_private(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -49,6 +49,7 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
         let folder = data_dir.join("node/network");
         strata_node::remove_network(run, &folder).map_err(unexpected)?;
     }
+    strata_storage::remove(&crate::config::pool_folder(data_dir)).map_err(unexpected)?;
     for path in plan.leftovers(arguments.purge) {
         remove(&path)?;
     }

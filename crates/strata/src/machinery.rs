@@ -15,11 +15,13 @@ use strata_cli::{Exit, Failure, Result};
 use strata_client::Target;
 use strata_identity::Name;
 use strata_machines::{Local, Provider, Providers, Secret};
+use strata_backup::Repository;
 use strata_server::Machinery;
+use strata_server::operations::{Place, Storage};
 use strata_types::Error;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::MachinesSettings;
+use crate::config::Settings;
 use crate::identity::Identities;
 
 /// A machine may have to be installed before it joins.
@@ -65,12 +67,14 @@ fn listen(address: SocketAddrV4) -> std::io::Result<TcpListener> {
 
 /// All of it. `host` is the node on which machines are made, if there is one.
 pub(crate) fn build(
-    settings: &MachinesSettings,
+    settings: &Settings,
     identities: &Identities,
     host: Option<&Path>,
     door: Option<&str>,
     server: &str,
-) -> Machinery {
+    storage: Storage,
+) -> Result<Machinery> {
+    let (all, settings) = (settings, &settings.machines);
     let host = settings.host_socket.as_deref().or(host);
     let near = settings.server.as_deref().or(door).unwrap_or(server);
     let mut drivers: Vec<Arc<dyn Provider>> = Vec::new();
@@ -80,12 +84,43 @@ pub(crate) fn build(
         drivers.push(Arc::new(Local::new(node).with_server(near)));
         inventory.extend(settings.local_machines());
     }
-    Machinery {
+    Ok(Machinery {
         providers: Providers::new(drivers),
         join_tokens: join_tokens(identities.clone()),
         server: settings.server.clone().unwrap_or_else(|| server.to_owned()),
         inventory,
+        storage,
+        backups: Some(place(all)?),
+    })
+}
+
+/// Where backups go.
+fn place(settings: &Settings) -> Result<Place> {
+    let table = &settings.backup;
+    let config = table.config(&settings.data_dir).map_err(|why| {
+        Failure::new(Exit::Usage, "the configuration cannot be used").because(why)
+    })?;
+    let host = rustix::system::uname();
+    Ok(Place {
+        repository: Repository::new(config),
+        data_dir: settings.data_dir.clone(),
+        host: host.nodename().to_string_lossy().into_owned(),
+        keep: table.keep,
+        bytes_per_second: table.limit_mb_per_second.map(|mb| mb.saturating_mul(1_000_000)),
+    })
+}
+
+/// The pool, opened if it was ever made: what runs on the node beside it may
+/// have volumes there. A server whose pool is broken serves all the same.
+pub(crate) async fn storage(settings: &Settings) -> Storage {
+    let Some(config) = &settings.storage else {
+        return Storage::none();
+    };
+    let storage = Storage::new(config.clone());
+    if let Err(error) = storage.existing().await {
+        tracing::error!(%error, "the storage pool cannot be opened");
     }
+    storage
 }
 
 /// A token for one machine, made when it is booted.

@@ -11,6 +11,7 @@ mod join;
 mod lock;
 mod machine;
 mod machinery;
+mod restore;
 mod serve;
 
 use std::process::ExitCode;
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
             Role::Node(arguments) => node(&global, arguments).await,
             Role::Down(arguments) => {
                 strata_cli::report(down::run(&global, &arguments).await, &global)
+            }
+            Role::Restore(arguments) => {
+                strata_cli::report(restore::run(&global, arguments).await, &global)
             }
             Role::Client(command) => strata_cli::run(command, &global).await,
         }

@@ -98,6 +98,19 @@ pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
 }
 
 impl Core {
+    /// The names of instances that have a volume of the pool.
+    pub(crate) fn users_of_pool_volume(&self, volume: &str) -> Vec<String> {
+        let tables = self.tables();
+        let has = |one: &Instance| {
+            let volumes = one.spec.volumes.iter();
+            let named = volumes.filter_map(|text| text.strip_prefix("pool=")?.split(':').next());
+            let mut named = named;
+            named.any(|name| name == volume)
+        };
+        let users = tables.instances.values().filter(|one| has(one));
+        users.map(|one| one.name.to_string()).collect()
+    }
+
     /// Makes an instance; placement does the rest. The flag says whether it is
     /// new: the same request again gives the same instance.
     pub async fn create_instance(

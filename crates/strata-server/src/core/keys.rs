@@ -11,6 +11,8 @@ pub(crate) const PROJECTS: &str = "project/";
 pub(crate) const MACHINES: &str = "machine/";
 /// The id of this control plane.
 pub(crate) const RUN: &str = "run";
+/// When backups are made.
+pub(crate) const SCHEDULES: &str = "backup-schedule/";
 /// How much room hypervisors are kept for.
 pub(crate) const AUTOSCALING: &str = "autoscaling";
 
@@ -28,6 +30,10 @@ pub(crate) fn node(name: &str) -> String {
 
 pub(crate) fn machine(id: &Label) -> String {
     format!("{MACHINES}{id}")
+}
+
+pub(crate) fn schedule(name: &Label) -> String {
+    format!("{SCHEDULES}{name}")
 }
 
 pub(crate) fn project(name: &Label) -> String {

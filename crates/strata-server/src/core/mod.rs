@@ -20,6 +20,7 @@ mod nodes;
 mod projects;
 mod record;
 mod reports;
+mod schedules;
 mod subnets;
 mod subscriptions;
 mod tables;
@@ -129,6 +130,10 @@ impl Core {
         tokio::spawn(core.clone().follow(from, shutdown));
         core.ensure_default_project().await?;
         Ok(core)
+    }
+
+    pub(crate) fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0.store)
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -22,7 +22,10 @@ use tonic::{Request, Response, Status};
 
 use super::scheduler::who;
 use crate::core::{Core, HypervisorState, Who};
-use crate::operations::{CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, public};
+use crate::operations::{
+    BackupInput, CreateBackup, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
+    Estate, ExpandInput, ExpandStorage, ShrinkInput, ShrinkStorage, public,
+};
 use view::{Told, View};
 
 /// The published service.
@@ -30,12 +33,17 @@ use view::{Told, View};
 pub struct OperationsFace {
     core: Core,
     operations: Operations,
+    estate: Estate,
 }
 
 impl OperationsFace {
     /// Over this core and these operations.
-    pub fn new(core: Core, operations: Operations) -> Self {
-        Self { core, operations }
+    pub fn new(core: Core, operations: Operations, estate: Estate) -> Self {
+        Self {
+            core,
+            operations,
+            estate,
+        }
     }
 
     /// The gRPC service.
@@ -60,6 +68,39 @@ impl OperationsFace {
         let machine = id.to_owned();
         let input = CreateInput { machine };
         let id = self.submit::<CreateHypervisor>(who, &input).await?;
+        View::of(&self.operations, id).await
+    }
+
+    async fn expand(&self, who: &Who, asked: &ExpandStorageRequest) -> Result<View> {
+        who.everywhere()?;
+        let min_bytes = amount("min_bytes", asked.min_bytes, asked.min_bytes_wide)?;
+        let pool = self.estate.storage.pool().await?;
+        let plan = pool.plan_expand(min_bytes).await.map_err(Error::from)?;
+        if asked.dry_run {
+            return Ok(View::done(told(&plan)));
+        }
+        let input = ExpandInput { min_bytes };
+        let id = self.submit::<ExpandStorage>(who, &input).await?;
+        View::of(&self.operations, id).await
+    }
+
+    async fn shrink(&self, who: &Who, asked: &ShrinkStorageRequest) -> Result<View> {
+        who.everywhere()?;
+        let max_bytes = amount("max_bytes", asked.max_bytes, asked.max_bytes_wide)?;
+        let pool = self.estate.storage.pool().await?;
+        let plan = pool.plan_shrink(max_bytes).await.map_err(Error::from)?;
+        if asked.dry_run {
+            return Ok(View::done(told(&plan)));
+        }
+        let input = ShrinkInput { max_bytes };
+        let id = self.submit::<ShrinkStorage>(who, &input).await?;
+        View::of(&self.operations, id).await
+    }
+
+    async fn backup(&self, who: &Who) -> Result<View> {
+        self.estate.backups.place()?;
+        let input = BackupInput::default();
+        let id = self.submit::<CreateBackup>(who, &input).await?;
         View::of(&self.operations, id).await
     }
 
@@ -153,29 +194,42 @@ impl OperationsService for OperationsFace {
         &self,
         request: Request<ExpandStorageRequest>,
     ) -> Result<Response<Self::ExpandStorageStream>, Status> {
-        let _ = asked(&request)?;
-        answer(Err(no_pool()))
+        let who = asked(&request)?;
+        answer(self.expand(&who, &request.into_inner()).await)
     }
 
     async fn shrink_storage(
         &self,
         request: Request<ShrinkStorageRequest>,
     ) -> Result<Response<Self::ShrinkStorageStream>, Status> {
-        let _ = asked(&request)?;
-        answer(Err(no_pool()))
+        let who = asked(&request)?;
+        answer(self.shrink(&who, &request.into_inner()).await)
     }
 
     async fn create_backup(
         &self,
         request: Request<CreateBackupRequest>,
     ) -> Result<Response<Self::CreateBackupStream>, Status> {
-        let _ = asked(&request)?;
-        answer(Err(no_pool()))
+        let who = asked(&request)?;
+        answer(self.backup(&who).await)
     }
 }
 
-fn no_pool() -> Error {
-    Error::wrong_state("this server has no storage pool")
+/// How many bytes: the wide field where it is given.
+fn amount(field: &str, narrow: i32, wide: i64) -> Result<u64> {
+    let bytes = match wide {
+        0 => i64::from(narrow),
+        wide => wide,
+    };
+    match u64::try_from(bytes) {
+        Ok(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(Error::invalid(field, "must be more than 0 bytes")),
+    }
+}
+
+/// A plan for people, in one line.
+fn told(plan: &impl serde::Serialize) -> String {
+    serde_json::to_string(plan).unwrap_or_default()
 }
 
 #[cfg(test)]

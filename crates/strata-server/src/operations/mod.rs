@@ -1,8 +1,10 @@
 //! Long actions of the control plane, as durable operations: any server takes
 //! and shows them, the one that leads runs them.
 
+mod backups;
 mod drain;
 mod hypervisors;
+mod storage;
 
 use std::sync::Arc;
 
@@ -13,10 +15,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
 pub(crate) use drain::input as drain_input;
+pub use backups::{
+    BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, RestoreBackup,
+    RestoreInput, VerifyBackup, VerifyInput,
+};
 pub use drain::{Drain, DrainInput};
 pub use hypervisors::{
     ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,
     JoinTokens, Prove, SwitchInput, SwitchMachine,
+};
+pub use storage::{
+    ExpandInput, ExpandStorage, ReplaceDevice, ReplaceInput, ScrubInput, ScrubStorage, ShrinkInput,
+    ShrinkStorage, Storage,
 };
 
 /// What operations work on, beyond the records. Cheap to clone.
@@ -24,6 +34,10 @@ pub use hypervisors::{
 pub struct Estate {
     /// What brings machines up and down.
     pub hypervisors: Hypervisors,
+    /// The pool.
+    pub storage: Storage,
+    /// Where backups go.
+    pub backups: Backups,
 }
 
 impl Estate {
@@ -31,6 +45,12 @@ impl Estate {
     pub fn none(core: &Core) -> Self {
         Self {
             hypervisors: Hypervisors::none(core.clone()),
+            storage: Storage::none(),
+            backups: Backups {
+                storage: Storage::none(),
+                store: core.shared_store(),
+                place: None,
+            },
         }
     }
 }
@@ -44,11 +64,21 @@ pub fn start(
 ) -> Result<Operations> {
     let mut registry = Registry::new();
     let hypervisors = Arc::new(estate.hypervisors.clone());
+    let storage = Arc::new(estate.storage.clone());
+    let backups = Arc::new(estate.backups.clone());
     registry
         .register(Drain, Arc::new(core.clone()))
         .and_then(|()| registry.register(CreateHypervisor, hypervisors.clone()))
         .and_then(|()| registry.register(DestroyHypervisor, hypervisors.clone()))
         .and_then(|()| registry.register(SwitchMachine, hypervisors))
+        .and_then(|()| registry.register(ExpandStorage, storage.clone()))
+        .and_then(|()| registry.register(ShrinkStorage, storage.clone()))
+        .and_then(|()| registry.register(ReplaceDevice, storage.clone()))
+        .and_then(|()| registry.register(ScrubStorage, storage))
+        .and_then(|()| registry.register(CreateBackup, backups.clone()))
+        .and_then(|()| registry.register(RestoreBackup, backups.clone()))
+        .and_then(|()| registry.register(VerifyBackup, backups.clone()))
+        .and_then(|()| registry.register(PruneBackups, backups))
         .map_err(|error| public(&error))?;
     let operations = Operations::new(store, registry);
     let (core, running) = (core.clone(), operations.clone());

@@ -4,6 +4,7 @@
 mod leadership;
 mod liveness;
 mod machines;
+mod schedules;
 
 #[cfg(test)]
 mod tests;
@@ -13,3 +14,4 @@ pub(crate) use liveness::move_all_off;
 pub use liveness::start as start_liveness;
 pub(crate) use machines::busy;
 pub use machines::{add_configured, look as look_at_machines, start as start_machines};
+pub use schedules::{look as look_at_schedules, start as start_schedules};

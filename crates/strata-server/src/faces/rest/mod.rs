@@ -7,6 +7,7 @@
 //! decided at the gate; what a caller may see and change is for the core.
 
 mod answer;
+mod backups;
 mod etag;
 mod events;
 mod extract;
@@ -21,6 +22,7 @@ mod operations;
 mod patch;
 mod projects;
 mod refusal;
+mod storage;
 mod talk;
 mod view;
 mod watch;
@@ -29,7 +31,7 @@ mod workloads;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
@@ -144,6 +146,41 @@ pub fn routes(state: RestState) -> Router {
             get(hypervisors::autoscaling).patch(hypervisors::set_autoscaling),
         ),
         ("/autoscaling/plan", get(hypervisors::autoscale_plan)),
+        ("/storage", get(storage::show)),
+        ("/storage/expand", post(storage::expand)),
+        ("/storage/shrink", post(storage::shrink)),
+        ("/storage/scrub", post(storage::scrub)),
+        ("/storage/device", put(storage::add_device)),
+        ("/storage/device/{id}", delete(storage::remove_device)),
+        ("/storage/device/{id}/replace", post(storage::replace_device)),
+        (
+            "/storage/volume",
+            get(storage::volumes).put(storage::create_volume),
+        ),
+        (
+            "/storage/volume/{id}",
+            get(storage::show_volume)
+                .patch(storage::update_volume)
+                .delete(storage::remove_volume),
+        ),
+        ("/storage/volume/{id}/snapshot", put(storage::snapshot_volume)),
+        (
+            "/storage/volume/{id}/snapshot/{snapshot}",
+            delete(storage::remove_snapshot),
+        ),
+        ("/backup", get(backups::list).post(backups::create)),
+        ("/backup/prune", post(backups::prune)),
+        ("/backup/{id}", get(backups::show)),
+        ("/backup/{id}/restore", post(backups::restore)),
+        ("/backup/{id}/verify", post(backups::verify)),
+        (
+            "/backup-schedule",
+            get(backups::schedules).put(backups::put_schedule),
+        ),
+        (
+            "/backup-schedule/{id}",
+            get(backups::show_schedule).delete(backups::remove_schedule),
+        ),
     ];
     routes
         .into_iter()

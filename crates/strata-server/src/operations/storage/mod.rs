@@ -92,7 +92,7 @@ fn failed(error: StorageError) -> StepError {
 }
 
 /// Cancelled when the operation is to be.
-fn cancel_of<K: Kind>(at: &At<K>) -> CancellationToken {
+pub(in crate::operations) fn cancel_of<K: Kind>(at: &At<K>) -> CancellationToken {
     let token = CancellationToken::new();
     let (cancel, wish) = (token.clone(), at.cancelled());
     let done = token.clone();

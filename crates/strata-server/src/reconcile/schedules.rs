@@ -1,0 +1,78 @@
+//! Makes backups when they are due. One that was missed, because no server was
+//! there, is made once, late.
+
+use std::time::Duration;
+
+use strata_types::Label;
+use strata_types::backup::BackupSchedule;
+use strata_workflow::Operations;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::{Core, Lead, now_ms};
+use crate::cron::Cron;
+use crate::operations::{BackupInput, CreateBackup};
+
+/// Moments are whole minutes; this is how late one may be noticed.
+const TICK: Duration = Duration::from_secs(5);
+const OWNER: &str = "schedule";
+
+/// Starts to look at schedules; it acts while this server leads.
+pub fn start(core: Core, operations: Operations, shutdown: CancellationToken) {
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            if !matches!(core.lead(), Lead::Leading(_)) {
+                continue;
+            }
+            if let Err(error) = look(&core, &operations, now_ms()).await {
+                tracing::warn!(%error, "schedules of backups cannot be followed");
+            }
+        }
+    });
+}
+
+/// Begins what is due.
+pub async fn look(core: &Core, operations: &Operations, now: i64) -> strata_types::Result<()> {
+    for schedule in core.schedules().await? {
+        if let Some(due) = due(&schedule, now) {
+            begin(core, operations, schedule, due, now).await?;
+        }
+    }
+    Ok(())
+}
+
+fn due(schedule: &BackupSchedule, now: i64) -> Option<i64> {
+    let next = schedule.next_at_ms?;
+    (!schedule.paused && next <= now).then_some(next)
+}
+
+async fn begin(
+    core: &Core,
+    operations: &Operations,
+    schedule: BackupSchedule,
+    due: i64,
+    now: i64,
+) -> strata_types::Result<()> {
+    let input = BackupInput {
+        keep: Some(schedule.keep).filter(|keep| !keep.keeps_all()),
+        ..BackupInput::default()
+    };
+    // Whoever dies before the schedule is written begins the same one again.
+    let key = format!("{}-{due}", schedule.name);
+    let begun = operations.submit::<CreateBackup>(&input, OWNER, Some(&key)).await;
+    let id = begun.map_err(|error| crate::operations::public(&error))?;
+    tracing::info!(schedule = schedule.name, operation = %id, "a backup is due");
+    let name = Label::from_field("name", &schedule.name)?;
+    let next = schedule.when.parse::<Cron>().ok();
+    let next = BackupSchedule {
+        last_at_ms: Some(now),
+        next_at_ms: next.and_then(|cron| cron.after(now)),
+        ..schedule
+    };
+    core.write_schedule(&name, &next).await
+}

@@ -1,0 +1,196 @@
+//! `strata restore`: begins again on an empty machine, from a repository of
+//! backups alone. No daemon runs meanwhile; afterwards `strata up` finds
+//! records, identities and volumes as they were, and its instances are started
+//! where there is room.
+//!
+//! Everything is done again when it is interrupted: each part is whole or not
+//! there.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use strata_backup::{Progress, Repository, RestoreAsk, Status};
+use strata_cli::{Exit, Failure, Global, Result};
+use strata_storage::StoragePool;
+use strata_store::{Embedded, EmbeddedOptions};
+use strata_types::{Error, Label};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Listen, NodeListen, RestoreArguments};
+use crate::config::{BackupTable, Settings};
+use crate::daemon::{make_private, unexpected};
+use crate::lock;
+
+/// What says that a restore began and did not end.
+const MARK: &str = "restoring";
+
+pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result {
+    let (listen, node) = (Listen::default(), NodeListen::default());
+    let settings = Settings::new(global, &arguments.common, &listen, &node)?;
+    let data_dir = settings.data_dir.clone();
+    make_private(&data_dir).map_err(unexpected)?;
+    let _lock = lock::take(&data_dir)?;
+    check_empty(&data_dir)?;
+    let table = BackupTable::of(
+        arguments.repository,
+        arguments.password_file,
+        settings.backup.clone(),
+    );
+    let config = table.config(&data_dir).map_err(|why| {
+        Failure::new(Exit::Usage, "the repository cannot be used").because(why)
+    })?;
+    let repository = Repository::new(config);
+    let backup = repository.get(&arguments.backup).await.map_err(refused)?;
+    say(&format!(
+        "restoring backup {} of {} into {}",
+        short(&backup.id),
+        backup.host,
+        data_dir.display()
+    ));
+    if !backup.has_state {
+        let what = format!("backup {} holds no state of Strata", backup.id);
+        return Err(Failure::new(Exit::Refused, what)
+            .hint("restore its volumes with `strata backup restore`"));
+    }
+    fs::write(data_dir.join(MARK), &backup.id).map_err(unexpected)?;
+    restore_state(&repository, &backup.id, &data_dir).await?;
+    let volumes = backup.volumes.len();
+    if volumes > 0 {
+        let Some(config) = settings.storage.clone() else {
+            let what = "the backup has volumes, and [storage] says that there is no pool";
+            return Err(Failure::new(Exit::Usage, what));
+        };
+        let pool = StoragePool::open(config).await.map_err(refused)?;
+        for name in &backup.volumes {
+            restore_volume(&repository, &pool, &backup.id, name).await?;
+        }
+    }
+    fs::remove_file(data_dir.join(MARK)).map_err(unexpected)?;
+    say(&format!(
+        "restored the state and {volumes} volumes; start it: strata up --data-dir {}",
+        data_dir.display()
+    ));
+    Ok(())
+}
+
+/// Nothing that is there is written over, but what an earlier try left.
+fn check_empty(data_dir: &Path) -> Result {
+    if data_dir.join(MARK).exists() {
+        return Ok(());
+    }
+    for name in ["store", "ca", "pool"] {
+        if data_dir.join(name).exists() {
+            let what = format!("{} is not empty: it has {name}", data_dir.display());
+            return Err(Failure::new(Exit::Refused, what).hint(
+                "restore into another folder with --data-dir, or remove the run first: strata down --purge",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Records, CA and tokens.
+async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Result {
+    let folder = data_dir.join("backup/restored-state");
+    remove(&folder)?;
+    let above = folder.parent().unwrap_or(data_dir);
+    make_private(above).map_err(unexpected)?;
+    let ask = RestoreAsk {
+        from: "/state".into(),
+        to: folder.clone(),
+    };
+    let restored = repository.restore(id, ask, Teller::new("state"), CancellationToken::new());
+    restored.await.map_err(refused)?;
+    for name in ["ca", "tokens.json"] {
+        let (from, to) = (folder.join(name), data_dir.join(name));
+        if from.exists() {
+            remove(&to)?;
+            fs::rename(from, to).map_err(unexpected)?;
+        }
+    }
+    let store = data_dir.join("store");
+    let opened = tokio::task::spawn_blocking(move || {
+        Embedded::open(&store, &EmbeddedOptions::default())
+    });
+    let store = opened.await.map_err(unexpected)?.map_err(unexpected)?;
+    let records = tokio::fs::File::open(folder.join("records")).await;
+    let mut records = tokio::io::BufReader::new(records.map_err(unexpected)?);
+    let imported = strata_store::import(&store, &mut records).await;
+    imported.map_err(unexpected)?;
+    remove(&folder)
+}
+
+async fn restore_volume(
+    repository: &Repository,
+    pool: &StoragePool,
+    id: &str,
+    name: &str,
+) -> Result {
+    let label: Label = name.parse().map_err(unexpected)?;
+    // The same backup again finds what it has put in place already.
+    let tag = format!("restore-{}", short(id));
+    pool.unstage_volume(&tag, &label).await.map_err(refused)?;
+    let staged = pool.stage(&tag, &label).await.map_err(refused)?;
+    let ask = RestoreAsk {
+        from: format!("/volumes/{name}"),
+        to: staged,
+    };
+    let restored = repository.restore(id, ask, Teller::new(name), CancellationToken::new());
+    restored.await.map_err(refused)?;
+    pool.adopt(&tag, &label, true).await.map_err(refused)?;
+    pool.unstage(&tag).await.map_err(refused)
+}
+
+fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+fn remove(path: &Path) -> Result {
+    let gone = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        _ => fs::remove_file(path),
+    };
+    gone.map_err(|error| {
+        Failure::new(
+            Exit::Unexpected,
+            format!("cannot remove {}: {error}", path.display()),
+        )
+    })
+}
+
+fn refused(error: impl Into<Error>) -> Failure {
+    Failure::from(error.into())
+}
+
+/// Progress goes to stderr; stdout is for what is asked for.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// One line that changes, on a terminal; nothing elsewhere.
+struct Teller(PathBuf);
+
+impl Teller {
+    fn new(what: &str) -> Arc<dyn Progress> {
+        Arc::new(Self(what.into()))
+    }
+}
+
+impl Progress for Teller {
+    fn report(&self, status: &Status) {
+        if !io::stderr().is_terminal() {
+            return;
+        }
+        let (what, files, megabytes) = (self.0.display(), status.files, status.bytes / 1_000_000);
+        let left = status.remaining.map(|left| format!(", {} s left", left.as_secs()));
+        let left = left.unwrap_or_default();
+        let _ = write!(
+            io::stderr(),
+            "\r{what}: {}, {files} files, {megabytes} MB{left}\x1b[K\r",
+            status.phase
+        );
+    }
+}
