@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 
 /// Moments that come again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cron {
+pub(crate) struct Cron {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -100,7 +100,7 @@ fn has(bits: u64, number: i8) -> bool {
 impl Cron {
     /// The first moment after this one, in Unix milliseconds. None when there
     /// is none, as for the 30th of February.
-    pub fn after(&self, ms: i64) -> Option<i64> {
+    pub(crate) fn after(&self, ms: i64) -> Option<i64> {
         let from = Timestamp::from_millisecond(ms).ok()?;
         let from = from.to_zoned(TimeZone::UTC).datetime();
         let mut day = from.date();
