@@ -9,18 +9,23 @@
 //! ```text
 //! provider        the trait, and what goes through it
 //! providers       the drivers that are configured, by their kind
+//! image           what a machine boots: kernel, drivers, our node as PID 1
 //! local           machines inside the machine of a node
+//! qemu            virtual machines of a node
 //! sim             a driver that plays, with fault knobs
 //! ```
 
 mod error;
 mod hosting;
+pub mod image;
 pub mod local;
 mod provider;
 mod providers;
+pub mod qemu;
 pub mod sim;
 
 pub use error::ProviderError;
 pub use local::Local;
 pub use provider::{Boot, Console, Discovered, Power, Provider, Secret, Tag, Target, Up};
 pub use providers::Providers;
+pub use qemu::{Qemu, QemuConfig};
