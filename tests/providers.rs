@@ -7,6 +7,8 @@
 mod conformance;
 #[path = "providers/local.rs"]
 mod local;
+#[path = "providers/qemu.rs"]
+mod qemu;
 #[path = "providers/sim.rs"]
 mod sim;
 #[path = "providers/world.rs"]

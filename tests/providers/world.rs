@@ -53,14 +53,25 @@ impl World {
 
     /// Waits until the server has a node of this name that is ready.
     pub(crate) async fn node_is_ready(&self, name: &str) -> String {
-        wait_for("the node to be ready", PATIENCE, async || {
+        self.node_until(name, |status| status == "READY").await
+    }
+
+    /// Waits until the server misses a node.
+    pub(crate) async fn node_is_not_ready(&self, name: &str) {
+        self.node_until(name, |status| status != "READY").await;
+    }
+
+    async fn node_until(&self, name: &str, wanted: impl Fn(&str) -> bool) -> String {
+        wait_for("the node's status", PATIENCE, async || {
             let words = ["node", "list", "-o", "json"];
             let printed = self.0.daemon.told_cli().run(words).await.ok();
             let nodes: serde_json::Value = serde_json::from_str(&printed).unwrap();
             let nodes = nodes.as_array().cloned().unwrap_or_default();
             let found = nodes.into_iter().find(|node| node["name"] == name);
             match found {
-                Some(node) if node["status"] == "READY" => Ok(node.to_string()),
+                Some(node) if wanted(node["status"].as_str().unwrap_or_default()) => {
+                    Ok(node.to_string())
+                }
                 other => Err(format!("{other:?}")),
             }
         })

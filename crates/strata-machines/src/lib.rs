@@ -9,11 +9,13 @@
 //! ```text
 //! provider        the trait, and what goes through it
 //! providers       the drivers that are configured, by their kind
+//! image           what a machine boots: kernel, drivers, our node as PID 1
 //! local           machines inside the machine of a node
 //! redfish         servers with a management controller
 //! maas            machines of a MAAS region
 //! http            how both are spoken to
 //! iso             the CD that a server boots from
+//! qemu            virtual machines of a node
 //! sim             a driver that plays, with fault knobs
 //! ```
 
@@ -21,10 +23,12 @@ mod error;
 mod hosting;
 mod http;
 pub mod iso;
+pub mod image;
 pub mod local;
 pub mod maas;
 mod provider;
 mod providers;
+pub mod qemu;
 pub mod redfish;
 pub mod sim;
 
@@ -32,3 +36,4 @@ pub use error::ProviderError;
 pub use local::Local;
 pub use provider::{Boot, Console, Discovered, Power, Provider, Secret, Tag, Target, Up};
 pub use providers::Providers;
+pub use qemu::{Qemu, QemuConfig};

@@ -108,6 +108,7 @@ impl Local {
                 server: boot.server.clone(),
                 join_token: boot.join_token.expose().to_owned(),
                 labels: tagged(&boot.labels, &machine.tag),
+                node_name: machine.id().to_string(),
             }),
         };
         let asked = self

@@ -23,7 +23,7 @@
 mod attach;
 mod bridge;
 mod config;
-mod dhcp;
+pub mod dhcp;
 mod endpoint;
 mod error;
 mod facts;
@@ -46,6 +46,7 @@ mod subnet;
 mod sweep;
 mod sys;
 mod tap;
+pub mod uplink;
 mod watch;
 
 pub use config::{ConfigError, NetworkConfig, Tag};

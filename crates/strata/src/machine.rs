@@ -4,18 +4,29 @@
 //!
 //! PID 1 itself does next to nothing, so that a fault in the daemon is a
 //! restart and not a kernel panic.
+//!
+//! A machine whose image tells it a server to join (`join`) has nobody else to
+//! set it up: drivers (`modules`), a place for data (`disk`) and an address
+//! (`dhcp`) are seen to here. Any other image brings a start hook for that.
 
+mod dhcp;
+mod disk;
 mod ending;
+mod join;
 mod loopback;
+mod modules;
 mod spawned;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+
+use join::Join;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -24,12 +35,15 @@ use tokio::signal::{
     self,
     unix::{SignalKind, signal},
 };
+use tokio::sync::watch;
 
 /// Tells the daemon that its parent owns the machine.
 const VARIABLE: &str = "STRATA_MACHINE_INIT";
 /// Run once before the daemon, where the machine's image brings one: loads
 /// drivers, sets addresses.
 const START_HOOK: &str = "/etc/strata/start";
+/// How long the first daemon waits for the machine's address.
+const ADDRESS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Whether this is the first process of a machine and asked to be its node.
 /// Any other command may be PID 1 of a container and is just that command.
@@ -75,6 +89,7 @@ pub(crate) fn run() -> ExitCode {
     if let Err(error) = loopback::up() {
         say(&format!("cannot bring up the loopback: {error}"));
     }
+    let join = owns_machine.then(set_up).flatten();
     // The hook is the machine's, not that of one inside.
     if spawned.is_none() && Path::new(START_HOOK).exists() {
         match Command::new(START_HOOK).status() {
@@ -86,7 +101,7 @@ pub(crate) fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let lived = runtime.and_then(|runtime| runtime.block_on(live()));
+    let lived = runtime.and_then(|runtime| runtime.block_on(live(join)));
     if let Err(error) = &lived {
         say(&format!("cannot go on: {error}"));
     }
@@ -140,13 +155,22 @@ fn mount_once(source: &str, target: &str, kind: &str, options: &str) -> io::Resu
     Ok(())
 }
 
+/// Sets up the hardware that is ours, as far as the image says how.
+fn set_up() -> Option<Join> {
+    modules::load();
+    let join = Join::take()?;
+    join.name_machine();
+    disk::mount_data();
+    Some(join)
+}
+
 /// Runs the daemon until the machine is told to end, then ends everything.
-async fn live() -> io::Result<()> {
+async fn live(join: Option<Join>) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     tokio::select! {
-        () = supervise(&mut children) => {}
+        () = supervise(&mut children, join) => {}
         _ = term.recv() => {}
         _ = int.recv() => {}
     }
@@ -156,11 +180,16 @@ async fn live() -> io::Result<()> {
 }
 
 /// Keeps a daemon running, for ever.
-async fn supervise(children: &mut signal::unix::Signal) {
+async fn supervise(children: &mut signal::unix::Signal, join: Option<Join>) {
     let mut pause = Duration::from_millis(100);
+    let address = match &join {
+        Some(_) => ask_for_address().await,
+        None => watch::channel(None).1,
+    };
     loop {
         let started = Instant::now();
-        let daemon = match start_daemon() {
+        let now = *address.borrow();
+        let daemon = match start_daemon(join.as_ref(), now) {
             Ok(daemon) => daemon,
             Err(error) => {
                 say(&format!("cannot start the node daemon: {error}"));
@@ -181,6 +210,17 @@ async fn supervise(children: &mut signal::unix::Signal) {
     }
 }
 
+/// Begins to ask for an address, and waits for it as long as it makes sense.
+async fn ask_for_address() -> watch::Receiver<Option<Ipv4Addr>> {
+    let (told, mut address) = watch::channel(None);
+    tokio::spawn(dhcp::keep(told));
+    let first = address.wait_for(Option::is_some);
+    if tokio::time::timeout(ADDRESS_WITHIN, first).await.is_err() {
+        say("no address yet: the node goes on without");
+    }
+    address
+}
+
 /// Waits, and reaps meanwhile.
 async fn rest(pause: Duration, children: &mut signal::unix::Signal) {
     let reaps = async {
@@ -199,8 +239,9 @@ fn next_pause(pause: Duration, lived: Duration) -> Duration {
     (pause * 2).min(Duration::from_secs(10))
 }
 
-/// The daemon is this program with the same arguments.
-fn start_daemon() -> io::Result<Pid> {
+/// The daemon is this program with the same arguments, and what the machine
+/// was told.
+fn start_daemon(join: Option<&Join>, address: Option<Ipv4Addr>) -> io::Result<Pid> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments
         .first()
@@ -208,13 +249,13 @@ fn start_daemon() -> io::Result<Pid> {
     {
         arguments.insert(0, "node".into());
     }
-    let child = Command::new("/proc/self/exe")
-        .arg0("strata")
-        .args(arguments)
-        .env(VARIABLE, "1")
-        // Told to end by this process alone, not along with it.
-        .process_group(0)
-        .spawn()?;
+    let mut daemon = Command::new("/proc/self/exe");
+    daemon.arg0("strata").args(arguments).env(VARIABLE, "1");
+    if let Some(join) = join {
+        join.tell(&mut daemon, address)?;
+    }
+    // Told to end by this process alone, not along with it.
+    let child = daemon.process_group(0).spawn()?;
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| io::Error::other("no pid"))
 }
 

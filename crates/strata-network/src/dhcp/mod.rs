@@ -1,6 +1,7 @@
 //! Addresses for VMs: a server on the bridge that tells each card we know
 //! the one address it has, and nobody else anything.
 
+pub mod client;
 mod packet;
 
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -5,39 +5,40 @@ use std::net::Ipv4Addr;
 
 use crate::{DOMAIN, Mac, Subnet};
 
-const FIXED: usize = 236;
-const COOKIE: [u8; 4] = [99, 130, 83, 99];
-const REQUEST: u8 = 1;
-const REPLY: u8 = 2;
-const ETHERNET: [u8; 2] = [1, 6];
+pub(super) const FIXED: usize = 236;
+pub(super) const COOKIE: [u8; 4] = [99, 130, 83, 99];
+pub(super) const REQUEST: u8 = 1;
+pub(super) const REPLY: u8 = 2;
+pub(super) const ETHERNET: [u8; 2] = [1, 6];
 /// Some clients drop what is shorter.
-const SHORTEST: usize = 300;
+pub(super) const SHORTEST: usize = 300;
 const FOR_EVER: [u8; 4] = [0xff; 4];
 
 /// The options used here.
-mod option {
-    pub(super) const MASK: u8 = 1;
-    pub(super) const ROUTER: u8 = 3;
-    pub(super) const NAMES: u8 = 6;
-    pub(super) const HOST: u8 = 12;
-    pub(super) const DOMAIN: u8 = 15;
-    pub(super) const MTU: u8 = 26;
-    pub(super) const BROADCAST: u8 = 28;
-    pub(super) const WANTED: u8 = 50;
-    pub(super) const LEASE: u8 = 51;
-    pub(super) const KIND: u8 = 53;
-    pub(super) const SERVER: u8 = 54;
-    pub(super) const END: u8 = 255;
+pub(super) mod option {
+    pub(in crate::dhcp) const MASK: u8 = 1;
+    pub(in crate::dhcp) const ROUTER: u8 = 3;
+    pub(in crate::dhcp) const NAMES: u8 = 6;
+    pub(in crate::dhcp) const HOST: u8 = 12;
+    pub(in crate::dhcp) const DOMAIN: u8 = 15;
+    pub(in crate::dhcp) const MTU: u8 = 26;
+    pub(in crate::dhcp) const BROADCAST: u8 = 28;
+    pub(in crate::dhcp) const WANTED: u8 = 50;
+    pub(in crate::dhcp) const LEASE: u8 = 51;
+    pub(in crate::dhcp) const KIND: u8 = 53;
+    pub(in crate::dhcp) const SERVER: u8 = 54;
+    pub(in crate::dhcp) const ASKED_FOR: u8 = 55;
+    pub(in crate::dhcp) const END: u8 = 255;
 }
 
 /// The kinds of messages used here.
-mod kind {
-    pub(super) const DISCOVER: u8 = 1;
-    pub(super) const OFFER: u8 = 2;
-    pub(super) const REQUEST: u8 = 3;
-    pub(super) const ACK: u8 = 5;
-    pub(super) const NAK: u8 = 6;
-    pub(super) const INFORM: u8 = 8;
+pub(super) mod kind {
+    pub(in crate::dhcp) const DISCOVER: u8 = 1;
+    pub(in crate::dhcp) const OFFER: u8 = 2;
+    pub(in crate::dhcp) const REQUEST: u8 = 3;
+    pub(in crate::dhcp) const ACK: u8 = 5;
+    pub(in crate::dhcp) const NAK: u8 = 6;
+    pub(in crate::dhcp) const INFORM: u8 = 8;
 }
 
 /// What a card is told.
@@ -114,7 +115,7 @@ fn reply(request: &[u8], offer: &Offer, told: u8, inform: bool) -> Vec<u8> {
 }
 
 /// The value of an option.
-fn find(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
+pub(super) fn find(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         match options {
             [0, rest @ ..] => options = rest,

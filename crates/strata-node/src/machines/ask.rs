@@ -32,6 +32,9 @@ pub(crate) struct MachineAsk {
 pub(crate) struct Join {
     pub(crate) server: String,
     pub(crate) token: Secret,
+    /// The name of its node there; the machine's own unless told.
+    #[serde(default)]
+    pub(crate) node: Option<Label>,
 }
 
 /// A text that is not for printing.
@@ -76,7 +79,7 @@ impl TryFrom<v1::MachineSpec> for MachineAsk {
             cpu_millis: spec.cpu_millis,
             memory: spec.memory_bytes,
             address: pod_fields::address("machine.address", &spec.address)?,
-            join: join(spec.server, spec.join_token)?,
+            join: join(spec.server, spec.join_token, &spec.node_name)?,
             labels: spec.labels.into_iter().collect(),
         };
         pod_fields::check_labels("machine.labels", &ask.labels)?;
@@ -84,9 +87,13 @@ impl TryFrom<v1::MachineSpec> for MachineAsk {
     }
 }
 
-fn join(server: String, token: String) -> Result<Option<Join>> {
+fn join(server: String, token: String, node: &str) -> Result<Option<Join>> {
     match (server.is_empty(), token.is_empty()) {
-        (true, true) => return Ok(None),
+        (true, true) if node.is_empty() => return Ok(None),
+        (true, true) => {
+            let why = "is for a machine that joins a server";
+            return Err(Error::invalid("machine.node_name", why));
+        }
         (true, false) => {
             return Err(Error::invalid(
                 "machine.server",
@@ -110,8 +117,19 @@ fn join(server: String, token: String) -> Result<Option<Join>> {
     if JoinToken::parse(&token).is_none() {
         return Err(Error::invalid("machine.join_token", "is no join token"));
     }
+    let node = match node {
+        "" => None,
+        name => Some(name.parse().map_err(|why| {
+            let text: String = name.chars().take(80).collect();
+            Error::invalid("machine.node_name", format!("{text:?} {why}"))
+        })?),
+    };
     let token = Secret(token);
-    Ok(Some(Join { server, token }))
+    Ok(Some(Join {
+        server,
+        token,
+        node,
+    }))
 }
 
 /// Without what it joins with, which is nobody's business any more.
@@ -128,6 +146,11 @@ impl From<&MachineAsk> for v1::MachineSpec {
                 .map(|j| j.server.clone())
                 .unwrap_or_default(),
             join_token: String::new(),
+            node_name: ask
+                .join
+                .as_ref()
+                .and_then(|j| j.node.as_ref().map(ToString::to_string))
+                .unwrap_or_default(),
             labels: ask.labels.clone().into_iter().collect(),
         }
     }
@@ -206,6 +229,7 @@ mod tests {
         let join = Join {
             server: "https://a:1".into(),
             token: Secret("strata_join_x".into()),
+            node: None,
         };
         assert!(!format!("{join:?}").contains("strata_join_x"));
         let mut ask = MachineAsk::try_from(named("a")).unwrap();

@@ -55,7 +55,8 @@ pub(super) fn main(ask: &MachineAsk, hierarchies: &str, joined: bool) -> Result<
     if let Some(join) = &ask.join {
         words.extend(["--server", &join.server]);
         if !joined {
-            words.extend(["--name", ask.name.as_str()]);
+            let name = join.node.as_ref().unwrap_or(&ask.name);
+            words.extend(["--name", name.as_str()]);
             variables.push(format!("STRATA_JOIN_TOKEN={}", join.token.expose()));
         }
     }

@@ -4,11 +4,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::cpio::Archive;
+use strata_machines::image::{Archive, add_busybox, add_files, busybox};
 
 /// Folders that every program expects; those without files of their own.
 const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "root", "var", "bin"];
@@ -49,7 +48,7 @@ impl Image {
         for (path, file) in &self.programs {
             archive.file(path, 0o755, &stripped(file, work)?)?;
         }
-        add_busybox(&mut archive)?;
+        with_busybox(&mut archive)?;
         add_files(&mut archive, &guest.join("modules"), "lib/modules")?;
         for folder in ["var/lib/strata", "var/lib/strata/ca"] {
             archive.folder(folder, 0o700)?;
@@ -78,37 +77,8 @@ fn stripped(program: &Path, work: &Path) -> io::Result<Vec<u8>> {
     fs::read(&to)
 }
 
-pub(super) fn add_busybox<W: io::Write>(archive: &mut Archive<W>) -> io::Result<()> {
-    let busybox = busybox().ok_or_else(|| io::Error::other("no busybox"))?;
-    archive.file("bin/busybox", 0o755, &fs::read(&busybox)?)?;
-    let list = Command::new(&busybox).arg("--list").output()?;
-    let list = String::from_utf8_lossy(&list.stdout);
-    for applet in list.lines().filter(|applet| *applet != "busybox") {
-        archive.link(&format!("bin/{applet}"), "busybox")?;
-    }
-    Ok(())
-}
-
-/// Where Debian has the static busybox.
-pub(super) fn busybox() -> Option<PathBuf> {
-    let places = ["/bin/busybox", "/usr/bin/busybox"];
-    places
-        .map(PathBuf::from)
-        .into_iter()
-        .find(|path| path.exists())
-}
-
-/// Every file right in a folder, with the mode it has here.
-pub(super) fn add_files<W: io::Write>(
-    archive: &mut Archive<W>,
-    folder: &Path,
-    to: &str,
-) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let mode = entry.metadata()?.permissions().mode() & 0o777;
-        let path = format!("{to}/{}", entry.file_name().to_string_lossy());
-        archive.file(&path, mode, &fs::read(entry.path())?)?;
-    }
-    Ok(())
+/// Adds busybox, which machines of tests do everything else with.
+pub(super) fn with_busybox<W: io::Write>(archive: &mut Archive<W>) -> io::Result<()> {
+    let busybox = busybox().ok_or_else(|| io::Error::other("no static busybox"))?;
+    add_busybox(archive, &busybox)
 }

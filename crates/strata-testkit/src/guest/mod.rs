@@ -5,7 +5,6 @@
 //! of it, and why the command line is as it is, stands at the top of that
 //! script.
 
-mod cpio;
 mod image;
 mod small;
 
@@ -51,7 +50,7 @@ impl Guest {
         if !kernel.exists() {
             return Some(format!("no {}: run scripts/guest-kernel", kernel.display()));
         }
-        if image::busybox().is_none() {
+        if strata_machines::image::busybox().is_none() {
             return Some("no busybox: install busybox-static".into());
         }
         let found = Command::new(QEMU).arg("--version").output();

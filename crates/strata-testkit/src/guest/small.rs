@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use super::cpio::Archive;
-use super::image::{add_busybox, add_files};
+use strata_machines::image::{Archive, add_files};
+
+use super::image::with_busybox;
 use super::kernel_folder;
 
 /// Mounts what every program expects, loads the drivers, and takes the address
@@ -45,7 +46,7 @@ pub fn small_initramfs(to: &Path, script: &str) -> io::Result<()> {
     for folder in ["bin", "lib", "lib/modules", "etc"] {
         archive.folder(folder, 0o755)?;
     }
-    add_busybox(&mut archive)?;
+    with_busybox(&mut archive)?;
     add_files(
         &mut archive,
         &kernel_folder().join("modules"),

@@ -80,6 +80,7 @@ impl Create {
                 server: self.join.unwrap_or_default(),
                 join_token: token.unwrap_or_default(),
                 labels: self.label.into_iter().map(|l| (l.0, l.1)).collect(),
+                node_name: String::new(),
             }),
         };
         let answer = node.spawn().create(request).await;

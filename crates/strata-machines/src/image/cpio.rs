@@ -8,30 +8,35 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
 /// An archive in the making. Everything in it belongs to root.
-pub(super) struct Archive<W> {
+#[derive(Debug)]
+pub struct Archive<W> {
     to: W,
     entries: u32,
 }
 
 impl<W: Write> Archive<W> {
-    pub(super) fn new(to: W) -> Self {
+    /// An empty one.
+    pub fn new(to: W) -> Self {
         Self { to, entries: 0 }
     }
 
-    pub(super) fn folder(&mut self, path: &str, mode: u32) -> io::Result<()> {
+    /// Adds a folder; those above it come first.
+    pub fn folder(&mut self, path: &str, mode: u32) -> io::Result<()> {
         self.entry(path, FOLDER | mode, &[])
     }
 
-    pub(super) fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    /// Adds a file.
+    pub fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
         self.entry(path, FILE | mode, bytes)
     }
 
-    pub(super) fn link(&mut self, path: &str, target: &str) -> io::Result<()> {
+    /// Adds a symbolic link.
+    pub fn link(&mut self, path: &str, target: &str) -> io::Result<()> {
         self.entry(path, LINK | 0o777, target.as_bytes())
     }
 
     /// Writes the entry that ends an archive.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
         self.entry("TRAILER!!!", 0, &[])?;
         self.to.flush()?;
         Ok(self.to)

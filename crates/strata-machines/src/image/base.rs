@@ -1,0 +1,198 @@
+//! The large archive, the same for all machines: built when it is first
+//! needed, and again when something in it has changed.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tempfile::{NamedTempFile, TempPath};
+
+use super::{Archive, ImageError, JoinFile, KernelFolder, MODULES, add_busybox};
+
+/// How long `strip` may take with a large binary.
+const STRIPS_WITHIN: Duration = Duration::from_secs(30);
+/// Folders that every program expects, or that something is in.
+const FOLDERS: [&str; 13] = [
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "root",
+    "bin",
+    "var",
+    "var/lib",
+    "etc",
+    "etc/strata",
+    "lib",
+    "lib/modules",
+];
+const PREFIX: &str = "base-";
+
+/// What goes into the archive.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// The `strata` binary, static.
+    pub program: PathBuf,
+    /// The drivers.
+    pub kernel: KernelFolder,
+    /// For a shell, and whoever wants to look around.
+    pub busybox: Option<PathBuf>,
+}
+
+impl Base {
+    /// The archive in `folder`, made if it is not there.
+    pub async fn ensure(self, folder: &Path) -> Result<PathBuf, ImageError> {
+        let path = folder.join(format!("{PREFIX}{:016x}.cpio", self.fingerprint()?));
+        if path.is_file() {
+            return Ok(path);
+        }
+        let stripped = stripped(&self.program, folder).await;
+        let (to, folder) = (path.clone(), folder.to_owned());
+        let write = move || {
+            let program = stripped.as_deref().unwrap_or(&self.program);
+            self.write(program, &folder, &to)
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written.unwrap_or_else(|error| {
+            let failed = ImageError::file("write", &path);
+            Err(failed(io::Error::other(error)))
+        })?;
+        Ok(path)
+    }
+
+    /// Tells whether something has changed. It need not be the same from one
+    /// build of ours to the next.
+    fn fingerprint(&self) -> Result<u64, ImageError> {
+        let mut hasher = DefaultHasher::new();
+        let order = self.kernel.modules().join("order");
+        for path in [Some(&self.program), Some(&order), self.busybox.as_ref()] {
+            let Some(path) = path else { continue };
+            let seen = fs::metadata(path).map_err(ImageError::file("read", path))?;
+            (seen.len(), seen.mtime(), seen.mtime_nsec()).hash(&mut hasher);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn write(&self, program: &Path, folder: &Path, to: &Path) -> Result<(), ImageError> {
+        let order = self.kernel.order()?;
+        let failed = || ImageError::file("write", to);
+        let file = NamedTempFile::new_in(folder).map_err(failed())?;
+        self.fill(file.as_file(), program, &order)
+            .map_err(failed())?;
+        for old in bases(folder).filter(|path| path != to) {
+            let _ = fs::remove_file(old);
+        }
+        file.persist(to).map_err(|error| failed()(error.error))?;
+        Ok(())
+    }
+
+    fn fill(&self, file: &File, program: &Path, order: &[String]) -> io::Result<()> {
+        let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file));
+        for folder in FOLDERS {
+            archive.folder(folder, 0o755)?;
+        }
+        archive.file("init", 0o755, &fs::read(program)?)?;
+        if let Some(busybox) = &self.busybox {
+            add_busybox(&mut archive, busybox)?;
+        }
+        let mut paths = String::new();
+        for name in order {
+            let bytes = fs::read(self.kernel.modules().join(name))?;
+            archive.file(&format!("lib/modules/{name}"), 0o644, &bytes)?;
+            paths += &format!("/lib/modules/{name}\n");
+        }
+        let modules = MODULES.trim_start_matches('/');
+        archive.file(modules, 0o644, paths.as_bytes())?;
+        archive.finish().map(drop)
+    }
+
+    /// What a machine boots: this archive, and what this boot is told.
+    pub fn compose(base: &Path, join: &JoinFile, to: &Path) -> Result<(), ImageError> {
+        let failed = || ImageError::file("write", to);
+        let folder = to.parent().unwrap_or(Path::new("/"));
+        let mut from = File::open(base).map_err(ImageError::file("read", base))?;
+        let mut file = NamedTempFile::new_in(folder).map_err(failed())?;
+        // Shares the bytes where the file system can.
+        io::copy(&mut from, file.as_file_mut()).map_err(failed())?;
+        let told = join.archive().map_err(failed())?;
+        file.write_all(&told).map_err(failed())?;
+        file.persist(to).map_err(|error| failed()(error.error))?;
+        Ok(())
+    }
+}
+
+fn bases(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_base = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+    entries.filter(is_base).map(|entry| entry.path())
+}
+
+/// What is for debuggers goes, for a machine has it all in memory; where
+/// nobody can take it away, it comes along.
+async fn stripped(program: &Path, folder: &Path) -> Option<TempPath> {
+    let to = NamedTempFile::new_in(folder).ok()?.into_temp_path();
+    let stripping = tokio::process::Command::new("strip")
+        .arg("-o")
+        .arg(&to)
+        .arg(program)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .status();
+    let ended = tokio::time::timeout(STRIPS_WITHIN, stripping).await;
+    matches!(ended, Ok(Ok(status)) if status.success()).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: PathBuf, text: &str) -> PathBuf {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn it_is_built_once_and_again_when_something_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write(at("kernel/vmlinuz"), "");
+        write(at("kernel/modules/order"), "a.ko\n");
+        write(at("kernel/modules/a.ko"), "a module");
+        let program = write(at("program"), "a program");
+        let base = Base {
+            program: program.clone(),
+            kernel: KernelFolder::find(Some(&at("kernel"))).unwrap(),
+            busybox: None,
+        };
+        fs::create_dir(at("images")).unwrap();
+        let first = base.clone().ensure(&at("images")).await.unwrap();
+        let again = base.clone().ensure(&at("images")).await.unwrap();
+        assert_eq!(first, again);
+        let text = String::from_utf8_lossy(&fs::read(&first).unwrap()).into_owned();
+        assert!(text.contains("a program") && text.contains("/lib/modules/a.ko"));
+        write(program, "another program");
+        let other = base.ensure(&at("images")).await.unwrap();
+        assert_ne!(first, other);
+        assert!(!first.exists(), "what nobody needs is gone");
+
+        let join = JoinFile {
+            server: "https://a:1".into(),
+            token: "secret".into(),
+            name: "m1".into(),
+            labels: Default::default(),
+        };
+        Base::compose(&other, &join, &at("initrd")).unwrap();
+        let whole = fs::read(at("initrd")).unwrap();
+        assert!(whole.starts_with(&fs::read(&other).unwrap()));
+        let mode = fs::metadata(at("initrd")).unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert!(!format!("{join:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,50 @@
+//! What one boot of a machine is told: the server to join, and with what. A
+//! small archive of its own, because it has a secret in it and is another each
+//! time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Archive;
+
+/// Where a machine finds it. Its PID 1 reads it once and removes it.
+pub const JOIN_FILE: &str = "/etc/strata/join.json";
+
+/// The server to join, and with what.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinFile {
+    /// As the machine reaches it.
+    pub server: String,
+    /// Good for one join.
+    pub token: String,
+    /// The node's name.
+    pub name: String,
+    /// What the node tells of itself.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl JoinFile {
+    /// Reads one.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
+    }
+
+    /// An archive with it, to stand behind another.
+    pub fn archive(&self) -> io::Result<Vec<u8>> {
+        let mut archive = Archive::new(Vec::new());
+        let bytes = serde_json::to_vec(self)?;
+        archive.file(JOIN_FILE.trim_start_matches('/'), 0o600, &bytes)?;
+        archive.finish()
+    }
+}
+
+impl std::fmt::Debug for JoinFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} joins {}", self.name, self.server)
+    }
+}

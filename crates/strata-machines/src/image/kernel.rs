@@ -1,0 +1,76 @@
+//! The kernel that machines boot, and the drivers it needs: a folder as
+//! `scripts/guest-kernel` writes it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ImageError;
+
+/// A folder with a kernel in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFolder(PathBuf);
+
+impl KernelFolder {
+    /// The folder that was configured; else `$STRATA_CACHE/guest`, else
+    /// `~/.cache/strata/guest`.
+    pub fn find(configured: Option<&Path>) -> Result<Self, ImageError> {
+        let folder = configured.map_or_else(usual, Path::to_owned);
+        match folder.join("vmlinuz").is_file() && folder.join("modules/order").is_file() {
+            true => Ok(Self(folder)),
+            false => Err(ImageError::NoKernel(folder)),
+        }
+    }
+
+    /// The kernel itself.
+    pub fn kernel(&self) -> PathBuf {
+        self.0.join("vmlinuz")
+    }
+
+    /// Where the drivers are.
+    pub fn modules(&self) -> PathBuf {
+        self.0.join("modules")
+    }
+
+    /// The file names of the drivers, in the order to load them.
+    pub fn order(&self) -> Result<Vec<String>, ImageError> {
+        let path = self.modules().join("order");
+        let text = fs::read_to_string(&path).map_err(ImageError::file("read", path))?;
+        let names = text.lines().map(str::trim);
+        // A path would lead out of the folder.
+        let names = names.filter(|name| !name.is_empty() && !name.contains('/'));
+        Ok(names.map(str::to_owned).collect())
+    }
+}
+
+fn usual() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/strata");
+    std::env::var_os("STRATA_CACHE")
+        .map_or_else(home, PathBuf::from)
+        .join("guest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_a_kernel_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = KernelFolder::find(Some(folder.path())).unwrap_err();
+        assert!(error.to_string().contains("guest-kernel"), "{error}");
+    }
+
+    #[test]
+    fn modules_are_told_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("modules")).unwrap();
+        fs::write(folder.path().join("vmlinuz"), "").unwrap();
+        fs::write(
+            folder.path().join("modules/order"),
+            "b.ko\n\n../x.ko\na.ko\n",
+        )
+        .unwrap();
+        let found = KernelFolder::find(Some(folder.path())).unwrap();
+        assert_eq!(found.order().unwrap(), ["b.ko", "a.ko"]);
+    }
+}
