@@ -16,6 +16,7 @@
 //! sim             a driver that plays, with fault knobs
 //! ```
 
+mod call;
 mod error;
 mod http;
 pub mod iso;

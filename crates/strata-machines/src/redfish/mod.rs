@@ -28,13 +28,13 @@ mod system;
 mod tag;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use strata_types::machine::{PowerState, ProviderKind};
 use tokio::sync::OnceCell;
 
+use crate::call::within;
 use crate::iso::Medium;
 use crate::{Boot, Console, Discovered, Power, Provider, ProviderError, Target, Up};
 pub use config::{BmcCredentials, BootWay, Erase, Limits, MediaConfig, RedfishConfig, TagPolicy};
@@ -80,22 +80,6 @@ impl Redfish {
             erasing: Erasing::default(),
         }))
     }
-}
-
-/// Bounds a call.
-async fn within<T>(
-    limit: Duration,
-    what: &str,
-    machine: &Target,
-    call: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    let done = tokio::time::timeout(limit, call).await;
-    done.unwrap_or_else(|_| {
-        let id = machine.id();
-        Err(ProviderError::Unavailable(format!(
-            "{what} of {id} is not done after {limit:?}"
-        )))
-    })
 }
 
 impl Inner {
