@@ -116,6 +116,15 @@ impl Shelf {
         // By their endings BMCs know what a file is.
         let path = format!("/{secret}/boot.iso");
         all.insert(path.clone(), item);
+        drop(all);
+        // Its room on the disk goes with its time.
+        let (items, serve) = (Arc::downgrade(&self.items), self.serve);
+        tokio::spawn(async move {
+            tokio::time::sleep(serve + Duration::from_millis(1)).await;
+            if let Some(items) = items.upgrade() {
+                drop(items.guard());
+            }
+        });
         Ok(format!("{}{path}", self.base))
     }
 
