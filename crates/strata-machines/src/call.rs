@@ -1,5 +1,5 @@
 //! What calls of drivers over a network have in common: a bound, and secrets
-//! from a configuration.
+//! from a configuration, and what others leave out.
 
 use std::time::Duration;
 
@@ -26,4 +26,13 @@ pub(crate) async fn within<T>(
 /// A secret, as a configuration has it.
 pub(crate) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
     String::deserialize(from).map(Secret::new)
+}
+
+/// Reads `null` as if nothing was said: vendors write it for empty lists too.
+pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }

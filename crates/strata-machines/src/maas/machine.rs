@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use strata_types::machine::PowerState;
 
+use crate::call::or_default;
 use crate::{Discovered, Tag};
 
 /// What the owner of a machine noted with it. MAAS clears it on release.
@@ -16,15 +17,19 @@ pub(super) const BOOT: &str = "strata-boot";
 #[serde(default)]
 pub(super) struct Machine {
     pub(super) system_id: String,
+    #[serde(deserialize_with = "or_default")]
     pub(super) hostname: String,
     pub(super) owner: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub(super) owner_data: BTreeMap<String, String>,
     pub(super) status_name: String,
     pub(super) status_message: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub(super) power_state: String,
     pub(super) cpu_count: Option<u32>,
     /// MiB.
     pub(super) memory: Option<f64>,
+    #[serde(deserialize_with = "or_default")]
     pub(super) ip_addresses: Vec<String>,
 }
 

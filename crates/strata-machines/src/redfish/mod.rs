@@ -110,7 +110,10 @@ impl Inner {
         };
         let open = || Shelf::open(media, self.config.limits.serve);
         let shelf = self.shelf.get_or_try_init(open).await?;
-        let medium = self.medium.medium(machine, boot)?;
+        // It may have to read and pack files.
+        let (maker, of, to) = (self.medium.clone(), machine.clone(), boot.clone());
+        let medium = tokio::task::spawn_blocking(move || maker.medium(&of, &to)).await;
+        let medium = medium.map_err(|error| ProviderError::Refused(error.to_string()))??;
         let folder = media.folder.clone().unwrap_or_else(std::env::temp_dir);
         shelf.put(&machine.tag.to_string(), medium, &folder).await
     }

@@ -79,6 +79,11 @@ impl Shelf {
         let bound = listener.local_addr().unwrap_or(config.listen);
         let base = match &config.url {
             Some(url) => url.trim_end_matches('/').to_owned(),
+            None if bound.ip().is_unspecified() => {
+                return Err(ProviderError::Refused(format!(
+                    "{bound} is no address that BMCs reach: say `url` in [machines.redfish.media]"
+                )));
+            }
             None => format!("http://{bound}"),
         };
         let items = Arc::new(Items::default());

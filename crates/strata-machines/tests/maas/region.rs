@@ -284,7 +284,7 @@ fn shown(machine: &Played) -> Value {
         "cpu_count": 8,
         "memory": 16384,
         "storage": 512_110.190_592,
-        "ip_addresses": if machine.on { json!(["10.1.0.7", "fd00::7"]) } else { json!([]) },
+        "ip_addresses": if machine.on { json!(["10.1.0.7", "fd00::7"]) } else { json!(null) },
         "owner": machine.owner,
         "owner_data": machine.data,
         "tag_names": machine.tags,

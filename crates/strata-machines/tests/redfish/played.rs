@@ -81,7 +81,7 @@ impl Bmc {
                 answer(200, &json!({ "VirtualMedia": link(media) }))
             }
             ("GET", path) if path == media => answer(200, &members(&["/floppy", "/cd"])),
-            ("GET", "/floppy") => answer(200, &json!({ "MediaTypes": ["Floppy"] })),
+            ("GET", "/floppy") => answer(200, &json!({ "MediaTypes": null, "Image": null })),
             ("GET", "/cd") => answer(
                 200,
                 &json!({
@@ -199,7 +199,7 @@ fn link(to: &str) -> Value {
 
 fn members(all: &[&str]) -> Value {
     let all: Vec<Value> = all.iter().map(|path| link(path)).collect();
-    json!({ "Members": all })
+    json!({ "Members": all, "Members@odata.nextLink": null })
 }
 
 fn task(at: &str) -> Answered {
