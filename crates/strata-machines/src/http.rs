@@ -21,12 +21,10 @@ use serde::de::DeserializeOwned;
 pub(crate) use address::Address;
 pub(crate) use error::HttpError;
 pub(crate) use form::form;
-pub use tls::Trust;
+pub(crate) use tls::Trust;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The largest answer that is read.
-const LARGEST: usize = 4 << 20;
 
 /// What came back.
 #[derive(Debug)]
@@ -56,22 +54,27 @@ impl Answer {
 pub(crate) struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     address: Address,
-    timeout: Duration,
+    limits: Limits,
+}
+
+/// What one request may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How long, all in all.
+    pub(crate) timeout: Duration,
+    /// The largest answer that is read, in bytes.
+    pub(crate) largest: usize,
 }
 
 impl Client {
     /// For this origin, trusting what it is said to trust.
-    pub(crate) fn new(
-        address: Address,
-        trust: &Trust,
-        timeout: Duration,
-    ) -> Result<Self, HttpError> {
+    pub(crate) fn new(address: Address, trust: &Trust, limits: Limits) -> Result<Self, HttpError> {
         if !address.is_tls() && !trust.insecure {
             return Err(HttpError::Clear(address.origin().to_owned()));
         }
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(CONNECT.min(timeout)));
+        tcp.set_connect_timeout(Some(CONNECT.min(limits.timeout)));
         tcp.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls::config(trust)?)
@@ -84,7 +87,7 @@ impl Client {
         Ok(Self {
             http,
             address,
-            timeout,
+            limits,
         })
     }
 
@@ -123,10 +126,10 @@ impl Client {
         let request = request
             .body(body)
             .map_err(|_| HttpError::Address(path.to_owned()))?;
-        let answered = tokio::time::timeout(self.timeout, self.exchange(request)).await;
+        let answered = tokio::time::timeout(self.limits.timeout, self.exchange(request)).await;
         answered.map_err(|_| HttpError::Late {
             host: self.address.origin().to_owned(),
-            after: self.timeout,
+            after: self.limits.timeout,
         })?
     }
 
@@ -135,8 +138,9 @@ impl Client {
         let answer = self.http.request(request).await;
         let answer = answer.map_err(|error| HttpError::of(host, &error))?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await;
-        let body = body.map_err(|error| HttpError::of_body(host, error.as_ref(), LARGEST))?;
+        let body = Limited::new(body, self.limits.largest).collect().await;
+        let body =
+            body.map_err(|error| HttpError::of_body(host, error.as_ref(), self.limits.largest))?;
         Ok(Answer {
             status: head.status,
             headers: head.headers,

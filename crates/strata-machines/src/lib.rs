@@ -19,6 +19,7 @@
 //! sim             a driver that plays, with fault knobs
 //! ```
 
+mod call;
 mod error;
 mod hosting;
 mod http;

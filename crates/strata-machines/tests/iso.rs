@@ -1,17 +1,21 @@
 //! The medium boots, for real: in QEMU without KVM, by a BIOS and by UEFI.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod archive;
 
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use archive::archive;
 use strata_machines::iso::{IsoError, Loaders, Medium, Part};
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::{skip, wait_for_blocking};
 
 /// How long a boot may take without KVM; UEFI reads a CD by small steps.
 const BOOT: Duration = Duration::from_secs(240);
-const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+const FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
 /// Tells what it was booted with, and switches off.
 const SCRIPT: &str = "echo \"up: $(cat /second) by $(cat /proc/cmdline)\"; poweroff -f; sleep 600";
 
@@ -25,35 +29,6 @@ impl Drop for Machine {
     }
 }
 
-/// An archive with one file, `/second`, as the kernel unpacks it over others.
-fn second(content: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (name, mode, bytes) in [("second", 0o100_644, content), ("TRAILER!!!", 0, "")] {
-        let fields = [
-            1,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            bytes.len(),
-            0,
-            0,
-            0,
-            0,
-            name.len() + 1,
-            0,
-        ];
-        out.extend(b"070701");
-        out.extend(fields.iter().flat_map(|n| format!("{n:08X}").into_bytes()));
-        out.extend(name.bytes().chain([0]));
-        out.resize(out.len().next_multiple_of(4), 0);
-        out.extend(bytes.as_bytes());
-        out.resize(out.len().next_multiple_of(4), 0);
-    }
-    out
-}
-
 fn medium(folder: &Path, loaders: Loaders) -> Medium {
     let initramfs = folder.join("initramfs");
     small_initramfs(&initramfs, SCRIPT).unwrap();
@@ -61,7 +36,7 @@ fn medium(folder: &Path, loaders: Loaders) -> Medium {
         kernel: kernel(),
         initrd: vec![
             Part::File(initramfs),
-            Part::Bytes(second("two archives").into()),
+            Part::Bytes(archive("second", "two archives").into()),
         ],
         command_line: "console=ttyS0 quiet panic=-1 strata.test=yes".into(),
         loaders,
@@ -133,7 +108,7 @@ fn uefi_boots_it() {
     if loaders.uefi.is_none() || !Path::new(FIRMWARE).exists() {
         return skip("no boot menu or no firmware: install systemd-boot-efi and ovmf");
     }
-    boots(loaders, &["-bios", "/usr/share/ovmf/OVMF.fd"]);
+    boots(loaders, &["-bios", FIRMWARE]);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use serde::Deserialize;
 
 use super::HttpError;
 
@@ -20,14 +19,13 @@ const SYSTEM: [&str; 3] = [
 ];
 
 /// Whom to trust. By default, the authorities that the system trusts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Trust {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
     /// Trust this authority alone: a file with certificates, as PEM.
-    pub ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     /// Trust anybody, with TLS or without. Whoever is in between then has the
     /// credentials.
-    pub insecure: bool,
+    pub(crate) insecure: bool,
 }
 
 pub(super) fn config(trust: &Trust) -> Result<ClientConfig, HttpError> {

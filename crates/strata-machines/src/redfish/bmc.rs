@@ -3,19 +3,21 @@
 
 use std::time::Duration;
 
+use ::http::{HeaderValue, Method, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use http::{HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::config::{BmcCredentials, Limits};
 use super::model::{Collection, MOST, Refusal, Task};
 use crate::ProviderError;
-use crate::http::{Address, Answer, Client, plain};
+use crate::http::{self, Address, Answer, Client, plain};
 
 /// The most pages of a collection.
 const MOST_PAGES: usize = 16;
+/// The largest answer, in bytes.
+const LARGEST: usize = 4 << 20;
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +52,12 @@ impl Bmc {
         let mut proof = HeaderValue::from_str(&format!("Basic {shown}"))
             .map_err(|_| ProviderError::Refused("credentials that are none".into()))?;
         proof.set_sensitive(true);
+        let bounds = http::Limits {
+            timeout: limits.request,
+            largest: LARGEST,
+        };
         Ok(Self {
-            client: Client::new(address, &credentials.trust(), limits.request)?,
+            client: Client::new(address, &credentials.trust(), bounds)?,
             proof,
             pause: limits.pause,
         })

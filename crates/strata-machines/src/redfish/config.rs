@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::Secret;
+use crate::call::secret;
 use crate::http::Trust;
 
 /// How BMCs are reached, and how servers are booted.
@@ -143,8 +144,4 @@ impl Default for Limits {
             serve: Duration::from_secs(30 * 60),
         }
     }
-}
-
-pub(crate) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
-    String::deserialize(from).map(Secret::new)
 }

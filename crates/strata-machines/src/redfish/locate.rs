@@ -125,7 +125,7 @@ impl Inner {
                 power: system.power(),
                 // The count of sockets says nothing of threads.
                 cpu: processors.and_then(threads),
-                ram: memory.map(|gib| (gib * 1073.741_824) as u64),
+                ram: memory.map(|gib| (gib * 1_073.741_824) as u64),
             });
         }
         Ok(found)

@@ -28,13 +28,13 @@ mod system;
 mod tag;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use strata_types::machine::{PowerState, ProviderKind};
 use tokio::sync::OnceCell;
 
+use crate::call::within;
 use crate::iso::Medium;
 use crate::{Boot, Console, Discovered, Power, Provider, ProviderError, Target, Up};
 pub use config::{BmcCredentials, BootWay, Erase, Limits, MediaConfig, RedfishConfig, TagPolicy};
@@ -82,22 +82,6 @@ impl Redfish {
     }
 }
 
-/// Bounds a call.
-async fn within<T>(
-    limit: Duration,
-    what: &str,
-    machine: &Target,
-    call: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    let done = tokio::time::timeout(limit, call).await;
-    done.unwrap_or_else(|_| {
-        let id = machine.id();
-        Err(ProviderError::Unavailable(format!(
-            "{what} of {id} is not done after {limit:?}"
-        )))
-    })
-}
-
 impl Inner {
     async fn boot(&self, machine: &Target, boot: &Boot) -> Result<(), ProviderError> {
         let server = self.locate(machine).await?;
@@ -126,7 +110,10 @@ impl Inner {
         };
         let open = || Shelf::open(media, self.config.limits.serve);
         let shelf = self.shelf.get_or_try_init(open).await?;
-        let medium = self.medium.medium(machine, boot)?;
+        // It may have to read and pack files.
+        let (maker, of, to) = (self.medium.clone(), machine.clone(), boot.clone());
+        let medium = tokio::task::spawn_blocking(move || maker.medium(&of, &to)).await;
+        let medium = medium.map_err(|error| ProviderError::Refused(error.to_string()))??;
         let folder = media.folder.clone().unwrap_or_else(std::env::temp_dir);
         shelf.put(&machine.tag.to_string(), medium, &folder).await
     }

@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use crate::call::or_default;
+
 /// The most members of a collection that are looked at.
 pub(super) const MOST: usize = 256;
 
@@ -21,6 +23,7 @@ pub(super) struct Root {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Collection {
+    #[serde(deserialize_with = "or_default")]
     pub(super) members: Vec<Link>,
     #[serde(rename = "Members@odata.nextLink")]
     pub(super) next: Option<String>,
@@ -69,6 +72,7 @@ pub(super) struct Memory {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Links {
+    #[serde(deserialize_with = "or_default")]
     pub(super) managed_by: Vec<Link>,
 }
 
@@ -104,6 +108,7 @@ pub(super) struct Manager {
 pub(super) struct Media {
     #[serde(rename = "@odata.etag")]
     pub(super) etag: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub(super) media_types: Vec<String>,
     pub(super) image: Option<String>,
     pub(super) inserted: Option<bool>,
@@ -122,6 +127,7 @@ pub(super) struct MediaActions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Storage {
+    #[serde(deserialize_with = "or_default")]
     pub(super) drives: Vec<Link>,
 }
 
@@ -143,6 +149,7 @@ pub(super) struct DriveActions {
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Task {
     pub(super) task_state: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub(super) messages: Vec<Message>,
 }
 
@@ -165,7 +172,7 @@ pub(super) struct Refusal {
 #[serde(default)]
 pub(super) struct RefusalBody {
     pub(super) message: Option<String>,
-    #[serde(rename = "@Message.ExtendedInfo")]
+    #[serde(rename = "@Message.ExtendedInfo", deserialize_with = "or_default")]
     pub(super) extended: Vec<Message>,
 }
 

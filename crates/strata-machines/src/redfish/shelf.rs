@@ -79,6 +79,11 @@ impl Shelf {
         let bound = listener.local_addr().unwrap_or(config.listen);
         let base = match &config.url {
             Some(url) => url.trim_end_matches('/').to_owned(),
+            None if bound.ip().is_unspecified() => {
+                return Err(ProviderError::Refused(format!(
+                    "{bound} is no address that BMCs reach: say `url` in [machines.redfish.media]"
+                )));
+            }
             None => format!("http://{bound}"),
         };
         let items = Arc::new(Items::default());
@@ -116,6 +121,15 @@ impl Shelf {
         // By their endings BMCs know what a file is.
         let path = format!("/{secret}/boot.iso");
         all.insert(path.clone(), item);
+        drop(all);
+        // Its room on the disk goes with its time.
+        let (items, serve) = (Arc::downgrade(&self.items), self.serve);
+        tokio::spawn(async move {
+            tokio::time::sleep(serve + Duration::from_millis(1)).await;
+            if let Some(items) = items.upgrade() {
+                drop(items.guard());
+            }
+        });
         Ok(format!("{}{path}", self.base))
     }
 

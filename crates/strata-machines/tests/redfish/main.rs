@@ -1,7 +1,14 @@
 //! The Redfish driver: against OpenStack's emulator with played machines and
 //! with a real QEMU, and against BMCs of the test's own where the emulator
 //! has nothing to try it on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
 
+#[path = "../archive/mod.rs"]
+mod archive;
 mod emulator;
 mod fake;
 mod hostile;

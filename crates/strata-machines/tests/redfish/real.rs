@@ -14,6 +14,7 @@ use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::{skip, wait_for};
 use strata_types::machine::PowerState;
 
+use super::archive::archive;
 use super::emulator::{self, Emulator};
 use super::{boot, config, optional, target};
 
@@ -49,35 +50,6 @@ fn machine_xml(folder: &Path) -> String {
         <serial type='file'><source path='{folder}/console'/></serial>
         <memballoon model='none'/></devices></domain>"
     )
-}
-
-/// An archive with the token, over the one with the system.
-fn token_archive(token: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (name, mode, bytes) in [("token", 0o100_600, token), ("TRAILER!!!", 0, "")] {
-        let fields = [
-            1,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            bytes.len(),
-            0,
-            0,
-            0,
-            0,
-            name.len() + 1,
-            0,
-        ];
-        out.extend(b"070701");
-        out.extend(fields.iter().flat_map(|n| format!("{n:08X}").into_bytes()));
-        out.extend(name.bytes().chain([0]));
-        out.resize(out.len().next_multiple_of(4), 0);
-        out.extend(bytes.as_bytes());
-        out.resize(out.len().next_multiple_of(4), 0);
-    }
-    out
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,7 +97,7 @@ async fn a_server_boots_what_we_serve_is_switched_off_and_wiped() {
             kernel: kernel(),
             initrd: vec![
                 Part::File(initramfs.clone()),
-                Part::Bytes(token_archive(boot.join_token.expose()).into()),
+                Part::Bytes(archive("token", boot.join_token.expose()).into()),
             ],
             command_line: "console=ttyS0 quiet panic=-1".into(),
             loaders: Loaders::debian(),
