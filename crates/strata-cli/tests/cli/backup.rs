@@ -260,3 +260,11 @@ async fn schedules_are_added_listed_and_removed() {
     DELETE http://localhost/backup-schedule/nightly
     "#);
 }
+
+#[tokio::test]
+async fn restoring_says_where_a_whole_installation_is_restored() {
+    let world = World::new();
+    assert_eq!(world.exit("strata backup restore --help").await, 0);
+    let help = world.stdout.take();
+    assert!(help.contains("`strata restore --help`"), "{help}");
+}

@@ -8,19 +8,19 @@ async fn hypervisors_are_listed_with_what_can_be_done() {
     insta::assert_snapshot!(world.run("strata hypervisor list").await, @r#"
     exit 0
     --- stdout
-    ID       PHASE             CAN      INSTANCES  CPU    RAM  WITH         MESSAGE     AGE
-    m1       stopping, failed  -                0    -      -  storage,gpu  its node …  1m
-    rack1-7  up                destroy          2   32  128GB  storage,gpu  -           1m
-    rack1-8  available         create           0   32  128GB  -            -           1m
+    ID       PHASE      CAN      INSTANCES  CPU    RAM  MESSAGE                  AGE
+    m1       stopping   -                0    -      -  its node did not come …  1m
+    rack1-7  up         destroy          2   32  128GB  -                        1m
+    rack1-8  available  create           0   32  128GB  -                        1m
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata hypervisor list -o wide").await, @r#"
     exit 0
     --- stdout
-    ID       PHASE             CAN      INSTANCES  CPU    RAM  WITH         PROVIDER  ADDRESS    OPERATION  MESSAGE                                                      AGE
-    m1       stopping, failed  -                0    -      -  storage,gpu  local     192.0.2.7  -          its node did not come within 5 min [2J; look at its console  1m
-    rack1-7  up                destroy          2   32  128GB  storage,gpu  redfish   192.0.2.7  -          -                                                            1m
-    rack1-8  available         create           0   32  128GB  -            redfish   -          -          -                                                            1m
+    ID       PHASE      CAN      INSTANCES  CPU    RAM  WITH         PROVIDER  ADDRESS    OPERATION  MESSAGE                                                      AGE
+    m1       stopping   -                0    -      -  storage,gpu  local     192.0.2.7  -          its node did not come within 5 min [2J; look at its console  1m
+    rack1-7  up         destroy          2   32  128GB  storage,gpu  redfish   192.0.2.7  -          -                                                            1m
+    rack1-8  available  create           0   32  128GB  -            redfish   -          -          -                                                            1m
     --- stderr
     "#);
 }

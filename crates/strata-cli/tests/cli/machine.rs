@@ -8,19 +8,19 @@ async fn machines_are_listed_and_shown() {
     insta::assert_snapshot!(world.run("strata machine list").await, @r#"
     exit 0
     --- stdout
-    ID       PROVIDER  PHASE             POWER    CPU    RAM  MESSAGE          AGE
-    m1       local     stopping, failed  unknown    -      -  its node did n…  3m12s
-    rack1-7  redfish   up                on        32  128GB  -                3m12s
-    rack1-8  redfish   available         off       32  128GB  -                3m12s
+    ID       PROVIDER  PHASE      POWER    CPU    RAM  MESSAGE                 AGE
+    m1       local     stopping   unknown    -      -  its node did not come…  3m12s
+    rack1-7  redfish   up         on        32  128GB  -                       3m12s
+    rack1-8  redfish   available  off       32  128GB  -                       3m12s
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata machine list -o wide").await, @r#"
     exit 0
     --- stdout
-    ID       PROVIDER  PHASE             POWER    CPU    RAM  HANDLE                 ADDRESS           LABELS   OPERATION  MESSAGE                                                      AGE
-    m1       local     stopping, failed  unknown    -      -  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          its node did not come within 5 min [2J; look at its console  3m12s
-    rack1-7  redfish   up                on        32  128GB  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          -                                                            3m12s
-    rack1-8  redfish   available         off       32  128GB  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          -                                                            3m12s
+    ID       PROVIDER  PHASE      POWER    CPU    RAM  HANDLE                 ADDRESS           LABELS   OPERATION  MESSAGE                                                      AGE
+    m1       local     stopping   unknown    -      -  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          its node did not come within 5 min [2J; look at its console  3m12s
+    rack1-7  redfish   up         on        32  128GB  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          -                                                            3m12s
+    rack1-8  redfish   available  off       32  128GB  /redfish/v1/Systems/1  https://10.0.9.7  zone=eu  -          -                                                            3m12s
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata machine list -o name").await, @r#"
@@ -35,7 +35,7 @@ async fn machines_are_listed_and_shown() {
     exit 0
     --- stdout
     Id            m1
-    State         stopping, failed (its node did not come within 5 min [2J; look at its console)
+    State         stopping (its node did not come within 5 min [2J; look at its console)
     Failed        joining: nothing was heard of its node, 1m ago
     Instances     0
     Power         unknown
