@@ -9,13 +9,9 @@ use super::{or_dash, pairs, text, time};
 use crate::output::{Column, Show, TableCell, human};
 use crate::printer::Tone;
 
-/// The word for where a machine stands; what failed there is said with it.
+/// The word for where a machine stands. What failed is in its message.
 pub(crate) fn phase_word(machine: &Machine) -> String {
-    let phase = machine.phase.as_str().to_ascii_lowercase();
-    match &machine.failure {
-        Some(_) => format!("{phase}, failed"),
-        None => phase,
-    }
+    machine.phase.as_str().to_ascii_lowercase()
 }
 
 /// How that is to be seen.
@@ -120,10 +116,10 @@ impl Show for Hypervisor {
             Column::figures("INSTANCES"),
             Column::figures("CPU"),
             Column::figures("RAM"),
-            Column::new("WITH"),
         ];
         if wide {
             columns.extend([
+                Column::new("WITH"),
                 Column::new("PROVIDER"),
                 Column::new("ADDRESS"),
                 Column::new("OPERATION"),
@@ -142,17 +138,17 @@ impl Show for Hypervisor {
             machine.instances.to_string().into(),
             threads(machine).into(),
             ram(machine).into(),
-            or_dash(text(capabilities(machine))).into(),
         ];
         if wide {
             row.extend([
-                TableCell::from(machine.provider.as_str()),
+                TableCell::from(or_dash(text(capabilities(machine)))),
+                machine.provider.as_str().into(),
                 or_dash(text(machine.node_address.clone())).into(),
                 or_dash(text(machine.operation.clone())).into(),
             ]);
         }
-        // In the phase of a hypervisor, how long it is in it says more than
-        // how long the machine is known.
+        // How long a hypervisor is so says more than how long its machine is
+        // known.
         row.extend([
             TableCell::from(or_dash(text(machine.message.clone()))),
             human::age(time(&machine.changed_at), now).into(),

@@ -67,6 +67,13 @@ async fn tables_fit_eighty_columns() {
         "strata cell show web",
         "strata token list",
         "strata top --once",
+        "strata machine list",
+        "strata hypervisor list",
+        "strata hypervisor autoscale plan",
+        "strata storage show",
+        "strata storage volume list",
+        "strata backup list",
+        "strata backup schedule list",
     ] {
         let world = World::new();
         assert_eq!(world.exit(line).await, 0);

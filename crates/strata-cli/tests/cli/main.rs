@@ -3,15 +3,18 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod apply;
+mod backup;
 mod cell;
 mod common;
 mod errors;
 mod help;
+mod hypervisor;
 mod identity;
 mod image;
 mod instance;
 mod instance_change;
 mod instance_talk;
+mod machine;
 mod node;
 mod operation;
 mod pod;
@@ -20,6 +23,7 @@ mod pod_talk;
 mod project;
 mod pty;
 mod served;
+mod storage;
 mod store;
 mod streams;
 mod tls;

@@ -385,4 +385,6 @@ fn leaving_a_drain_says_how_to_come_back() {
     assert_eq!(process.exit(), Some(130));
     let back = format!("`strata operation wait {BEGUN}`");
     wait_for("the way back", || contains(&terminal.seen, &back));
+    let off = format!("`strata operation cancel {BEGUN}`");
+    wait_for("the way out", || contains(&terminal.seen, &off));
 }

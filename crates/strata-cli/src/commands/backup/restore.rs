@@ -12,14 +12,12 @@ use crate::values::label_name;
 use crate::view::short_id;
 
 /// Bring volumes, a volume, or a file of one back
-///
-/// This is for a server that runs. Strata's own state cannot be brought back
-/// while it is in use: `strata restore --help` tells how a whole installation
-/// is restored onto an empty machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A volume that is there is refused without --replace, which keeps what was
 there as a snapshot. Ctrl-C leaves it to the server.
+Strata's own state cannot be brought back while it is in use; to bring all of
+it back on an empty machine, see `strata restore --help`.
 
 Examples:
   strata backup restore latest

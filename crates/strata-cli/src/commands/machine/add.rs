@@ -17,13 +17,14 @@ use crate::values::{Bytes, LabelArg, label_name};
 /// Tell of a machine, or of all that a file lists
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A file is YAML, JSON or TOML: a list of machines, or `machines:` with one.
-The same again is fine. Secrets are in the server's configuration, by name.
+A file is YAML or JSON, or TOML where it ends in .toml: a list of machines, by
+itself or under `machines`. The same again is fine.
+Secrets are in the server's configuration, by name.
 
 Examples:
   strata machine add m1 --provider local --cpu 2 --ram 4GB
   strata machine add rack1-7 --provider redfish --address https://10.0.9.7 \\
-    --credentials rack1 --label zone=eu
+    --credentials-name rack1 --label zone=eu
   strata machine add -f inventory.yaml")]
 pub struct Add {
     /// Its id, and the name its node will have
@@ -32,7 +33,7 @@ pub struct Add {
 
     /// Read machines from here; - is stdin
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[arg(conflicts_with_all = ["id", "provider", "handle", "address", "credentials"])]
+    #[arg(conflicts_with_all = ["id", "provider", "handle", "address", "credentials_name"])]
     #[arg(conflicts_with_all = ["cpu", "ram", "disk", "labels"])]
     file: Option<PathBuf>,
 
@@ -49,9 +50,10 @@ pub struct Add {
     #[arg(long, value_name = "URL")]
     address: Option<String>,
 
+    // `--credentials` itself is what the caller proves itself with.
     /// The name of the credentials in the server's configuration
     #[arg(long, value_name = "NAME")]
-    credentials: Option<String>,
+    credentials_name: Option<String>,
 
     /// Threads, where it is made to measure
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -132,7 +134,7 @@ impl Add {
                 provider: self.provider?,
                 handle: text(&self.handle),
                 address: text(&self.address),
-                credentials: text(&self.credentials),
+                credentials: text(&self.credentials_name),
                 cpu: self.cpu,
                 ram: self.ram.map(inventory::megabytes),
                 disk: self.disk.map(inventory::gigabytes),

@@ -141,13 +141,13 @@ mod tests {
     fn what_is_not_understood_is_told_with_its_place() {
         let why = |value: Value| machines(vec![value]).unwrap_err();
         let ok = json!({"id": "m1", "provider": "sim"});
-        insta::assert_snapshot!(why(json!([ok, {"id": "m2", "provder": "sim"}])), @r#""#);
-        insta::assert_snapshot!(why(json!([{"provider": "sim"}])), @r#""#);
-        insta::assert_snapshot!(why(json!([{"id": "M", "provider": "sim"}])), @r#""#);
-        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "aws"}])), @r#""#);
-        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "sim", "ram": "much"}])), @r#""#);
-        insta::assert_snapshot!(why(json!([ok, ok])), @r#""#);
-        insta::assert_snapshot!(why(json!([3])), @r#""#);
-        insta::assert_snapshot!(why(json!([])), @r#""#);
+        insta::assert_snapshot!(why(json!([ok, {"id": "m2", "provder": "sim"}])), @r#"machine 2: provder: unknown field `provder`, expected one of `provider`, `handle`, `address`, `credentials`, `cpu`, `ram`, `disk`, `labels`"#);
+        insta::assert_snapshot!(why(json!([{"provider": "sim"}])), @r#"machine 1: id: is missing"#);
+        insta::assert_snapshot!(why(json!([{"id": "M", "provider": "sim"}])), @r#"machine 1: id: has 'M' in it; only a-z, 0-9 and - are allowed"#);
+        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "aws"}])), @r#"machine 1: provider: unknown variant `aws`, expected one of `local`, `qemu`, `redfish`, `maas`, `sim`"#);
+        insta::assert_snapshot!(why(json!([{"id": "m", "provider": "sim", "ram": "much"}])), @r#"machine 1: ram: "much" is no size; write a number with a unit, as 64MiB, 64MB or 4096"#);
+        insta::assert_snapshot!(why(json!([ok, ok])), @r#"machine 2: m1 is listed twice"#);
+        insta::assert_snapshot!(why(json!([3])), @r#"machine 1: is none; write `id`, `provider` and what else is known of it"#);
+        insta::assert_snapshot!(why(json!([])), @r#"it lists no machines"#);
     }
 }

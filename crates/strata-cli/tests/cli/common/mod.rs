@@ -2,6 +2,7 @@
 //! folder of its own.
 
 mod data;
+mod estate;
 mod exec;
 mod fake;
 mod images;

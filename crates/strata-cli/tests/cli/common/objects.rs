@@ -6,6 +6,8 @@ use strata_api::rest::{
 };
 use strata_types::instance::InstanceSpec;
 
+use super::estate::Estate;
+
 /// The objects, and how what is followed goes on.
 pub struct Objects {
     pub instances: Vec<Instance>,
@@ -19,6 +21,8 @@ pub struct Objects {
     pub operations: Vec<Operation>,
     /// Those that are followed come to no good end.
     pub operations_fail: bool,
+    /// Machines, the pool and backups.
+    pub estate: Estate,
     pub placement: Placement,
     /// What becomes of an instance that is followed, step by step. Gone after
     /// the last one when it is `None`.
@@ -167,6 +171,7 @@ pub fn objects() -> Objects {
         event_streams: Vec::new(),
         operations: super::operations::operations(),
         operations_fail: false,
+        estate: super::estate::estate(),
         placement: Placement {
             node: Some("rack1-7".into()),
             best: Some("rack1-7".into()),

@@ -80,12 +80,33 @@ pub fn begin(objects: &mut Objects, node: &str, query: &Query<'_>) -> Response {
     if let Err(error) = find(&objects.nodes, node, query) {
         return problem(&error);
     }
-    let mut begun = drain(BEGUN, node);
-    begun.status = OperationStatus::Scheduled;
-    begun.message = String::new();
-    begun.steps.clear();
+    scheduled(objects, drain(BEGUN, node))
+}
+
+/// Any other long action.
+pub fn begun(objects: &mut Objects, kind: &str, about: &str) -> Response {
+    let operation = Operation {
+        kind: kind.into(),
+        about: vec![about.into()],
+        message: "work: half of it".into(),
+        steps: vec![
+            step("prepare", "done", "", None),
+            step("work", "running", "half of it", Some(0.5)),
+        ],
+        ..drain(BEGUN, "")
+    };
+    scheduled(objects, operation)
+}
+
+fn scheduled(objects: &mut Objects, operation: Operation) -> Response {
+    let begun = Operation {
+        status: OperationStatus::Scheduled,
+        message: String::new(),
+        steps: Vec::new(),
+        ..operation.clone()
+    };
     objects.operations.retain(|one| one.id != BEGUN);
-    objects.operations.push(drain(BEGUN, node));
+    objects.operations.push(operation);
     (StatusCode::ACCEPTED, told(&begun)).into_response()
 }
 
