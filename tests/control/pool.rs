@@ -45,7 +45,8 @@ async fn an_instance_takes_its_data_along() {
     // It goes, and what it wrote is there.
     let path = format!("/node/n{}", first + 1);
     rest.patch(&path, json!({ "draining": true })).await;
-    let moved = |one: &Value| one["status"] == "RUNNING" && one["node"] != format!("n{}", first + 1);
+    let moved =
+        |one: &Value| one["status"] == "RUNNING" && one["node"] != format!("n{}", first + 1);
     cluster.instance_until(id, moved).await;
     let (second, pod) = cluster.place(id).await;
     assert_eq!(second, 1 - first);
