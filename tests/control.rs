@@ -19,6 +19,8 @@ mod lost;
 mod network;
 #[path = "control/nodes.rs"]
 mod nodes;
+#[path = "control/pool.rs"]
+mod pool;
 #[path = "control/python.rs"]
 mod python;
 #[path = "control/roles.rs"]

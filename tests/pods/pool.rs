@@ -23,7 +23,7 @@ fn with(world: &World, name: &str, of_pool: &str) -> PodSpec {
 async fn told(world: &World) -> String {
     let mut its = world.node.client().node();
     let info = its.get_info(GetNodeInfoRequest {}).await;
-    info.unwrap().into_inner().pool
+    info.expect("a node tells of itself").into_inner().pool
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +66,7 @@ async fn what_a_pod_writes_to_the_pool_the_next_one_reads() {
 
 async fn refusal(world: &World, of_pool: &str) -> Status {
     let made = world.node.run_pod(with(world, "web", of_pool)).await;
-    let status = made.unwrap_err();
+    let status = made.expect_err("it is refused");
     let field = field_of(&status);
     assert_eq!(field.as_deref(), Some("pod.volumes[0].pool"), "{status}");
     status

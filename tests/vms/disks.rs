@@ -64,6 +64,8 @@ async fn a_disk_of_the_pool_stays_and_one_machine_at_a_time_has_it() {
     };
     let mut guest = world.guest("first", KEEPS);
     guest.disks = vec![of_pool("db")];
+    // Nobody in it listens to the power button.
+    guest.stop_grace_ms = Some(500);
     // A volume that is missing is told, and so is one that is no disk.
     let status = world.run(guest.clone()).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound, "{status}");
@@ -85,6 +87,7 @@ async fn a_disk_of_the_pool_stays_and_one_machine_at_a_time_has_it() {
     assert_eq!(fs::read(&file).unwrap()[..5], *b"guest");
     let mut second = world.guest("second", KEEPS);
     second.disks = vec![of_pool("db")];
+    second.stop_grace_ms = Some(500);
     let status = world.run(second.clone()).await.unwrap_err();
     assert!(
         status.message().contains("another virtual machine"),

@@ -74,13 +74,12 @@ impl Hosting {
         }
     }
 
-    /// Takes a unit away; one that is gone is fine. A virtual machine's disks
-    /// go with it, so there is nothing it could save by a slow end.
+    /// Takes a unit away; one that is gone is fine.
     pub(super) async fn destroy(&self, unit: &UnitName) -> Result<()> {
         let name = unit.name.as_str();
         let gone = match unit.kind {
             Kind::Pod => self.pods.destroy("name", name, None).await,
-            Kind::Vm => self.vms.destroy("name", name, Some(Duration::ZERO)).await,
+            Kind::Vm => self.vms.take_away("name", name).await,
         };
         match gone {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

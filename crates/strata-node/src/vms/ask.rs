@@ -84,6 +84,13 @@ impl VmAsk {
     }
 }
 
+impl VmAsk {
+    /// Whether something of what it writes outlives it.
+    pub(crate) fn leaves_data(&self) -> bool {
+        self.pool_disks().any(|(_, _, read_only)| !read_only)
+    }
+}
+
 impl TryFrom<v1::VmSpec> for VmAsk {
     type Error = Error;
 

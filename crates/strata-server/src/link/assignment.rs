@@ -125,6 +125,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn volumes_of_the_pool_are_those_of_the_project() {
+        let label = |text: &str| -> Label { text.parse().unwrap() };
+        let text = r#"{"id": "i1", "name": "web", "project": "shop", "wanted": "running",
+            "spec": {"type": "VM", "uri": "/x.qcow2", "volumes": ["pool=data", "pool=fix:ro"]},
+            "generation": 1, "state": "SCHEDULED", "createdAtMs": 0, "changedAtMs": 0}"#;
+        let mut instance: Instance = serde_json::from_str(text).unwrap();
+        let own = |name| {
+            own_volume(&label("shop"), &label(name))
+                .unwrap()
+                .to_string()
+        };
+        let told = vm(&instance).unwrap().disks;
+        let told: Vec<_> = told.into_iter().map(|d| (d.pool, d.read_only)).collect();
+        assert_eq!(told, [(own("data"), false), (own("fix"), true)]);
+        instance.spec.kind = InstanceKind::Container;
+        instance.spec.uri = "x".into();
+        instance.spec.volumes = vec!["pool=data:/data".into()];
+        let source = pod(&instance).unwrap().volumes.remove(0).source;
+        assert_eq!(source, Some(v1::pod_volume::Source::Pool(own("data"))));
+    }
+
+    #[test]
     fn volumes_of_one_name_are_different_ones_in_different_projects() {
         let label = |text: &str| -> Label { text.parse().unwrap() };
         let of = |project: &str| own_volume(&label(project), &label("data")).unwrap();

@@ -3,8 +3,6 @@
 mod console;
 mod views;
 
-use std::time::Duration;
-
 use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
@@ -111,8 +109,7 @@ impl runtime::instances_server::Instances for Face {
         request: Request<v1::DestroyVmRequest>,
     ) -> Result<Response<v1::DestroyVmResponse>, Status> {
         let (vms, name) = (self.vms.clone(), request.into_inner().name);
-        // What it has is taken away with it: there is nothing to save.
-        let work = async move { vms.destroy("name", &name, Some(Duration::ZERO)).await };
+        let work = async move { vms.take_away("name", &name).await };
         detached(work).await.map_err(status)?;
         Ok(Response::new(v1::DestroyVmResponse {}))
     }
