@@ -131,6 +131,16 @@ impl Failure {
     }
 }
 
+impl From<strata_types::Error> for Failure {
+    fn from(error: strata_types::Error) -> Self {
+        let failure = Self::new(exit_of(error.kind()), error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<&ClientError> for Failure {
     fn from(error: &ClientError) -> Self {
         let failure = match error {

@@ -133,15 +133,15 @@ mod tests {
         let path = folder.path().join("machines.toml");
         let text = "[[machine]]\nid = 'rack-1'\nprovider = 'redfish'\naddress = 'https://192.0.2.7'\nlabels = { zone = 'a' }\n";
         std::fs::write(&path, text).unwrap();
-        let read = super::read(&path).unwrap();
-        assert_eq!(read[0].0.as_str(), "rack-1");
-        assert_eq!(read[0].1.provider, ProviderKind::Redfish);
+        let found = read(&path).unwrap();
+        assert_eq!(found[0].0.as_str(), "rack-1");
+        assert_eq!(found[0].1.provider, ProviderKind::Redfish);
         for bad in [
             "[[machine]]\nprovider = 'local'\n",
             "[[machine]]\nid = 'x'\nprovider = 'y'\n",
         ] {
             std::fs::write(&path, bad).unwrap();
-            let why = super::read(&path).unwrap_err();
+            let why = read(&path).unwrap_err();
             assert!(why.contains("machine 1"), "{why}");
         }
     }
