@@ -10,7 +10,7 @@
 //!        19   the table of folders, in both byte orders
 //!        21   the one folder
 //!        22   El Torito's catalogue
-//!        23   files: isolinux, its configuration, the FAT image, kernel, initramfs
+//!        23   the FAT image, with kernel and initramfs in it; isolinux and its menu
 //! ```
 
 mod fat;
@@ -189,13 +189,19 @@ impl Medium {
         if self.loaders.bios.is_none() && self.loaders.uefi.is_none() {
             return Err(IsoError::NoLoader);
         }
-        let entries = self.entries()?;
+        let Contents { entries, inside } = self.contents()?;
         let mut next = FILES;
         let mut places = Vec::new();
         for entry in &entries {
             places.push((entry.name, next, entry.size()));
             next += entry.size().div_ceil(SECTOR).max(1);
         }
+        // The FAT image is the first, where there is one.
+        let named = |(name, at, size)| (name, FILES + at / SECTOR, size);
+        let mut folder: Vec<_> = inside.into_iter().map(named).collect();
+        folder.extend(&places);
+        // Sorted by name, as the standard wants it.
+        folder.sort_unstable();
         // Numbers of sectors and sizes of files have 32 bits.
         let largest = places.iter().map(|(_, _, size)| *size).max().unwrap_or(0);
         if u32::try_from(largest).is_err() || u32::try_from(next).is_err() {
@@ -203,7 +209,7 @@ impl Medium {
         }
         let place = |name: &str| places.iter().find(|(known, ..)| *known == name);
         let write = |to: &mut dyn Write, bytes: &[u8]| to.write_all(bytes).map_err(IsoError::Write);
-        write(to, &folder::head(next, &places))?;
+        write(to, &folder::head(next, &folder))?;
         write(to, &torito::catalogue(place(ISOLINUX), place(EFI)))?;
         for (entry, (_, at, size)) in entries.iter().zip(&places) {
             match entry.name {
@@ -227,9 +233,8 @@ impl Medium {
         Ok(parts)
     }
 
-    /// Sorted by name, as the standard wants it.
-    fn entries(&self) -> Result<Vec<Entry>, IsoError> {
-        let mut entries = Vec::new();
+    fn contents(&self) -> Result<Contents, IsoError> {
+        let (mut entries, mut inside) = (Vec::new(), Vec::new());
         if let Some(menu) = &self.loaders.uefi {
             let image = fat::Image {
                 menu: Part::File(menu.clone()),
@@ -237,29 +242,36 @@ impl Medium {
                 initrd: self.archives()?,
                 command_line: &self.command_line,
             };
-            entries.push(Entry::new(EFI, image.parts()?)?);
+            let laid = image.lay()?;
+            inside.push((KERNEL, laid.kernel.0, laid.kernel.1));
+            inside.push((INITRD, laid.initrd.0, laid.initrd.1));
+            entries.push(Entry::new(EFI, laid.parts)?);
+        } else {
+            entries.push(Entry::new(KERNEL, vec![Part::File(self.kernel.clone())])?);
+            entries.push(Entry::new(INITRD, self.archives()?)?);
         }
         if let Some((isolinux, module)) = &self.loaders.bios {
-            let initrd = Entry::new(INITRD, self.archives()?)?;
-            let kernel = Entry::new(KERNEL, vec![Part::File(self.kernel.clone())])?;
             let menu = format!(
                 "DEFAULT strata\nPROMPT 0\nLABEL strata\nKERNEL /VMLINUZ\nINITRD /INITRD\nAPPEND {}\n",
                 self.command_line
             );
-            entries.push(initrd);
+            let menu = vec![Part::Bytes(menu.into())];
             entries.push(Entry::new(ISOLINUX, vec![Part::File(isolinux.clone())])?);
-            entries.push(Entry::new(
-                "ISOLINUX.CFG;1",
-                vec![Part::Bytes(menu.into())],
-            )?);
+            entries.push(Entry::new("ISOLINUX.CFG;1", menu)?);
             entries.push(Entry::new(
                 "LDLINUX.C32;1",
                 vec![Part::File(module.clone())],
             )?);
-            entries.push(kernel);
         }
-        Ok(entries)
+        Ok(Contents { entries, inside })
     }
+}
+
+/// What is on a medium.
+struct Contents {
+    entries: Vec<Entry>,
+    /// Names, places and sizes of what is inside the FAT image.
+    inside: Vec<(&'static str, u64, u64)>,
 }
 
 const EFI: &str = "EFI.IMG;1";

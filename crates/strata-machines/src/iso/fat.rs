@@ -1,6 +1,7 @@
 //! A FAT image for UEFI: systemd's boot menu, one entry for it, the kernel and
 //! its initramfs. All files lie one behind the other, so the tables are made
-//! from their sizes alone and the contents stream.
+//! from their sizes alone and the contents stream. Each begins with a sector
+//! of the CD, so that the CD's own folder can name them too: there is one copy.
 //!
 //! ```text
 //! /EFI/BOOT/BOOTX64.EFI        the menu
@@ -15,7 +16,13 @@ const BLOCK: u64 = 512;
 /// with fewer would be read as FAT16.
 const LEAST_CLUSTERS: u64 = 65525;
 const RESERVED: u64 = 32;
+/// Of those before the table: what is free, and a copy of the first.
+const INFORMATION: u64 = 1;
+const COPY: u64 = 6;
+/// A sector of the CD, in blocks.
+const SECTOR: u64 = 4;
 const FIRST: u32 = 2;
+const FOLDERS: u32 = 5;
 const END: u32 = 0x0fff_ffff;
 const IS_FOLDER: u8 = 0x10;
 
@@ -26,6 +33,13 @@ pub(super) struct Image<'a> {
     pub(super) command_line: &'a str,
 }
 
+/// An image, and where in it what is: bytes, and how many.
+pub(super) struct Laid {
+    pub(super) parts: Vec<Part>,
+    pub(super) kernel: (u64, u64),
+    pub(super) initrd: (u64, u64),
+}
+
 /// Clusters one behind the other.
 struct Chain {
     first: u32,
@@ -34,7 +48,7 @@ struct Chain {
 
 impl Image<'_> {
     /// The image as parts: its tables and folders, and the files behind them.
-    pub(super) fn parts(self) -> Result<Vec<Part>, IsoError> {
+    pub(super) fn lay(self) -> Result<Laid, IsoError> {
         let conf = format!(
             "title Strata\nlinux /VMLINUZ\ninitrd /INITRD\noptions {}\n",
             self.command_line
@@ -55,15 +69,24 @@ impl Image<'_> {
         let mut parts = vec![Part::Bytes(tables.head().into())];
         for (file, size) in files.into_iter().zip(sizes) {
             parts.extend(file);
-            parts.push(Part::Zeros(clusters(size) * BLOCK - size));
+            parts.push(Part::Zeros(room(size) * BLOCK - size));
         }
         parts.push(Part::Zeros((tables.clusters - tables.used) * BLOCK));
-        Ok(parts)
+        Ok(Laid {
+            parts,
+            kernel: (tables.place(2), sizes[2]),
+            initrd: (tables.place(3), sizes[3]),
+        })
     }
 }
 
 fn clusters(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK).max(1)
+}
+
+/// The clusters of a file, and those that stay free behind it.
+fn room(bytes: u64) -> u64 {
+    clusters(bytes).next_multiple_of(SECTOR)
 }
 
 /// Where everything is.
@@ -83,15 +106,18 @@ impl Tables {
         if u32::try_from(all).is_err() {
             return Err(IsoError::TooLarge(all));
         }
-        let mut next = FIRST;
-        let mut chain = |clusters: u64| {
-            let first = next;
-            next += clusters as u32;
-            Chain { first, clusters }
-        };
-        let folders = (0..5).map(|_| chain(1)).collect();
-        let files = sizes.iter().map(|size| chain(clusters(*size))).collect();
-        let used = u64::from(next - FIRST);
+        let folders = (FIRST..FIRST + FOLDERS).map(|first| Chain { first, clusters: 1 });
+        let folders = folders.collect();
+        let mut used = u64::from(FOLDERS).next_multiple_of(SECTOR);
+        let mut files = Vec::new();
+        for size in sizes {
+            let first = FIRST + used as u32;
+            files.push(Chain {
+                first,
+                clusters: clusters(size),
+            });
+            used += room(size);
+        }
         Ok(Self {
             sizes,
             folders,
@@ -101,12 +127,32 @@ impl Tables {
         })
     }
 
+    fn table_blocks(&self) -> u64 {
+        let bytes = (self.clusters + u64::from(FIRST)) * 4;
+        bytes.div_ceil(BLOCK).next_multiple_of(SECTOR)
+    }
+
+    /// Where a file begins in the image.
+    fn place(&self, file: usize) -> u64 {
+        let cluster = u64::from(self.files[file].first - FIRST);
+        (RESERVED + self.table_blocks() + cluster) * BLOCK
+    }
+
     /// The first sector, the table of clusters and the folders.
     fn head(&self) -> Vec<u8> {
-        let table_blocks = ((self.clusters + 2) * 4).div_ceil(BLOCK);
+        let table_blocks = self.table_blocks();
         let blocks = RESERVED + table_blocks + self.clusters;
-        let mut head = boot_sector(blocks, table_blocks);
-        head.resize((RESERVED * BLOCK) as usize, 0);
+        let boot_sector = boot_sector(blocks, table_blocks);
+        let mut head = vec![0; (RESERVED * BLOCK) as usize];
+        let information = information();
+        for (place, sector) in [
+            (0, &boot_sector),
+            (INFORMATION, &information),
+            (COPY, &boot_sector),
+            (COPY + INFORMATION, &information),
+        ] {
+            head[(place * BLOCK) as usize..][..sector.len()].copy_from_slice(sector);
+        }
         let chains = self.folders.iter().chain(&self.files);
         head.extend(table(chains, table_blocks));
         let [_, efi, boot, loader, entries] = [0, 1, 2, 3, 4].map(|n| self.folders[n].first);
@@ -136,8 +182,20 @@ impl Tables {
             content.resize(BLOCK as usize, 0);
             head.extend(content);
         }
+        head.resize(self.place(0) as usize, 0);
         head
     }
+}
+
+/// How much is free, which nobody needs to know of a CD.
+fn information() -> Vec<u8> {
+    let mut out = b"RRaA".to_vec();
+    out.resize(484, 0);
+    out.extend(b"rrAa");
+    out.extend([0xff; 8]);
+    out.resize(510, 0);
+    out.extend([0x55, 0xaa]);
+    out
 }
 
 fn boot_sector(blocks: u64, table_blocks: u64) -> Vec<u8> {
@@ -153,11 +211,11 @@ fn boot_sector(blocks: u64, table_blocks: u64) -> Vec<u8> {
     out.extend((table_blocks as u32).to_le_bytes());
     out.extend([0; 4]);
     out.extend(FIRST.to_le_bytes());
-    // Neither an information sector nor a copy of this one.
-    out.extend([0xff, 0xff, 0, 0]);
+    out.extend((INFORMATION as u16).to_le_bytes());
+    out.extend((COPY as u16).to_le_bytes());
     out.extend([0; 12]);
     out.extend([0x80, 0, 0x29, b'S', b'T', b'R', b'A']);
-    out.extend(b"STRATA     FAT32   ");
+    out.extend(b"NO NAME    FAT32   ");
     out.resize(510, 0);
     out.extend([0x55, 0xaa]);
     out
@@ -167,6 +225,8 @@ fn table<'a>(chains: impl Iterator<Item = &'a Chain>, blocks: u64) -> Vec<u8> {
     let mut out = vec![0x0fff_fff8, END];
     for chain in chains {
         let last = chain.first + chain.clusters as u32 - 1;
+        // What nobody has, up to here, is free.
+        out.resize(chain.first as usize, 0);
         out.extend((chain.first..last).map(|cluster| cluster + 1));
         out.push(END);
     }

@@ -90,7 +90,7 @@ pub struct MediaConfig {
     #[serde(default)]
     pub url: Option<String>,
     /// Where media are put together; each is as large as kernel and initramfs,
-    /// twice. The system's folder for temporary files unless told.
+    /// and at least 32 MiB. The system's folder for temporary files unless told.
     #[serde(default)]
     pub folder: Option<PathBuf>,
 }
