@@ -63,7 +63,7 @@ impl StoragePool {
     pub async fn remove_device(
         &self,
         name: &str,
-        progress: &Progress,
+        progress: &Progress<'_>,
         cancel: CancellationToken,
     ) -> Result<()> {
         let turn = self.turn(REMOVE, Some(name))?;
@@ -103,7 +103,11 @@ impl StoragePool {
     /// Writes anew what is not kept as often as the profile asks: what was
     /// written while a device was missing. Does nothing when there is none.
     /// To be called after devices were added to a pool that was not whole.
-    pub async fn make_whole(&self, progress: &Progress, cancel: CancellationToken) -> Result<()> {
+    pub async fn make_whole(
+        &self,
+        progress: &Progress<'_>,
+        cancel: CancellationToken,
+    ) -> Result<()> {
         let turn = self.turn(CONVERT, None)?;
         let facts = self.run(observe::facts).await?;
         let (total, profile) = (facts.astray_bytes, facts.profile);

@@ -26,7 +26,7 @@ use crate::record::Record;
 use crate::{Result, StorageError, mount, plan};
 
 /// Told how much is done, and how much there is to do.
-pub type Progress = dyn Fn(u64, u64) + Send + Sync;
+pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
 /// The storage pool.
 #[derive(Clone)]

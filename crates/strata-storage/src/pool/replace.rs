@@ -15,7 +15,7 @@ const REPLACE: &str = "replace a device of";
 struct Task {
     number: u64,
     bytes: u64,
-    /// Read from it only what is nowhere else.
+    /// It is not well: read from it only what is nowhere else.
     avoid: bool,
     old: DeviceRecord,
     with: DeviceRecord,
@@ -30,7 +30,7 @@ impl StoragePool {
         &self,
         old: &str,
         with: &str,
-        progress: &Progress,
+        progress: &Progress<'_>,
         cancel: CancellationToken,
     ) -> Result<PoolDevice> {
         let turn = self.turn(REPLACE, Some(old))?;
@@ -91,7 +91,7 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
     Ok(Some(Task {
         number: old.number.unwrap_or_default(),
         bytes: observed.bytes,
-        avoid: observed.state != DeviceState::Online,
+        avoid: observed.state == DeviceState::Missing || observed.errors > 0,
         old,
         with: new,
     }))

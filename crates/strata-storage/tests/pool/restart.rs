@@ -48,7 +48,7 @@ async fn everything_is_found_again_after_a_close_and_after_none() {
     pool.create_volume(&name, VolumeKind::Files, Some(100 * MIB), None)
         .await
         .unwrap();
-    let written = writer::fill(&data(&pool, "v"), 8, MIB);
+    let written = writer::fill(&data(&pool, "v"), 8);
     pool.snapshot_volume(&name, &label("s")).await.unwrap();
     drop(pool);
     for close in [false, true, false] {
