@@ -1,6 +1,7 @@
 //! The pool as others see it: a handle that can be cloned. What waits for the
 //! kernel runs on blocking threads.
 
+mod ballast;
 mod devices;
 mod freeze;
 mod long;
@@ -13,6 +14,7 @@ mod stage;
 mod tree;
 mod volume_record;
 mod volumes;
+mod whole;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

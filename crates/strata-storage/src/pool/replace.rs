@@ -4,7 +4,7 @@ use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, devices, observe, open};
+use super::{Progress, Shared, StoragePool, ballast, devices, observe, open};
 use crate::btrfs::{Fs, ReplaceState};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
@@ -99,6 +99,7 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     let attached = devices::prepare(pool, &task.with)?;
+    ballast::release(fs).map_err(StorageError::at(REPLACE, &pool.mount))?;
     fs.replace(task.number, &attached.path, task.avoid)
         .map_err(|refused| pool.refused(REPLACE, refused))?;
     drop(attached);
@@ -113,5 +114,6 @@ fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     if task.avoid {
         devices::forget(pool, &task.old)?;
     }
+    ballast::take(pool, fs);
     Ok(())
 }

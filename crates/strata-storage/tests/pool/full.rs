@@ -52,7 +52,7 @@ async fn fill_and_go_on(profile: Profile, files: u32) {
     // More room by an expansion.
     pool.add_device(&format!("d{}", files + 1)).await.unwrap();
     pool.make_whole(&quiet, never()).await.unwrap();
-    fill(&data(&pool, "w").join("more"), 4);
+    fill(&data(&pool, "w").join("more"), 60);
     pool.remove_volume(&name).await.unwrap();
     fill(&data(&pool, "w").join("most"), 100);
     kept.verify();

@@ -5,6 +5,7 @@ mod child;
 mod devices;
 mod full;
 mod restart;
+mod speed;
 mod volumes;
 mod world;
 mod writer;
