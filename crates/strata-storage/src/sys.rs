@@ -27,6 +27,7 @@ pub(crate) const SCRUB_CANCEL: Request<0> = Request(0x0000_941c);
 pub(crate) const SCRUB_PROGRESS: Request<1024> = Request(0xc400_941d);
 pub(crate) const BALANCE_V2: Request<1024> = Request(0xc400_9420);
 pub(crate) const SYNC: Request<0> = Request(0x0000_9408);
+pub(crate) const TREE_SEARCH: Request<4096> = Request(0xd000_9411);
 /// btrfs: subvolumes and their quotas.
 pub(crate) const SUBVOL_CREATE_V2: Request<4096> = Request(0x5000_9418);
 /// The only pointer in its argument is read, and only with a flag we never set.

@@ -1,6 +1,7 @@
 //! btrfs through its own calls, typed: no program of the host is asked for
 //! anything but to format.
 
+mod chunks;
 mod devices;
 mod long;
 mod space;
@@ -12,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+pub(crate) use chunks::Chunk;
 pub(crate) use devices::{DeviceInfo, Refused};
 pub(crate) use long::{ReplaceState, ScrubFigures};
 pub(crate) use space::Spaces;
@@ -53,6 +55,12 @@ impl Fs {
         rustix::fs::syncfs(&self.root)?;
         // Data alone does not do it: quotas are counted by a commit.
         sys::ioctl(&self.root, &sys::SYNC, &mut Bytes::new()).map(drop)
+    }
+
+    /// After errors that it cannot get over, the kernel lets nobody write.
+    pub(crate) fn is_read_only(&self) -> Result<bool, Errno> {
+        let flags = rustix::fs::fstatvfs(&self.root)?.f_flag;
+        Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
     /// Turns quotas on: full ones, which count for each volume what it refers

@@ -1,6 +1,6 @@
 //! Which spares to use.
 
-use strata_types::storage::{DeviceState, ExpandPlan};
+use strata_types::storage::{DeviceState, ExpandPlan, Profile};
 
 use super::{DeviceFacts, Facts};
 use crate::StorageError;
@@ -44,7 +44,7 @@ pub fn expand(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError>
         moved_bytes: if chosen.is_empty() {
             0
         } else {
-            facts.astray_bytes
+            facts.astray_bytes + to_spread(facts, &chosen)
         },
     })
 }
@@ -66,6 +66,26 @@ fn leave_out_what_can_be(facts: &Facts, chosen: &mut Vec<&DeviceFacts>, min_byte
             *chosen = without;
         }
     }
+}
+
+/// What is kept twice needs room on two devices: what one has more than all
+/// others together is made of use by moving half as much to it.
+fn to_spread(facts: &Facts, chosen: &[&DeviceFacts]) -> u64 {
+    if facts.profile == Profile::Single {
+        return 0;
+    }
+    let (mut sum, mut most, mut allocated) = (0_u64, 0, 0_u64);
+    for device in facts.devices.iter().filter(|device| device.in_use()) {
+        let room = device.bytes.saturating_sub(device.allocated_bytes);
+        sum = sum.saturating_add(room);
+        most = most.max(room);
+        allocated = allocated.saturating_add(device.allocated_bytes);
+    }
+    for device in chosen {
+        sum = sum.saturating_add(device.bytes);
+        most = most.max(device.bytes);
+    }
+    (most.saturating_sub(sum - most) / 2).min(allocated / 2)
 }
 
 fn gained(facts: &Facts, chosen: &[&DeviceFacts]) -> u64 {

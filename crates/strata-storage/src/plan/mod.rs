@@ -3,12 +3,14 @@
 
 mod expand;
 mod shrink;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 pub use expand::expand;
 pub(crate) use shrink::may_leave;
 pub use shrink::shrink;
+pub(crate) use spread::{Room, next_to_move};
 use strata_types::storage::{DeviceState, Profile};
 
 /// What was observed of the pool.

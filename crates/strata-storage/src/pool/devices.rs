@@ -1,19 +1,20 @@
 //! Devices come, wait, are used, and leave. Which ones is decided elsewhere.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, observe, open};
+use super::{Progress, Shared, StoragePool, ballast, observe, open};
 use crate::btrfs::Fs;
 use crate::config::{NewSpare, check_size};
+use crate::plan::Facts;
 use crate::record::{DeviceRecord, Record};
 use crate::{Result, StorageError, attach, device, plan};
 
 const REMOVE: &str = "remove a device from";
-const CONVERT: &str = "keep everything as often as asked in";
 
 impl StoragePool {
     /// Adds a device that waits to be used.
@@ -63,7 +64,7 @@ impl StoragePool {
     pub async fn remove_device(
         &self,
         name: &str,
-        progress: &Progress,
+        progress: &Progress<'_>,
         cancel: CancellationToken,
     ) -> Result<()> {
         let turn = self.turn(REMOVE, Some(name))?;
@@ -75,8 +76,10 @@ impl StoragePool {
         let call = Call {
             what: REMOVE,
             work: move |pool: &Shared, fs: &Fs| {
+                ballast::release(fs).map_err(StorageError::at(REMOVE, &pool.mount))?;
                 let removed = fs.remove_device(number);
                 open::reconcile(pool, fs)?;
+                ballast::take(pool, fs);
                 removed.map_err(|refused| pool.refused(REMOVE, refused))?;
                 match leaving.missing {
                     Some(device) => forget(pool, &device),
@@ -98,35 +101,6 @@ impl StoragePool {
         self.long(turn, call, progress, &cancel).await?;
         progress(total, total);
         Ok(())
-    }
-
-    /// Writes anew what is not kept as often as the profile asks: what was
-    /// written while a device was missing. Does nothing when there is none.
-    /// To be called after devices were added to a pool that was not whole.
-    pub async fn make_whole(&self, progress: &Progress, cancel: CancellationToken) -> Result<()> {
-        let turn = self.turn(CONVERT, None)?;
-        let facts = self.run(observe::facts).await?;
-        let (total, profile) = (facts.astray_bytes, facts.profile);
-        if total == 0 {
-            return Ok(());
-        }
-        let call = Call {
-            what: CONVERT,
-            work: move |pool: &Shared, fs: &Fs| {
-                let converted = fs.convert(profile);
-                converted.map_err(|errno| pool.refused(CONVERT, errno.into()))
-            },
-            watch: move |fs: &Fs| {
-                let left = fs.spaces(profile).ok()?.astray;
-                Some((total.saturating_sub(left), total))
-            },
-            stop: |fs: &Fs| {
-                if let Err(errno) = fs.cancel_convert() {
-                    tracing::debug!(%errno, "a conversion cannot be stopped just now");
-                }
-            },
-        };
-        self.long(turn, call, progress, &cancel).await
     }
 }
 
@@ -203,14 +177,41 @@ struct Leaving {
     missing: Option<DeviceRecord>,
 }
 
+/// What was deleted takes its room for a moment longer, so a refusal for lack
+/// of room counts only when no more of it comes free.
+pub(super) fn settled(pool: &Shared, check: impl Fn(&Facts) -> Result<()>) -> Result<Facts> {
+    const ROUNDS: usize = 20;
+    const PAUSE: Duration = Duration::from_millis(100);
+    let (mut least, mut rounds) = (u64::MAX, 0);
+    loop {
+        let facts = observe::facts(pool)?;
+        let error = match check(&facts) {
+            Ok(()) => return Ok(facts),
+            Err(error @ StorageError::BelowUsed { .. }) => error,
+            Err(error) => return Err(error),
+        };
+        rounds = if facts.stored_bytes < least {
+            0
+        } else {
+            rounds + 1
+        };
+        least = least.min(facts.stored_bytes);
+        if rounds >= ROUNDS {
+            return Err(error);
+        }
+        let fs = pool.fs()?;
+        fs.sync().map_err(StorageError::at("sync", &pool.mount))?;
+        std::thread::sleep(PAUSE);
+    }
+}
+
 /// Nothing when it left already.
 fn to_remove(pool: &Shared, name: &str) -> Result<Option<Leaving>> {
     let device = pool.record().device(name)?.clone();
     let Some(number) = device.number else {
         return Ok(None);
     };
-    let facts = observe::facts(pool)?;
-    plan::may_leave(&facts, name)?;
+    let facts = settled(pool, |facts| plan::may_leave(facts, name))?;
     let known = facts.devices.iter().find(|device| device.name == name);
     Ok(known.map(|known| Leaving {
         number,

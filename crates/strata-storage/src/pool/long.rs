@@ -92,7 +92,7 @@ impl StoragePool {
         &self,
         turn: Turn,
         call: Call<W, P, S>,
-        progress: &Progress,
+        progress: &Progress<'_>,
         cancel: &CancellationToken,
     ) -> Result<T>
     where

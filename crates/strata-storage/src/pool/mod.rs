@@ -1,6 +1,7 @@
 //! The pool as others see it: a handle that can be cloned. What waits for the
 //! kernel runs on blocking threads.
 
+mod ballast;
 mod devices;
 mod files;
 mod freeze;
@@ -14,6 +15,7 @@ mod stage;
 mod tree;
 mod volume_record;
 mod volumes;
+mod whole;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ use crate::record::Record;
 use crate::{Result, StorageError, mount, plan};
 
 /// Told how much is done, and how much there is to do.
-pub type Progress = dyn Fn(u64, u64) + Send + Sync;
+pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
 /// The storage pool.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use strata_types::storage::{DeviceState, Pool, PoolDevice, PoolState, Profile};
 
 use super::Shared;
-use crate::btrfs::{DeviceInfo, Fs, Spaces};
+use crate::btrfs::{DeviceInfo, Spaces};
 use crate::plan::{DeviceFacts, Facts, usable};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
@@ -28,14 +28,8 @@ fn observe(pool: &Shared) -> Result<Observed> {
     Ok(Observed {
         devices: devices.collect(),
         spaces: fs.spaces(record.profile).map_err(failed())?,
-        read_only: read_only(&fs).map_err(failed())?,
+        read_only: fs.is_read_only().map_err(failed())?,
     })
-}
-
-/// After errors that it cannot get over, the kernel lets nobody write.
-fn read_only(fs: &Fs) -> Result<bool, rustix::io::Errno> {
-    let flags = rustix::fs::fstatvfs(&fs.root)?.f_flag;
-    Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 fn describe(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{Shared, tree};
+use super::{Shared, ballast, tree};
 use crate::btrfs::{self, Fs};
 use crate::config::{PoolConfig, check_size};
 use crate::mount::{self, MountOptions};
@@ -38,7 +38,7 @@ pub(super) fn open(config: &PoolConfig) -> Result<Shared> {
     };
     if !record.ready {
         make(&mut record, &folder, &point)?;
-    } else if !mount::is_mounted(&point)? {
+    } else if !mount::is_mounted(&point)? || let_go_if_read_only(&point) {
         mount_again(&record, &point)?;
     }
     let pool = Shared {
@@ -55,6 +55,7 @@ pub(super) fn open(config: &PoolConfig) -> Result<Shared> {
     let fs = pool.fs()?;
     reconcile(&pool, &fs)?;
     tree::prepare(&pool, &fs)?;
+    ballast::take(&pool, &fs);
     Ok(pool)
 }
 
@@ -128,8 +129,14 @@ fn first_record(config: &PoolConfig, folder: &Path) -> Result<Record> {
 /// Makes the pool from nothing. What an earlier try left was never used.
 fn make(record: &mut Record, folder: &Path, point: &Path) -> Result<()> {
     mount::unmount_all(point)?;
+    // The id of an earlier try may be on the devices, and must be unique.
+    record.id = uuid::Uuid::now_v7().hyphenated().to_string();
+    record.write(folder)?;
     for device in &mut record.devices {
         if device.file {
+            if device.path.exists() {
+                crate::attach::wait_until_free(&device.path)?;
+            }
             device.bytes = device::make_file(&device.path, device.bytes)?;
         }
         if device.file && device.number.is_some() && record.preallocate {
@@ -150,6 +157,20 @@ fn make(record: &mut Record, folder: &Path, point: &Path) -> Result<()> {
     fs.sync().map_err(StorageError::at("sync", point))?;
     record.ready = true;
     record.write(folder)
+}
+
+/// After errors the kernel lets nobody write until it is mounted anew. Whether
+/// that can be done now; while somebody uses it, it stays as it is.
+fn let_go_if_read_only(point: &Path) -> bool {
+    let read_only = Fs::open(point).and_then(|fs| fs.is_read_only());
+    if read_only != Ok(true) {
+        return false;
+    }
+    let unmounted = mount::unmount_all(point);
+    if let Err(error) = &unmounted {
+        tracing::warn!(%error, "the pool cannot be written and cannot be mounted anew");
+    }
+    unmounted.is_ok()
 }
 
 fn options(record: &Record) -> MountOptions {
@@ -176,7 +197,7 @@ fn mount_again(record: &Record, point: &Path) -> Result<()> {
         {
             // One that was replaced while it was away.
             Some(known) if known.1.generation < signature.generation => {
-                *known = (device, signature)
+                *known = (device, signature);
             }
             Some(_) => {}
             None => members.push((device, signature)),

@@ -4,7 +4,7 @@ use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, devices, observe, open};
+use super::{Progress, Shared, StoragePool, ballast, devices, observe, open};
 use crate::btrfs::{Fs, ReplaceState};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
@@ -15,7 +15,7 @@ const REPLACE: &str = "replace a device of";
 struct Task {
     number: u64,
     bytes: u64,
-    /// Read from it only what is nowhere else.
+    /// It is not well: read from it only what is nowhere else.
     avoid: bool,
     old: DeviceRecord,
     with: DeviceRecord,
@@ -30,7 +30,7 @@ impl StoragePool {
         &self,
         old: &str,
         with: &str,
-        progress: &Progress,
+        progress: &Progress<'_>,
         cancel: CancellationToken,
     ) -> Result<PoolDevice> {
         let turn = self.turn(REPLACE, Some(old))?;
@@ -91,7 +91,7 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
     Ok(Some(Task {
         number: old.number.unwrap_or_default(),
         bytes: observed.bytes,
-        avoid: observed.state != DeviceState::Online,
+        avoid: observed.state == DeviceState::Missing || observed.errors > 0,
         old,
         with: new,
     }))
@@ -99,6 +99,7 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     let attached = devices::prepare(pool, &task.with)?;
+    ballast::release(fs).map_err(StorageError::at(REPLACE, &pool.mount))?;
     fs.replace(task.number, &attached.path, task.avoid)
         .map_err(|refused| pool.refused(REPLACE, refused))?;
     drop(attached);
@@ -113,5 +114,6 @@ fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     if task.avoid {
         devices::forget(pool, &task.old)?;
     }
+    ballast::take(pool, fs);
     Ok(())
 }

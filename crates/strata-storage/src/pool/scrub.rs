@@ -15,7 +15,7 @@ const SCRUB: &str = "scrub";
 impl StoragePool {
     /// Reads everything over and mends what can be. When nothing was wrong,
     /// errors are counted from nothing again: what was wrong is mended.
-    pub async fn scrub(&self, progress: &Progress, cancel: CancellationToken) -> Result<Scrub> {
+    pub async fn scrub(&self, progress: &Progress<'_>, cancel: CancellationToken) -> Result<Scrub> {
         let turn = self.turn(SCRUB, None)?;
         let devices = self.run(to_scrub).await?;
         let numbers: Vec<u64> = devices.iter().map(|(number, _)| *number).collect();

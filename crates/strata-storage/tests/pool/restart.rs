@@ -48,7 +48,7 @@ async fn everything_is_found_again_after_a_close_and_after_none() {
     pool.create_volume(&name, VolumeKind::Files, Some(100 * MIB), None)
         .await
         .unwrap();
-    let written = writer::fill(&data(&pool, "v"), 8, MIB);
+    let written = writer::fill(&data(&pool, "v"), 8);
     pool.snapshot_volume(&name, &label("s")).await.unwrap();
     drop(pool);
     for close in [false, true, false] {
@@ -115,4 +115,18 @@ async fn a_preallocated_pool_takes_its_room_at_once() {
     let _pool = StoragePool::open(config).await.unwrap();
     let taken = fs::metadata(world.image("d1")).unwrap().blocks() * 512;
     assert!(taken >= 512 * MIB, "{taken}");
+}
+
+#[tokio::test]
+async fn a_pool_that_lets_nobody_write_is_mounted_anew() {
+    use rustix::mount::{MountFlags, mount_remount};
+    let world = World::new();
+    let pool = world.open(Profile::Single, 1, 0).await;
+    mount_remount(pool.mount(), MountFlags::RDONLY, "").unwrap();
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.state, PoolState::Offline);
+    drop(pool);
+    let pool = world.open(Profile::Single, 1, 0).await;
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.state, PoolState::Online, "{}", status.message);
 }

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use strata_storage::{StorageError, VolumeRef};
 use strata_types::storage::{Profile, VolumeKind};
@@ -169,6 +172,46 @@ async fn all_volumes_are_frozen_at_one_moment_while_they_are_written() {
     assert!(pool.freeze("../x").await.is_err());
 }
 
+/// One thread counts in one volume and then in the other, by renaming: seen at
+/// one moment, the second is never ahead and at most one behind.
+#[tokio::test]
+async fn a_frozen_volume_is_never_older_than_another() {
+    let world = World::new();
+    let pool = world.open(Profile::Single, 1, 0).await;
+    let folders = ["a", "b"].map(|name| data(&pool, name));
+    for name in ["a", "b", "c", "d"] {
+        pool.create_volume(&label(name), VolumeKind::Files, None, None)
+            .await
+            .unwrap();
+    }
+    for folder in &folders {
+        fs::create_dir(folder.join("0")).unwrap();
+    }
+    let stop = Arc::<AtomicBool>::default();
+    let (until, counted) = (Arc::clone(&stop), folders.clone());
+    let counter = std::thread::spawn(move || {
+        let mut count = 0_u64;
+        while !until.load(Ordering::Relaxed) {
+            for folder in &counted {
+                let (old, new) = (count.to_string(), (count + 1).to_string());
+                fs::rename(folder.join(old), folder.join(new)).unwrap();
+            }
+            count += 1;
+        }
+    });
+    let count = |folder: PathBuf| -> u64 {
+        let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        entry.file_name().to_str().unwrap().parse().unwrap()
+    };
+    for number in 0..10 {
+        let frozen = pool.freeze(&format!("t{number}")).await.unwrap();
+        let (a, b) = (count(frozen.join("a/data")), count(frozen.join("b/data")));
+        assert!(a == b || a == b + 1, "{a} and {b} are not of one moment");
+    }
+    stop.store(true, Ordering::Relaxed);
+    counter.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_restore_takes_the_place_of_a_volume_in_one_step() {
     let world = World::new();
@@ -231,7 +274,7 @@ async fn a_snapshot_during_writing_is_as_the_volume_was() {
     pool.create_volume(&name, VolumeKind::Files, None, None)
         .await
         .unwrap();
-    let still = fill(&data(&pool, "v").join("still"), 8, MIB);
+    let still = fill(&data(&pool, "v").join("still"), 8);
     let writer = Writer::start(&data(&pool, "v"), 2);
     for number in 0..5 {
         writer.wait_for_files(4);
