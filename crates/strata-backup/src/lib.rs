@@ -1,1 +1,40 @@
-//! Backups of folders in a repository of the open restic format.
+//! Backups of folders in a repository of the open restic format:
+//! deduplicated, compressed, encrypted, and readable by other programs on
+//! the day that this one is gone.
+//!
+//! The format and its cryptography are rustic_core's. Ours are the storage
+//! below it (a folder, or an S3-compatible store), the sources above it
+//! (several folders at places of our choosing in one backup), locks that
+//! other clients heed, and the restore, which trusts nothing that it reads.
+
+mod backup;
+mod blobs;
+mod config;
+mod error;
+mod face;
+mod gate;
+mod lock;
+mod pace;
+mod progress;
+mod prune;
+mod repository;
+mod restore;
+mod retention;
+mod session;
+mod snapshot;
+mod source;
+mod store;
+mod tree;
+mod verify;
+mod window;
+
+pub use backup::BackupAsk;
+pub use config::{Bucket, Location, RepositoryConfig, Secret};
+pub use error::{BackupError, Result};
+pub use progress::{Phase, Progress, Silent, Status};
+pub use prune::Pruned;
+pub use repository::{Repository, RepositoryId};
+pub use restore::{RestoreAsk, Restored};
+pub use retention::{Candidate, Kept, PrunePlan, plan as plan_retention};
+pub use source::Source;
+pub use verify::{Damage, Verified};

@@ -1,0 +1,107 @@
+//! A folder that nothing leaves. Every path is opened from it by a call that
+//! fails if a link is on the way or if it would lead out, whatever others do
+//! to the tree meanwhile.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use crate::error::{BackupError, Result};
+
+const NEW_FOLDER: Mode = Mode::RWXU;
+const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+pub(super) struct Beneath {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// A folder in it.
+pub(super) struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Beneath {
+    /// A folder that is empty or made now.
+    pub(super) fn folder(path: &Path) -> Result<Self> {
+        let failed = |error| BackupError::restore(path, error);
+        fs::create_dir_all(path).map_err(failed)?;
+        if fs::read_dir(path).map_err(failed)?.next().is_some() {
+            return Err(BackupError::Exists { path: path.into() });
+        }
+        Self::existing(path)
+    }
+
+    /// A folder that is there, whatever is in it.
+    pub(super) fn existing(path: &Path) -> Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let root = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| BackupError::restore(path, error))?;
+        Ok(Self {
+            root,
+            path: path.to_owned(),
+        })
+    }
+
+    fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.root, here, flags, mode, resolve)
+            .map_err(|error| BackupError::restore(self.path.join(path), error))
+    }
+
+    /// A folder by its path from the root.
+    pub(super) fn open_folder(&self, path: &Path) -> Result<Folder> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+        self.open(path, flags, Mode::empty()).map(Folder)
+    }
+
+    /// A file that is there, to be written.
+    pub(super) fn open_file(&self, path: &Path) -> Result<OwnedFd> {
+        self.open(path, OFlags::WRONLY, Mode::empty())
+    }
+
+    /// A file that is not there yet.
+    pub(super) fn new_file(&self, path: &Path) -> Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        self.open(path, flags, NEW_FILE)
+    }
+
+    /// Gives a file a further name.
+    pub(super) fn link(&self, first: &Path, here: &Folder, path: &Path) -> Result<()> {
+        let parent = first.parent().unwrap_or(Path::new(""));
+        let from = self.open_folder(parent)?;
+        let flags = rustix::fs::AtFlags::empty();
+        rustix::fs::linkat(&from, last(first), here, last(path), flags)
+            .map_err(|error| BackupError::restore(self.path.join(path), error))
+    }
+}
+
+impl Folder {
+    pub(super) fn make_folder(&self, path: &Path) -> Result<()> {
+        rustix::fs::mkdirat(self, last(path), NEW_FOLDER)
+            .map_err(|error| BackupError::restore(path, error))
+    }
+
+    /// Makes a file that is filled later, with its size.
+    pub(super) fn make_file(&self, path: &Path, size: u64) -> Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::openat(self, last(path), flags, NEW_FILE)
+            .and_then(|file| rustix::fs::ftruncate(file, size))
+            .map_err(|error| BackupError::restore(path, error))
+    }
+}
+
+/// The last part of a path that was made of names.
+pub(super) fn last(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or(OsStr::new("."))
+}

@@ -1,0 +1,230 @@
+//! Bringing files back.
+//!
+//! Folders, links and special files are made while the tree is walked. The
+//! content of files is written in batches by several threads, in the order
+//! in which it lies in the packs. Folders get their owners, modes and times
+//! last, as what is made in them changes their times, and as one that may not
+//! be written to could not be filled.
+//!
+//! Nothing is ever written outside of the target: names are proven, and the
+//! kernel is told not to follow links on the way (see [`beneath`]).
+
+mod attributes;
+mod batch;
+mod beneath;
+mod content;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use rustic_core::repofile::{Metadata, Node, NodeType, SnapshotFile};
+use rustic_core::{IndexedFull, Repository, TreeId};
+use rustix::fs::{AtFlags, FileType, Mode};
+
+use crate::error::{BackupError, Result};
+use crate::progress::Phase;
+use crate::session::Session;
+use crate::tree::{self, Found};
+use crate::{snapshot, source};
+use batch::{Batch, File};
+use beneath::Beneath;
+
+/// What is to be brought back, and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreAsk {
+    /// The file or folder in the backup: `/volumes/web`, or `/` for all.
+    pub from: String,
+    /// What it becomes. A folder may be there if it is empty; a file must
+    /// not be there.
+    pub to: PathBuf,
+}
+
+/// What was brought back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// How many files, links and special files.
+    pub files: u64,
+    /// How large they are together.
+    pub bytes: u64,
+    /// How many extended attributes the file system would not take.
+    pub attributes_left_out: u64,
+}
+
+/// Brings it back.
+pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Restored> {
+    let opened = session.open()?;
+    let _lock = session.lock_for_reading(&opened)?;
+    let snapshot = snapshot::find(session.snapshots(&opened)?, id)?;
+    let repository = session.told("reading the index", opened.to_indexed())?;
+    let found = tree::find(session, &repository, &snapshot, &ask.from)?;
+    session.reporter.enter(Phase::Restoring, expected(&snapshot, &ask.from));
+    let restored = match found {
+        Found::Root(tree) => folder(session, &repository, tree, None, &ask.to)?,
+        Found::Node(node) => match node.subtree {
+            Some(tree) => folder(session, &repository, tree, Some(&node.meta), &ask.to)?,
+            None => single(session, &repository, *node, &ask.to)?,
+        },
+    };
+    session.gate.settle()?;
+    session.reporter.done();
+    Ok(restored)
+}
+
+/// Only for all of it the size is known beforehand.
+fn expected(snapshot: &SnapshotFile, from: &str) -> Option<u64> {
+    let size = snapshot.summary.as_ref()?.total_bytes_processed;
+    (from.trim_matches('/').is_empty() && size > 0).then_some(size)
+}
+
+fn folder<S: IndexedFull + Sync>(
+    session: &Session,
+    repository: &Repository<S>,
+    tree: TreeId,
+    meta: Option<&Metadata>,
+    to: &Path,
+) -> Result<Restored> {
+    let mut restore = Restore::new(session, repository, Beneath::folder(to)?);
+    restore.walk(tree)?;
+    if let Some(meta) = meta {
+        restore.folders.insert(0, (PathBuf::new(), meta.clone()));
+    }
+    restore.finish()
+}
+
+/// One file: its folder is the root that nothing leaves.
+fn single<S: IndexedFull + Sync>(
+    session: &Session,
+    repository: &Repository<S>,
+    mut node: Node,
+    to: &Path,
+) -> Result<Restored> {
+    let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
+        return Err(BackupError::Exists { path: to.into() });
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let mut restore = Restore::new(session, repository, Beneath::existing(parent)?);
+    node.meta.links = 0;
+    let here = restore.root.open_folder(Path::new(""))?;
+    restore.file(&here, PathBuf::from(name), node)?;
+    restore.finish()
+}
+
+struct Restore<'a, S> {
+    session: &'a Session,
+    repository: &'a Repository<S>,
+    root: Beneath,
+    folders: Vec<(PathBuf, Metadata)>,
+    /// Files with several names, by file system and number: the first name.
+    linked: HashMap<(u64, u64), PathBuf>,
+    batch: Batch,
+    done: Restored,
+}
+
+impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
+    fn new(session: &'a Session, repository: &'a Repository<S>, root: Beneath) -> Self {
+        Self {
+            session,
+            repository,
+            root,
+            folders: Vec::new(),
+            linked: HashMap::new(),
+            batch: Batch::default(),
+            done: Restored::default(),
+        }
+    }
+
+    fn walk(&mut self, tree: TreeId) -> Result<()> {
+        let mut pending = vec![(PathBuf::new(), tree)];
+        while let Some((path, tree)) = pending.pop() {
+            let tree = tree::read(self.session, self.repository, tree)?;
+            let here = self.root.open_folder(&path)?;
+            for node in tree.nodes {
+                let name = tree::name(&path, &node)?;
+                let path = path.join(name);
+                let NodeType::Dir = node.node_type else {
+                    self.file(&here, path, node)?;
+                    continue;
+                };
+                here.make_folder(&path)?;
+                if let Some(subtree) = node.subtree {
+                    pending.push((path.clone(), subtree));
+                }
+                self.folders.push((path, node.meta));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, here: &beneath::Folder, path: PathBuf, node: Node) -> Result<()> {
+        self.done.files += 1;
+        self.session.reporter.file();
+        if node.meta.links > 1 {
+            let key = (node.meta.device_id, node.meta.inode);
+            if let Some(first) = self.linked.get(&key) {
+                return self.root.link(first, here, &path);
+            }
+            self.linked.insert(key, path.clone());
+        }
+        let failed = |error: rustix::io::Errno| BackupError::restore(&path, error);
+        let name = beneath::last(&path);
+        let special = |kind, device| {
+            rustix::fs::mknodat(here, name, kind, Mode::RUSR | Mode::WUSR, device)
+        };
+        match &node.node_type {
+            NodeType::File => return self.add(here, path, node),
+            NodeType::Symlink { .. } => {
+                rustix::fs::symlinkat(node.node_type.to_link(), here, name)
+            }
+            NodeType::Dev { device } => special(FileType::BlockDevice, *device),
+            NodeType::Chardev { device } => special(FileType::CharacterDevice, *device),
+            NodeType::Fifo => special(FileType::Fifo, 0),
+            NodeType::Socket => special(FileType::Socket, 0),
+            NodeType::Dir => Ok(()),
+        }
+        .map_err(failed)?;
+        let left = attributes::apply_by_name(here, name, &node.meta, node.is_symlink());
+        self.done.attributes_left_out += left.map_err(|error| BackupError::restore(&path, error))?;
+        Ok(())
+    }
+
+    fn add(&mut self, here: &beneath::Folder, path: PathBuf, node: Node) -> Result<()> {
+        // What more than one thread or name will ask for is there at once.
+        let file = File::new(path, node);
+        if file.wants_to_be_made_first() {
+            here.make_file(&file.path, file.size)?;
+        }
+        self.batch.push(file);
+        if self.batch.is_full() {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let written = batch.write(self.session, self.repository, &self.root)?;
+        self.done.bytes += written.bytes;
+        self.done.attributes_left_out += written.attributes_left_out;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Restored> {
+        self.write()?;
+        // The deepest first: what is done within a folder changes its time.
+        for (path, meta) in self.folders.iter().rev() {
+            let folder = self.root.open_folder(path)?;
+            let left = attributes::apply(&folder, meta);
+            self.done.attributes_left_out +=
+                left.map_err(|error| BackupError::restore(path, error))?;
+        }
+        Ok(self.done)
+    }
+}
+
+/// The permissions that a file had.
+fn mode(meta: &Metadata) -> Option<Mode> {
+    meta.mode.map(|mode| Mode::from_raw_mode(source::mode_from_go(mode)))
+}
+
+/// Never through a link.
+const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;

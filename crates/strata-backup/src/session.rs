@@ -1,0 +1,153 @@
+//! The repository, opened for one operation. It is opened anew for each:
+//! an engine that is kept knows nothing of what was written since, and
+//! stores it a second time.
+
+use std::sync::Arc;
+
+use rustic_core::{
+    ConfigOptions, Credentials, KeyOptions, OpenStatus, Repository, RepositoryBackends,
+    RepositoryOptions, RusticResult,
+};
+use rustic_core::repofile::SnapshotFile;
+
+use crate::config::RepositoryConfig;
+use crate::error::{BackupError, Result};
+use crate::face::Face;
+use crate::gate::Gate;
+use crate::lock::Lock;
+use crate::progress::{Bars, Reporter};
+use crate::store::{Place, Store};
+
+/// Packs have this size at first and grow with the root of what is stored,
+/// up to the limit. A handful of them are in memory while a backup is made.
+const PACK: u64 = 16 << 20;
+const LARGEST_PACK: u64 = 32 << 20;
+
+/// What one operation works with.
+pub(crate) struct Session {
+    config: Arc<RepositoryConfig>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) reporter: Arc<Reporter>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        config: Arc<RepositoryConfig>,
+        store: Arc<dyn Store>,
+        gate: Gate,
+        reporter: Arc<Reporter>,
+    ) -> Self {
+        Self {
+            config,
+            store,
+            gate: Arc::new(gate),
+            reporter,
+        }
+    }
+
+    fn engine(&self) -> Result<Repository<()>> {
+        let face = Arc::new(Face::new(self.store.clone(), self.gate.clone()));
+        let backends = RepositoryBackends::new(face, None);
+        let mut options = RepositoryOptions::default();
+        options.no_cache = self.config.cache.is_none() || !self.store.is_far();
+        options.cache_dir.clone_from(&self.config.cache);
+        let bars = Bars(self.reporter.clone());
+        self.told(
+            "preparing the repository",
+            Repository::new_with_progress(&options, &backends, bars),
+        )
+    }
+
+    fn credentials(&self) -> Credentials {
+        Credentials::password(self.config.password.expose())
+    }
+
+    /// Opens the repository that is there.
+    pub(crate) fn open(&self) -> Result<Repository<OpenStatus>> {
+        if self.store.list(Place::Config)?.is_empty() {
+            return Err(BackupError::NoRepository {
+                location: self.store.location(),
+            });
+        }
+        match self.engine()?.open(&self.credentials()) {
+            Err(error) if error.is_incorrect_password() => Err(BackupError::WrongPassword {
+                location: self.store.location(),
+            }),
+            opened => self.told("opening the repository", opened),
+        }
+    }
+
+    /// Opens the repository, or makes it where nothing is.
+    pub(crate) fn open_or_make(&self) -> Result<Repository<OpenStatus>> {
+        if self.store.list(Place::Config)?.is_empty() {
+            self.clear_the_ground()?;
+            let options = self.options();
+            let engine = self.engine()?;
+            let made = engine.init(&self.credentials(), &KeyOptions::default(), &options);
+            return self.told("making the repository", made);
+        }
+        let mut repository = self.open()?;
+        if repository.config().compression != Some(self.config.compression) {
+            let mut options = ConfigOptions::default();
+            options.set_compression = Some(self.config.compression);
+            let applied = repository.apply_config(&options);
+            self.told("setting the compression", applied)?;
+        }
+        Ok(repository)
+    }
+
+    fn options(&self) -> ConfigOptions {
+        let mut options = ConfigOptions::default();
+        options.set_compression = Some(self.config.compression);
+        options.set_datapack_size = Some(bytesize::ByteSize(PACK));
+        options.set_datapack_size_limit = Some(bytesize::ByteSize(LARGEST_PACK));
+        options
+    }
+
+    /// A place for a new repository is empty, or holds what is left of one
+    /// that was being made: the key comes first, and without the rest it
+    /// opens nothing.
+    fn clear_the_ground(&self) -> Result<()> {
+        let known = Place::FOLDERS.map(Place::folder);
+        let roots = self.store.roots(known.len() + 1)?;
+        let occupied = || BackupError::Occupied {
+            location: self.store.location(),
+        };
+        if !roots.iter().all(|root| known.contains(&root.as_str())) {
+            return Err(occupied());
+        }
+        for place in [Place::Snapshots, Place::Index, Place::Data] {
+            if !self.store.list(place)?.is_empty() {
+                return Err(occupied());
+            }
+        }
+        for key in self.store.list(Place::Keys)? {
+            self.store.remove(Place::Keys, &key.name)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the repository.
+    pub(crate) fn lock(&self, repository: &Repository<OpenStatus>, exclusive: bool) -> Result<Lock> {
+        Lock::take(self.store.clone(), &repository.key(), exclusive)
+    }
+
+    /// Claims it for reading, where that can be said.
+    pub(crate) fn lock_for_reading(
+        &self,
+        repository: &Repository<OpenStatus>,
+    ) -> Result<Option<Lock>> {
+        Lock::for_reading(self.store.clone(), &repository.key())
+    }
+
+    /// All snapshots.
+    pub(crate) fn snapshots(&self, repository: &Repository<OpenStatus>) -> Result<Vec<SnapshotFile>> {
+        self.told("reading the snapshots", repository.get_all_snapshots())
+    }
+
+    /// What the engine said, with what we know better.
+    pub(crate) fn told<T>(&self, doing: &'static str, result: RusticResult<T>) -> Result<T> {
+        result.map_err(|cause| self.gate.explain(doing, cause))
+    }
+}

@@ -1,0 +1,315 @@
+//! A repository in a folder, laid out as restic's `local` backend does.
+//!
+//! A file is written beside its place, synced and renamed. The names of new
+//! packs reach the disk before anything that speaks of packs does: folders
+//! with new names are noted, and synced before the next file that is no
+//! pack. So a loss of power costs what was under way, never what is named.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{Listed, Place, Store, is_name};
+use crate::error::{BackupError, Result};
+use crate::pace::Pace;
+
+/// As much is written between two looks at the pace.
+const PIECE: usize = 256 << 10;
+/// A half-written file this old has no writer any more.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+/// What a file is called until it is whole.
+const HALF: &str = "-tmp-";
+
+pub(crate) struct Folder {
+    root: PathBuf,
+    unsynced: Mutex<BTreeSet<PathBuf>>,
+    writes: AtomicU64,
+}
+
+impl Folder {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            unsynced: Mutex::new(BTreeSet::new()),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    fn path(&self, place: Place, name: &str) -> PathBuf {
+        self.root.join(place.path(name))
+    }
+
+    /// Makes what was renamed last until now.
+    fn sync_names(&self) -> io::Result<()> {
+        let noted = std::mem::take(&mut *lock(&self.unsynced));
+        for folder in noted {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+        let path = self.path(place, name);
+        let failed = |error| BackupError::storage("writing", place.path(name), error);
+        let number = self.writes.fetch_add(1, Ordering::Relaxed);
+        let half = half_of(&path, number);
+        let file = create(&half).map_err(failed)?;
+        let written = write_paced(&file, pieces, pace)
+            .and_then(|()| file.sync_data().map_err(failed))
+            .and_then(|()| fs::rename(&half, &path).map_err(failed));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&half);
+            return Err(match error {
+                BackupError::Storage { source, .. } => failed(source),
+                other => other,
+            });
+        }
+        if let Some(folder) = path.parent() {
+            lock(&self.unsynced).insert(folder.to_owned());
+        }
+        if place == Place::Data {
+            return Ok(());
+        }
+        self.sync_names().map_err(failed)
+    }
+}
+
+impl Store for Folder {
+    fn location(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn readers(&self) -> usize {
+        std::thread::available_parallelism().map_or(2, usize::from)
+    }
+
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self) -> Result<()> {
+        let make = |path: &Path| {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+                .map_err(|error| BackupError::storage("making", path.display().to_string(), error))
+        };
+        make(&self.root)?;
+        for place in Place::FOLDERS {
+            make(&self.root.join(place.folder()))?;
+        }
+        let data = self.root.join(Place::Data.folder());
+        (0..=0xff_u8).try_for_each(|first| make(&data.join(format!("{first:02x}"))))?;
+        for folder in [&self.root, &data] {
+            File::open(folder)
+                .and_then(|folder| folder.sync_all())
+                .map_err(|error| BackupError::storage("syncing", "folders", error))?;
+        }
+        Ok(())
+    }
+
+    fn roots(&self, enough: usize) -> Result<Vec<String>> {
+        let failed = |error| BackupError::storage("listing", self.location(), error);
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        // A file system of its own has this folder.
+        let names = entries.filter(|entry| {
+            !matches!(entry, Ok(entry) if entry.file_name() == "lost+found")
+        });
+        names
+            .take(enough)
+            .map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into()))
+            .collect()
+    }
+
+    fn list(&self, place: Place) -> Result<Vec<Listed>> {
+        let failed = |error| BackupError::storage("listing", place.folder(), error);
+        let folder = self.root.join(place.folder());
+        let mut found = Vec::new();
+        match place {
+            Place::Config => match fs::metadata(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                meta => found.push(Listed {
+                    name: String::new(),
+                    size: meta.map_err(failed)?.len(),
+                }),
+            },
+            Place::Data => {
+                for below in names(&folder).map_err(failed)? {
+                    list_into(&folder.join(below), &mut found).map_err(failed)?;
+                }
+            }
+            _ => list_into(&folder, &mut found).map_err(failed)?,
+        }
+        Ok(found)
+    }
+
+    fn read(&self, place: Place, name: &str) -> Result<Bytes> {
+        fs::read(self.path(place, name))
+            .map(Bytes::from)
+            .map_err(|error| BackupError::storage("reading", place.path(name), error))
+    }
+
+    fn read_range(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes> {
+        let failed = |error| BackupError::storage("reading", place.path(name), error);
+        let file = File::open(self.path(place, name)).map_err(failed)?;
+        // An index that lies must not make us ask for endless memory.
+        let there = file.metadata().map_err(failed)?.len();
+        if offset.checked_add(length).is_none_or(|end| end > there) {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, offset).map_err(failed)?;
+        Ok(bytes.into())
+    }
+
+    fn write(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+        match self.put(place, name, pieces, pace) {
+            // Who made the repository may have left out folders for packs.
+            Err(BackupError::Missing { .. }) => {
+                self.prepare()?;
+                self.put(place, name, pieces, pace)
+            }
+            result => result,
+        }
+    }
+
+    fn remove(&self, place: Place, name: &str) -> Result<()> {
+        match fs::remove_file(self.path(place, name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(BackupError::storage("removing", place.path(name), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sweep(&self) -> Result<()> {
+        for place in Place::FOLDERS {
+            let folder = self.root.join(place.folder());
+            let failed = |error| BackupError::storage("sweeping", place.folder(), error);
+            sweep_folder(&folder).map_err(failed)?;
+            if place == Place::Data {
+                for below in names(&folder).map_err(failed)? {
+                    sweep_folder(&folder.join(below)).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn half_of(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("{HALF}{}-{number}", std::process::id()));
+    name.into()
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    // As restic has it: nobody writes a file of the repository twice.
+    let mut how = OpenOptions::new();
+    how.write(true).create_new(true).mode(0o400);
+    match how.open(path) {
+        // A process with our number died here once.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            how.open(path)
+        }
+        file => file,
+    }
+}
+
+fn write_paced(mut file: &File, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+    let failed = |error| BackupError::storage("writing", "", error);
+    if !pace.is_limited() {
+        let mut rest: Vec<io::IoSlice<'_>> = pieces.iter().map(|p| io::IoSlice::new(p)).collect();
+        let mut rest = rest.as_mut_slice();
+        io::IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match file.write_vectored(rest) {
+                Ok(0) => return Err(failed(io::ErrorKind::WriteZero.into())),
+                Ok(n) => io::IoSlice::advance_slices(&mut rest, n),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        return Ok(());
+    }
+    for piece in pieces.iter().flat_map(|piece| piece.chunks(PIECE)) {
+        pace.take(piece.len())?;
+        file.write_all(piece).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| is_name(name)) else {
+            continue;
+        };
+        match entry.metadata() {
+            // Another removed it between our two looks.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            meta => found.push(Listed {
+                name: name.to_owned(),
+                size: meta?.len(),
+            }),
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+    let mut names = Vec::new();
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        entries => {
+            for entry in entries? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    names.push(entry.file_name());
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn sweep_folder(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let is_half = entry.file_name().to_str().is_some_and(|name| name.contains(HALF));
+        if !is_half {
+            continue;
+        }
+        let written = entry.metadata().and_then(|meta| meta.modified());
+        let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+        if age.is_ok_and(|age| age > ABANDONED) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
