@@ -27,6 +27,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
 
 /// Many small files, a few large ones.
 pub(crate) fn plain(root: &Path, small: usize, large: usize) {
+    fs::create_dir_all(root).expect("a folder");
     for n in 0..small {
         let folder = root.join(format!("d{:02}/e{:02}", n % 17, n % 23));
         fs::create_dir_all(&folder).expect("a folder");
