@@ -30,6 +30,8 @@ use crate::store::{Place, Store};
 const REFRESH: Duration = Duration::from_secs(5 * 60);
 /// A lock this old has no holder.
 const STALE: SignedDuration = SignedDuration::from_secs(30 * 60);
+/// No claim is longer.
+const MOST_TEXT: usize = 64 << 10;
 
 /// What a lock file says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,15 +148,12 @@ impl Keeper {
     fn keep(&self) {
         let mut name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let (held, waited) = self
+            let (held, _) = self
                 .changed
-                .wait_timeout(name, REFRESH)
+                .wait_timeout_while(name, REFRESH, |name| name.is_some())
                 .unwrap_or_else(PoisonError::into_inner);
             name = held;
             let Some(old) = name.clone() else { return };
-            if !waited.timed_out() {
-                continue;
-            }
             match write(&*self.store, &self.key, self.exclusive) {
                 Ok(new) => {
                     *name = Some(new);
@@ -256,7 +255,14 @@ impl Cipher {
     fn open(&self, bytes: &[u8]) -> Option<Claim> {
         let (nonce, sealed) = bytes.split_at_checked(16)?;
         let text = self.0.decrypt(Nonce::from_slice(nonce), sealed).ok()?;
-        serde_json::from_slice(&text).ok()
+        match text.split_first()? {
+            // Others compress even this.
+            (2, packed) => {
+                let text = zstd::bulk::decompress(packed, MOST_TEXT).ok()?;
+                serde_json::from_slice(&text).ok()
+            }
+            _ => serde_json::from_slice(&text).ok(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! names them any more. What is left over goes with the next prune.
 
 use rustic_core::repofile::SnapshotId;
-use rustic_core::{OpenStatus, PruneOptions, Repository};
+use rustic_core::{LimitOption, OpenStatus, PruneOptions, Repository};
 use strata_types::backup::Retention;
 
 use crate::error::Result;
@@ -67,6 +67,7 @@ fn free(session: &Session, repository: &Repository<OpenStatus>) -> Result<u64> {
     // We have the repository alone, so nothing that is not named now will be
     // named by another's snapshot soon.
     options.instant_delete = true;
+    options.max_repack = LimitOption::Unlimited;
     options.keep_pack = jiff::Span::new();
     options.keep_delete = jiff::Span::new();
     let plan = session.told("finding what is not needed", repository.prune_plan(&options))?;

@@ -24,9 +24,7 @@ pub(super) fn apply(file: impl AsFd, meta: &Metadata) -> Result<u64> {
     let left = set_attributes(meta, |name, value| {
         rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
     })?;
-    if let Some(mode) = mode(meta) {
-        rustix::fs::fchmod(file, mode)?;
-    }
+    rustix::fs::fchmod(file, mode(meta))?;
     rustix::fs::futimens(file, &times(meta))?;
     Ok(left)
 }
@@ -49,8 +47,8 @@ pub(super) fn apply_by_name(
     })?;
     // A link has no mode of its own. What has one was made by us a moment
     // ago in a folder of ours, so it is no link.
-    if let Some(mode) = mode(meta).filter(|_| !is_link) {
-        rustix::fs::chmodat(folder, name, mode, rustix::fs::AtFlags::empty())?;
+    if !is_link {
+        rustix::fs::chmodat(folder, name, mode(meta), rustix::fs::AtFlags::empty())?;
     }
     rustix::fs::utimensat(folder, name, &times(meta), NOFOLLOW)?;
     Ok(left)

@@ -13,6 +13,8 @@ mod attributes;
 mod batch;
 mod beneath;
 mod content;
+#[cfg(test)]
+mod hostile_tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -221,9 +223,10 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
     }
 }
 
-/// The permissions that a file had.
-fn mode(meta: &Metadata) -> Option<Mode> {
-    meta.mode.map(|mode| Mode::from_raw_mode(source::mode_from_go(mode)))
+/// The permissions that a file had. None at all are left out when they are
+/// stored.
+fn mode(meta: &Metadata) -> Mode {
+    Mode::from_raw_mode(source::mode_from_go(meta.mode.unwrap_or(0)))
 }
 
 /// Never through a link.

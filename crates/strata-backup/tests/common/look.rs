@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 /// All that is in a folder, by path.
-pub fn walk(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn walk(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut pending = vec![root.to_owned()];
     while let Some(folder) = pending.pop() {
@@ -25,7 +25,7 @@ pub fn walk(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Everything about everything in a folder, as text that can be compared.
-pub fn portrait(root: &Path) -> BTreeMap<PathBuf, String> {
+pub(crate) fn portrait(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut numbers = BTreeMap::new();
     let mut portrait = BTreeMap::new();
     portrait.insert(PathBuf::from("."), of(root, &mut numbers));
@@ -80,7 +80,7 @@ fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// Fails with what differs, and not with two whole trees.
 #[track_caller]
-pub fn assert_same(a: &Path, b: &Path) {
+pub(crate) fn assert_same(a: &Path, b: &Path) {
     let (a, b) = (portrait(a), portrait(b));
     let names: std::collections::BTreeSet<_> = a.keys().chain(b.keys()).collect();
     let differ: Vec<_> = names

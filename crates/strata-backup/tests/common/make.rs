@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 /// Bytes that look random and are always the same.
-pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {
         state ^= state << 13;
@@ -26,7 +26,8 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// Many small files, a few large ones.
-pub fn plain(root: &Path, small: usize, large: usize) {
+pub(crate) fn plain(root: &Path, small: usize, large: usize) {
+    fs::create_dir_all(root).expect("a folder");
     for n in 0..small {
         let folder = root.join(format!("d{:02}/e{:02}", n % 17, n % 23));
         fs::create_dir_all(&folder).expect("a folder");
@@ -40,7 +41,7 @@ pub fn plain(root: &Path, small: usize, large: usize) {
 }
 
 /// What is rarely met, and what root alone can make.
-pub fn odd(root: &Path) {
+pub(crate) fn odd(root: &Path) {
     fs::create_dir_all(root).expect("a folder");
     let file = |name: &OsStr, bytes: &[u8]| fs::write(root.join(name), bytes).expect("a file");
     file(OsStr::from_bytes(b"not\xff\xfeutf8"), b"1");

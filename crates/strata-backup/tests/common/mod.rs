@@ -2,8 +2,8 @@
 //! that the format comes from.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-pub mod look;
-pub mod make;
+pub(crate) mod look;
+pub(crate) mod make;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,14 +17,14 @@ use strata_types::backup::Backup;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub const PASSWORD: &str = "correct horse";
+pub(crate) const PASSWORD: &str = "correct horse";
 
-pub struct World {
+pub(crate) struct World {
     dir: TempDir,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new()
             .prefix("strata-backup-")
             .tempdir()
@@ -32,16 +32,16 @@ impl World {
         Self { dir }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn repository(&self) -> Repository {
+    pub(crate) fn repository(&self) -> Repository {
         repository(&self.path("repo"), PASSWORD)
     }
 
     /// Runs restic on the repository.
-    pub fn restic(&self, args: &[&str]) -> Output {
+    pub(crate) fn restic(&self, args: &[&str]) -> Output {
         Command::new("restic")
             .args(["--no-cache", "--quiet", "--repo"])
             .arg(self.path("repo"))
@@ -52,7 +52,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn restic_ok(&self, args: &[&str]) -> String {
+    pub(crate) fn restic_ok(&self, args: &[&str]) -> String {
         let output = self.restic(args);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -62,12 +62,12 @@ impl World {
 
     /// The repository is whole, says the program that it comes from.
     #[track_caller]
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         self.restic_ok(&["check", "--read-data", "--no-lock"]);
     }
 }
 
-pub fn repository(path: &Path, password: &str) -> Repository {
+pub(crate) fn repository(path: &Path, password: &str) -> Repository {
     Repository::new(RepositoryConfig {
         location: Location::Folder(path.to_owned()),
         password: Secret::new(password),
@@ -77,7 +77,7 @@ pub fn repository(path: &Path, password: &str) -> Repository {
 }
 
 /// A backup of one folder as the volume `web`.
-pub fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupAsk {
+pub(crate) fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupAsk {
     BackupAsk {
         sources: vec![Source {
             path: source.to_owned(),
@@ -91,11 +91,11 @@ pub fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupAsk {
     }
 }
 
-pub async fn save(repository: &Repository, ask: BackupAsk) -> Backup {
+pub(crate) async fn save(repository: &Repository, ask: BackupAsk) -> Backup {
     save_watched(repository, ask, Arc::new(Silent)).await
 }
 
-pub async fn save_watched(
+pub(crate) async fn save_watched(
     repository: &Repository,
     ask: BackupAsk,
     progress: Arc<dyn Progress>,
@@ -104,7 +104,7 @@ pub async fn save_watched(
     repository.backup(ask, progress, cancel).await.expect("a backup")
 }
 
-pub async fn restore(repository: &Repository, id: &str, from: &str, to: &Path) -> Restored {
+pub(crate) async fn restore(repository: &Repository, id: &str, from: &str, to: &Path) -> Restored {
     let ask = RestoreAsk {
         from: from.to_owned(),
         to: to.to_owned(),
@@ -114,14 +114,14 @@ pub async fn restore(repository: &Repository, id: &str, from: &str, to: &Path) -
     restored.expect("a restore")
 }
 
-pub async fn verify(repository: &Repository, id: &str, percent: u8) -> Verified {
+pub(crate) async fn verify(repository: &Repository, id: &str, percent: u8) -> Verified {
     let cancel = CancellationToken::new();
     let verified = repository.verify(id, percent, Arc::new(Silent), cancel).await;
     verified.expect("a look")
 }
 
 /// How large a folder's files are together.
-pub fn weight(folder: &Path) -> u64 {
+pub(crate) fn weight(folder: &Path) -> u64 {
     look::walk(folder)
         .iter()
         .filter_map(|path| path.symlink_metadata().ok())
@@ -132,10 +132,10 @@ pub fn weight(folder: &Path) -> u64 {
 
 /// Keeps the last status.
 #[derive(Default)]
-pub struct Watch(pub Mutex<Vec<Status>>);
+pub(crate) struct Watch(pub(crate) Mutex<Vec<Status>>);
 
 impl Watch {
-    pub fn last(&self) -> Status {
+    pub(crate) fn last(&self) -> Status {
         let all = self.0.lock().expect("no panic");
         *all.last().expect("a report")
     }

@@ -1,0 +1,178 @@
+//! The same in a bucket, on a server that speaks S3 and that nobody here
+//! wrote.
+
+mod common;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{PASSWORD, World, ask, look, make, restore, save, verify};
+use strata_backup::{
+    BackupError, Bucket, Location, Repository, RepositoryConfig, Secret, Silent,
+};
+use strata_types::backup::Retention;
+use tokio_util::sync::CancellationToken;
+
+/// A server with a bucket, for as long as it is held.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start() -> Option<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/s3-tools");
+        let made = Command::new(script).output().expect("scripts/s3-tools");
+        if !made.status.success() {
+            let why = String::from_utf8_lossy(&made.stderr).into_owned();
+            strata_testkit::skip(why);
+            return None;
+        }
+        let python = String::from_utf8(made.stdout).expect("a path");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
+        let child = Command::new(python.trim())
+            .args(["-c", "from moto.server import main; main()"])
+            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a server");
+        let server = Self { child, port };
+        server.make_bucket();
+        Some(server)
+    }
+
+    /// Waits for the server, and makes the bucket as any client would.
+    fn make_bucket(&self) {
+        use std::io::{Read as _, Write as _};
+        let until = Instant::now() + Duration::from_secs(60);
+        let address = ("127.0.0.1", self.port);
+        let mut stream = loop {
+            match std::net::TcpStream::connect(address) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < until, "no server: {error}"),
+            }
+            std::thread::yield_now();
+        };
+        let request = "PUT /backups HTTP/1.1\r\nHost: 127.0.0.1\r\n\
+            Authorization: AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request\r\n\
+            Content-Length: 0\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    fn bucket(&self) -> Bucket {
+        Bucket {
+            endpoint: Some(format!("http://127.0.0.1:{}", self.port)),
+            region: "us-east-1".to_owned(),
+            name: "backups".to_owned(),
+            prefix: "strata/one".to_owned(),
+            access_key: Secret::new("key"),
+            secret_key: Secret::new("secret"),
+            allow_http: true,
+            authorities: Vec::new(),
+        }
+    }
+}
+
+fn repository(bucket: Bucket, cache: &Path) -> Repository {
+    Repository::new(RepositoryConfig {
+        location: Location::S3(bucket),
+        password: Secret::new(PASSWORD),
+        compression: 3,
+        cache: Some(cache.to_owned()),
+    })
+}
+
+#[tokio::test]
+async fn a_bucket_is_as_good_as_a_folder() {
+    let Some(server) = Server::start() else { return };
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 200, 2);
+    make::odd(&source.join("odd"));
+    let repository = repository(server.bucket(), &world.path("cache"));
+    save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
+    std::fs::remove_file(source.join("large0")).expect("a file");
+    std::fs::write(source.join("new"), b"new").expect("a file");
+    let second = save(&repository, ask("op-2", &source, 1_700_000_060_000)).await;
+    assert!(second.new_bytes < 200_000, "{second:?}");
+    assert!(verify(&repository, "latest", 100).await.is_sound());
+    let to = world.path("restored");
+    restore(&repository, &second.id, "/volumes/web", &to).await;
+    look::assert_same(&source, &to);
+
+    let keep = Retention {
+        last: Some(1),
+        ..Retention::default()
+    };
+    let cancel = CancellationToken::new();
+    let pruned = repository.prune(&keep, Arc::new(Silent), cancel).await;
+    let pruned = pruned.expect("a prune");
+    assert_eq!(pruned.forgotten.len(), 1);
+    assert!(pruned.freed_bytes > 5 << 20, "{pruned:?}");
+    assert!(verify(&repository, "latest", 100).await.is_sound());
+    restic_reads(&server, &world, &source);
+}
+
+fn restic_reads(server: &Server, world: &World, source: &Path) {
+    let url = format!("s3:http://127.0.0.1:{}/backups/strata/one", server.port);
+    let to = world.path("by-restic");
+    for name in ["socket", "badlink"] {
+        std::fs::remove_file(source.join("odd").join(name)).expect("an odd file");
+    }
+    let restic = |args: &[&str]| {
+        let output = Command::new("restic")
+            .args(["--no-cache", "--quiet", "--repo", &url])
+            .args(args)
+            .env("RESTIC_PASSWORD", PASSWORD)
+            .env("AWS_ACCESS_KEY_ID", "key")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .output()
+            .expect("restic");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "restic {args:?}: {errors}");
+    };
+    restic(&["check", "--read-data"]);
+    restic(&["restore", "latest", "--target", to.to_str().expect("text")]);
+    let restored = to.join("volumes/web/d01");
+    look::assert_same(&source.join("d01"), &restored);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_is_told() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("a port").port();
+    drop(free);
+    let world = World::new();
+    let bucket = Bucket {
+        endpoint: Some(format!("http://127.0.0.1:{port}")),
+        region: "us-east-1".to_owned(),
+        name: "backups".to_owned(),
+        prefix: String::new(),
+        access_key: Secret::new("key"),
+        secret_key: Secret::new("secret"),
+        allow_http: true,
+        authorities: Vec::new(),
+    };
+    let failed = repository(bucket, &world.path("cache")).list().await;
+    let Err(BackupError::Unreachable { location, detail }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(location.contains(&port.to_string()), "{location}");
+    assert!(!detail.contains("secret"), "{detail}");
+}
