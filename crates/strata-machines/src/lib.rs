@@ -16,6 +16,7 @@
 //! ```
 
 mod error;
+mod hosted;
 mod hosting;
 pub mod image;
 pub mod local;
