@@ -8,6 +8,9 @@ use super::kind::Made;
 /// Where its node finds what it goes by.
 pub(super) const CONFIG: &str = "/etc/strata/node.toml";
 
+/// The label by which a provider knows its machines again.
+const TAG: &str = "strata.dev/tag";
+
 /// The files of a machine, and what is in them.
 pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String)> {
     let (name, address) = (&ask.name, made.address);
@@ -27,12 +30,12 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made) -> Vec<(String, String
 }
 
 /// A machine that joins a server gets its subnet there, as any other node, and
-/// tells it its labels; `strata.dev/…` are those of its maker.
+/// tells it its labels, all but the one that says whose the machine is.
 fn config(ask: &MachineAsk, made: &Made) -> String {
     let listen = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
     if ask.join.is_some() {
         let told = ask.labels.iter();
-        let told = told.filter(|(key, _)| !key.starts_with("strata.dev/"));
+        let told = told.filter(|(key, _)| key.as_str() != TAG);
         let lines = told.map(|(key, value)| format!("{} = {}\n", quoted(key), quoted(value)));
         return format!("{listen}\n[node.labels]\n{}", lines.collect::<String>());
     }
