@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{FutureExt as _, StreamExt as _};
 use strata_machines::{Power, Provider as _, ProviderError, Qemu, QemuConfig};
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
+use strata_testkit::pods::idle;
 use strata_testkit::v1::vm_spec::Boot as VmBoot;
 use strata_testkit::v1::{CreateVmRequest, PodLogsRequest, VmKernel, VmSpec};
 use strata_testkit::{PATIENCE, holds, skip, wait_for};
@@ -91,6 +92,10 @@ async fn the_node_of_a_virtual_machine_joins_and_runs_cells() {
         !seen.contains("join.json"),
         "what it joined with is gone: {seen}"
     );
+    inside.node.shell("a", "make", IMAGE).await;
+    let pod = idle("p", "oci:/var/lib/busybox:latest");
+    inside.node.run_pod(pod).await.unwrap();
+    assert_eq!(inside.node.says("p", "echo here").await, "here");
     drop(inside);
 
     // It has a disk, so it is the same node when it comes back by itself.
@@ -101,6 +106,25 @@ async fn the_node_of_a_virtual_machine_joins_and_runs_cells() {
     drop(world.runs_something(&address).await);
     qemu.wipe(&ours).await.unwrap();
 }
+
+/// Makes an image of busybox in the machine itself.
+const IMAGE: &str = r#"
+set -e
+mkdir -p /var/lib/busybox/blobs/sha256 /run/root/bin
+cp -a /bin/. /run/root/bin/
+cd /var/lib/busybox
+keep() { digest=$(sha256sum <new | cut -d" " -f1); size=$(wc -c <new); mv new blobs/sha256/$digest; }
+tar -C /run/root -cf new .
+keep
+layer="{\"mediaType\":\"application/vnd.oci.image.layer.v1.tar\",\"digest\":\"sha256:$digest\",\"size\":$size}"
+echo "{\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{\"Env\":[\"PATH=/bin\"]},\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[\"sha256:$digest\"]}}" >new
+keep
+config="{\"mediaType\":\"application/vnd.oci.image.config.v1+json\",\"digest\":\"sha256:$digest\",\"size\":$size}"
+echo "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.manifest.v1+json\",\"config\":$config,\"layers\":[$layer]}" >new
+keep
+echo "{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"application/vnd.oci.image.manifest.v1+json\",\"digest\":\"sha256:$digest\",\"size\":$size,\"annotations\":{\"org.opencontainers.image.ref.name\":\"latest\"}}]}" >index.json
+echo "{\"imageLayoutVersion\":\"1.0.0\"}" >oci-layout
+"#;
 
 /// Nobody but root reads what a machine is told, and the node does not show it.
 fn secret_is_kept(world: &World, token: &str) {

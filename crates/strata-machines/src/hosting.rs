@@ -25,7 +25,7 @@ type Result<T> = std::result::Result<T, ProviderError>;
 
 /// A node that hosts machines.
 #[derive(Clone, Debug)]
-pub(crate) struct Hosting(Target);
+pub struct Hosting(Target);
 
 impl Hosting {
     pub(crate) fn new(node: Target) -> Self {

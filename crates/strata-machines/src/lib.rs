@@ -21,6 +21,7 @@
 
 mod call;
 mod error;
+mod hosted;
 mod hosting;
 mod http;
 pub mod iso;

@@ -32,6 +32,9 @@ const FOLDERS: [&str; 13] = [
     "lib/modules",
 ];
 const PREFIX: &str = "base-";
+/// What is being written is called so, and is left over when it is that old.
+const NEW: &str = "new-";
+const LEFT_AFTER: Duration = Duration::from_secs(600);
 
 /// What goes into the archive.
 #[derive(Clone, Debug)]
@@ -81,10 +84,10 @@ impl Base {
     fn write(&self, program: &Path, folder: &Path, to: &Path) -> Result<(), ImageError> {
         let order = self.kernel.order()?;
         let failed = || ImageError::file("write", to);
-        let file = NamedTempFile::new_in(folder).map_err(failed())?;
+        let file = new_file(folder).map_err(failed())?;
         self.fill(file.as_file(), program, &order)
             .map_err(failed())?;
-        for old in bases(folder).filter(|path| path != to) {
+        for old in old(folder).filter(|path| path != to) {
             let _ = fs::remove_file(old);
         }
         file.persist(to).map_err(|error| failed()(error.error))?;
@@ -116,7 +119,7 @@ impl Base {
         let failed = || ImageError::file("write", to);
         let folder = to.parent().unwrap_or(Path::new("/"));
         let mut from = File::open(base).map_err(ImageError::file("read", base))?;
-        let mut file = NamedTempFile::new_in(folder).map_err(failed())?;
+        let mut file = new_file(folder).map_err(failed())?;
         // Shares the bytes where the file system can.
         io::copy(&mut from, file.as_file_mut()).map_err(failed())?;
         let told = join.archive().map_err(failed())?;
@@ -126,16 +129,28 @@ impl Base {
     }
 }
 
-fn bases(folder: &Path) -> impl Iterator<Item = PathBuf> {
+/// A file that becomes what it is to be when it is whole.
+pub(crate) fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(NEW).tempfile_in(folder)
+}
+
+/// Archives, and what somebody who was killed did not finish.
+fn old(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_base = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
-    entries.filter(is_base).map(|entry| entry.path())
+    let is_old = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let written = entry.metadata().and_then(|seen| seen.modified());
+        let age = written.ok().and_then(|at| at.elapsed().ok());
+        name.starts_with(PREFIX) || name.starts_with(NEW) && age.is_some_and(|age| age > LEFT_AFTER)
+    };
+    entries.filter(is_old).map(|entry| entry.path())
 }
 
 /// What is for debuggers goes, for a machine has it all in memory; where
 /// nobody can take it away, it comes along.
 async fn stripped(program: &Path, folder: &Path) -> Option<TempPath> {
-    let to = NamedTempFile::new_in(folder).ok()?.into_temp_path();
+    let to = new_file(folder).ok()?.into_temp_path();
     let stripping = tokio::process::Command::new("strip")
         .arg("-o")
         .arg(&to)

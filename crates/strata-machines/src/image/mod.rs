@@ -25,6 +25,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use base::Base;
+pub(crate) use base::new_file;
 pub use contents::{add_busybox, add_files, busybox};
 pub use cpio::Archive;
 pub use join::{JOIN_FILE, JoinFile};

@@ -14,11 +14,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tempfile::NamedTempFile;
 use tokio::sync::Mutex;
 
 use super::QemuConfig;
-use crate::image::{Base, DISK_LABEL, ImageError, JoinFile, KernelFolder, busybox};
+use crate::image::{Base, DISK_LABEL, ImageError, JoinFile, KernelFolder, busybox, new_file};
 use crate::{Boot, ProviderError, Target};
 
 const GB: u64 = 1_000_000_000;
@@ -99,7 +98,7 @@ impl Files {
         }
         let failed =
             |error: io::Error| ProviderError::from(ImageError::file("write", &path)(error));
-        let file = NamedTempFile::new_in(&self.config.folder).map_err(failed)?;
+        let file = new_file(&self.config.folder).map_err(failed)?;
         let bytes = gb.saturating_mul(GB).div_ceil(MIB) * MIB;
         file.as_file().set_len(bytes).map_err(failed)?;
         match format(file.path()).await {

@@ -11,6 +11,9 @@ pub(super) const CONFIG: &str = "/etc/strata/node.toml";
 /// the data folder: what clears that of the machine's node must not come there.
 pub(super) const POOL: &str = "/run/strata/pool";
 
+/// The label by which a provider knows its machines again.
+const TAG: &str = "strata.dev/tag";
+
 /// The files of a machine, and what is in them.
 pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made, pool: bool) -> Vec<(String, String)> {
     let (name, address) = (&ask.name, made.address);
@@ -30,7 +33,7 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made, pool: bool) -> Vec<(St
 }
 
 /// A machine that joins a server gets its subnet there, as any other node, and
-/// tells it its labels; `strata.dev/…` are those of its maker.
+/// tells it its labels, all but the one that says whose the machine is.
 fn config(ask: &MachineAsk, made: &Made, pool: bool) -> String {
     let mut text = format!("node_listen = \"0.0.0.0:{PORT}\"\n");
     if ask.join.is_none() {
@@ -43,7 +46,7 @@ fn config(ask: &MachineAsk, made: &Made, pool: bool) -> String {
     if ask.join.is_some() {
         text += "\n[node.labels]\n";
         let told = ask.labels.iter();
-        for (key, value) in told.filter(|(key, _)| !key.starts_with("strata.dev/")) {
+        for (key, value) in told.filter(|(key, _)| key.as_str() != TAG) {
             text += &format!("{} = {}\n", quoted(key), quoted(value));
         }
     }
