@@ -132,7 +132,7 @@ fn own_password(folder: &Path) -> io::Result<Secret> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
     let mut random = [0; 24];
-    rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+    io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut random)?;
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = folder.join("password.part");
     let _ = fs::remove_file(&part);
