@@ -28,8 +28,8 @@ use machines::MachinesTable;
 use network::NetworkTable;
 pub(crate) use node::NodeSettings;
 use node::NodeTable;
-pub(crate) use storage::folder as pool_folder;
 use storage::StorageTable;
+pub(crate) use storage::folder as pool_folder;
 
 /// Where everything is kept unless told.
 pub(crate) const DATA_DIR: &str = "/var/lib/strata";

@@ -7,15 +7,20 @@
 //! to it, and it asks for certificates as everywhere.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use strata_backup::Repository;
 use strata_cli::{Exit, Failure, Result};
 use strata_client::Target;
 use strata_identity::Name;
-use strata_machines::{Local, Provider, Providers, Secret};
-use strata_backup::Repository;
+use strata_machines::image::{Base, JoinFile, KernelFolder, busybox};
+use strata_machines::iso::{self, Loaders, Part};
+use strata_machines::maas::Maas;
+use strata_machines::qemu::{Qemu, QemuConfig};
+use strata_machines::redfish::{BootMedium, Redfish};
+use strata_machines::{Boot, Local, Provider, ProviderError, Providers, Secret};
 use strata_server::Machinery;
 use strata_server::operations::{Place, Storage};
 use strata_types::Error;
@@ -81,8 +86,25 @@ pub(crate) fn build(
     let mut inventory = settings.inventory.clone();
     if let Some(host) = host {
         let node = Target::Unix(host.to_owned());
-        drivers.push(Arc::new(Local::new(node).with_server(near)));
+        drivers.push(Arc::new(Local::new(node.clone()).with_server(near)));
+        let config = QemuConfig {
+            folder: machines_folder(all),
+            kernel_folder: settings.kernel_folder.clone(),
+            program: PROGRAM.into(),
+            server: Some(near.to_owned()),
+        };
+        drivers.push(Arc::new(Qemu::new(node, config)));
         inventory.extend(settings.local_machines());
+    }
+    if let Some(config) = settings.redfish.clone() {
+        let medium = Medium {
+            folder: machines_folder(all),
+            kernel_folder: settings.kernel_folder.clone(),
+        };
+        drivers.push(Arc::new(Redfish::new(config, Arc::new(medium))));
+    }
+    if let Some(config) = settings.maas.clone() {
+        drivers.push(Arc::new(Maas::new(config)));
     }
     Ok(Machinery {
         providers: Providers::new(drivers),
@@ -92,6 +114,63 @@ pub(crate) fn build(
         storage,
         backups: Some(place(all)?),
     })
+}
+
+/// What machines boot is put together there.
+fn machines_folder(settings: &Settings) -> PathBuf {
+    settings.data_dir.join("machines")
+}
+
+/// What servers boot from a CD: the same kernel and the same node as virtual
+/// machines, with what this one boot is told.
+struct Medium {
+    folder: PathBuf,
+    kernel_folder: Option<PathBuf>,
+}
+
+/// The kernel says little, on the screen and on the serial console.
+const COMMAND_LINE: &str = "console=tty0 console=ttyS0 quiet panic=60";
+/// The binary that machines run: this one.
+const PROGRAM: &str = "/proc/self/exe";
+
+impl BootMedium for Medium {
+    fn medium(
+        &self,
+        machine: &strata_machines::Target,
+        boot: &Boot,
+    ) -> std::result::Result<iso::Medium, ProviderError> {
+        let refused = |error: &dyn std::error::Error| {
+            ProviderError::Refused(format!(
+                "what it boots cannot be made: {}",
+                strata_types::chain(error)
+            ))
+        };
+        let folder = crate::daemon::make_private(&self.folder);
+        folder.map_err(|error| refused(&error))?;
+        let kernel = KernelFolder::find(self.kernel_folder.as_deref());
+        let kernel = kernel.map_err(|error| refused(&error))?;
+        let base = Base {
+            program: PROGRAM.into(),
+            kernel: kernel.clone(),
+            busybox: busybox(),
+        };
+        // Asked for on a thread that may block.
+        let base = tokio::runtime::Handle::current().block_on(base.ensure(&self.folder));
+        let base = base.map_err(|error| refused(&error))?;
+        let join = JoinFile {
+            server: boot.server.clone(),
+            token: boot.join_token.expose().to_owned(),
+            name: machine.id().to_string(),
+            labels: boot.labels.clone(),
+        };
+        let told = join.archive().map_err(|error| refused(&error))?;
+        Ok(iso::Medium {
+            kernel: kernel.kernel(),
+            initrd: vec![Part::File(base), Part::Bytes(told.into())],
+            command_line: COMMAND_LINE.into(),
+            loaders: Loaders::debian(),
+        })
+    }
 }
 
 /// Where backups go.
@@ -106,7 +185,9 @@ fn place(settings: &Settings) -> Result<Place> {
         data_dir: settings.data_dir.clone(),
         host: host.nodename().to_string_lossy().into_owned(),
         keep: table.keep,
-        bytes_per_second: table.limit_mb_per_second.map(|mb| mb.saturating_mul(1_000_000)),
+        bytes_per_second: table
+            .limit_mb_per_second
+            .map(|mb| mb.saturating_mul(1_000_000)),
     })
 }
 

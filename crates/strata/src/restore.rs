@@ -38,9 +38,9 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
         arguments.password_file,
         settings.backup.clone(),
     );
-    let config = table.config(&data_dir).map_err(|why| {
-        Failure::new(Exit::Usage, "the repository cannot be used").because(why)
-    })?;
+    let config = table
+        .config(&data_dir)
+        .map_err(|why| Failure::new(Exit::Usage, "the repository cannot be used").because(why))?;
     let repository = Repository::new(config);
     let backup = repository.get(&arguments.backup).await.map_err(refused)?;
     say(&format!(
@@ -111,9 +111,8 @@ async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Re
         }
     }
     let store = data_dir.join("store");
-    let opened = tokio::task::spawn_blocking(move || {
-        Embedded::open(&store, &EmbeddedOptions::default())
-    });
+    let opened =
+        tokio::task::spawn_blocking(move || Embedded::open(&store, &EmbeddedOptions::default()));
     let store = opened.await.map_err(unexpected)?.map_err(unexpected)?;
     let records = tokio::fs::File::open(folder.join("records")).await;
     let mut records = tokio::io::BufReader::new(records.map_err(unexpected)?);
@@ -185,7 +184,9 @@ impl Progress for Teller {
             return;
         }
         let (what, files, megabytes) = (self.0.display(), status.files, status.bytes / 1_000_000);
-        let left = status.remaining.map(|left| format!(", {} s left", left.as_secs()));
+        let left = status
+            .remaining
+            .map(|left| format!(", {} s left", left.as_secs()));
         let left = left.unwrap_or_default();
         let _ = write!(
             io::stderr(),

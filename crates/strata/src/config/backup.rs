@@ -49,7 +49,11 @@ pub(crate) struct BackupTable {
 
 impl BackupTable {
     /// For a repository that is named on a command line.
-    pub(crate) fn of(repository: Option<String>, password_file: Option<PathBuf>, file: Self) -> Self {
+    pub(crate) fn of(
+        repository: Option<String>,
+        password_file: Option<PathBuf>,
+        file: Self,
+    ) -> Self {
         Self {
             repository: repository.or(file.repository),
             password_file: password_file.or(file.password_file),
@@ -68,7 +72,9 @@ impl BackupTable {
         };
         let compression = self.compression.unwrap_or(3);
         if !(1..=22).contains(&compression) {
-            return Err(format!("[backup] compression is {compression}; it must be 1 to 22"));
+            return Err(format!(
+                "[backup] compression is {compression}; it must be 1 to 22"
+            ));
         }
         Ok(RepositoryConfig {
             location: self.location(&folder)?,
@@ -88,8 +94,14 @@ impl BackupTable {
         let bad = || format!("[backup] repository {text:?} is not s3:https://HOST/BUCKET/PREFIX");
         let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
         let mut parts = rest.splitn(3, '/');
-        let host = parts.next().filter(|host| !host.is_empty()).ok_or_else(bad)?;
-        let name = parts.next().filter(|name| !name.is_empty()).ok_or_else(bad)?;
+        let host = parts
+            .next()
+            .filter(|host| !host.is_empty())
+            .ok_or_else(bad)?;
+        let name = parts
+            .next()
+            .filter(|name| !name.is_empty())
+            .ok_or_else(bad)?;
         let secret = self.secret_key_file.as_deref();
         let secret = secret.ok_or("[backup] secret_key_file is missing")?;
         let authorities = match &self.ca {
@@ -137,7 +149,11 @@ fn own_password(folder: &Path) -> io::Result<Secret> {
     let part = folder.join("password.part");
     let _ = fs::remove_file(&part);
     let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&part)?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&part)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
     fs::rename(&part, &path)?;
@@ -175,7 +191,10 @@ mod tests {
             panic!("it is a bucket");
         };
         assert_eq!(bucket.endpoint.as_deref(), Some("https://s3.example.org"));
-        assert_eq!((bucket.name.as_str(), bucket.prefix.as_str()), ("bucket", "a/b"));
+        assert_eq!(
+            (bucket.name.as_str(), bucket.prefix.as_str()),
+            ("bucket", "a/b")
+        );
         let bad = BackupTable {
             repository: Some("s3:bucket".into()),
             ..BackupTable::default()

@@ -5,11 +5,27 @@
 //! local = 3
 //! inventory = "/etc/strata/machines.toml"
 //! server = "https://192.0.2.1:7700"
+//!
+//! [machines.qemu]
+//! kernel_folder = "/usr/lib/strata/kernel"
+//!
+//! [machines.redfish]
+//! media = { listen = "192.0.2.1:7780" }
+//! [machines.redfish.credentials.rack1]
+//! user = "admin"
+//! password_file = "/etc/strata/rack1.password"
+//!
+//! [machines.maas]
+//! [machines.maas.credentials.region]
+//! address = "http://192.0.2.9:5240/MAAS"
+//! api_key_file = "/etc/strata/maas.key"
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use strata_machines::maas::MaasConfig;
+use strata_machines::redfish::RedfishConfig;
 use strata_types::Label;
 use strata_types::machine::{MachineSpec, ProviderKind};
 
@@ -30,6 +46,22 @@ pub(super) struct MachinesTable {
     /// The socket of the node that hosts local and virtual machines, where the
     /// server runs without a node of its own.
     host_socket: Option<PathBuf>,
+    /// Virtual machines of the node beside the server.
+    #[serde(default)]
+    qemu: QemuTable,
+    /// Servers with a management controller.
+    redfish: Option<RedfishConfig>,
+    /// A MAAS region.
+    maas: Option<MaasConfig>,
+}
+
+/// Virtual machines that boot our own kernel.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QemuTable {
+    /// Where the kernel and its modules are, as `scripts/guest-kernel` puts
+    /// them; the cache of this machine's user unless told.
+    kernel_folder: Option<PathBuf>,
 }
 
 /// What the control plane goes by to bring machines up.
@@ -41,6 +73,9 @@ pub(crate) struct MachinesSettings {
     pub(crate) inventory: Vec<(Label, MachineSpec)>,
     pub(crate) server: Option<String>,
     pub(crate) host_socket: Option<PathBuf>,
+    pub(crate) kernel_folder: Option<PathBuf>,
+    pub(crate) redfish: Option<RedfishConfig>,
+    pub(crate) maas: Option<MaasConfig>,
 }
 
 /// The most machines inside one machine: each has a /24 of its own.
@@ -62,6 +97,9 @@ impl MachinesTable {
             inventory,
             server: self.server,
             host_socket: self.host_socket,
+            kernel_folder: self.qemu.kernel_folder,
+            redfish: self.redfish,
+            maas: self.maas,
         })
     }
 }
