@@ -58,7 +58,9 @@ async fn every_route_is_described_and_every_description_is_a_route() {
     // What the policy knows is described, if it is served here.
     for (verb, path) in policy::http_routes() {
         let described = described.contains(&(verb.to_owned(), path.to_owned()));
-        let real = path.replace("{id}", "nothing");
+        let real = path
+            .replace("{id}", "nothing")
+            .replace("{snapshot}", "nothing");
         for real in [real.clone(), format!("{real}/")] {
             let verb: Method = verb.parse().unwrap();
             let answer = world

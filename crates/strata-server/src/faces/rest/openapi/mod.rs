@@ -3,6 +3,8 @@
 //! `paths.rs`. The whole is checked in as `docs/openapi.json`, and a test
 //! fails when that is not what is served, or when a route is left out.
 
+mod estate;
+mod estate_schemas;
 mod operation;
 mod parameters;
 mod paths;
@@ -25,7 +27,8 @@ pub fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Strata",
-            "description": "Instances, workloads, nodes, projects and events of a Strata control plane. \
+            "description": "Instances, workloads, nodes, projects and events of a Strata control plane, \
+                its machines, its storage pool and its backups. \
                 Every path works with and without a slash at the end. \
                 Errors are `application/problem+json` with a `code` that stays the same.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use strata_api::rest::MERGE_PATCH;
 
-use super::parameters::{id, parameter};
+use super::parameters::{parameter, part};
 
 /// An operation.
 pub(super) struct Operation {
@@ -28,7 +28,7 @@ fn words(status: u16) -> &'static str {
         413 => "The body is too large.",
         415 => "The body is of another kind.",
         422 => "It makes no sense; `field` says where.",
-        429 => "The project has used up what it may have.",
+        429 => "What there may be is used up.",
         _ => "Try again later.",
     }
 }
@@ -55,9 +55,14 @@ impl Operation {
     }
 
     /// Is about one thing.
-    pub(super) fn one(mut self, says: &str) -> Self {
-        self.parameters.insert(0, id(says));
-        self.fails(&[404])
+    pub(super) fn one(self, says: &str) -> Self {
+        self.part("id", says).fails(&[404])
+    }
+
+    /// Has this in its path.
+    pub(super) fn part(mut self, name: &str, says: &str) -> Self {
+        self.parameters.insert(0, part(name, says));
+        self
     }
 
     /// Reads a body.
@@ -72,6 +77,11 @@ impl Operation {
         let body = json!({ "required": true, "content": content });
         self.value.insert("requestBody".into(), body);
         self.fails(&[408, 413, 415])
+    }
+
+    /// Reads no body; one that comes is still taken in first.
+    pub(super) fn no_body(self) -> Self {
+        self.fails(&[408, 413])
     }
 
     /// Answers with this.
@@ -102,6 +112,17 @@ impl Operation {
         self.answers(200, "In the order of their ids.", total, content)
     }
 
+    /// Answers with a list that cannot be watched.
+    pub(super) fn enumerates(self, name: &str) -> Self {
+        let total = json!({ "X-Total-Count": {
+            "description": "How many there are in all.",
+            "schema": { "type": "integer", "minimum": 0 },
+        }});
+        let list = json!({ "type": "array", "items": schema(name) });
+        let content = json!({ "application/json": { "schema": list } });
+        self.answers(200, "In a fixed order.", total, content)
+    }
+
     /// Answers with one thing, or with events when it is watched.
     pub(super) fn shows(self, name: &str) -> Self {
         let content = json!({
@@ -130,6 +151,29 @@ impl Operation {
             "text/event-stream": {},
         });
         self.answers(200, "As it is.", json!({}), content)
+    }
+
+    /// Only tells what would be done, when that is asked for.
+    pub(super) fn plans(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        self.answers(200, "What would be done.", json!({}), content)
+    }
+
+    /// Answers with something new that has no version.
+    pub(super) fn adds(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        self.answers(201, "It is new.", json!({}), content)
+    }
+
+    /// Answers with something that was there, just so.
+    pub(super) fn finds(self, name: &str) -> Self {
+        let content = json!({ "application/json": { "schema": schema(name) } });
+        self.answers(200, "It was there, just so.", json!({}), content)
+    }
+
+    /// Needs what this server may not have, and room in it.
+    pub(super) fn if_there_is_any(self) -> Self {
+        self.fails(&[404, 409, 429])
     }
 
     /// Answers with plain text.

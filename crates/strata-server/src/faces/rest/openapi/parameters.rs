@@ -72,6 +72,7 @@ pub(super) fn parameter(name: &str) -> Value {
             "Only the last so many lines.",
         ),
         "previous" => (flag, "Of the run before the latest."),
+        "dryRun" => (flag, "Only tell what would be done."),
         "cascade" => (flag, "With its instances."),
         other => return header(other),
     };
@@ -94,10 +95,10 @@ fn header(name: &str) -> Value {
     json!({ "name": name, "in": "header", "description": says, "schema": schema })
 }
 
-/// The thing in the path.
-pub(super) fn id(says: &str) -> Value {
+/// What is in the path.
+pub(super) fn part(name: &str, says: &str) -> Value {
     json!({
-        "name": "id",
+        "name": name,
         "in": "path",
         "required": true,
         "description": says,

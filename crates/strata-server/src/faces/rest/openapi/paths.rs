@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::estate;
 use super::operation::Operation;
 
 /// Things that are known by id or name.
@@ -16,6 +17,10 @@ pub(super) fn tags() -> Value {
         { "name": "node", "description": "Machines that run instances." },
         { "name": "operation", "description": "Long actions." },
         { "name": "project", "description": "Whose instances are whose, and how much each may have." },
+        { "name": "machine", "description": "The inventory: machines that can be brought up." },
+        { "name": "hypervisor", "description": "Machines that are brought up and taken down." },
+        { "name": "storage", "description": "The pool: its devices and its volumes." },
+        { "name": "backup", "description": "What is saved, and brought back." },
         { "name": "event", "description": "What happened." },
     ])
 }
@@ -92,6 +97,16 @@ pub(super) fn all() -> Value {
     .takes(&["limit", "offset", "project", "kind", "after", "watch"])
     .lists("Event");
     add("/event/", vec![("get", events)]);
+    let seams = [
+        estate::machines(),
+        estate::hypervisors(),
+        estate::storage(),
+        estate::volumes(),
+        estate::backups(),
+    ];
+    for (path, operations) in seams.into_iter().flatten() {
+        add(path, operations);
+    }
     Value::Object(paths)
 }
 

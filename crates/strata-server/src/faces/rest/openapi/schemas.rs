@@ -11,6 +11,8 @@ use strata_api::rest::{
 use strata_types::instance::InstanceSpec;
 use utoipa::OpenApi;
 
+use super::estate_schemas;
+
 #[derive(OpenApi)]
 #[openapi(components(schemas(
     DrainRequest,
@@ -83,6 +85,7 @@ pub(super) fn all() -> Value {
         set(&mut all, name, "/properties/status", run.clone());
     }
     set(&mut all, "NewWorkload", "/required", json!(["name", "uri"]));
+    estate_schemas::add(&mut all);
     all.values_mut().for_each(without_null_defaults);
     examples(&mut all);
     Value::Object(all)
@@ -101,7 +104,7 @@ fn stand_beside(schema: &mut Value, spec: &Value) {
     }
 }
 
-fn set(all: &mut Map<String, Value>, name: &str, place: &str, value: Value) {
+pub(super) fn set(all: &mut Map<String, Value>, name: &str, place: &str, value: Value) {
     let Some((outer, last)) = place.rsplit_once('/') else {
         return;
     };
@@ -124,7 +127,7 @@ fn without_null_defaults(schema: &mut Value) {
 }
 
 /// Adds to what a schema says of a field.
-fn say(all: &mut Map<String, Value>, name: &str, field: &str, more: &Value) {
+pub(super) fn say(all: &mut Map<String, Value>, name: &str, field: &str, more: &Value) {
     let place = format!("/properties/{field}");
     let found = all.get_mut(name).and_then(|it| it.pointer_mut(&place));
     if let (Some(Value::Object(found)), Value::Object(more)) = (found, more) {
