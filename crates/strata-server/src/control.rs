@@ -165,7 +165,10 @@ impl ControlPlane {
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())
             .grpc(talk.service())
-            .grpc(OperationsFace::new(core.clone(), self.operations.clone(), self.estate.clone()).service())
+            .grpc(
+                OperationsFace::new(core.clone(), self.operations.clone(), self.estate.clone())
+                    .service(),
+            )
             .grpc(links.service())
     }
 }

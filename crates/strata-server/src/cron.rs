@@ -172,13 +172,25 @@ mod tests {
         assert_eq!(next("0 0 * * 7", from), "2026-11-22T00:00:00Z");
         assert_eq!(next("0 12 1 1 *", from), "2027-01-01T12:00:00Z");
         assert_eq!(next("0 0 29 2 *", from), "2028-02-29T00:00:00Z");
-        assert_eq!(next("0 0 20 * 1", from), "2026-11-16T00:00:00Z", "either day");
+        assert_eq!(
+            next("0 0 20 * 1", from),
+            "2026-11-16T00:00:00Z",
+            "either day"
+        );
         assert_eq!(next("@monthly", from), "2026-12-01T00:00:00Z");
     }
 
     #[test]
     fn what_is_none_is_refused() {
-        for bad in ["", "* * * *", "60 * * * *", "* * 0 * *", "5-1 * * * *", "*/0 * * * *", "a * * * *"] {
+        for bad in [
+            "",
+            "* * * *",
+            "60 * * * *",
+            "* * 0 * *",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "a * * * *",
+        ] {
             assert!(bad.parse::<Cron>().is_err(), "{bad:?}");
         }
         let never: Cron = "0 0 30 2 *".parse().unwrap();

@@ -13,7 +13,9 @@ impl Core {
     pub async fn schedules(&self) -> Result<Vec<BackupSchedule>> {
         let found = self.store().list(keys::SCHEDULES).await.map_err(public)?;
         let entries = found.entries.iter();
-        entries.map(|entry| decode(&entry.key, &entry.value)).collect()
+        entries
+            .map(|entry| decode(&entry.key, &entry.value))
+            .collect()
     }
 
     /// One of them.
@@ -33,7 +35,10 @@ impl Core {
     pub async fn put_schedule(&self, who: &Who, new: BackupSchedule) -> Result<BackupSchedule> {
         who.everywhere()?;
         let name = Label::from_field("name", &new.name)?;
-        let cron: Cron = new.when.parse().map_err(|why| Error::invalid("when", why))?;
+        let cron: Cron = new
+            .when
+            .parse()
+            .map_err(|why| Error::invalid("when", why))?;
         let known = self.schedule(&new.name).await.ok();
         let next = BackupSchedule {
             last_at_ms: known.and_then(|known| known.last_at_ms),

@@ -14,11 +14,11 @@ use strata_workflow::{End, Operations, Registry, Settings, Workflow, WorkflowErr
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
-pub(crate) use drain::input as drain_input;
 pub use backups::{
     BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, RestoreBackup,
     RestoreInput, VerifyBackup, VerifyInput,
 };
+pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
 pub use hypervisors::{
     ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,

@@ -64,7 +64,9 @@ async fn begin(
     };
     // Whoever dies before the schedule is written begins the same one again.
     let key = format!("{}-{due}", schedule.name);
-    let begun = operations.submit::<CreateBackup>(&input, OWNER, Some(&key)).await;
+    let begun = operations
+        .submit::<CreateBackup>(&input, OWNER, Some(&key))
+        .await;
     let id = begun.map_err(|error| crate::operations::public(&error))?;
     tracing::info!(schedule = schedule.name, operation = %id, "a backup is due");
     let name = Label::from_field("name", &schedule.name)?;

@@ -7,4 +7,5 @@ mod instances;
 mod nodes;
 mod operations;
 mod schema;
+mod storage;
 mod world;

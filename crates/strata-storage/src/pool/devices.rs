@@ -29,9 +29,10 @@ impl StoragePool {
     /// Forgets a spare, and removes it if it is a file of the pool. One that
     /// is gone already is no error.
     pub async fn remove_spare(&self, name: &str) -> Result<()> {
-        let _turn = self.turn("remove a spare from", None)?;
+        let turn = self.turn("remove a spare from", None)?;
         let name = name.to_owned();
         self.run(move |pool| {
+            let _turn = turn;
             let Ok(device) = pool.record().device(&name).cloned() else {
                 return Ok(());
             };
@@ -49,9 +50,11 @@ impl StoragePool {
 
     /// Uses a spare from now on. One that is in use already is no error.
     pub async fn add_device(&self, name: &str) -> Result<PoolDevice> {
-        let _turn = self.turn("add a device to", None)?;
+        let turn = self.turn("add a device to", None)?;
         let name = name.to_owned();
         self.run(move |pool| {
+            // Held until the kernel is done, also when nobody waits any more.
+            let _turn = turn;
             add_device(pool, &name)?;
             observe::device(pool, &name)
         })

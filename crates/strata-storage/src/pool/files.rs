@@ -139,7 +139,9 @@ fn place(fs: &Fs, tag: &Label, volume: &Label, path: &str, replace: bool) -> Res
         if !replace {
             return Err(StorageError::invalid(
                 "path",
-                format!("{path} is there: use replace, which keeps it beside as {last}.before-{tag}"),
+                format!(
+                    "{path} is there: use replace, which keeps it beside as {last}.before-{tag}"
+                ),
             ));
         }
         let before = format!("{last}.before-{tag}");

@@ -123,8 +123,13 @@ impl StoragePool {
 
     /// Which devices a shrink would give back.
     pub async fn plan_shrink(&self, max_bytes: u64) -> Result<ShrinkPlan> {
-        self.run(move |pool| plan::shrink(&observe::facts(pool)?, max_bytes))
-            .await
+        self.run(move |pool| {
+            // What was written a moment ago counts, too.
+            let synced = pool.fs()?.sync();
+            synced.map_err(StorageError::at("sync", &pool.mount))?;
+            plan::shrink(&observe::facts(pool)?, max_bytes)
+        })
+        .await
     }
 
     /// Unmounts the pool; its loop devices let go by themselves. Refused while

@@ -109,7 +109,9 @@ async fn thaw(at: &Here) -> Result<(), StepError> {
         let thawed = pool.thaw(&tag).await;
         thawed.map_err(|error| refused(error.into()))?;
     }
-    state::forget(own.step_place()?, &tag).await.map_err(refused)
+    state::forget(own.step_place()?, &tag)
+        .await
+        .map_err(refused)
 }
 
 async fn save(at: &Here) -> Result<Backup, StepError> {
@@ -140,7 +142,10 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
         bytes_per_second: at.input.bytes_per_second.or(place.bytes_per_second),
     };
     let cancel = cancel_of(at);
-    let saved = place.repository.backup(ask, teller(at), cancel.clone()).await;
+    let saved = place
+        .repository
+        .backup(ask, teller(at), cancel.clone())
+        .await;
     cancel.cancel();
     saved.map_err(failed)
 }

@@ -72,7 +72,10 @@ impl Kind for RestoreBackup {
                 async move { adopt(&at, &to).await }
             }));
         }
-        steps.push(Step::new("clear", |at: Here| async move { forget(&at).await }));
+        steps.push(Step::new(
+            "clear",
+            |at: Here| async move { forget(&at).await },
+        ));
         Ok(steps)
     }
 }
@@ -83,7 +86,12 @@ async fn find(at: &Here) -> Result<Found, StepError> {
     let backup = place.repository.get(&at.input.backup).await;
     let backup = backup.map_err(failed)?;
     let wanted = |name: &String| what.volume.is_empty() || *name == what.volume;
-    let names: Vec<String> = backup.volumes.iter().filter(|name| wanted(name)).cloned().collect();
+    let names: Vec<String> = backup
+        .volumes
+        .iter()
+        .filter(|name| wanted(name))
+        .cloned()
+        .collect();
     if names.is_empty() {
         let has = backup.volumes.join(", ");
         let why = match what.volume.as_str() {
@@ -93,7 +101,10 @@ async fn find(at: &Here) -> Result<Found, StepError> {
         return Err(StepError::permanent(why));
     }
     let pool = own.storage.pool().await.map_err(refused)?;
-    let there = pool.volumes().await.map_err(|error| refused(error.into()))?;
+    let there = pool
+        .volumes()
+        .await
+        .map_err(|error| refused(error.into()))?;
     let mut volumes = Vec::new();
     for name in names {
         let to = match what.as_name.as_str() {
@@ -125,7 +136,10 @@ async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepEr
         to: staged.map_err(|error| refused(error.into()))?,
     };
     let cancel = cancel_of(at);
-    let restored = place.repository.restore(id, ask, teller(at), cancel.clone()).await;
+    let restored = place
+        .repository
+        .restore(id, ask, teller(at), cancel.clone())
+        .await;
     cancel.cancel();
     restored.map(drop).map_err(failed)
 }

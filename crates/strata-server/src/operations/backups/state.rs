@@ -27,8 +27,10 @@ pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<
         return Ok(whole);
     }
     let cannot = |error: io::Error| {
-        Error::unavailable(format!("the state cannot be written down for a backup: {error}"))
-            .with_hint("is the disk of the data folder full?")
+        Error::unavailable(format!(
+            "the state cannot be written down for a backup: {error}"
+        ))
+        .with_hint("is the disk of the data folder full?")
     };
     let part = folder(place, &format!("{tag}.part"));
     forget_folder(&part).map_err(cannot)?;
@@ -48,7 +50,9 @@ pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<
         fs::rename(&to, &whole)?;
         Ok(whole)
     });
-    let written = written.await.map_err(|error| cannot(io::Error::other(error)))?;
+    let written = written
+        .await
+        .map_err(|error| cannot(io::Error::other(error)))?;
     written.map_err(cannot)
 }
 
@@ -75,7 +79,11 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ExpandPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
 
 /// Makes the pool larger.
 #[derive(Default)]
@@ -44,10 +44,10 @@ impl Kind for ExpandStorage {
                 let name = back.clone();
                 async move { remove(&at, &name).await }
             });
-            steps.push(add.undo_timeout(LONGEST));
+            steps.push(add.undo_timeout(LONGEST).retry(PATIENT));
         }
         let whole = Step::new("spread", |at: Here| async move { whole(&at).await });
-        steps.push(whole.timeout(LONGEST));
+        steps.push(whole.timeout(LONGEST).retry(PATIENT));
         Ok(steps)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use strata_storage::{PoolConfig, StorageError, StoragePool};
 use strata_types::{Error, ErrorKind, Result};
-use strata_workflow::{At, Claim, Kind, StepError};
+use strata_workflow::{At, Claim, Kind, Retry, StepError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,9 @@ impl Storage {
     /// The pool if it was ever made.
     pub async fn existing(&self) -> Result<Option<StoragePool>> {
         match &self.0 {
-            Some(lazy) if lazy.pool.initialized() || lazy.config.folder.join("pool.json").exists() => {
+            Some(lazy)
+                if lazy.pool.initialized() || lazy.config.folder.join("pool.json").exists() =>
+            {
                 self.pool().await.map(Some)
             }
             _ => Ok(None),
@@ -74,6 +76,13 @@ fn claims() -> Vec<Claim> {
 
 /// As long as the largest pool may take.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
+
+/// The kernel may still be at what somebody before has begun.
+const PATIENT: Retry = Retry {
+    attempts: 200,
+    first_pause: std::time::Duration::from_millis(100),
+    longest_pause: std::time::Duration::from_secs(3),
+};
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
 fn refused(error: Error) -> StepError {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::DeviceState;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
 
 /// Replaces a device.
 #[derive(Default)]
@@ -35,7 +35,9 @@ impl Kind for ReplaceDevice {
     fn steps(&self, _: &ReplaceInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
             Step::new("choose", |at: Here| async move { choose(&at).await }),
-            Step::new("replace", |at: Here| async move { replace(&at).await }).timeout(LONGEST),
+            Step::new("replace", |at: Here| async move { replace(&at).await })
+                .timeout(LONGEST)
+                .retry(PATIENT),
         ])
     }
 }

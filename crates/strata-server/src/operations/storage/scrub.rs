@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::Scrub;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
 
 /// Looks the pool over.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Kind for ScrubStorage {
 
     fn steps(&self, _: &ScrubInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let scrub = Step::new("scrub", |at: Here| async move { scrub(&at).await });
-        Ok(vec![scrub.timeout(LONGEST)])
+        Ok(vec![scrub.timeout(LONGEST).retry(PATIENT)])
     }
 }
 

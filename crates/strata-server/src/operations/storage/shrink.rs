@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ShrinkPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
 
 /// Makes the pool smaller.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Kind for ShrinkStorage {
                 let name = back.clone();
                 async move { add(&at, &name).await }
             });
-            steps.push(remove.timeout(LONGEST));
+            steps.push(remove.timeout(LONGEST).retry(PATIENT));
         }
         Ok(steps)
     }
