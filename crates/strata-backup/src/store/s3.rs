@@ -59,7 +59,9 @@ impl S3 {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
         Ok(Self {
-            store: builder.build().map_err(|error| settings(error.to_string()))?,
+            store: builder
+                .build()
+                .map_err(|error| settings(error.to_string()))?,
             prefix: Path::from(bucket.prefix.trim_matches('/')),
             location,
             runtime,
@@ -67,7 +69,11 @@ impl S3 {
     }
 
     fn path(&self, place: Place, name: &str) -> Path {
-        Path::from_iter(self.prefix.parts().chain(Path::from(place.path(name)).parts()))
+        Path::from_iter(
+            self.prefix
+                .parts()
+                .chain(Path::from(place.path(name)).parts()),
+        )
     }
 
     fn failed(&self, doing: &'static str, name: String, error: Error) -> BackupError {
