@@ -105,6 +105,15 @@ async fn a_bucket_is_as_good_as_a_folder() {
     let source = world.path("source");
     make::plain(&source, 200, 2);
     make::odd(&source.join("odd"));
+    let nowhere = Bucket {
+        name: "nowhere".to_owned(),
+        ..server.bucket()
+    };
+    let failed = repository(nowhere, &world.path("cache")).ensure().await;
+    assert!(
+        matches!(failed, Err(BackupError::Settings { .. })),
+        "{failed:?}"
+    );
     let repository = repository(server.bucket(), &world.path("cache"));
     save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     std::fs::remove_file(source.join("large0")).expect("a file");

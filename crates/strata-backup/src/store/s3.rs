@@ -129,7 +129,12 @@ impl Store for S3 {
         let listed = self
             .runtime
             .block_on(self.store.list_with_delimiter(Some(&self.prefix)))
-            .map_err(|error| self.failed("listing", self.location.clone(), error))?;
+            .map_err(|error| match error {
+                Error::NotFound { .. } => BackupError::Settings {
+                    detail: format!("there is no bucket for {}", self.location),
+                },
+                error => self.failed("listing", self.location.clone(), error),
+            })?;
         let files = listed.objects.into_iter().map(|object| object.location);
         let names = listed.common_prefixes.into_iter().chain(files);
         Ok(names
