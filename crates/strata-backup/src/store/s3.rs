@@ -83,16 +83,28 @@ impl S3 {
                 location: self.location.clone(),
                 detail: strata_types::chain(&error),
             },
-            Error::Generic { .. } => BackupError::Unreachable {
-                location: self.location.clone(),
-                detail: strata_types::chain(&error),
-            },
+            Error::Generic { .. } => self.said(strata_types::chain(&error)),
             other => BackupError::Storage {
                 doing,
                 name,
                 source: std::io::Error::other(other),
             },
         }
+    }
+
+    /// What an answer that the library has no name for means; it tells it
+    /// only in its text.
+    fn said(&self, detail: String) -> BackupError {
+        let location = self.location.clone();
+        if detail.contains("NoSuchBucket") {
+            return BackupError::Settings {
+                detail: format!("there is no bucket for {location}"),
+            };
+        }
+        if detail.contains("non-2xx status code: 4") {
+            return BackupError::Denied { location, detail };
+        }
+        BackupError::Unreachable { location, detail }
     }
 
     fn get(&self, place: Place, name: &str, range: Option<GetRange>) -> Result<Bytes> {
@@ -129,12 +141,7 @@ impl Store for S3 {
         let listed = self
             .runtime
             .block_on(self.store.list_with_delimiter(Some(&self.prefix)))
-            .map_err(|error| match error {
-                Error::NotFound { .. } => BackupError::Settings {
-                    detail: format!("there is no bucket for {}", self.location),
-                },
-                error => self.failed("listing", self.location.clone(), error),
-            })?;
+            .map_err(|error| self.failed("listing", self.location.clone(), error))?;
         let files = listed.objects.into_iter().map(|object| object.location);
         let names = listed.common_prefixes.into_iter().chain(files);
         Ok(names
