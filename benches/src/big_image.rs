@@ -46,7 +46,7 @@ const WORDS: [&str; 32] = [
 ];
 
 /// Bytes that look like chance, always the same ones.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
@@ -56,12 +56,12 @@ impl Chance {
         self.0
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
     /// Like source code: packs to about a third.
-    fn text(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) fn text(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 16);
         while bytes.len() < length {
             let mut bits = self.next();
@@ -75,7 +75,7 @@ impl Chance {
     }
 
     /// Like a program: what packs and what does not, in turns.
-    fn program(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) fn program(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 4096);
         while bytes.len() < length {
             match self.next() & 1 {

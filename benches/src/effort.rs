@@ -28,6 +28,9 @@ pub(crate) struct Effort {
     pub(crate) instances: usize,
     /// Kept in the memory of a server.
     pub(crate) kept_instances: usize,
+    /// Saved and brought back.
+    pub(crate) backup_bytes: usize,
+    pub(crate) backup_rounds: usize,
 }
 
 impl Effort {
@@ -52,6 +55,8 @@ impl Effort {
             status_seconds: 30,
             instances: 100,
             kept_instances: 10_000,
+            backup_bytes: 2 << 30,
+            backup_rounds: 3,
         }
     }
 
@@ -76,6 +81,8 @@ impl Effort {
             status_seconds: 8,
             instances: 20,
             kept_instances: 10_000,
+            backup_bytes: 400 << 20,
+            backup_rounds: 1,
         }
     }
 }

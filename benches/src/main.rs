@@ -3,6 +3,7 @@
 //!
 //! `strata-bench [--quick] [--only NAME,NAME] PATH-OF-STRATA`
 
+mod backup;
 mod bare;
 mod big_image;
 mod cold;
@@ -39,7 +40,7 @@ pub(crate) use effort::Effort;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What there is to measure, in the order it is measured in.
-const BENCHES: [(&str, &str); 15] = [
+const BENCHES: [(&str, &str); 16] = [
     ("starts", "Starting"),
     ("logs", "Logs"),
     ("memory", "Memory"),
@@ -55,6 +56,7 @@ const BENCHES: [(&str, &str); 15] = [
     ("rest", "REST"),
     ("instance", "Instances, until they run"),
     ("control-memory", "Memory of the control plane"),
+    ("backup", "Backups"),
 ];
 
 fn main() -> Result {
@@ -65,6 +67,7 @@ fn main() -> Result {
         [peers::INSIDE, rest @ ..] => return peers::inside(rest),
         [traffic::RECEIVE, port] => return traffic::receive(port),
         [traffic::SEND, address, seconds] => return traffic::send(address, seconds),
+        [backup::OURS, work, folder] => return backup::ours(work, Path::new(folder)),
         [bare::BARE, folder] => return bare::serve(folder),
         [traffic::PING, address, times] => return traffic::ping(address, times),
         _ => {}
@@ -143,6 +146,7 @@ async fn one(name: &str, binary: &Path, effort: Effort) -> Result {
         "rest" => rest::run(binary, effort).await,
         "instance" => instance::run(binary, effort).await,
         "control-memory" => control_memory::run(binary, effort).await,
+        "backup" => backup::run(effort),
         _ => Err(format!("nothing is called {name}").into()),
     }
 }

@@ -34,18 +34,23 @@ pub struct BackupAsk {
 }
 
 /// Saves the sources, or finds that it was done already.
-pub(crate) fn run(session: &Session, ask: BackupAsk) -> Result<Backup> {
+pub(crate) fn run(session: &Session, ask: &BackupAsk) -> Result<Backup> {
     let taken_at = Timestamp::from_millisecond(ask.taken_at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     let repository = session.open_or_make()?;
     // Before the index is read: what it names must stay.
     let lock = session.lock(&repository, false)?;
     let snapshots = session.snapshots(&repository)?;
-    if let Some(done) = snapshots.iter().find(|one| snapshot::is_of(one, &ask.operation)) {
+    if let Some(done) = snapshots
+        .iter()
+        .find(|one| snapshot::is_of(one, &ask.operation))
+    {
         return Ok(snapshot::backup(done));
     }
     let parent = parent(&snapshots, &ask.host);
     // A first backup is measured beforehand; the next will be about as large.
-    let expected = parent.map(|parent| snapshot::backup(parent).bytes).filter(|size| *size > 0);
+    let expected = parent
+        .map(|parent| snapshot::backup(parent).bytes)
+        .filter(|size| *size > 0);
     let roots = Roots::new(
         ask.sources.clone(),
         taken_at,
@@ -54,7 +59,7 @@ pub(crate) fn run(session: &Session, ask: BackupAsk) -> Result<Backup> {
         session.reporter.clone(),
     )?;
     let options = options(parent);
-    let new = new_snapshot(&ask, taken_at);
+    let new = new_snapshot(ask, taken_at);
     let saved = save(session, repository, &options, &roots, new, expected)?;
     drop(lock);
     Ok(snapshot::backup(&saved))

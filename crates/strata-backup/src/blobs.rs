@@ -31,7 +31,10 @@ pub(crate) fn read<S: IndexedFull>(
     session.gate.pass()?;
     let damaged = |why: &str| {
         let at = locate(repository, id).map_or_else(String::new, |((pack, offset), _)| {
-            format!(" in data/{}/{pack} at {offset}", pack.get(..2).unwrap_or(""))
+            format!(
+                " in data/{}/{pack} at {offset}",
+                pack.get(..2).unwrap_or("")
+            )
         });
         BackupError::Damaged {
             what: format!("piece {}{at} {why}", id.to_hex().as_str()),

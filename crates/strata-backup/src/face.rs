@@ -35,10 +35,7 @@ impl Face {
             .attach_context("detail", strata_types::chain(error))
     }
 
-    fn read_with(
-        &self,
-        read: impl FnOnce() -> Result<Bytes, BackupError>,
-    ) -> RusticResult<Bytes> {
+    fn read_with(&self, read: impl FnOnce() -> Result<Bytes, BackupError>) -> RusticResult<Bytes> {
         self.gate.pass().and_then(|()| read()).map_err(|error| {
             let refused = Self::refuse(&error);
             self.gate.read_failed(error);

@@ -75,7 +75,11 @@ impl Claim {
         let how = if self.exclusive { ", alone" } else { "" };
         format!(
             "{} on {} (process {}, since {:.0}{how})",
-            if self.username.is_empty() { "somebody" } else { &self.username },
+            if self.username.is_empty() {
+                "somebody"
+            } else {
+                &self.username
+            },
             self.hostname,
             self.pid,
             self.time
@@ -180,10 +184,10 @@ impl Drop for Lock {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Some(name) = held {
-            if let Err(error) = self.keeper.store.remove(Place::Locks, &name) {
-                tracing::warn!(error = %strata_types::chain(&error), "a lock was left behind");
-            }
+        if let Some(name) = held
+            && let Err(error) = self.keeper.store.remove(Place::Locks, &name)
+        {
+            tracing::warn!(error = %strata_types::chain(&error), "a lock was left behind");
         }
     }
 }

@@ -70,7 +70,10 @@ fn free(session: &Session, repository: &Repository<OpenStatus>) -> Result<u64> {
     options.max_repack = LimitOption::Unlimited;
     options.keep_pack = jiff::Span::new();
     options.keep_delete = jiff::Span::new();
-    let plan = session.told("finding what is not needed", repository.prune_plan(&options))?;
+    let plan = session.told(
+        "finding what is not needed",
+        repository.prune_plan(&options),
+    )?;
     let sizes = plan.stats.size_sum();
     let freed = sizes.remove + sizes.repackrm + plan.stats.size_unref;
     session.reporter.enter(Phase::Freeing, Some(sizes.repack));

@@ -62,8 +62,8 @@ impl Repository {
         cancel: CancellationToken,
     ) -> Result<Backup> {
         let pace = ask.bytes_per_second;
-        self.run("saving", progress, cancel, pace, |session| {
-            backup::run(session, ask)
+        self.run("saving", progress, cancel, pace, move |session| {
+            backup::run(session, &ask)
         })
         .await
     }
@@ -125,8 +125,10 @@ impl Repository {
     /// What a prune would keep and forget.
     pub async fn plan_prune(&self, keep: &Retention) -> Result<PrunePlan> {
         let keep = *keep;
-        self.quietly("planning a prune", move |session| prune::plan(session, &keep))
-            .await
+        self.quietly("planning a prune", move |session| {
+            prune::plan(session, &keep)
+        })
+        .await
     }
 
     /// Forgets backups and frees what only they had. Fails with

@@ -90,7 +90,9 @@ pub fn plan(mut backups: Vec<Candidate>, keep: &Retention) -> PrunePlan {
         if u32::try_from(older).is_ok_and(|older| older < last) {
             because.push("last");
         }
-        let periods = rules.iter_mut().filter_map(|rule| rule.keeps(day).then_some(rule.name));
+        let periods = rules
+            .iter_mut()
+            .filter_map(|rule| rule.keeps(day).then_some(rule.name));
         because.extend(periods);
         if older == 0 && because.is_empty() {
             because.push("newest");
@@ -114,7 +116,8 @@ fn day(ms: i64) -> Date {
 
 fn monday(day: Date) -> Date {
     let since = day.weekday().to_monday_zero_offset();
-    day.checked_sub(jiff::Span::new().days(since)).unwrap_or(day)
+    day.checked_sub(jiff::Span::new().days(since))
+        .unwrap_or(day)
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ fn at(text: &str) -> Candidate {
 
 fn kept(plan: &PrunePlan) -> Vec<(&str, &[&str])> {
     let kept = plan.keep.iter();
-    kept.map(|one| (one.id.as_str(), one.because.as_slice())).collect()
+    kept.map(|one| (one.id.as_str(), one.because.as_slice()))
+        .collect()
 }
 
 #[test]
@@ -39,14 +40,20 @@ fn each_rule_keeps_on_its_own() {
     assert_eq!(
         kept(&plan),
         [
-            ("2026-03-01T02:00:00Z", &["last", "daily", "weekly", "monthly"][..]),
+            (
+                "2026-03-01T02:00:00Z",
+                &["last", "daily", "weekly", "monthly"][..]
+            ),
             ("2026-02-28T23:00:00Z", &["daily", "monthly"][..]),
             // A Sunday: the week before that of March the first.
             ("2026-02-22T02:00:00Z", &["weekly"][..]),
             ("2026-01-31T02:00:00Z", &["monthly"][..]),
         ]
     );
-    assert_eq!(plan.forget, ["2026-02-28T02:00:00Z", "2026-02-16T02:00:00Z"]);
+    assert_eq!(
+        plan.forget,
+        ["2026-02-28T02:00:00Z", "2026-02-16T02:00:00Z"]
+    );
 }
 
 #[test]
@@ -61,7 +68,10 @@ fn the_newest_stays_even_if_nothing_is_to() {
         last: Some(0),
         ..Retention::default()
     };
-    let plan = plan(vec![at("2026-03-01T02:00:00Z"), at("2026-03-02T02:00:00Z")], &keep);
+    let plan = plan(
+        vec![at("2026-03-01T02:00:00Z"), at("2026-03-02T02:00:00Z")],
+        &keep,
+    );
     assert_eq!(kept(&plan), [("2026-03-02T02:00:00Z", &["newest"][..])]);
     assert_eq!(plan.forget, ["2026-03-01T02:00:00Z"]);
 }

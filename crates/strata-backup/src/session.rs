@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use rustic_core::repofile::SnapshotFile;
 use rustic_core::{
     ConfigOptions, Credentials, KeyOptions, OpenStatus, Repository, RepositoryBackends,
     RepositoryOptions, RusticResult,
 };
-use rustic_core::repofile::SnapshotFile;
 
 use crate::config::RepositoryConfig;
 use crate::error::{BackupError, Result};
@@ -129,7 +129,11 @@ impl Session {
     }
 
     /// Claims the repository.
-    pub(crate) fn lock(&self, repository: &Repository<OpenStatus>, exclusive: bool) -> Result<Lock> {
+    pub(crate) fn lock(
+        &self,
+        repository: &Repository<OpenStatus>,
+        exclusive: bool,
+    ) -> Result<Lock> {
         Lock::take(self.store.clone(), &repository.key(), exclusive)
     }
 
@@ -142,7 +146,10 @@ impl Session {
     }
 
     /// All snapshots.
-    pub(crate) fn snapshots(&self, repository: &Repository<OpenStatus>) -> Result<Vec<SnapshotFile>> {
+    pub(crate) fn snapshots(
+        &self,
+        repository: &Repository<OpenStatus>,
+    ) -> Result<Vec<SnapshotFile>> {
         self.told("reading the snapshots", repository.get_all_snapshots())
     }
 

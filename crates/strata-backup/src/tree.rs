@@ -84,9 +84,23 @@ mod tests {
     fn names_that_lead_elsewhere_are_refused() {
         let node = |name: &str| Node {
             name: name.to_owned(),
-            ..Node::new_node(std::ffi::OsStr::new("x"), NodeType::File, Metadata::default())
+            ..Node::new_node(
+                std::ffi::OsStr::new("x"),
+                NodeType::File,
+                Metadata::default(),
+            )
         };
-        for bad in ["", ".", "..", "../x", "a/b", "/etc", "a\\x00b", "a\\x2fb", &"x".repeat(256)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "/etc",
+            "a\\x00b",
+            "a\\x2fb",
+            &"x".repeat(256),
+        ] {
             assert!(name(Path::new(""), &node(bad)).is_err(), "{bad:?}");
         }
         for good in ["a", "...", "a b", "a\\nb", "\\xff", "ä"] {

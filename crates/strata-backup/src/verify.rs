@@ -84,7 +84,11 @@ pub(crate) fn run(session: &Session, id: &str, percent: u8) -> Result<Verified> 
 
 /// What the repository says of itself: packs that are there and have the
 /// size they should, an index that names all that the tree needs.
-fn check(session: &Session, repository: &Repository<OpenStatus>, tree: TreeId) -> Result<Vec<Damage>> {
+fn check(
+    session: &Session,
+    repository: &Repository<OpenStatus>,
+    tree: TreeId,
+) -> Result<Vec<Damage>> {
     let results = repository.check_with_trees(CheckOptions::default(), vec![tree]);
     let results = session.told("checking the repository", results)?;
     session.gate.pass()?;
@@ -221,7 +225,10 @@ fn read_back<S: IndexedFull>(
         }
     }
     if size != file.size {
-        return Ok(Some(format!("it has {size} bytes instead of {}", file.size)));
+        return Ok(Some(format!(
+            "it has {size} bytes instead of {}",
+            file.size
+        )));
     }
     Ok(None)
 }
@@ -231,4 +238,3 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
-

@@ -59,12 +59,12 @@ impl Windows {
             .kept
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(known, _)| *known == key) {
-            if let Some(found) = kept.remove(at) {
-                let window = found.1.clone();
-                kept.push_back(found);
-                return window;
-            }
+        if let Some(at) = kept.iter().position(|(known, _)| *known == key)
+            && let Some(found) = kept.remove(at)
+        {
+            let window = found.1.clone();
+            kept.push_back(found);
+            return window;
         }
         let window = Arc::<Window>::default();
         kept.push_back((key, window.clone()));

@@ -20,7 +20,9 @@ const FOLDER: &str = "STRATA_BACKUP_TEST_FOLDER";
 #[tokio::test]
 #[ignore = "the child of the other tests"]
 async fn child() {
-    let Ok(work) = std::env::var(WORK) else { return };
+    let Ok(work) = std::env::var(WORK) else {
+        return;
+    };
     let folder = std::env::var(FOLDER).expect("a folder");
     let folder = Path::new(&folder);
     let repository = repository(&folder.join("repo"), common::PASSWORD);
@@ -29,7 +31,11 @@ async fn child() {
         let pruned = repository.prune(&keep(), Arc::new(Silent), cancel).await;
         pruned.expect("a prune");
     } else {
-        save(&repository, ask(&work, &folder.join("source"), 1_700_000_900_000)).await;
+        save(
+            &repository,
+            ask(&work, &folder.join("source"), 1_700_000_900_000),
+        )
+        .await;
     }
 }
 
@@ -88,7 +94,10 @@ async fn a_backup_that_is_killed_harms_nothing_and_is_not_stored_twice() {
     // twice.
     let cancel = CancellationToken::new();
     let all = Retention::default();
-    repository.prune(&all, Arc::new(Silent), cancel).await.expect("a prune");
+    repository
+        .prune(&all, Arc::new(Silent), cancel)
+        .await
+        .expect("a prune");
     world.check();
     let (stored, new) = (weight(&world.path("repo/data")), weight(&source));
     assert!(stored < new + new / 10, "{stored} for {new}");
@@ -120,7 +129,10 @@ async fn a_prune_that_is_killed_harms_nothing_that_is_kept() {
     }
     assert_eq!(repository.list().await.expect("backups").len(), 1);
     let cancel = CancellationToken::new();
-    repository.prune(&keep(), Arc::new(Silent), cancel).await.expect("a prune");
+    repository
+        .prune(&keep(), Arc::new(Silent), cancel)
+        .await
+        .expect("a prune");
     let after = weight(&world.path("repo/data"));
     assert!(after + (5 << 20) < before, "{after} of {before}");
     world.check();

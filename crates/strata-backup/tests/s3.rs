@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{PASSWORD, World, ask, look, make, restore, save, verify};
-use strata_backup::{
-    BackupError, Bucket, Location, Repository, RepositoryConfig, Secret, Silent,
-};
+use strata_backup::{BackupError, Bucket, Location, Repository, RepositoryConfig, Secret, Silent};
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
 
@@ -100,11 +98,22 @@ fn repository(bucket: Bucket, cache: &Path) -> Repository {
 
 #[tokio::test]
 async fn a_bucket_is_as_good_as_a_folder() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::start() else {
+        return;
+    };
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 200, 2);
     make::odd(&source.join("odd"));
+    let nowhere = Bucket {
+        name: "nowhere".to_owned(),
+        ..server.bucket()
+    };
+    let failed = repository(nowhere, &world.path("cache")).ensure().await;
+    assert!(
+        matches!(failed, Err(BackupError::Settings { .. })),
+        "{failed:?}"
+    );
     let repository = repository(server.bucket(), &world.path("cache"));
     save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     std::fs::remove_file(source.join("large0")).expect("a file");

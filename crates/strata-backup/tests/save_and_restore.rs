@@ -20,10 +20,16 @@ async fn everything_that_a_file_can_be_comes_back() {
     let repository = world.repository();
     let backup = save(&repository, ask("op-1", &source, 1_700_000_000_123)).await;
     assert_eq!(backup.taken_at_ms, 1_700_000_000_123);
-    assert_eq!((backup.host.as_str(), backup.operation.as_str()), ("test", "op-1"));
+    assert_eq!(
+        (backup.host.as_str(), backup.operation.as_str()),
+        ("test", "op-1")
+    );
     assert_eq!(backup.volumes, ["web"]);
     assert!(!backup.has_state);
-    assert!(backup.bytes > 64 << 20 && backup.new_bytes > 12 << 20, "{backup:?}");
+    assert!(
+        backup.bytes > 64 << 20 && backup.new_bytes > 12 << 20,
+        "{backup:?}"
+    );
     assert!(backup.stored_bytes > 0 && backup.stored_bytes < backup.new_bytes);
 
     let to = world.path("restored");
@@ -32,7 +38,11 @@ async fn everything_that_a_file_can_be_comes_back() {
     assert_eq!(restored.attributes_left_out, 0);
     look::assert_same(&source, &to);
     let sparse = fs::metadata(to.join("odd/sparse")).expect("a file");
-    assert!(sparse.blocks() * 512 < 8 << 20, "not sparse: {}", sparse.blocks());
+    assert!(
+        sparse.blocks() * 512 < 8 << 20,
+        "not sparse: {}",
+        sparse.blocks()
+    );
     assert!(verify(&repository, &backup.id, 100).await.is_sound());
 }
 
@@ -54,10 +64,18 @@ async fn restic_reads_what_we_write() {
     let backup = save(&repository, ask("op-1", &source, 1_700_000_000_123)).await;
     world.check();
     let to = world.path("restored");
-    world.restic_ok(&["restore", &backup.id, "--target", to.to_str().expect("text")]);
+    world.restic_ok(&[
+        "restore",
+        &backup.id,
+        "--target",
+        to.to_str().expect("text"),
+    ]);
     look::assert_same(&source, &to.join("volumes/web"));
     let listed = world.restic_ok(&["snapshots", "--json"]);
-    assert!(listed.contains(&backup.id) && listed.contains("volume=web"), "{listed}");
+    assert!(
+        listed.contains(&backup.id) && listed.contains("volume=web"),
+        "{listed}"
+    );
 }
 
 #[tokio::test]
@@ -75,7 +93,10 @@ async fn we_read_what_restic_writes() {
     assert_eq!(all.len(), 2);
     assert_eq!(all[1], ours);
     let theirs = &all[0];
-    assert_eq!((theirs.host.as_str(), theirs.operation.as_str()), ("elsewhere", ""));
+    assert_eq!(
+        (theirs.host.as_str(), theirs.operation.as_str()),
+        ("elsewhere", "")
+    );
     let to = world.path("restored");
     restore(&repository, &theirs.id[..8], path, &to).await;
     look::assert_same(&source, &to);

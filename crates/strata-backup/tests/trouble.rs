@@ -17,13 +17,23 @@ use tokio_util::sync::CancellationToken;
 async fn a_wrong_password_and_a_wrong_place_are_told_apart() {
     let world = World::new();
     let nothing = world.repository().list().await.expect_err("nothing there");
-    assert!(matches!(nothing, BackupError::NoRepository { .. }), "{nothing}");
+    assert!(
+        matches!(nothing, BackupError::NoRepository { .. }),
+        "{nothing}"
+    );
     world.repository().ensure().await.expect("a repository");
-    let id = world.repository().ensure().await.expect("the same repository");
+    let id = world
+        .repository()
+        .ensure()
+        .await
+        .expect("the same repository");
     assert_eq!(id.len(), 64);
     let wrong = repository(&world.path("repo"), "wrong");
     let error = wrong.ensure().await.expect_err("the wrong password");
-    assert!(matches!(error, BackupError::WrongPassword { .. }), "{error}");
+    assert!(
+        matches!(error, BackupError::WrongPassword { .. }),
+        "{error}"
+    );
     let error = Error::from(error);
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(error.hint().is_some());
@@ -35,7 +45,11 @@ async fn a_repository_is_never_made_over_something_else() {
     let place = world.path("repo");
     fs::create_dir(&place).expect("a folder");
     fs::write(place.join("thesis.txt"), b"years of work").expect("a file");
-    let error = world.repository().ensure().await.expect_err("a foreign folder");
+    let error = world
+        .repository()
+        .ensure()
+        .await
+        .expect_err("a foreign folder");
     assert!(matches!(error, BackupError::Occupied { .. }), "{error}");
     assert_eq!(look::walk(&place).len(), 1);
     fs::remove_file(place.join("thesis.txt")).expect("a file");
@@ -55,10 +69,16 @@ async fn a_damaged_pack_is_named_with_the_file_it_harms() {
     let repository = world.repository();
     let backup = save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     let packs = look::walk(&world.path("repo/data"));
-    let largest = packs.iter().max_by_key(|path| fs::metadata(path).expect("a pack").len());
+    let largest = packs
+        .iter()
+        .max_by_key(|path| fs::metadata(path).expect("a pack").len());
     let largest = largest.expect("a pack");
     fs::set_permissions(largest, fs::Permissions::from_mode(0o600)).expect("a mode");
-    let pack = fs::File::options().read(true).write(true).open(largest).expect("a pack");
+    let pack = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(largest)
+        .expect("a pack");
     let middle = pack.metadata().expect("a size").len() / 2;
     let mut byte = [0];
     pack.read_exact_at(&mut byte, middle).expect("a byte");
@@ -66,7 +86,10 @@ async fn a_damaged_pack_is_named_with_the_file_it_harms() {
 
     let found = verify(&repository, &backup.id, 100).await;
     assert!(!found.is_sound());
-    let name = largest.file_name().and_then(|name| name.to_str()).expect("a name");
+    let name = largest
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a name");
     let damage = &found.damage[0];
     assert!(damage.what.contains(name), "{damage:?}");
     assert!(damage.path.starts_with("/volumes/web"), "{damage:?}");
@@ -76,12 +99,20 @@ async fn a_damaged_pack_is_named_with_the_file_it_harms() {
         to: world.path("restored"),
     };
     let cancel = CancellationToken::new();
-    let restored = repository.restore("latest", ask, Arc::new(Silent), cancel).await;
-    assert!(matches!(restored, Err(BackupError::Damaged { .. })), "{restored:?}");
+    let restored = repository
+        .restore("latest", ask, Arc::new(Silent), cancel)
+        .await;
+    assert!(
+        matches!(restored, Err(BackupError::Damaged { .. })),
+        "{restored:?}"
+    );
 
     fs::remove_file(largest).expect("a pack");
     let found = verify(&repository, &backup.id, 100).await;
-    assert!(found.damage.iter().any(|damage| damage.what.contains(name)), "{found:?}");
+    assert!(
+        found.damage.iter().any(|damage| damage.what.contains(name)),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
@@ -91,8 +122,14 @@ async fn a_file_that_cannot_be_read_fails_the_backup() {
     make::plain(&source, 30, 0);
     let missing = BackupAsk {
         sources: vec![
-            Source { path: source.clone(), at: "/volumes/web".to_owned() },
-            Source { path: world.path("gone"), at: "/volumes/x".to_owned() },
+            Source {
+                path: source.clone(),
+                at: "/volumes/web".to_owned(),
+            },
+            Source {
+                path: world.path("gone"),
+                at: "/volumes/x".to_owned(),
+            },
         ],
         ..ask("op-1", &source, 1_700_000_000_000)
     };
@@ -136,7 +173,11 @@ async fn a_cancelled_backup_stops_and_leaves_the_repository_whole() {
     let start = Instant::now();
     let failed = repository.backup(slow, progress, cancel).await;
     assert!(matches!(failed, Err(BackupError::Cancelled)), "{failed:?}");
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
     assert!(look::walk(&world.path("repo/locks")).is_empty());
     save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     world.check();
@@ -156,7 +197,11 @@ async fn the_pace_holds() {
     let backup = common::save_watched(&world.repository(), slow, watch).await;
     // Six megabytes, of which one may have gathered.
     assert!(backup.stored_bytes > 6 << 20);
-    assert!(start.elapsed() > Duration::from_millis(2400), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() > Duration::from_millis(2400),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -183,10 +228,16 @@ async fn another_who_has_the_repository_alone_is_respected() {
 
     let _shared = hold_a_lock(&world, false);
     save(&repository, ask("op-3", &source, 1_700_000_000_000)).await;
-    let keep = strata_types::backup::Retention { last: Some(1), ..Default::default() };
+    let keep = strata_types::backup::Retention {
+        last: Some(1),
+        ..Default::default()
+    };
     let cancel = CancellationToken::new();
     let failed = repository.prune(&keep, Arc::new(Silent), cancel).await;
-    assert!(matches!(failed, Err(BackupError::Locked { .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(BackupError::Locked { .. })),
+        "{failed:?}"
+    );
 }
 
 /// A restic that is at work for as long as its standard input is open.
@@ -202,7 +253,9 @@ impl Drop for Busy {
 fn hold_a_lock(world: &World, exclusive: bool) -> Box<dyn std::any::Any> {
     let before = look::walk(&world.path("repo/locks")).len();
     let mut restic = std::process::Command::new("restic");
-    restic.args(["--no-cache", "--quiet", "--repo"]).arg(world.path("repo"));
+    restic
+        .args(["--no-cache", "--quiet", "--repo"])
+        .arg(world.path("repo"));
     restic.env("RESTIC_PASSWORD", PASSWORD);
     if exclusive {
         // A check reads all packs; one that is a pipe without a writer takes
@@ -213,7 +266,9 @@ fn hold_a_lock(world: &World, exclusive: bool) -> Box<dyn std::any::Any> {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("a pipe");
         restic.arg("check");
     } else {
-        restic.args(["backup", "--stdin"]).stdin(std::process::Stdio::piped());
+        restic
+            .args(["backup", "--stdin"])
+            .stdin(std::process::Stdio::piped());
     }
     let child = Busy(restic.spawn().expect("restic"));
     let until = Instant::now() + Duration::from_secs(30);
@@ -243,13 +298,27 @@ async fn nothing_is_restored_over_what_is_there() {
     let to = world.path("there");
     fs::create_dir(&to).expect("a folder");
     restore(&repository, "latest", "/volumes/web/d00", &to).await;
-    for (from, to) in [("/volumes/web", to.as_path()), ("/volumes/web/d00/e00/f00000", Path::new("/etc/passwd"))] {
-        let ask = RestoreAsk { from: from.to_owned(), to: to.to_owned() };
-        let failed = repository.restore("latest", ask, Arc::new(Silent), CancellationToken::new()).await;
-        assert!(matches!(failed, Err(BackupError::Exists { .. })), "{failed:?}");
+    for (from, to) in [
+        ("/volumes/web", to.as_path()),
+        ("/volumes/web/d00/e00/f00000", Path::new("/etc/passwd")),
+    ] {
+        let ask = RestoreAsk {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        let failed = repository
+            .restore("latest", ask, Arc::new(Silent), CancellationToken::new())
+            .await;
+        assert!(
+            matches!(failed, Err(BackupError::Exists { .. })),
+            "{failed:?}"
+        );
     }
     for id in ["ffff", "", "zz"] {
         let failed = repository.get(id).await;
-        assert!(matches!(failed, Err(BackupError::NoBackup { .. })), "{failed:?}");
+        assert!(
+            matches!(failed, Err(BackupError::NoBackup { .. })),
+            "{failed:?}"
+        );
     }
 }

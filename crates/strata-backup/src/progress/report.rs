@@ -74,10 +74,10 @@ impl Reporter {
     pub(crate) fn bytes(&self, more: u64) {
         self.bytes.fetch_add(more, Ordering::Relaxed);
         // Another thread reports already: that is enough.
-        if let Ok(mut state) = self.state.try_lock() {
-            if state.reported.elapsed() >= EVERY {
-                self.tell(&mut state);
-            }
+        if let Ok(mut state) = self.state.try_lock()
+            && state.reported.elapsed() >= EVERY
+        {
+            self.tell(&mut state);
         }
     }
 

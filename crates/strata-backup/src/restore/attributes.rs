@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use rustic_core::repofile::Metadata;
-use rustix::fs::{Gid, Timespec, Timestamps, Uid, UTIME_OMIT, XattrFlags};
+use rustix::fs::{Gid, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use super::{NOFOLLOW, mode};

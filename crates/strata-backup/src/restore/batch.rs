@@ -185,6 +185,8 @@ impl Batch {
 }
 
 fn note(first: &Mutex<Option<BackupError>>, error: BackupError) {
-    let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut first = first
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     first.get_or_insert(error);
 }

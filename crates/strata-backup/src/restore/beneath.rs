@@ -51,7 +51,11 @@ impl Beneath {
     }
 
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
-        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let here = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

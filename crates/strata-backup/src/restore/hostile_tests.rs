@@ -48,7 +48,12 @@ fn session(folder: &Path) -> Session {
     };
     let store = store::open(&config.location).expect("a folder");
     let gate = Gate::new(CancellationToken::new(), None);
-    Session::new(Arc::new(config), store, gate, Reporter::new(Arc::new(Silent)))
+    Session::new(
+        Arc::new(config),
+        store,
+        gate,
+        Reporter::new(Arc::new(Silent)),
+    )
 }
 
 fn node(name: &str, kind: NodeType) -> Node {
@@ -91,11 +96,17 @@ fn restore(nodes: Vec<(PathBuf, Node)>) -> (Result<super::Restored, BackupError>
         to: world.path().join("target"),
     };
     let restored = run(&session, "latest", &ask);
-    let beside = fs::read_dir(world.path()).expect("a folder").chain(
-        fs::read_dir(world.path().join("outside")).expect("a folder"),
-    );
+    let beside = fs::read_dir(world.path())
+        .expect("a folder")
+        .chain(fs::read_dir(world.path().join("outside")).expect("a folder"));
     let mut names: Vec<_> = beside
-        .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry
+                .expect("a file")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
         .filter(|name| !["repo", "target", "outside"].contains(&name.as_str()))
         .collect();
     names.sort();
@@ -106,7 +117,10 @@ fn restore(nodes: Vec<(PathBuf, Node)>) -> (Result<super::Restored, BackupError>
 fn names_that_lead_out_are_refused() {
     for name in ["../x", "a/../../x", "..", "/x", "\\x2e\\x2e\\x2fx"] {
         let (restored, beside) = restore(vec![("/x".into(), node(name, NodeType::File))]);
-        assert!(matches!(restored, Err(BackupError::Hostile { .. })), "{name}: {restored:?}");
+        assert!(
+            matches!(restored, Err(BackupError::Hostile { .. })),
+            "{name}: {restored:?}"
+        );
         assert_eq!(beside, Vec::<String>::new());
     }
 }
@@ -137,5 +151,8 @@ fn a_size_that_lies_is_refused() {
     let mut lies = node("x", NodeType::File);
     lies.meta.size = 1 << 50;
     let (restored, _) = restore(vec![("/x".into(), lies)]);
-    assert!(matches!(restored, Err(BackupError::Damaged { .. })), "{restored:?}");
+    assert!(
+        matches!(restored, Err(BackupError::Damaged { .. })),
+        "{restored:?}"
+    );
 }

@@ -59,7 +59,9 @@ pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Resto
     let snapshot = snapshot::find(session.snapshots(&opened)?, id)?;
     let repository = session.told("reading the index", opened.to_indexed())?;
     let found = tree::find(session, &repository, &snapshot, &ask.from)?;
-    session.reporter.enter(Phase::Restoring, expected(&snapshot, &ask.from));
+    session
+        .reporter
+        .enter(Phase::Restoring, expected(&snapshot, &ask.from));
     let restored = match found {
         Found::Root(tree) => folder(session, &repository, tree, None, &ask.to)?,
         Found::Node(node) => match node.subtree {
@@ -103,7 +105,11 @@ fn single<S: IndexedFull + Sync>(
     let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
         return Err(BackupError::Exists { path: to.into() });
     };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
     let mut restore = Restore::new(session, repository, Beneath::existing(parent)?);
     node.meta.links = 0;
     let here = restore.root.open_folder(Path::new(""))?;
@@ -169,14 +175,11 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
         }
         let failed = |error: rustix::io::Errno| BackupError::restore(&path, error);
         let name = beneath::last(&path);
-        let special = |kind, device| {
-            rustix::fs::mknodat(here, name, kind, Mode::RUSR | Mode::WUSR, device)
-        };
+        let special =
+            |kind, device| rustix::fs::mknodat(here, name, kind, Mode::RUSR | Mode::WUSR, device);
         match &node.node_type {
             NodeType::File => return self.add(here, path, node),
-            NodeType::Symlink { .. } => {
-                rustix::fs::symlinkat(node.node_type.to_link(), here, name)
-            }
+            NodeType::Symlink { .. } => rustix::fs::symlinkat(node.node_type.to_link(), here, name),
             NodeType::Dev { device } => special(FileType::BlockDevice, *device),
             NodeType::Chardev { device } => special(FileType::CharacterDevice, *device),
             NodeType::Fifo => special(FileType::Fifo, 0),
@@ -185,7 +188,8 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
         }
         .map_err(failed)?;
         let left = attributes::apply_by_name(here, name, &node.meta, node.is_symlink());
-        self.done.attributes_left_out += left.map_err(|error| BackupError::restore(&path, error))?;
+        self.done.attributes_left_out +=
+            left.map_err(|error| BackupError::restore(&path, error))?;
         Ok(())
     }
 

@@ -75,7 +75,10 @@ impl ReadSource for Roots {
 
     fn size(&self) -> RusticResult<Option<u64>> {
         let shared = &self.shared;
-        Ok(self.measure.then(|| walk::measure(&shared.sources, &shared.gate)).flatten())
+        Ok(self
+            .measure
+            .then(|| walk::measure(&shared.sources, &shared.gate))
+            .flatten())
     }
 
     fn entries(&self) -> Walk {
@@ -95,7 +98,10 @@ fn in_order(mut sources: Vec<Source>) -> Result<Vec<Source>> {
         if !path.is_absolute() {
             return Err(bad("it does not begin with a slash"));
         }
-        let plain = path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+        let plain = path
+            .components()
+            .skip(1)
+            .all(|part| matches!(part, Component::Normal(_)));
         if !plain || path.components().collect::<PathBuf>().as_os_str() != path.as_os_str() {
             return Err(bad("it is not a plain path"));
         }
@@ -135,10 +141,18 @@ mod tests {
 
     #[test]
     fn places_come_as_a_walk_meets_them() {
-        let ordered = in_order(sources(&["/volumes/b", "/state", "/volumes/a-b", "/volumes/a"]));
+        let ordered = in_order(sources(&[
+            "/volumes/b",
+            "/state",
+            "/volumes/a-b",
+            "/volumes/a",
+        ]));
         let ordered = ordered.expect("good places");
         let places: Vec<_> = ordered.iter().map(|source| source.at.as_str()).collect();
-        assert_eq!(places, ["/state", "/volumes/a", "/volumes/a-b", "/volumes/b"]);
+        assert_eq!(
+            places,
+            ["/state", "/volumes/a", "/volumes/a-b", "/volumes/b"]
+        );
     }
 
     #[test]

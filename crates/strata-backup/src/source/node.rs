@@ -44,7 +44,11 @@ pub(super) fn node(path: &Path, name: &OsStr, stat: &Stat, device: u64) -> io::R
         uid: Some(stat.uid()),
         gid: Some(stat.gid()),
         inode: stat.ino(),
-        device_id: if !is_dir && stat.nlink() > 1 { device } else { 0 },
+        device_id: if !is_dir && stat.nlink() > 1 {
+            device
+        } else {
+            0
+        },
         size: if stat.is_file() { stat.len() } else { 0 },
         links: if is_dir { 0 } else { stat.nlink() },
         ..Metadata::default()
@@ -74,9 +78,13 @@ fn kind(path: &Path, stat: &Stat) -> io::Result<NodeType> {
     } else if kind.is_symlink() {
         NodeType::from_link(&std::fs::read_link(path)?)
     } else if kind.is_block_device() {
-        NodeType::Dev { device: stat.rdev() }
+        NodeType::Dev {
+            device: stat.rdev(),
+        }
     } else if kind.is_char_device() {
-        NodeType::Chardev { device: stat.rdev() }
+        NodeType::Chardev {
+            device: stat.rdev(),
+        }
     } else if kind.is_fifo() {
         NodeType::Fifo
     } else if kind.is_socket() {
@@ -141,7 +149,9 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
         listed => listed?,
     };
     let mut found = Vec::new();
-    let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names = listed
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
     for name in names {
         match whole(|buffer| rustix::fs::lgetxattr(path, name, buffer)) {
             Err(Errno::NODATA) => {}
@@ -153,9 +163,7 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Reads something of unknown size. Most are empty or small.
-fn whole(
-    read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<Vec<u8>> {
+fn whole(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut small = [0; 512];
     match read(&mut small) {
         Err(Errno::RANGE) => {}
@@ -178,6 +186,9 @@ mod tests {
             assert_eq!(mode_from_go(mode_to_go(mode, &NodeType::Dir)), mode);
         }
         let device = NodeType::Chardev { device: 0 };
-        assert_eq!(mode_to_go(0o600, &device) >> 9, (go::DEVICE | go::CHAR) >> 9);
+        assert_eq!(
+            mode_to_go(0o600, &device) >> 9,
+            (go::DEVICE | go::CHAR) >> 9
+        );
     }
 }

@@ -35,7 +35,10 @@ impl ReadSourceOpen for SourceFile {
             Err(source) => {
                 let path = self.path.clone();
                 self.shared.gate.fail(BackupError::Source { path, source });
-                Err(RusticError::new(ErrorKind::InputOutput, "a source cannot be opened"))
+                Err(RusticError::new(
+                    ErrorKind::InputOutput,
+                    "a source cannot be opened",
+                ))
             }
         }
     }

@@ -96,7 +96,12 @@ impl Walk {
     }
 
     /// Tells one file, and enters it if it is a folder of this file system.
-    fn add(&mut self, real: PathBuf, shown: PathBuf, within: Option<u64>) -> Result<(), BackupError> {
+    fn add(
+        &mut self,
+        real: PathBuf,
+        shown: PathBuf,
+        within: Option<u64>,
+    ) -> Result<(), BackupError> {
         let failed = |source| BackupError::Source {
             path: real.clone(),
             source,

@@ -22,7 +22,7 @@ use crate::pace::Pace;
 
 /// As much is written between two looks at the pace.
 const PIECE: usize = 256 << 10;
-/// A half-written file this old has no writer any more.
+/// A half-written lock this old has no writer any more.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// What a file is called until it is whole.
 const HALF: &str = "-tmp-";
@@ -123,9 +123,8 @@ impl Store for Folder {
             entries => entries.map_err(failed)?,
         };
         // A file system of its own has this folder.
-        let names = entries.filter(|entry| {
-            !matches!(entry, Ok(entry) if entry.file_name() == "lost+found")
-        });
+        let names = entries
+            .filter(|entry| !matches!(entry, Ok(entry) if entry.file_name() == "lost+found"));
         names
             .take(enough)
             .map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into()))
@@ -197,10 +196,16 @@ impl Store for Folder {
         for place in Place::FOLDERS {
             let folder = self.root.join(place.folder());
             let failed = |error| BackupError::storage("sweeping", place.folder(), error);
-            sweep_folder(&folder).map_err(failed)?;
+            // Others may be about to write a lock that says they are there.
+            let age = if place == Place::Locks {
+                ABANDONED
+            } else {
+                Duration::ZERO
+            };
+            sweep_folder(&folder, age).map_err(failed)?;
             if place == Place::Data {
                 for below in names(&folder).map_err(failed)? {
-                    sweep_folder(&folder.join(below)).map_err(failed)?;
+                    sweep_folder(&folder.join(below), age).map_err(failed)?;
                 }
             }
         }
@@ -290,20 +295,23 @@ fn names(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
-fn sweep_folder(folder: &Path) -> io::Result<()> {
+fn sweep_folder(folder: &Path, oldest: Duration) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
     for entry in entries {
         let entry = entry?;
-        let is_half = entry.file_name().to_str().is_some_and(|name| name.contains(HALF));
+        let is_half = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.contains(HALF));
         if !is_half {
             continue;
         }
         let written = entry.metadata().and_then(|meta| meta.modified());
         let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        if age.is_ok_and(|age| age > ABANDONED) {
+        if age.is_ok_and(|age| age >= oldest) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -311,5 +319,7 @@ fn sweep_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -110,7 +110,9 @@ fn kind(error: &hyper_util::client::legacy::Error) -> HttpErrorKind {
     if error.is_connect() {
         return HttpErrorKind::Connect;
     }
-    let hyper = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
+    let hyper = error
+        .source()
+        .and_then(|source| source.downcast_ref::<hyper::Error>());
     match hyper {
         Some(error) if error.is_timeout() => HttpErrorKind::Timeout,
         Some(error) if error.is_closed() || error.is_incomplete_message() => HttpErrorKind::Request,
@@ -123,7 +125,10 @@ fn tls(authorities: &[String]) -> Result<ClientConfig> {
         detail: error.to_string(),
     };
     let mut roots = RootCertStore::empty();
-    if let Some(path) = SYSTEM_AUTHORITIES.iter().find(|path| Path::new(path).is_file()) {
+    if let Some(path) = SYSTEM_AUTHORITIES
+        .iter()
+        .find(|path| Path::new(path).is_file())
+    {
         let found = CertificateDer::pem_file_iter(path).map_err(|error| settings(&error))?;
         // One odd certificate in the system's bundle is no reason to stop.
         roots.add_parsable_certificates(found.flatten());

@@ -113,7 +113,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Removes a file; fine when it is gone already.
     fn remove(&self, place: Place, name: &str) -> Result<()>;
 
-    /// Removes what writers that died left half done.
+    /// Removes what writers that died left half done. For who has the
+    /// repository alone: it cannot tell them from the living.
     fn sweep(&self) -> Result<()>;
 }
 

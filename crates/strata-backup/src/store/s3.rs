@@ -59,7 +59,9 @@ impl S3 {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
         Ok(Self {
-            store: builder.build().map_err(|error| settings(error.to_string()))?,
+            store: builder
+                .build()
+                .map_err(|error| settings(error.to_string()))?,
             prefix: Path::from(bucket.prefix.trim_matches('/')),
             location,
             runtime,
@@ -67,7 +69,11 @@ impl S3 {
     }
 
     fn path(&self, place: Place, name: &str) -> Path {
-        Path::from_iter(self.prefix.parts().chain(Path::from(place.path(name)).parts()))
+        Path::from_iter(
+            self.prefix
+                .parts()
+                .chain(Path::from(place.path(name)).parts()),
+        )
     }
 
     fn failed(&self, doing: &'static str, name: String, error: Error) -> BackupError {
@@ -77,16 +83,28 @@ impl S3 {
                 location: self.location.clone(),
                 detail: strata_types::chain(&error),
             },
-            Error::Generic { .. } => BackupError::Unreachable {
-                location: self.location.clone(),
-                detail: strata_types::chain(&error),
-            },
+            Error::Generic { .. } => self.said(strata_types::chain(&error)),
             other => BackupError::Storage {
                 doing,
                 name,
                 source: std::io::Error::other(other),
             },
         }
+    }
+
+    /// What an answer that the library has no name for means; it tells it
+    /// only in its text.
+    fn said(&self, detail: String) -> BackupError {
+        let location = self.location.clone();
+        if detail.contains("NoSuchBucket") {
+            return BackupError::Settings {
+                detail: format!("there is no bucket for {location}"),
+            };
+        }
+        if detail.contains("non-2xx status code: 4") {
+            return BackupError::Denied { location, detail };
+        }
+        BackupError::Unreachable { location, detail }
     }
 
     fn get(&self, place: Place, name: &str, range: Option<GetRange>) -> Result<Bytes> {

@@ -86,7 +86,14 @@ pub(crate) fn assert_same(a: &Path, b: &Path) {
     let differ: Vec<_> = names
         .into_iter()
         .filter(|name| a.get(*name) != b.get(*name))
-        .map(|name| format!("{}\n  {:?}\n  {:?}", name.display(), a.get(name), b.get(name)))
+        .map(|name| {
+            format!(
+                "{}\n  {:?}\n  {:?}",
+                name.display(),
+                a.get(name),
+                b.get(name)
+            )
+        })
         .collect();
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }

@@ -51,7 +51,12 @@ pub(crate) fn odd(root: &Path) {
     file(OsStr::new("-rf"), b"4");
     file(OsStr::new(&"n".repeat(255)), b"5");
 
-    let modes = [("suid", 0o4755), ("sgid", 0o2755), ("none", 0o000), ("all", 0o777)];
+    let modes = [
+        ("suid", 0o4755),
+        ("sgid", 0o2755),
+        ("none", 0o000),
+        ("all", 0o777),
+    ];
     for (name, mode) in modes {
         file(OsStr::new(name), name.as_bytes());
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
@@ -61,7 +66,11 @@ pub(crate) fn odd(root: &Path) {
 
     file(OsStr::new("attributes"), b"x");
     let long = noise(7, 2000);
-    for (name, value) in [("user.a", &b"plain"[..]), ("user.zero", b""), ("user.long", &long)] {
+    for (name, value) in [
+        ("user.a", &b"plain"[..]),
+        ("user.zero", b""),
+        ("user.long", &long),
+    ] {
         set(&root.join("attributes"), name, value);
     }
     set(&root.join("attributes"), "trusted.t", b"\0\xff");
@@ -79,16 +88,28 @@ pub(crate) fn odd(root: &Path) {
 
     let sparse = fs::File::create(root.join("sparse")).expect("a file");
     sparse.set_len(64 << 20).expect("a size");
-    sparse.write_all_at(b"in the middle", 20 << 20).expect("bytes");
-    sparse.write_all_at(&noise(3, 100_000), 40 << 20).expect("bytes");
+    sparse
+        .write_all_at(b"in the middle", 20 << 20)
+        .expect("bytes");
+    sparse
+        .write_all_at(&noise(3, 100_000), 40 << 20)
+        .expect("bytes");
 
     let special = |name: &str, kind, device| {
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP;
         rustix::fs::mknodat(CWD, root.join(name), kind, mode, device).expect("a special file");
     };
     special("fifo", FileType::Fifo, 0);
-    special("chardev", FileType::CharacterDevice, rustix::fs::makedev(1, 3));
-    special("blockdev", FileType::BlockDevice, rustix::fs::makedev(7, 200));
+    special(
+        "chardev",
+        FileType::CharacterDevice,
+        rustix::fs::makedev(1, 3),
+    );
+    special(
+        "blockdev",
+        FileType::BlockDevice,
+        rustix::fs::makedev(7, 200),
+    );
     special("socket", FileType::Socket, 0);
 
     fs::create_dir_all(root.join("deep/er/and/deep/er")).expect("folders");
@@ -98,7 +119,7 @@ pub(crate) fn odd(root: &Path) {
     fs::set_permissions(root.join("sticky"), sticky).expect("a mode");
     fs::create_dir(root.join("locked")).expect("a folder");
     fs::write(root.join("locked/in"), b"in").expect("a file");
-    fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(0)).expect("a mode");
+    fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(0o000)).expect("a mode");
 
     for (name, seconds) in [("empty", -5), ("link", 1_000_000_000), ("folder", 86_400)] {
         let time = Timespec {

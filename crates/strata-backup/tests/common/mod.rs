@@ -5,6 +5,7 @@
 pub(crate) mod look;
 pub(crate) mod make;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -101,7 +102,10 @@ pub(crate) async fn save_watched(
     progress: Arc<dyn Progress>,
 ) -> Backup {
     let cancel = CancellationToken::new();
-    repository.backup(ask, progress, cancel).await.expect("a backup")
+    repository
+        .backup(ask, progress, cancel)
+        .await
+        .expect("a backup")
 }
 
 pub(crate) async fn restore(repository: &Repository, id: &str, from: &str, to: &Path) -> Restored {
@@ -116,7 +120,9 @@ pub(crate) async fn restore(repository: &Repository, id: &str, from: &str, to: &
 
 pub(crate) async fn verify(repository: &Repository, id: &str, percent: u8) -> Verified {
     let cancel = CancellationToken::new();
-    let verified = repository.verify(id, percent, Arc::new(Silent), cancel).await;
+    let verified = repository
+        .verify(id, percent, Arc::new(Silent), cancel)
+        .await;
     verified.expect("a look")
 }
 
@@ -125,7 +131,7 @@ pub(crate) fn weight(folder: &Path) -> u64 {
     look::walk(folder)
         .iter()
         .filter_map(|path| path.symlink_metadata().ok())
-        .filter(|meta| meta.is_file())
+        .filter(fs::Metadata::is_file)
         .map(|meta| meta.len())
         .sum()
 }
