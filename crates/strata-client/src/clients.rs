@@ -3,6 +3,7 @@
 
 use strata_api::controller::scheduler_service_client::SchedulerServiceClient;
 use strata_api::observe::observe_client::ObserveClient;
+use strata_api::operations::v1::operations_service_client::OperationsServiceClient;
 use strata_api::runtime::cell_service_client::CellServiceClient;
 use strata_api::runtime::instances_client::InstancesClient;
 use strata_api::runtime::pods_client::PodsClient;
@@ -126,6 +127,11 @@ impl ServerClient {
     /// `schedule.Assignments`: what a node follows.
     pub fn assignments(&self) -> AssignmentsClient<Channel> {
         AssignmentsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `operations.v1.OperationsService`: hypervisors, the pool, backups.
+    pub fn operations(&self) -> OperationsServiceClient<Channel> {
+        OperationsServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `strata.v1.Identity`.

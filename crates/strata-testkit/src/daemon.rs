@@ -2,24 +2,23 @@
 //! of its own. It can be killed, started again on the same folder, and asked
 //! to end. When it goes out of scope everything of it goes, and must be gone.
 
+mod process;
+
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
 use strata_client::{Endpoints, Error, NodeClient, Target};
 use strata_identity::Credentials;
 use tempfile::TempDir;
 
-use crate::cli::{Cli, copy_into, pid_of};
+use crate::cli::{Cli, copy_into};
 use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files, watches};
 use crate::netns::NetworkNamespace;
 use crate::node::Node;
-use crate::wait::{PATIENCE, wait_for_blocking};
+use process::{end, start};
 
 /// What kind of daemon to start.
 #[derive(Clone, Debug)]
@@ -91,19 +90,28 @@ impl DaemonBuilder {
     /// # Panics
     /// When it does not come to serve.
     pub async fn start(self) -> Daemon {
+        let mut daemon = self.stopped();
+        daemon.restart().await;
+        daemon
+    }
+
+    /// A folder for it, and nothing that runs yet.
+    ///
+    /// # Panics
+    /// When there is no room for the folder.
+    pub fn stopped(self) -> Daemon {
         strata_identity::install_crypto_provider();
         let folder = tempfile::Builder::new()
             .prefix("strata-test-")
             .tempdir_in(self.disk.clone().unwrap_or_else(std::env::temp_dir))
             .expect("a folder can be made");
-        let mut daemon = Daemon {
+        let daemon = Daemon {
             builder: self,
             folder,
             child: None,
             ready: String::new(),
         };
         copy_into(&daemon.data_dir(), &daemon.builder.begins_with);
-        daemon.restart().await;
         daemon
     }
 }
@@ -317,37 +325,6 @@ impl Daemon {
     }
 }
 
-fn end(mut child: Child) -> (ExitStatus, Duration) {
-    let begin = Instant::now();
-    kill_process(pid_of(&child), Signal::TERM).expect("a child can be told");
-    let status = wait_for_blocking("the daemon to end", PATIENCE, || {
-        let status = child.try_wait().map_err(|error| error.to_string())?;
-        status.ok_or_else(|| "it runs".to_owned())
-    });
-    (status, begin.elapsed())
-}
-
-/// Starts the command and reads the line that says it serves.
-fn start(mut command: Command) -> Result<(Child, String), String> {
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let stdout = child.stdout.take().ok_or("it has no output")?;
-    let (lines, first) = mpsc::channel();
-    // Goes on reading, so that the daemon's output never breaks.
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let _ = lines.send(line);
-        }
-    });
-    match first.recv_timeout(PATIENCE) {
-        Ok(ready) => Ok((child, ready)),
-        Err(error) => {
-            let _ = child.kill();
-            let status = child.wait().map_err(|error| error.to_string())?;
-            Err(format!("{error}; {status}"))
-        }
-    }
-}
-
 impl Drop for Daemon {
     fn drop(&mut self) {
         let host = self.host();
@@ -367,7 +344,8 @@ impl Drop for Daemon {
 impl Daemon {
     /// Ends and removes everything of the run.
     fn take_down(&mut self) -> Result<(), String> {
-        let has_run = self.data_dir().join("node/run").exists();
+        let has = |name: &str| self.data_dir().join(name).exists();
+        let has_run = has("node/run") || has("pool");
         let down = has_run.then(|| {
             self.cli()
                 .command(["down", "--yes", "--data-dir"])

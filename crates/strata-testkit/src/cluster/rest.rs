@@ -1,5 +1,8 @@
 //! The server's REST API, as an admin calls it.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{Cluster, PATIENCE};
@@ -10,6 +13,15 @@ use crate::{Answer, Https, wait_for};
 pub struct Rest(Https);
 
 impl Rest {
+    /// To the server that is reached there, with the credentials in `folder`.
+    pub fn new(near: SocketAddr, folder: &Path) -> Self {
+        Self(Https::new(
+            &format!("https://{near}"),
+            &folder.join("ca.crt"),
+            Some(folder),
+        ))
+    }
+
     /// Sends a request with a JSON body, unless that is null.
     ///
     /// # Panics
@@ -94,11 +106,6 @@ impl Cluster {
 
     /// The REST API, as an admin calls it.
     pub fn rest(&self) -> Rest {
-        let folder = self.server.data_dir().join("client");
-        Rest(Https::new(
-            &format!("https://{}", self.near()),
-            &folder.join("ca.crt"),
-            Some(&folder),
-        ))
+        Rest::new(self.near(), &self.server.data_dir().join("client"))
     }
 }

@@ -1,0 +1,152 @@
+//! The disaster drill: everything of a control plane is gone but its
+//! repository of backups and the password of that, and it begins again
+//! elsewhere.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use strata_testkit::serde_json::{Value, json};
+
+use crate::world::{POOL, World};
+
+/// Not of this world: what remains.
+struct Vault {
+    folder: tempfile::TempDir,
+}
+
+impl Vault {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("password"), "correct horse\n").unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn config(&self) -> String {
+        let (repository, password) = (self.path("repository"), self.path("password"));
+        format!("{POOL}[backup]\nrepository = '{repository}'\npassword_file = '{password}'\n")
+    }
+
+    /// Debian's restic on the repository, which must succeed.
+    fn restic(&self, words: &[&str]) {
+        let output = Command::new("restic")
+            .args(["-r", &self.path("repository"), "--password-file"])
+            .args([&self.path("password"), "--no-cache", "-q"])
+            .args(words)
+            .output()
+            .expect("restic is installed");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// The same bytes each time, and no two blocks alike.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+async fn writes_into_its_volume(world: &World) -> String {
+    world.create_volume(json!({ "name": "data" })).await;
+    let script = "trap exit TERM; if [ ! -e /data/file ]; then echo precious > /data/file; fi; \
+                  date > /data/starts; while :; do sleep 60 & wait; done";
+    let fields = json!({
+        "environment": [format!("SCRIPT={script}")],
+        "volumes": ["pool=data:/data"],
+    });
+    let web = world.instance("web", fields).await;
+    world.runs(&web, None).await;
+    let written = world.volume("data");
+    let told = |name: &str| fs::read_to_string(written.join(name)).unwrap_or_default();
+    strata_testkit::wait_for("the file", crate::world::PATIENCE, async || {
+        strata_testkit::same(told("file"), &"precious\n".to_owned())
+    })
+    .await;
+    fs::write(written.join("noise"), noise(3_000_000)).unwrap();
+    web
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_begins_again_from_a_backup_alone() {
+    let vault = Vault::new();
+    let mut first = World::start(&vault.config()).await;
+    let web = writes_into_its_volume(&first).await;
+    first.cli("backup create").await;
+    // What comes after the backup is not in it.
+    fs::write(first.volume("data").join("late"), "lost").unwrap();
+    let image = first.image.clone();
+
+    // Everything is gone.
+    first.daemon.kill();
+    let data = first.daemon.data_dir();
+    let down = ["down", "--purge", "--yes", "--data-dir"];
+    let mut words: Vec<&str> = down.to_vec();
+    let shown = data.display().to_string();
+    words.push(&shown);
+    first.daemon.cli().run(words).await.ok();
+    assert!(!data.exists());
+
+    // Another program reads it, byte for byte.
+    let aside = vault.path("aside");
+    vault.restic(&["check", "--read-data"]);
+    vault.restic(&["restore", "latest", "--target", &aside]);
+    let volume = Path::new(&aside).join("volumes/data/data");
+    assert_eq!(
+        fs::read_to_string(volume.join("file")).unwrap(),
+        "precious\n"
+    );
+    assert!(fs::read(volume.join("noise")).unwrap() == noise(3_000_000));
+    assert!(!volume.join("late").exists());
+
+    // Elsewhere, in another folder and another network.
+    let mut second = World::stopped(&vault.config()).await;
+    second.image = image;
+    let data = second.daemon.data_dir().display().to_string();
+    let config = Path::new(&data).parent().unwrap().join("restore.toml");
+    fs::write(&config, POOL).unwrap();
+    let config = config.display().to_string();
+    let (repository, password) = (vault.path("repository"), vault.path("password"));
+    let words = [
+        "restore",
+        "--repository",
+        &repository,
+        "--password-file",
+        &password,
+        "--config",
+        &config,
+        "--data-dir",
+        &data,
+    ];
+    let cli = second.daemon.cli();
+    let restored = cli.run(words).await.exits(0);
+    assert!(restored.stderr.contains("1 volumes"), "{restored:?}");
+    // Nothing is written over.
+    let again = cli.run(words).await.exits(6);
+    assert!(again.stderr.contains("is not empty"), "{again:?}");
+
+    second.daemon.restart().await;
+    let runs = second.runs(&web, None).await;
+    assert_eq!(runs["name"], "web");
+    let data = second.volume("data");
+    assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "precious\n");
+    assert!(fs::read(data.join("noise")).unwrap() == noise(3_000_000));
+    assert!(!data.join("late").exists());
+    let pool = second.rest().get("/storage").await;
+    assert_eq!(pool["state"], "ONLINE", "{pool}");
+    let backups = second.rest().get("/backup").await;
+    assert_eq!(backups.as_array().unwrap().len(), 1, "{backups}");
+    // It is a control plane as any other: it makes the next backup.
+    let made = second.done("/backup", json!({})).await;
+    assert_ne!(made["id"], Value::Null);
+    let backups = second.rest().get("/backup").await;
+    assert_eq!(backups.as_array().unwrap().len(), 2, "{backups}");
+}

@@ -1,0 +1,242 @@
+//! Machines become hypervisors and machines again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use strata_testkit::cluster::scripted;
+use strata_testkit::operations::{
+    CreateHypervisorRequest, DestroyHypervisorRequest, HypervisorState, ListHypervisorsRequest,
+    ListHypervisorsResponseHypervisor as Hypervisor, OperationState,
+};
+use strata_testkit::serde_json::{Value, json};
+use strata_testkit::{Code, refused};
+
+use crate::told;
+use crate::world::World;
+
+fn id(id: &str) -> CreateHypervisorRequest {
+    CreateHypervisorRequest { id: id.into() }
+}
+
+fn destroy_id(id: &str) -> DestroyHypervisorRequest {
+    DestroyHypervisorRequest { id: id.into() }
+}
+
+async fn list(world: &World) -> Vec<Hypervisor> {
+    let mut operations = world.operations().await;
+    let answer = operations.list_hypervisors(ListHypervisorsRequest {}).await;
+    answer.unwrap().into_inner().hypervisors
+}
+
+async fn state_of(world: &World, id: &str) -> HypervisorState {
+    let all = list(world).await;
+    all.iter().find(|one| one.id == id).unwrap().state()
+}
+
+/// Puts the image on the disk of each machine, which sees nothing of the
+/// host's; how their nodes name it.
+async fn image_within(world: &World, machines: &[&str]) -> String {
+    let folders = world.daemon.data_dir().join("node/_machines/folders");
+    for name in machines {
+        let machine = world.daemon.node().await.machine(name).await.unwrap();
+        scripted(&folders.join(&machine.id).join("lib"));
+    }
+    let far = scripted(&world.daemon.scratch());
+    let near = world.daemon.scratch();
+    far.replace(
+        &*near.to_string_lossy(),
+        Path::new("/var/lib").to_str().unwrap(),
+    )
+}
+
+/// The machine's own node takes nothing, so that hypervisors do.
+async fn close_own_node(world: &World) {
+    let nodes = world.rest().get("/node").await;
+    let is_own = |node: &&Value| !node["name"].as_str().unwrap().starts_with("local-");
+    let own = nodes.as_array().unwrap().iter().find(is_own).unwrap();
+    let path = format!("/node/{}", own["name"].as_str().unwrap());
+    world.rest().patch(&path, json!({ "draining": true })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_brought_up_used_and_taken_down() {
+    let world = World::start("").await;
+    let all = list(&world).await;
+    let ids: Vec<_> = all.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(ids, ["local-1", "local-2", "local-3"]);
+    for one in &all {
+        assert_eq!(one.state(), HypervisorState::AvailableToCreate, "{one:?}");
+    }
+    let mut operations = world.operations().await;
+    refused(
+        operations.create_hypervisor(id("nobody")).await,
+        Code::NotFound,
+    );
+    refused(operations.create_hypervisor(id("")).await, Code::NotFound);
+    refused(
+        operations.destroy_hypervisor(destroy_id("nobody")).await,
+        Code::NotFound,
+    );
+
+    let begin = Instant::now();
+    let stream = operations.create_hypervisor(id("local-1")).await.unwrap();
+    let told = told::all(stream.into_inner()).await;
+    let took = begin.elapsed();
+    told::completed(&told);
+    let steps = ["take", "expect", "boot", "join", "prove", "open"];
+    assert_eq!(told::steps(&told), steps, "{told:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
+
+    let ready = world
+        .until("/node/local-1", |node| node["status"] == "READY")
+        .await;
+    assert_eq!(ready["draining"], false, "{ready}");
+    let up = list(&world).await.remove(0);
+    assert_eq!(up.state(), HypervisorState::AvailableToDestroy);
+    assert!(up.cpu >= 1 && up.ram > 100, "{up:?}");
+    // It is so already.
+    let stream = operations.create_hypervisor(id("local-1")).await.unwrap();
+    let again = told::all(stream.into_inner()).await;
+    let states: Vec<_> = again.iter().map(|one| one.state).collect();
+    assert_eq!(states, [OperationState::Completed], "{again:?}");
+
+    let mut world = world;
+    world.image = image_within(&world, &["local-1"]).await;
+    close_own_node(&world).await;
+    let web = world.instance("web", json!({})).await;
+    world.runs(&web, Some("local-1")).await;
+    let path = format!("/instance/{web}");
+    let deleted = world.rest().call("DELETE", &path, Value::Null).await;
+    assert!(deleted.status < 300, "{deleted:?}");
+
+    let stream = operations.destroy_hypervisor(destroy_id("local-1")).await;
+    let told = told::all(stream.unwrap().into_inner()).await;
+    told::completed(&told);
+    assert_eq!(told::steps(&told), ["off", "forget", "wipe", "free"]);
+    assert_eq!(
+        state_of(&world, "local-1").await,
+        HypervisorState::AvailableToCreate
+    );
+    assert!(
+        world
+            .daemon
+            .node()
+            .await
+            .machines()
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let gone = world.rest().call("GET", "/node/local-1", Value::Null).await;
+    assert_eq!(gone.status, 404, "{gone:?}");
+    let stream = operations.destroy_hypervisor(destroy_id("local-1")).await;
+    let again = told::all(stream.unwrap().into_inner()).await;
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert_eq!(again[0].state, OperationState::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_one_machine_wait_for_each_other_whoever_looks() {
+    let world = World::start("").await;
+    let mut operations = world.operations().await;
+    let creating = operations.create_hypervisor(id("local-2")).await.unwrap();
+    let mut creating = creating.into_inner();
+    let first = told::next(&mut creating).await.unwrap().unwrap();
+    assert_eq!(first.state, OperationState::Scheduled);
+    // Once it is under way it is not free any more.
+    let turned = |one: &Value| one["phase"] != "AVAILABLE";
+    world.until("/machine/local-2", turned).await;
+    let stream = operations.destroy_hypervisor(destroy_id("local-2")).await;
+    let mut destroying = stream.unwrap().into_inner();
+    let waits = told::next(&mut destroying).await.unwrap().unwrap();
+    assert_eq!(waits.state, OperationState::Scheduled);
+    assert!(waits.msg.contains(&first.operation), "{waits:?}");
+    // Another machine does not wait for it.
+    let other = operations.create_hypervisor(id("local-3")).await.unwrap();
+    let mut other = other.into_inner();
+    let begins = told::next(&mut other).await.unwrap().unwrap();
+    assert_eq!(begins.msg, "it begins at once");
+    // Whoever hangs up cancels nothing.
+    let (second, third) = (waits.operation, begins.operation);
+    drop((creating, destroying, other, operations));
+    let created = world.completed(&first.operation).await;
+    let destroyed = world.completed(&second).await;
+    world.completed(&third).await;
+    let at = |one: &Value| one["endedAt"].as_str().unwrap().to_owned();
+    assert!(at(&created) < at(&destroyed));
+    let states = [
+        state_of(&world, "local-2").await,
+        state_of(&world, "local-3").await,
+    ];
+    assert_eq!(
+        states,
+        [
+            HypervisorState::AvailableToCreate,
+            HypervisorState::AvailableToDestroy
+        ]
+    );
+}
+
+/// Two hypervisors and an instance on one of them; its id, where it is, and
+/// the other.
+async fn two_and_an_instance(world: &mut World) -> (String, String, String) {
+    let names = ["local-1", "local-2"];
+    let (one, two) = tokio::join!(
+        world.begin("/hypervisor/local-1/create", Value::Null),
+        world.begin("/hypervisor/local-2/create", Value::Null)
+    );
+    world.completed(&one).await;
+    world.completed(&two).await;
+    world.image = image_within(world, &names).await;
+    close_own_node(world).await;
+    let web = world.instance("web", json!({})).await;
+    let runs = world.runs(&web, None).await;
+    let on = runs["node"].as_str().unwrap().to_owned();
+    let other = names.iter().find(|name| **name != on).unwrap();
+    (web, on, (*other).to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
+    let mut world = World::start("").await;
+    let (web, on, other) = two_and_an_instance(&mut world).await;
+    let begin = Instant::now();
+    let id = world
+        .begin(&format!("/hypervisor/{on}/destroy"), Value::Null)
+        .await;
+    world.runs(&web, Some(&other)).await;
+    // The lease is two minutes; nobody waited for it.
+    assert!(begin.elapsed() < Duration::from_secs(60));
+    world.completed(&id).await;
+    let left = world.daemon.node().await.machines().await.unwrap();
+    let names: Vec<_> = left
+        .iter()
+        .map(|one| one.spec.as_ref().unwrap().name.clone())
+        .collect();
+    assert_eq!(names, [other]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_hypervisor_is_emptied_before_it_goes() {
+    let mut world = World::start("").await;
+    let (web, on, other) = two_and_an_instance(&mut world).await;
+    let words = format!("hypervisor drain {on} --destroy");
+    world.cli(&words).await;
+    world.runs(&web, Some(&other)).await;
+    let all = world.rest().get("/operation").await;
+    let all = all.as_array().unwrap();
+    let last = all
+        .iter()
+        .find(|one| one["kind"] == "hypervisor-destroy")
+        .unwrap();
+    let steps = last["steps"].as_array().unwrap();
+    let names: Vec<_> = steps
+        .iter()
+        .map(|step| step["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["close", "empty", "off", "forget", "wipe", "free"]);
+    assert_eq!(
+        state_of(&world, &on).await,
+        HypervisorState::AvailableToCreate
+    );
+}

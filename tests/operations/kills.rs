@@ -1,0 +1,199 @@
+//! The daemon dies at every step of every operation. Started again, the
+//! operation comes to its end, and nothing is left of the death: no machine
+//! that the inventory does not know, nothing frozen or half restored.
+
+use std::fs;
+use std::path::Path;
+
+use strata_testkit::serde_json::{Value, json};
+use strata_testkit::wait_for;
+
+use crate::world::{PATIENCE, POOL, World};
+
+fn steps(operation: &Value) -> Vec<String> {
+    let steps = operation["steps"].as_array().cloned().unwrap_or_default();
+    let name = |step: &Value| step["name"].as_str().unwrap_or_default().to_owned();
+    steps.iter().map(name).collect()
+}
+
+/// Begins an operation, kills the daemon once the step of this number has
+/// begun, and starts it again; how the operation ended.
+async fn killed_at(world: &mut World, path: &str, body: &Value, step: usize) -> Value {
+    let id = world.begin(path, body.clone()).await;
+    let begun = |one: &Value| steps(one).len() > step || one["status"] == "COMPLETED";
+    world.until(&format!("/operation/{id}"), begun).await;
+    world.kill_and_restart().await;
+    let ended = world.ended(&id).await;
+    assert_eq!(ended["status"], "COMPLETED", "step {step}: {ended:#}");
+    assert_eq!(ended["leftovers"], Value::Null, "{ended:#}");
+    nothing_is_left(world).await;
+    ended
+}
+
+/// What there is, is what is known to be there.
+async fn nothing_is_left(world: &World) {
+    let made = world.daemon.node().await.machines().await.unwrap();
+    let mut made: Vec<String> = made.into_iter().map(|one| one.spec.unwrap().name).collect();
+    made.sort();
+    let inventory = world.rest().get("/machine").await;
+    let inventory = inventory.as_array().unwrap().iter();
+    let up = inventory.filter(|one| one["phase"] != "AVAILABLE");
+    let up: Vec<&str> = up.map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!(made, up);
+    let data = world.daemon.data_dir();
+    let mount = data.join("pool/mount");
+    for folder in [
+        mount.join("frozen"),
+        mount.join("staging"),
+        data.join("backup/state"),
+    ] {
+        assert_eq!(names(&folder), Vec::<String>::new(), "{folder:?}");
+    }
+    if mount.exists() {
+        let pool = world.rest().get("/storage").await;
+        assert_eq!(pool["state"], "ONLINE", "{pool}");
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+const CREATE: &str = "/hypervisor/local-1/create";
+const DESTROY: &str = "/hypervisor/local-1/destroy";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hypervisor_is_created_through_every_death() {
+    let mut world = World::start("").await;
+    let known = steps(&world.done(CREATE, Value::Null).await);
+    assert_eq!(known.len(), 6);
+    for step in 0..known.len() {
+        world.done(DESTROY, Value::Null).await;
+        killed_at(&mut world, CREATE, &Value::Null, step).await;
+        let ready = |node: &Value| node["status"] == "READY" && node["draining"] == false;
+        world.until("/node/local-1", ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hypervisor_is_destroyed_through_every_death() {
+    let mut world = World::start("").await;
+    world.done(CREATE, Value::Null).await;
+    let known = steps(&world.done(DESTROY, Value::Null).await);
+    assert_eq!(known.len(), 4);
+    for step in 0..known.len() {
+        world.done(CREATE, Value::Null).await;
+        killed_at(&mut world, DESTROY, &Value::Null, step).await;
+        let gone = world.rest().call("GET", "/node/local-1", Value::Null).await;
+        assert_eq!(gone.status, 404, "{gone:?}");
+    }
+}
+
+/// Files with something of their own in each, on all devices.
+fn fill(folder: &Path, megabytes: u64) {
+    for number in 0..megabytes {
+        fs::write(folder.join(number.to_string()), piece(number)).unwrap();
+    }
+    rustix::fs::sync();
+}
+
+fn piece(number: u64) -> Vec<u8> {
+    (number + 1).to_le_bytes().repeat(1 << 17)
+}
+
+fn check(folder: &Path, megabytes: u64) {
+    for number in 0..megabytes {
+        let found = fs::read(folder.join(number.to_string())).unwrap();
+        assert!(found == piece(number), "{folder:?} {number}");
+    }
+}
+
+async fn online(world: &World) -> usize {
+    let pool = world.rest().get("/storage").await;
+    let devices = pool["devices"].as_array().unwrap();
+    devices
+        .iter()
+        .filter(|one| one["state"] == "ONLINE")
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pool_grows_and_shrinks_through_every_death() {
+    const FILES: u64 = 200;
+    let mut world = World::start(POOL).await;
+    world.create_volume(json!({ "name": "data" })).await;
+    let data = world.volume("data");
+    let (expand, shrink) = (
+        json!({ "minBytes": 1 }),
+        json!({ "maxBytes": 1_000_000_000 }),
+    );
+    let larger = steps(&world.done("/storage/expand", expand.clone()).await);
+    fill(&data, FILES);
+    let smaller = steps(&world.done("/storage/shrink", shrink.clone()).await);
+    assert_eq!(
+        (larger.len(), smaller.len()),
+        (3, 2),
+        "{larger:?} {smaller:?}"
+    );
+    for step in 0..larger.len().max(smaller.len()) {
+        let at = step.min(larger.len() - 1);
+        killed_at(&mut world, "/storage/expand", &expand, at).await;
+        assert_eq!(online(&world).await, 2);
+        // So that there is something to move away.
+        fill(&data, FILES);
+        let at = step.min(smaller.len() - 1);
+        killed_at(&mut world, "/storage/shrink", &shrink, at).await;
+        assert_eq!(online(&world).await, 1);
+        check(&data, FILES);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_made_and_restored_through_every_death() {
+    const FILES: u64 = 12;
+    let mut world = World::start(POOL).await;
+    world.create_volume(json!({ "name": "data" })).await;
+    let data = world.volume("data");
+    fill(&data, FILES);
+    let known = steps(&world.done("/backup", json!({})).await);
+    assert_eq!(known, ["freeze", "save", "thaw", "verify"]);
+    for step in 0..known.len() {
+        // Something that is new in each.
+        fs::write(data.join("new"), format!("{step}")).unwrap();
+        killed_at(&mut world, "/backup", &json!({}), step).await;
+    }
+    // Each operation made one, dead or not.
+    let backups = world.rest().get("/backup").await;
+    assert_eq!(
+        backups.as_array().unwrap().len(),
+        known.len() + 1,
+        "{backups}"
+    );
+
+    let restore = json!({ "volume": "data", "as": "copy" });
+    let path = "/backup/latest/restore";
+    let known = steps(&world.done(path, restore.clone()).await);
+    assert_eq!(known.len(), 4, "{known:?}");
+    for step in 0..known.len() {
+        world.cli("storage volume remove copy --yes").await;
+        killed_at(&mut world, path, &restore, step).await;
+        check(&world.volume("copy"), FILES);
+    }
+    // In the place of what is there, which stays as a snapshot.
+    let replace = json!({ "volume": "data", "replace": true });
+    for step in 0..known.len() {
+        fs::write(data.join("new"), "not saved").unwrap();
+        killed_at(&mut world, path, &replace, step).await;
+        check(&data, FILES);
+        assert_eq!(fs::read_to_string(data.join("new")).unwrap(), "3");
+        wait_for("a snapshot", PATIENCE, async || {
+            let volume = world.rest().get("/storage/volume/data").await;
+            let taken = volume["snapshots"].as_array().map_or(0, Vec::len);
+            strata_testkit::same(taken, &(step + 1))
+        })
+        .await;
+    }
+}

@@ -1,0 +1,174 @@
+//! A control plane as `strata up` makes it, in a network of its own: its
+//! server reached over TLS, its operations begun and followed by REST.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strata_client::Channel;
+use strata_testkit::cluster::{Rest, scripted};
+use strata_testkit::operations::operations_service_client::OperationsServiceClient;
+use strata_testkit::serde_json::{Value, from_str, json};
+use strata_testkit::{
+    Answer, Credentials, Daemon, NetworkNamespace, ServerClient, Target, Way, wait_for,
+};
+
+use crate::STRATA;
+
+/// How long anything may take on a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Where the server listens in the network of a test.
+const ADDRESS: &str = "127.0.0.1:7700";
+/// Leases are long: what happens within a test is not for one that ended.
+const CONFIG: &str = "[images]\nhigh_water = 100\n[scheduler]\nlease_seconds = 120\n";
+/// A small pool, of files that take room as they fill.
+pub(crate) const POOL: &str =
+    "[storage]\nfile_gb = 1\nfiles = 1\nspare_files = 2\nreserve_mb = 16\n";
+
+/// A control plane and its machine.
+pub(crate) struct World {
+    pub(crate) daemon: Daemon,
+    /// An image that runs what `SCRIPT` in its environment says.
+    pub(crate) image: String,
+    way: Way,
+}
+
+impl World {
+    /// With this beyond what all of them have in their configuration.
+    pub(crate) async fn start(config: &str) -> Self {
+        let mut world = Self::stopped(config).await;
+        world.daemon.restart().await;
+        world
+    }
+
+    /// One that has its folder and runs not yet.
+    pub(crate) async fn stopped(config: &str) -> Self {
+        let network = NetworkNamespace::new();
+        let daemon = Daemon::build(STRATA)
+            .config(&format!("{CONFIG}{config}"))
+            .listen(ADDRESS)
+            .within(&network)
+            .stopped();
+        let far: SocketAddr = ADDRESS.parse().unwrap();
+        Self {
+            image: scripted(&daemon.scratch()),
+            way: Way::to(&network, far).await,
+            daemon,
+        }
+    }
+
+    /// Kills the daemon and starts it again on the same folder.
+    pub(crate) async fn kill_and_restart(&mut self) {
+        self.daemon.kill();
+        self.daemon.restart().await;
+    }
+
+    pub(crate) fn credentials(&self) -> PathBuf {
+        self.daemon.data_dir().join("client")
+    }
+
+    pub(crate) fn near(&self) -> SocketAddr {
+        self.way.near()
+    }
+
+    pub(crate) fn rest(&self) -> Rest {
+        Rest::new(self.near(), &self.credentials())
+    }
+
+    pub(crate) async fn client(&self) -> ServerClient {
+        let target = Target::Tls {
+            address: format!("https://{}", self.near()).parse().unwrap(),
+            credentials: Credentials::read(&self.credentials()).unwrap(),
+        };
+        ServerClient::connect(&target).await.unwrap()
+    }
+
+    /// The published service.
+    pub(crate) async fn operations(&self) -> OperationsServiceClient<Channel> {
+        self.client().await.operations()
+    }
+
+    /// The CLI, which must succeed; what it printed for scripts.
+    pub(crate) async fn cli(&self, words: &str) -> String {
+        self.daemon.told_cli().run(words.split(' ')).await.ok()
+    }
+
+    /// Begins an operation; its id.
+    pub(crate) async fn begin(&self, path: &str, body: Value) -> String {
+        let answer = self.rest().call("POST", path, body).await;
+        assert_eq!(answer.status, 202, "{path}: {answer:?}");
+        let begun = read(&answer);
+        begun["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until an operation has ended; its record.
+    pub(crate) async fn ended(&self, id: &str) -> Value {
+        let over = |one: &Value| one["status"] == "COMPLETED" || one["status"] == "FAILED";
+        self.until(&format!("/operation/{id}"), over).await
+    }
+
+    /// Waits for the good end of an operation.
+    pub(crate) async fn completed(&self, id: &str) -> Value {
+        let ended = self.ended(id).await;
+        assert_eq!(ended["status"], "COMPLETED", "{ended:#}");
+        ended
+    }
+
+    /// Does an operation from its beginning to its good end.
+    pub(crate) async fn done(&self, path: &str, body: Value) -> Value {
+        let id = self.begin(path, body).await;
+        self.completed(&id).await
+    }
+
+    /// Waits until an object is as it is asked to be. The server may be away.
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let rest = self.rest();
+        wait_for(path, PATIENCE, async || {
+            let answer = rest.try_call("GET", path, Value::Null).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let one: Value = from_str(&answer.body).unwrap_or(Value::Null);
+            match answer.status == 200 && wanted(&one) {
+                true => Ok(one),
+                false => Err(format!("{answer:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Asks for an instance with these fields beside its name and image; its
+    /// id.
+    pub(crate) async fn instance(&self, name: &str, fields: Value) -> String {
+        let mut wanted = json!({ "name": name, "uri": self.image });
+        for (key, value) in fields.as_object().unwrap() {
+            wanted[key] = value.clone();
+        }
+        let answer = self.rest().call("PUT", "/instance", wanted).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        read(&answer)["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until an instance runs, on this node if one is said.
+    pub(crate) async fn runs(&self, id: &str, node: Option<&str>) -> Value {
+        let path = format!("/instance/{id}");
+        let there =
+            |one: &Value| one["status"] == "RUNNING" && node.is_none_or(|node| one["node"] == node);
+        self.until(&path, there).await
+    }
+
+    /// Where the files of a volume are on this machine.
+    pub(crate) fn volume(&self, name: &str) -> PathBuf {
+        let volumes = self.daemon.data_dir().join("pool/mount/volumes");
+        volumes.join(name).join("data")
+    }
+
+    pub(crate) async fn create_volume(&self, body: Value) -> Value {
+        let answer = self.rest().call("PUT", "/storage/volume", body).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        read(&answer)
+    }
+}
+
+/// The body of an answer.
+pub(crate) fn read(answer: &Answer) -> Value {
+    from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
