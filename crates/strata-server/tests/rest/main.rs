@@ -3,15 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stderr, reason = "what is skipped is said")]
 
+mod backups;
 mod bad_input;
 mod idempotency;
 mod instances;
+mod machines;
 mod nodes;
 mod openapi;
 mod operations;
+mod pool;
 mod projects;
 mod roles;
 mod schemathesis;
+mod storage;
 mod versions;
 mod watch;
 mod workloads;

@@ -11,16 +11,16 @@ use strata_types::Role;
 use crate::world::{PATIENCE, World, caller};
 
 /// Server-sent events as they come.
-struct Reader {
+pub(crate) struct Reader {
     body: BodyDataStream,
     text: String,
 }
 
 /// An event: its word, its id, its data.
-type Event = (String, String, Value);
+pub(crate) type Event = (String, String, Value);
 
 impl Reader {
-    async fn new(world: &World, role: Role, path: &str) -> Self {
+    pub(crate) async fn new(world: &World, role: Role, path: &str) -> Self {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = world.send(Some(caller(role)), request).await;
         assert_eq!(response.status(), 200, "{path}");
@@ -33,7 +33,7 @@ impl Reader {
     }
 
     /// The next event; none when they are over.
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
                 let event: String = self.text.drain(..end + 2).collect();

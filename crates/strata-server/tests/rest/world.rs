@@ -26,6 +26,8 @@ use tower::{Layer as _, ServiceExt as _};
 
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any operation here takes.
+const LONG_PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct World {
     pub(crate) core: Core,
@@ -94,6 +96,14 @@ impl World {
     }
 
     pub(crate) async fn over(store: Arc<Memory>) -> Self {
+        Self::with(store, operations::Estate::none).await
+    }
+
+    /// With what operations work on.
+    pub(crate) async fn with(
+        store: Arc<Memory>,
+        estate: impl FnOnce(&Core) -> operations::Estate,
+    ) -> Self {
         let shutdown = CancellationToken::new();
         let settings = CoreSettings {
             range: Range::DEFAULT,
@@ -107,7 +117,7 @@ impl World {
             .unwrap();
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
-        let estate = operations::Estate::none(&core);
+        let estate = estate(&core);
         let operations = operations::start(&core, &estate, store.clone(), shutdown.clone());
         let operations = operations.expect("operations are known once");
         let talk = InstancesFace::new(core.clone(), Tunnels::default());
@@ -220,6 +230,30 @@ impl World {
         all.extend(headers);
         self.ask(caller(Role::Admin), method, path, &all, body.to_string())
             .await
+    }
+
+    /// Begins something long.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.with_body("POST", path, &[], body).await
+    }
+
+    /// How what was begun came to its end.
+    pub(crate) async fn end_of(&self, begun: &Answer) -> Value {
+        assert_eq!(begun.status, 202, "{begun:?}");
+        let id = begun.json()["id"].as_str().unwrap().to_owned();
+        let path = format!("/operation/{id}");
+        assert_eq!(begun.header("location"), Some(path.as_str()));
+        let waiting = self.state.operations.wait(id.parse().unwrap());
+        let ended = tokio::time::timeout(LONG_PATIENCE, waiting).await;
+        ended.expect("it ends").unwrap();
+        self.get(&path).await.json()
+    }
+
+    /// That what was begun came to a good end.
+    pub(crate) async fn done(&self, begun: &Answer) -> Value {
+        let ended = self.end_of(begun).await;
+        assert_eq!(ended["status"], "COMPLETED", "{ended}");
+        ended
     }
 
     /// A new instance with this name.

@@ -52,6 +52,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Thing {
     }
 }
 
+/// A thing in the path, and a part of it.
+pub(super) struct PartOf(pub(super) String, pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PartOf {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let bad = |_| Refusal::unreadable(Error::invalid("id", "is no text in UTF-8"));
+        path.map(|Path((whole, part))| Self(whole, part))
+            .map_err(bad)
+    }
+}
+
 /// The parameters after the `?`.
 pub(super) struct Parameters(Vec<(String, String)>);
 

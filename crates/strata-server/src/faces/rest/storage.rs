@@ -1,6 +1,6 @@
 //! `/storage`: the pool, its devices, its volumes.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::StatusCode;
 use strata_api::rest::{
     ExpandRequest, NewDevice, NewPoolVolume, NewSnapshot, PoolVolumePatch, ReplaceRequest,
@@ -10,7 +10,7 @@ use strata_storage::{NewSpare, StoragePool, VolumeRef};
 use strata_types::{Error, Label};
 
 use super::answer::{self, accepted};
-use super::extract::{Asker, Json, Parameters, Thing};
+use super::extract::{Asker, Json, Parameters, PartOf, Thing};
 use super::operations::begin;
 use super::refusal::Answer;
 use super::{RestState, json};
@@ -93,7 +93,9 @@ pub(super) async fn add_device(
     let spare = match (asked.path.as_str(), asked.bytes) {
         ("", Some(bytes)) => NewSpare::File { bytes },
         ("", None) => return Err(Error::invalid("bytes", "says how large a file is to be").into()),
-        (_, Some(_)) => return Err(Error::invalid("bytes", "is for files; a device has its size").into()),
+        (_, Some(_)) => {
+            return Err(Error::invalid("bytes", "is for files; a device has its size").into());
+        }
         (path, None) => NewSpare::Device {
             path: path.into(),
             overwrite: asked.overwrite,
@@ -127,7 +129,9 @@ async fn known(pool: &StoragePool, name: &str) -> Answer<()> {
     }
     let name: String = name.chars().take(80).collect();
     let error = Error::not_found(format!("the pool has no device {name}"));
-    Err(error.with_hint("see those it has: strata storage device list").into())
+    Err(error
+        .with_hint("see those it has: strata storage device list")
+        .into())
 }
 
 pub(super) async fn replace_device(
@@ -190,6 +194,14 @@ fn volume_name(text: &str) -> Answer<Label> {
     Ok(text.parse().map_err(missing)?)
 }
 
+fn snapshot_name(text: &str) -> Answer<Label> {
+    let missing = |_| {
+        let text: String = text.chars().take(80).collect();
+        Error::not_found(format!("there is no snapshot {text}"))
+    };
+    Ok(text.parse().map_err(missing)?)
+}
+
 pub(super) async fn show_volume(
     State(state): State<RestState>,
     Asker(_): Asker,
@@ -214,7 +226,10 @@ pub(super) async fn update_volume(
     let pool = pool(&state).await?;
     let changed = match patch.quota_bytes {
         None => pool.volume(&name).await,
-        Some(bytes) => pool.resize_volume(&name, Some(bytes).filter(|it| *it > 0)).await,
+        Some(bytes) => {
+            pool.resize_volume(&name, Some(bytes).filter(|it| *it > 0))
+                .await
+        }
     };
     answer::json(&told(changed)?)
 }
@@ -255,13 +270,18 @@ pub(super) async fn snapshot_volume(
 pub(super) async fn remove_snapshot(
     State(state): State<RestState>,
     Asker(_): Asker,
-    Path((name, snapshot)): Path<(String, String)>,
+    PartOf(name, snapshot): PartOf,
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
-    let (name, snapshot) = (volume_name(&name)?, volume_name(&snapshot)?);
+    let (name, snapshot) = (volume_name(&name)?, snapshot_name(&snapshot)?);
     let pool = pool(&state).await?;
-    told(pool.volume(&name).await)?;
+    let volume = told(pool.volume(&name).await)?;
+    let mut snapshots = volume.snapshots.iter();
+    if !snapshots.any(|one| one.name == snapshot.as_str()) {
+        let error = Error::not_found(format!("volume {name} has no snapshot {snapshot}"));
+        return Err(error.into());
+    }
     told(pool.remove_snapshot(&name, &snapshot).await)?;
     Ok(accepted())
 }
