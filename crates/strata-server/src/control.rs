@@ -121,6 +121,7 @@ impl ControlPlane {
             backups,
         };
         let operations = operations::start(&core, &estate, store.clone(), shutdown.clone())?;
+        reconcile::add_configured(&core, machinery.inventory).await;
         reconcile::start_schedules(core.clone(), operations.clone(), shutdown.clone());
         autoscale::start(core.clone(), operations.clone(), shutdown.clone());
         reconcile::start_machines(
@@ -134,7 +135,6 @@ impl ControlPlane {
                 reconcile::start_leadership(core.clone(), store, address, shutdown.clone());
             }
         }
-        reconcile::add_configured(&core, machinery.inventory).await;
         Ok(Self {
             core,
             placement,

@@ -90,7 +90,7 @@ pub(crate) fn build(
         let config = QemuConfig {
             folder: machines_folder(all),
             kernel_folder: settings.kernel_folder.clone(),
-            program: PROGRAM.into(),
+            program: program(),
             server: Some(near.to_owned()),
         };
         drivers.push(Arc::new(Qemu::new(node, config)));
@@ -130,8 +130,11 @@ struct Medium {
 
 /// The kernel says little, on the screen and on the serial console.
 const COMMAND_LINE: &str = "console=tty0 console=ttyS0 quiet panic=60";
-/// The binary that machines run: this one.
-const PROGRAM: &str = "/proc/self/exe";
+/// The binary that machines run: this one, as others find it too, also when
+/// its file was replaced meanwhile.
+fn program() -> PathBuf {
+    format!("/proc/{}/exe", std::process::id()).into()
+}
 
 impl BootMedium for Medium {
     fn medium(
@@ -150,7 +153,7 @@ impl BootMedium for Medium {
         let kernel = KernelFolder::find(self.kernel_folder.as_deref());
         let kernel = kernel.map_err(|error| refused(&error))?;
         let base = Base {
-            program: PROGRAM.into(),
+            program: program(),
             kernel: kernel.clone(),
             busybox: busybox(),
         };

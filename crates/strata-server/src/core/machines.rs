@@ -14,7 +14,7 @@ use strata_types::{Error, Result};
 
 use super::commit::As;
 use super::follow::public;
-use super::record::{NodeCondition, encode};
+use super::record::{Node, NodeCondition, encode};
 use super::tables::Kept;
 use super::{Core, Precondition, Who, keys, now_ms};
 
@@ -121,6 +121,14 @@ impl Machine {
     pub fn megabytes(&self) -> u64 {
         self.ram.or(self.spec.ram).unwrap_or(0)
     }
+}
+
+/// What a node tells that its machine is good for.
+pub(crate) fn capabilities_of(node: &Node) -> Vec<Capability> {
+    let has_gpu = node.gpus.values().any(|count| *count > 0);
+    let storage = (!node.pool.is_empty()).then_some(Capability::Storage);
+    let gpu = has_gpu.then_some(Capability::Gpu);
+    storage.into_iter().chain(gpu).collect()
 }
 
 /// The most labels that a machine has.
@@ -313,6 +321,15 @@ impl Core {
             }
         }
         Err(Error::unavailable(format!("{id} changes too fast")))
+    }
+
+    /// What a machine is good for: as its node tells it now, or as was found
+    /// when it was last up.
+    pub fn machine_capabilities(&self, machine: &Machine) -> Vec<Capability> {
+        match self.node(machine.id.as_str()) {
+            Ok(node) if machine.phase == MachinePhase::Up => capabilities_of(&node),
+            _ => machine.capabilities.clone(),
+        }
     }
 
     /// What can be done with a machine, and why in words.

@@ -40,6 +40,7 @@ pub use caller::Who;
 pub use events::{Event, Events};
 pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive};
+pub(crate) use machines::capabilities_of;
 pub use machines::{HypervisorState, Machine};
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;

@@ -161,7 +161,7 @@ impl OperationsService for OperationsFace {
         let machines = self.core.machines();
         let told = machines.iter().map(|machine| {
             let (can, _) = self.core.hypervisor_state(machine);
-            let capabilities = machine.capabilities.iter().copied();
+            let capabilities = self.core.machine_capabilities(machine).into_iter();
             ListHypervisorsResponseHypervisor {
                 id: machine.id.to_string(),
                 cpu: i32::try_from(machine.threads()).unwrap_or(i32::MAX),

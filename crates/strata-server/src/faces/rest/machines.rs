@@ -202,7 +202,7 @@ pub(super) fn tell(core: &Core, machine: &Kept<Machine>) -> rest::Machine {
         credentials: spec.credentials.clone(),
         cpu: machine.threads(),
         ram: machine.megabytes(),
-        capabilities: machine.capabilities.clone(),
+        capabilities: core.machine_capabilities(machine),
         labels: spec.labels.clone(),
         phase: machine.phase,
         state: state.as_str().to_owned(),

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_types::machine::{Capability, MachinePhase, PowerState};
+use strata_types::machine::{MachinePhase, PowerState};
 use strata_types::{Error, ErrorKind};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
 use super::{Hypervisors, failed, provider_failed};
-use crate::core::{NodeChange, NodeCondition};
+use crate::core::{NodeChange, NodeCondition, capabilities_of};
 
 /// Brings a machine up as a hypervisor.
 #[derive(Default)]
@@ -186,13 +186,7 @@ async fn open(at: &Here) -> Result<(), StepError> {
     let node = core.node(id).map_err(failed)?;
     let operation = at.operation().to_string();
     let gpus: u32 = node.gpus.values().sum();
-    let mut capabilities = Vec::new();
-    if !node.pool.is_empty() {
-        capabilities.push(Capability::Storage);
-    }
-    if gpus > 0 {
-        capabilities.push(Capability::Gpu);
-    }
+    let capabilities = capabilities_of(&node);
     let known = |error: Error| failed(error);
     core.lead_machine(id, |now| {
         let mut next = now.clone();
