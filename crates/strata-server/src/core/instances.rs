@@ -12,6 +12,16 @@ use super::follow::public;
 use super::record::{Instance, Wanted, encode};
 use super::tables::Kept;
 use super::{Changed, Core, Update, Who, keys, now_ms};
+use crate::link::own_volume;
+
+fn refuse_for(volume: &str, users: &[String], hint: &str) -> Result<()> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let users = users.join(", ");
+    let why = format!("volume {volume} is used by {users}");
+    Err(Error::wrong_state(why).with_hint(hint))
+}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -98,17 +108,32 @@ pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
 }
 
 impl Core {
-    /// The names of instances that have a volume of the pool.
-    pub(crate) fn users_of_pool_volume(&self, volume: &str) -> Vec<String> {
+    /// The names of instances that have a volume of the pool: all, or those
+    /// that do not rest.
+    fn users_of_pool_volume(&self, volume: &str, resting_too: bool) -> Vec<String> {
         let tables = self.tables();
         let has = |one: &Instance| {
-            let volumes = one.spec.volumes.iter();
-            let named = volumes.filter_map(|text| text.strip_prefix("pool=")?.split(':').next());
-            let mut named = named;
-            named.any(|name| name == volume)
+            let named = one.spec.pool_volumes().into_iter();
+            let mut own = named.filter_map(|name| own_volume(&one.project, &name).ok());
+            own.any(|name| name.as_str() == volume)
         };
         let users = tables.instances.values().filter(|one| has(one));
+        let users = users.filter(|one| resting_too || one.state != InstanceState::Stopped);
         users.map(|one| one.name.to_string()).collect()
+    }
+
+    /// Refuses what takes a volume of the pool from under those who use it.
+    pub(crate) fn nobody_uses_pool_volume(&self, volume: &str) -> Result<()> {
+        let users = self.users_of_pool_volume(volume, true);
+        let hint = "delete those first: strata instance delete";
+        refuse_for(volume, &users, hint)
+    }
+
+    /// The same where it is enough that they rest.
+    pub(crate) fn nobody_runs_on_pool_volume(&self, volume: &str) -> Result<()> {
+        let users = self.users_of_pool_volume(volume, false);
+        let hint = "stop those first, and start them afterwards: strata instance stop";
+        refuse_for(volume, &users, hint)
     }
 
     /// Makes an instance; placement does the rest. The flag says whether it is

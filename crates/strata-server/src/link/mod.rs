@@ -6,7 +6,7 @@ mod follow;
 mod heard;
 mod tunnels;
 
-pub(crate) use assignment::unit_name;
+pub(crate) use assignment::{own_volume, unit_name};
 pub use follow::AssignmentsFace;
 pub(crate) use follow::calling_node;
 pub use tunnels::{NodeChannel, Tunnels};

@@ -86,7 +86,18 @@ pub(super) async fn restore(
     if !what.as_name.is_empty() {
         Label::from_field("as", &what.as_name)?;
     }
-    let backup = repository(&state)?.get(&id).await.map_err(Error::from)?.id;
+    let backup = repository(&state)?.get(&id).await.map_err(Error::from)?;
+    if what.replace && what.path.is_empty() {
+        let named = match (what.as_name.as_str(), what.volume.as_str()) {
+            ("", "") => backup.volumes.clone(),
+            ("", volume) => vec![volume.to_owned()],
+            (name, _) => vec![name.to_owned()],
+        };
+        for volume in named {
+            state.core.nobody_runs_on_pool_volume(&volume)?;
+        }
+    }
+    let backup = backup.id;
     begin::<RestoreBackup>(&state, &who, &RestoreInput { backup, what }).await
 }
 
@@ -120,10 +131,16 @@ pub(super) async fn prune(
     let keep = asked.keep.unwrap_or(place.keep);
     if keep.keeps_all() {
         let error = Error::invalid("keep", "keeps everything: say at least one rule");
-        return Err(error.with_hint("for example --keep-last 7, or [backup] in the configuration").into());
+        return Err(error
+            .with_hint("for example --keep-last 7, or [backup] in the configuration")
+            .into());
     }
     if parameters.flag("dryRun")? {
-        let plan = place.repository.plan_prune(&keep).await.map_err(Error::from)?;
+        let plan = place
+            .repository
+            .plan_prune(&keep)
+            .await
+            .map_err(Error::from)?;
         let kept = plan.keep.into_iter().map(|one| PruneKept {
             id: one.id,
             because: one.because.iter().map(|&rule| rule.to_owned()).collect(),

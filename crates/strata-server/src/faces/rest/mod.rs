@@ -152,7 +152,10 @@ pub fn routes(state: RestState) -> Router {
         ("/storage/scrub", post(storage::scrub)),
         ("/storage/device", put(storage::add_device)),
         ("/storage/device/{id}", delete(storage::remove_device)),
-        ("/storage/device/{id}/replace", post(storage::replace_device)),
+        (
+            "/storage/device/{id}/replace",
+            post(storage::replace_device),
+        ),
         (
             "/storage/volume",
             get(storage::volumes).put(storage::create_volume),
@@ -163,7 +166,10 @@ pub fn routes(state: RestState) -> Router {
                 .patch(storage::update_volume)
                 .delete(storage::remove_volume),
         ),
-        ("/storage/volume/{id}/snapshot", put(storage::snapshot_volume)),
+        (
+            "/storage/volume/{id}/snapshot",
+            put(storage::snapshot_volume),
+        ),
         (
             "/storage/volume/{id}/snapshot/{snapshot}",
             delete(storage::remove_snapshot),

@@ -242,11 +242,7 @@ pub(super) async fn remove_volume(
 ) -> Answer {
     parameters.only(&[])?;
     let name = volume_name(&name)?;
-    let users = state.core.users_of_pool_volume(name.as_str());
-    if !users.is_empty() {
-        let error = Error::wrong_state(format!("volume {name} is used by {}", users.join(", ")));
-        return Err(error.with_hint("delete those first").into());
-    }
+    state.core.nobody_uses_pool_volume(name.as_str())?;
     let pool = pool(&state).await?;
     told(pool.volume(&name).await)?;
     told(pool.remove_volume(&name).await)?;
