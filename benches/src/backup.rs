@@ -15,6 +15,7 @@ use strata_backup::{
 use tokio_util::sync::CancellationToken;
 
 use crate::big_image::Chance;
+use crate::stats::load;
 use crate::usage::{Cost, of_command};
 use crate::{Effort, Result};
 
@@ -126,6 +127,7 @@ fn make_repositories(folder: &Path) -> Result {
 
 #[allow(clippy::print_stdout)]
 pub(crate) fn run(effort: Effort) -> Result {
+    load("before");
     let mut best = [[None::<Cost>; 3]; 3];
     let mut sizes = [0; 3];
     let mut tree = (0, 0);
@@ -174,6 +176,8 @@ pub(crate) fn run(effort: Effort) -> Result {
     for (way, name) in WAYS.into_iter().enumerate() {
         println!("| size | {name} | {} MB | | | |", sizes[way] >> 20);
     }
+    println!();
+    load("after");
     Ok(())
 }
 

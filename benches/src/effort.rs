@@ -28,6 +28,13 @@ pub(crate) struct Effort {
     pub(crate) instances: usize,
     /// Kept in the memory of a server.
     pub(crate) kept_instances: usize,
+    /// Machines inside the machine, brought up and taken down.
+    pub(crate) machine_rounds: usize,
+    /// The same with virtual ones.
+    pub(crate) guest_rounds: usize,
+    pub(crate) pool_rounds: usize,
+    /// On the pool while its devices change.
+    pub(crate) pool_bytes: usize,
     /// Saved and brought back.
     pub(crate) backup_bytes: usize,
     pub(crate) backup_rounds: usize,
@@ -55,6 +62,10 @@ impl Effort {
             status_seconds: 30,
             instances: 100,
             kept_instances: 10_000,
+            machine_rounds: 30,
+            guest_rounds: 5,
+            pool_rounds: 7,
+            pool_bytes: 600 << 20,
             backup_bytes: 2 << 30,
             backup_rounds: 3,
         }
@@ -81,6 +92,10 @@ impl Effort {
             status_seconds: 8,
             instances: 20,
             kept_instances: 10_000,
+            machine_rounds: 10,
+            guest_rounds: 3,
+            pool_rounds: 3,
+            pool_bytes: 600 << 20,
             backup_bytes: 400 << 20,
             backup_rounds: 1,
         }

@@ -14,6 +14,7 @@ mod create;
 mod daemon;
 mod effort;
 mod floor;
+mod hypervisor;
 mod images;
 mod instance;
 mod logs;
@@ -24,6 +25,7 @@ mod parallel;
 mod peers;
 mod placement;
 mod pods;
+mod pool;
 mod rest;
 mod starts;
 mod stats;
@@ -40,7 +42,7 @@ pub(crate) use effort::Effort;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What there is to measure, in the order it is measured in.
-const BENCHES: [(&str, &str); 16] = [
+const BENCHES: [(&str, &str); 18] = [
     ("starts", "Starting"),
     ("logs", "Logs"),
     ("memory", "Memory"),
@@ -56,6 +58,8 @@ const BENCHES: [(&str, &str); 16] = [
     ("rest", "REST"),
     ("instance", "Instances, until they run"),
     ("control-memory", "Memory of the control plane"),
+    ("hypervisor", "Machines, until they take instances"),
+    ("pool", "Storage pool"),
     ("backup", "Backups"),
 ];
 
@@ -146,6 +150,8 @@ async fn one(name: &str, binary: &Path, effort: Effort) -> Result {
         "rest" => rest::run(binary, effort).await,
         "instance" => instance::run(binary, effort).await,
         "control-memory" => control_memory::run(binary, effort).await,
+        "hypervisor" => hypervisor::run(binary, effort).await,
+        "pool" => pool::run(effort).await,
         "backup" => backup::run(effort),
         _ => Err(format!("nothing is called {name}").into()),
     }

@@ -104,3 +104,12 @@ pub(crate) fn ratio(what: &str, ours: Duration, theirs: Duration, aim: &str) {
 pub(crate) fn skipped(what: &str, why: impl std::fmt::Display) {
     println!("skipped: {what}: {why}");
 }
+
+/// How busy the machine was in the last minute: beside figures that others
+/// disturb.
+#[allow(clippy::print_stdout)]
+pub(crate) fn load(when: &str) {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let minute = text.split(' ').next().unwrap_or_default();
+    println!("load average {when}: {minute}");
+}

@@ -36,7 +36,7 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
     let mut board = Board::default();
     for _ in 0..effort.vm_rounds {
         board.add(OURS, ours(&world, &initrd, false).await?.0);
-        board.add(BARE, bare(&words)?);
+        board.add(BARE, bare(&words, LINE)?);
         board.add(WITH_NETWORK, ours(&world, &initrd, true).await?.0);
     }
     board.print();
@@ -81,15 +81,20 @@ async fn ours(world: &World, initrd: &Path, network: bool) -> Result<(Duration, 
         Err("the console ended without the line".into())
     };
     let taken: Result<Duration> = tokio::time::timeout(BOOT, seen).await?;
-    let words = std::fs::read(format!("/proc/{}/cmdline", vm.process_id))?;
+    let words = words_of(vm.process_id)?;
+    let request = DestroyVmRequest { name: NAME.into() };
+    vms.clone().destroy(request).await?;
+    Ok((taken?, words))
+}
+
+/// The words that a process was started with.
+pub(crate) fn words_of(pid: impl std::fmt::Display) -> Result<Vec<String>> {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline"))?;
     let words = words
         .split(|byte| *byte == 0)
         .filter(|word| !word.is_empty());
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    let words = words.collect();
-    let request = DestroyVmRequest { name: NAME.into() };
-    vms.clone().destroy(request).await?;
-    Ok((taken?, words))
+    Ok(words.collect())
 }
 
 /// Pulls the plug in any case.
@@ -102,8 +107,9 @@ impl Drop for Plug {
     }
 }
 
-/// The same words, but for where its sockets are.
-fn bare(words: &[String]) -> Result<Duration> {
+/// The same words, but for where its sockets are, until the console has a
+/// line with this in it.
+pub(crate) fn bare(words: &[String], wanted: &str) -> Result<Duration> {
     let folder = tempfile::tempdir()?;
     let moved: Vec<String> = words
         .iter()
@@ -120,7 +126,7 @@ fn bare(words: &[String]) -> Result<Duration> {
     let mut plug = Plug(child);
     let output = plug.0.stdout.take().ok_or("no standard output")?;
     for line in BufReader::new(output).split(b'\n') {
-        if String::from_utf8_lossy(&line?).contains(LINE) {
+        if String::from_utf8_lossy(&line?).contains(wanted) {
             return Ok(begin.elapsed());
         }
     }
