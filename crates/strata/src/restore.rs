@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use strata_backup::{Progress, Repository, RestoreAsk, Status};
@@ -101,7 +101,7 @@ async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Re
         from: "/state".into(),
         to: folder.clone(),
     };
-    let restored = repository.restore(id, ask, Teller::new("state"), CancellationToken::new());
+    let restored = repository.restore(id, ask, teller("state"), CancellationToken::new());
     restored.await.map_err(refused)?;
     for name in ["ca", "tokens.json"] {
         let (from, to) = (folder.join(name), data_dir.join(name));
@@ -111,6 +111,8 @@ async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Re
         }
     }
     let store = data_dir.join("store");
+    // What an earlier try had begun, it may have left half written.
+    remove(&store)?;
     let opened =
         tokio::task::spawn_blocking(move || Embedded::open(&store, &EmbeddedOptions::default()));
     let store = opened.await.map_err(unexpected)?.map_err(unexpected)?;
@@ -136,7 +138,7 @@ async fn restore_volume(
         from: format!("/volumes/{name}"),
         to: staged,
     };
-    let restored = repository.restore(id, ask, Teller::new(name), CancellationToken::new());
+    let restored = repository.restore(id, ask, teller(name), CancellationToken::new());
     restored.await.map_err(refused)?;
     pool.adopt(&tag, &label, true).await.map_err(refused)?;
     pool.unstage(&tag).await.map_err(refused)
@@ -170,12 +172,10 @@ fn say(text: &str) {
 }
 
 /// One line that changes, on a terminal; nothing elsewhere.
-struct Teller(PathBuf);
+struct Teller(String);
 
-impl Teller {
-    fn new(what: &str) -> Arc<dyn Progress> {
-        Arc::new(Self(what.into()))
-    }
+fn teller(what: &str) -> Arc<dyn Progress> {
+    Arc::new(Teller(what.to_owned()))
 }
 
 impl Progress for Teller {
@@ -183,7 +183,7 @@ impl Progress for Teller {
         if !io::stderr().is_terminal() {
             return;
         }
-        let (what, files, megabytes) = (self.0.display(), status.files, status.bytes / 1_000_000);
+        let (what, files, megabytes) = (&self.0, status.files, status.bytes / 1_000_000);
         let left = status
             .remaining
             .map(|left| format!(", {} s left", left.as_secs()));

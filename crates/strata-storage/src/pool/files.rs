@@ -93,7 +93,7 @@ impl StoragePool {
 fn names(path: &str) -> Result<Vec<&str>> {
     let names: Vec<&str> = path.trim_matches('/').split('/').collect();
     let plain = |name: &&str| !name.is_empty() && *name != "." && *name != "..";
-    if !names.iter().all(|name| plain(name)) || path.contains('\0') {
+    if !names.iter().all(plain) || path.contains('\0') {
         let shown: String = path.chars().take(80).collect();
         let why = format!("{shown:?} is no path from the root of the volume");
         return Err(StorageError::invalid("path", why));

@@ -21,6 +21,7 @@
 //! api_key_file = "/etc/strata/maas.key"
 //! ```
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -135,7 +136,7 @@ fn read(path: &Path) -> Result<Vec<(Label, MachineSpec)>, String> {
 impl MachinesSettings {
     /// The machines inside this one that are in the inventory from the start.
     pub(crate) fn local_machines(&self) -> Vec<(Label, MachineSpec)> {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let cpu = self.local_cpu.unwrap_or((threads as u32).div_ceil(2));
         let ram = self.local_ram.unwrap_or((memory_mb() / 4).max(256));
         let numbers = 1..=self.local.unwrap_or(3);
