@@ -8,6 +8,10 @@
 mod backups;
 #[path = "operations/drill.rs"]
 mod drill;
+#[path = "operations/failures.rs"]
+mod failures;
+#[path = "operations/files.rs"]
+mod files;
 #[path = "operations/hypervisors.rs"]
 mod hypervisors;
 #[path = "operations/kills.rs"]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use strata_testkit::serde_json::{Value, json};
+use strata_testkit::{holds, wait_for};
 
 use crate::world::{POOL, World};
 
@@ -29,6 +30,25 @@ impl Vault {
     fn config(&self) -> String {
         let (repository, password) = (self.path("repository"), self.path("password"));
         format!("{POOL}[backup]\nrepository = '{repository}'\npassword_file = '{password}'\n")
+    }
+
+    /// The words that restore everything into the folder of a world.
+    fn restore(&self, world: &World) -> Vec<String> {
+        let data = world.daemon.data_dir();
+        let config = data.with_file_name("restore.toml");
+        fs::write(&config, POOL).unwrap();
+        let (config, data) = (config.display().to_string(), data.display().to_string());
+        let (repository, password) = (self.path("repository"), self.path("password"));
+        let named = [
+            ("--repository", repository),
+            ("--password-file", password),
+            ("--config", config),
+            ("--data-dir", data),
+        ];
+        let named = named
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value]);
+        std::iter::once("restore".to_owned()).chain(named).collect()
     }
 
     /// Debian's restic on the repository, which must succeed.
@@ -67,7 +87,7 @@ async fn writes_into_its_volume(world: &World) -> String {
     world.runs(&web, None).await;
     let written = world.volume("data");
     let told = |name: &str| fs::read_to_string(written.join(name)).unwrap_or_default();
-    strata_testkit::wait_for("the file", crate::world::PATIENCE, async || {
+    wait_for("the file", crate::world::PATIENCE, async || {
         strata_testkit::same(told("file"), &"precious\n".to_owned())
     })
     .await;
@@ -110,27 +130,12 @@ async fn everything_begins_again_from_a_backup_alone() {
     // Elsewhere, in another folder and another network.
     let mut second = World::stopped(&vault.config()).await;
     second.image = image;
-    let data = second.daemon.data_dir().display().to_string();
-    let config = Path::new(&data).parent().unwrap().join("restore.toml");
-    fs::write(&config, POOL).unwrap();
-    let config = config.display().to_string();
-    let (repository, password) = (vault.path("repository"), vault.path("password"));
-    let words = [
-        "restore",
-        "--repository",
-        &repository,
-        "--password-file",
-        &password,
-        "--config",
-        &config,
-        "--data-dir",
-        &data,
-    ];
+    let words = vault.restore(&second);
     let cli = second.daemon.cli();
-    let restored = cli.run(words).await.exits(0);
+    let restored = cli.run(&words).await.exits(0);
     assert!(restored.stderr.contains("1 volumes"), "{restored:?}");
     // Nothing is written over.
-    let again = cli.run(words).await.exits(6);
+    let again = cli.run(&words).await.exits(6);
     assert!(again.stderr.contains("is not empty"), "{again:?}");
 
     second.daemon.restart().await;
@@ -149,4 +154,86 @@ async fn everything_begins_again_from_a_backup_alone() {
     assert_ne!(made["id"], Value::Null);
     let backups = second.rest().get("/backup").await;
     assert_eq!(backups.as_array().unwrap().len(), 2, "{backups}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_was_cut_short_is_done_again() {
+    let vault = Vault::new();
+    let first = World::start(&vault.config()).await;
+    for name in ["one", "two", "three"] {
+        first.create_volume(json!({ "name": name })).await;
+        crate::files::fill(&first.volume(name), 12);
+    }
+    first.cli("backup create").await;
+    let mut second = World::stopped(&vault.config()).await;
+    let (cli, words) = (second.daemon.cli(), vault.restore(&second));
+    let data = second.daemon.data_dir();
+    // Further each time.
+    let signs: [&dyn Fn() -> bool; 5] = [
+        &|| data.join("restoring").exists(),
+        &|| data.join("store").exists(),
+        &|| data.join("pool/mount/volumes").exists(),
+        &|| data.join("pool/mount/volumes/one").exists(),
+        &|| data.join("pool/mount/volumes/three").exists(),
+    ];
+    for sign in signs {
+        let mut restoring = cli.command(&words).spawn().unwrap();
+        wait_for("a sign", crate::world::PATIENCE, async || {
+            holds(sign() || restoring.try_wait().unwrap().is_some())
+        })
+        .await;
+        let _ = restoring.kill();
+        restoring.wait().unwrap();
+    }
+    if data.join("restoring").exists() {
+        cli.run(&words).await.ok();
+    }
+    second.daemon.restart().await;
+    let volumes = second.rest().get("/storage/volume").await;
+    assert_eq!(volumes.as_array().unwrap().len(), 3, "{volumes}");
+    for name in ["one", "two", "three"] {
+        crate::files::check(&second.volume(name), 12);
+    }
+    // The operation that made the backup was under way in it. It comes to its
+    // end here as well, and finds that it has made it.
+    let over = |one: &Value| one["status"] == "COMPLETED";
+    let all_over = |all: &Value| all.as_array().is_some_and(|all| all.iter().all(over));
+    second.until("/operation", all_over).await;
+    let backups = second.rest().get("/backup").await;
+    assert_eq!(backups.as_array().unwrap().len(), 1, "{backups}");
+    second.nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hypervisors_of_before_are_not_there_and_can_be_made_again() {
+    let vault = Vault::new();
+    let config = format!("{}[scheduler]\nlease_seconds = 3\n", vault.config());
+    let mut first = World::start(&config).await;
+    first.create_volume(json!({ "name": "data" })).await;
+    first.done("/hypervisor/local-1/create", Value::Null).await;
+    // It runs on a machine that is there no more afterwards.
+    let fields = json!({ "volumes": ["pool=data:/data"] });
+    let outside = first.image.clone();
+    first.use_image_within(&["local-1"]).await;
+    first.close_own_node().await;
+    let web = first.instance("web", fields).await;
+    first.runs(&web, Some("local-1")).await;
+    first.cli("backup create").await;
+    drop(first);
+
+    let mut second = World::stopped(&config).await;
+    let (cli, words) = (second.daemon.cli(), vault.restore(&second));
+    cli.run(&words).await.ok();
+    second.daemon.restart().await;
+    second.image = outside;
+    // What is not there is told, goes, and comes anew.
+    second
+        .done("/hypervisor/local-1/destroy", Value::Null)
+        .await;
+    let machine = second.rest().get("/machine/local-1").await;
+    assert_eq!(machine["state"], "AVAILABLE_TO_CREATE", "{machine:#}");
+    second.done("/hypervisor/local-1/create", Value::Null).await;
+    second.use_image_within(&["local-1"]).await;
+    second.close_own_node().await;
+    second.runs(&web, Some("local-1")).await;
 }

@@ -1,18 +1,17 @@
 //! Machines become hypervisors and machines again.
 
-use std::path::Path;
+use std::fs;
 use std::time::{Duration, Instant};
 
-use strata_testkit::cluster::scripted;
 use strata_testkit::operations::{
     CreateHypervisorRequest, DestroyHypervisorRequest, HypervisorState, ListHypervisorsRequest,
     ListHypervisorsResponseHypervisor as Hypervisor, OperationState,
 };
 use strata_testkit::serde_json::{Value, json};
-use strata_testkit::{Code, refused};
+use strata_testkit::{Code, refused, same, wait_for};
 
 use crate::told;
-use crate::world::World;
+use crate::world::{PATIENCE, POOL, World};
 
 fn id(id: &str) -> CreateHypervisorRequest {
     CreateHypervisorRequest { id: id.into() }
@@ -31,31 +30,6 @@ async fn list(world: &World) -> Vec<Hypervisor> {
 async fn state_of(world: &World, id: &str) -> HypervisorState {
     let all = list(world).await;
     all.iter().find(|one| one.id == id).unwrap().state()
-}
-
-/// Puts the image on the disk of each machine, which sees nothing of the
-/// host's; how their nodes name it.
-async fn image_within(world: &World, machines: &[&str]) -> String {
-    let folders = world.daemon.data_dir().join("node/_machines/folders");
-    for name in machines {
-        let machine = world.daemon.node().await.machine(name).await.unwrap();
-        scripted(&folders.join(&machine.id).join("lib"));
-    }
-    let far = scripted(&world.daemon.scratch());
-    let near = world.daemon.scratch();
-    far.replace(
-        &*near.to_string_lossy(),
-        Path::new("/var/lib").to_str().unwrap(),
-    )
-}
-
-/// The machine's own node takes nothing, so that hypervisors do.
-async fn close_own_node(world: &World) {
-    let nodes = world.rest().get("/node").await;
-    let is_own = |node: &&Value| !node["name"].as_str().unwrap().starts_with("local-");
-    let own = nodes.as_array().unwrap().iter().find(is_own).unwrap();
-    let path = format!("/node/{}", own["name"].as_str().unwrap());
-    world.rest().patch(&path, json!({ "draining": true })).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,8 +75,8 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
     assert_eq!(states, [OperationState::Completed], "{again:?}");
 
     let mut world = world;
-    world.image = image_within(&world, &["local-1"]).await;
-    close_own_node(&world).await;
+    world.use_image_within(&["local-1"]).await;
+    world.close_own_node().await;
     let web = world.instance("web", json!({})).await;
     world.runs(&web, Some("local-1")).await;
     let path = format!("/instance/{web}");
@@ -179,7 +153,7 @@ async fn operations_on_one_machine_wait_for_each_other_whoever_looks() {
 
 /// Two hypervisors and an instance on one of them; its id, where it is, and
 /// the other.
-async fn two_and_an_instance(world: &mut World) -> (String, String, String) {
+async fn two_and_an_instance(world: &mut World, fields: Value) -> (String, String, String) {
     let names = ["local-1", "local-2"];
     let (one, two) = tokio::join!(
         world.begin("/hypervisor/local-1/create", Value::Null),
@@ -187,9 +161,9 @@ async fn two_and_an_instance(world: &mut World) -> (String, String, String) {
     );
     world.completed(&one).await;
     world.completed(&two).await;
-    world.image = image_within(world, &names).await;
-    close_own_node(world).await;
-    let web = world.instance("web", json!({})).await;
+    world.use_image_within(&names).await;
+    world.close_own_node().await;
+    let web = world.instance("web", fields).await;
     let runs = world.runs(&web, None).await;
     let on = runs["node"].as_str().unwrap().to_owned();
     let other = names.iter().find(|name| **name != on).unwrap();
@@ -198,8 +172,16 @@ async fn two_and_an_instance(world: &mut World) -> (String, String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
-    let mut world = World::start("").await;
-    let (web, on, other) = two_and_an_instance(&mut world).await;
+    let mut world = World::start(POOL).await;
+    // Machines that come up while there is a pool reach it.
+    world.create_volume(json!({ "name": "data" })).await;
+    let script = "trap exit TERM; echo start >> /data/starts; while :; do sleep 60 & wait; done";
+    let fields = json!({
+        "environment": [format!("SCRIPT={script}")],
+        "volumes": ["pool=data:/data"],
+    });
+    let (web, on, other) = two_and_an_instance(&mut world, fields).await;
+    let starts = world.volume("data").join("starts");
     let begin = Instant::now();
     let id = world
         .begin(&format!("/hypervisor/{on}/destroy"), Value::Null)
@@ -207,6 +189,11 @@ async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
     world.runs(&web, Some(&other)).await;
     // The lease is two minutes; nobody waited for it.
     assert!(begin.elapsed() < Duration::from_secs(60));
+    wait_for("a second start", PATIENCE, async || {
+        let told = fs::read_to_string(&starts).map_err(|error| error.to_string())?;
+        same(told, &"start\nstart\n".to_owned())
+    })
+    .await;
     world.completed(&id).await;
     let left = world.daemon.node().await.machines().await.unwrap();
     let names: Vec<_> = left
@@ -219,7 +206,7 @@ async fn what_ran_on_a_destroyed_machine_is_placed_elsewhere_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_hypervisor_is_emptied_before_it_goes() {
     let mut world = World::start("").await;
-    let (web, on, other) = two_and_an_instance(&mut world).await;
+    let (web, on, other) = two_and_an_instance(&mut world, json!({})).await;
     let words = format!("hypervisor drain {on} --destroy");
     world.cli(&words).await;
     world.runs(&web, Some(&other)).await;

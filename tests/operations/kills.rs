@@ -3,11 +3,12 @@
 //! that the inventory does not know, nothing frozen or half restored.
 
 use std::fs;
-use std::path::Path;
+use std::time::{Duration, Instant};
 
 use strata_testkit::serde_json::{Value, json};
-use strata_testkit::wait_for;
+use strata_testkit::{holds, wait_for};
 
+use crate::files::{check, fill};
 use crate::world::{PATIENCE, POOL, World};
 
 fn steps(operation: &Value) -> Vec<String> {
@@ -16,50 +17,41 @@ fn steps(operation: &Value) -> Vec<String> {
     steps.iter().map(name).collect()
 }
 
+/// How many moments of an operation are tried, beside its steps.
+const MOMENTS: u32 = 4;
+
+/// Begins an operation, kills the daemon at a moment of the time that it took
+/// before, and starts it again; how the operation ended.
+async fn killed_within(world: &mut World, path: &str, body: &Value, took: Duration, at: u32) {
+    let moment = took * (at + 1) / (MOMENTS + 1);
+    let begin = Instant::now();
+    let id = world.begin(path, body.clone()).await;
+    wait_for("the moment", PATIENCE, async || {
+        holds(begin.elapsed() >= moment)
+    })
+    .await;
+    world.kill_and_restart().await;
+    ended_well(world, &id, &format!("{moment:?} of {took:?}")).await;
+}
+
+async fn ended_well(world: &World, id: &str, killed: &str) {
+    let ended = world.ended(id).await;
+    assert_eq!(
+        ended["status"], "COMPLETED",
+        "killed at {killed}: {ended:#}"
+    );
+    assert_eq!(ended["leftovers"], Value::Null, "{ended:#}");
+    world.nothing_is_left().await;
+}
+
 /// Begins an operation, kills the daemon once the step of this number has
 /// begun, and starts it again; how the operation ended.
-async fn killed_at(world: &mut World, path: &str, body: &Value, step: usize) -> Value {
+async fn killed_at(world: &mut World, path: &str, body: &Value, step: usize) {
     let id = world.begin(path, body.clone()).await;
     let begun = |one: &Value| steps(one).len() > step || one["status"] == "COMPLETED";
     world.until(&format!("/operation/{id}"), begun).await;
     world.kill_and_restart().await;
-    let ended = world.ended(&id).await;
-    assert_eq!(ended["status"], "COMPLETED", "step {step}: {ended:#}");
-    assert_eq!(ended["leftovers"], Value::Null, "{ended:#}");
-    nothing_is_left(world).await;
-    ended
-}
-
-/// What there is, is what is known to be there.
-async fn nothing_is_left(world: &World) {
-    let made = world.daemon.node().await.machines().await.unwrap();
-    let mut made: Vec<String> = made.into_iter().map(|one| one.spec.unwrap().name).collect();
-    made.sort();
-    let inventory = world.rest().get("/machine").await;
-    let inventory = inventory.as_array().unwrap().iter();
-    let up = inventory.filter(|one| one["phase"] != "AVAILABLE");
-    let up: Vec<&str> = up.map(|one| one["id"].as_str().unwrap()).collect();
-    assert_eq!(made, up);
-    let data = world.daemon.data_dir();
-    let mount = data.join("pool/mount");
-    for folder in [
-        mount.join("frozen"),
-        mount.join("staging"),
-        data.join("backup/state"),
-    ] {
-        assert_eq!(names(&folder), Vec::<String>::new(), "{folder:?}");
-    }
-    if mount.exists() {
-        let pool = world.rest().get("/storage").await;
-        assert_eq!(pool["state"], "ONLINE", "{pool}");
-    }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+    ended_well(world, &id, &format!("step {step}")).await;
 }
 
 const CREATE: &str = "/hypervisor/local-1/create";
@@ -68,8 +60,14 @@ const DESTROY: &str = "/hypervisor/local-1/destroy";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hypervisor_is_created_through_every_death() {
     let mut world = World::start("").await;
+    let begin = Instant::now();
     let known = steps(&world.done(CREATE, Value::Null).await);
+    let took = begin.elapsed();
     assert_eq!(known.len(), 6);
+    for at in 0..MOMENTS {
+        world.done(DESTROY, Value::Null).await;
+        killed_within(&mut world, CREATE, &Value::Null, took, at).await;
+    }
     for step in 0..known.len() {
         world.done(DESTROY, Value::Null).await;
         killed_at(&mut world, CREATE, &Value::Null, step).await;
@@ -82,32 +80,19 @@ async fn a_hypervisor_is_created_through_every_death() {
 async fn a_hypervisor_is_destroyed_through_every_death() {
     let mut world = World::start("").await;
     world.done(CREATE, Value::Null).await;
+    let begin = Instant::now();
     let known = steps(&world.done(DESTROY, Value::Null).await);
+    let took = begin.elapsed();
     assert_eq!(known.len(), 4);
+    for at in 0..MOMENTS {
+        world.done(CREATE, Value::Null).await;
+        killed_within(&mut world, DESTROY, &Value::Null, took, at).await;
+    }
     for step in 0..known.len() {
         world.done(CREATE, Value::Null).await;
         killed_at(&mut world, DESTROY, &Value::Null, step).await;
         let gone = world.rest().call("GET", "/node/local-1", Value::Null).await;
         assert_eq!(gone.status, 404, "{gone:?}");
-    }
-}
-
-/// Files with something of their own in each, on all devices.
-fn fill(folder: &Path, megabytes: u64) {
-    for number in 0..megabytes {
-        fs::write(folder.join(number.to_string()), piece(number)).unwrap();
-    }
-    rustix::fs::sync();
-}
-
-fn piece(number: u64) -> Vec<u8> {
-    (number + 1).to_le_bytes().repeat(1 << 17)
-}
-
-fn check(folder: &Path, megabytes: u64) {
-    for number in 0..megabytes {
-        let found = fs::read(folder.join(number.to_string())).unwrap();
-        assert!(found == piece(number), "{folder:?} {number}");
     }
 }
 
@@ -132,7 +117,16 @@ async fn the_pool_grows_and_shrinks_through_every_death() {
     );
     let larger = steps(&world.done("/storage/expand", expand.clone()).await);
     fill(&data, FILES);
+    let begin = Instant::now();
     let smaller = steps(&world.done("/storage/shrink", shrink.clone()).await);
+    let took = begin.elapsed();
+    for at in 0..MOMENTS {
+        world.done("/storage/expand", expand.clone()).await;
+        fill(&data, FILES);
+        killed_within(&mut world, "/storage/shrink", &shrink, took, at).await;
+        assert_eq!(online(&world).await, 1);
+        check(&data, FILES);
+    }
     assert_eq!(
         (larger.len(), smaller.len()),
         (3, 2),
@@ -158,8 +152,13 @@ async fn backups_are_made_and_restored_through_every_death() {
     world.create_volume(json!({ "name": "data" })).await;
     let data = world.volume("data");
     fill(&data, FILES);
+    let begin = Instant::now();
     let known = steps(&world.done("/backup", json!({})).await);
+    let took = begin.elapsed();
     assert_eq!(known, ["freeze", "save", "thaw", "verify"]);
+    for at in 0..MOMENTS {
+        killed_within(&mut world, "/backup", &json!({}), took, at).await;
+    }
     for step in 0..known.len() {
         // Something that is new in each.
         fs::write(data.join("new"), format!("{step}")).unwrap();
@@ -167,11 +166,8 @@ async fn backups_are_made_and_restored_through_every_death() {
     }
     // Each operation made one, dead or not.
     let backups = world.rest().get("/backup").await;
-    assert_eq!(
-        backups.as_array().unwrap().len(),
-        known.len() + 1,
-        "{backups}"
-    );
+    let count = known.len() + MOMENTS as usize + 1;
+    assert_eq!(backups.as_array().unwrap().len(), count, "{backups}");
 
     let restore = json!({ "volume": "data", "as": "copy" });
     let path = "/backup/latest/restore";

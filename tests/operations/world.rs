@@ -1,8 +1,9 @@
 //! A control plane as `strata up` makes it, in a network of its own: its
 //! server reached over TLS, its operations begun and followed by REST.
 
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata_client::Channel;
@@ -19,8 +20,9 @@ use crate::STRATA;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// Where the server listens in the network of a test.
 const ADDRESS: &str = "127.0.0.1:7700";
+const CONFIG: &str = "[images]\nhigh_water = 100\n";
 /// Leases are long: what happens within a test is not for one that ended.
-const CONFIG: &str = "[images]\nhigh_water = 100\n[scheduler]\nlease_seconds = 120\n";
+const LEASE: &str = "[scheduler]\nlease_seconds = 120\n";
 /// A small pool, of files that take room as they fill.
 pub(crate) const POOL: &str =
     "[storage]\nfile_gb = 1\nfiles = 1\nspare_files = 2\nreserve_mb = 16\n";
@@ -44,8 +46,12 @@ impl World {
     /// One that has its folder and runs not yet.
     pub(crate) async fn stopped(config: &str) -> Self {
         let network = NetworkNamespace::new();
+        let lease = match config.contains("[scheduler]") {
+            true => "",
+            false => LEASE,
+        };
         let daemon = Daemon::build(STRATA)
-            .config(&format!("{CONFIG}{config}"))
+            .config(&format!("{CONFIG}{lease}{config}"))
             .listen(ADDRESS)
             .within(&network)
             .stopped();
@@ -76,9 +82,13 @@ impl World {
     }
 
     pub(crate) async fn client(&self) -> ServerClient {
+        self.client_with(&self.credentials()).await
+    }
+
+    pub(crate) async fn client_with(&self, folder: &Path) -> ServerClient {
         let target = Target::Tls {
             address: format!("https://{}", self.near()).parse().unwrap(),
-            credentials: Credentials::read(&self.credentials()).unwrap(),
+            credentials: Credentials::read(folder).unwrap(),
         };
         ServerClient::connect(&target).await.unwrap()
     }
@@ -165,6 +175,58 @@ impl World {
         let answer = self.rest().call("PUT", "/storage/volume", body).await;
         assert_eq!(answer.status, 201, "{answer:?}");
         read(&answer)
+    }
+}
+
+impl World {
+    /// Puts the image on the disk of each machine, which sees nothing of the
+    /// host's, and uses it there from now on.
+    pub(crate) async fn use_image_within(&mut self, machines: &[&str]) {
+        let folders = self.daemon.data_dir().join("node/_machines/folders");
+        for name in machines {
+            let machine = self.daemon.node().await.machine(name).await.unwrap();
+            scripted(&folders.join(&machine.id).join("lib"));
+        }
+        let outside = self.daemon.scratch().display().to_string();
+        self.image = self.image.replace(&outside, "/var/lib");
+    }
+
+    /// The machine's own node takes nothing, so that hypervisors do.
+    pub(crate) async fn close_own_node(&self) {
+        let nodes = self.rest().get("/node").await;
+        let names = nodes.as_array().unwrap().iter();
+        let names = names.map(|node| node["name"].as_str().unwrap());
+        for name in names.filter(|name| !name.starts_with("local-")) {
+            let path = format!("/node/{name}");
+            self.rest().patch(&path, json!({ "draining": true })).await;
+        }
+    }
+
+    /// What there is, is what is known to be there.
+    pub(crate) async fn nothing_is_left(&self) {
+        let made = self.daemon.node().await.machines().await.unwrap();
+        let mut made: Vec<String> = made.into_iter().map(|one| one.spec.unwrap().name).collect();
+        made.sort();
+        let inventory = self.rest().get("/machine").await;
+        let inventory = inventory.as_array().unwrap().iter();
+        let up = inventory.filter(|one| one["phase"] != "AVAILABLE");
+        let up: Vec<&str> = up.map(|one| one["id"].as_str().unwrap()).collect();
+        assert_eq!(made, up);
+        let data = self.daemon.data_dir();
+        let mount = data.join("pool/mount");
+        for folder in [
+            mount.join("frozen"),
+            mount.join("staging"),
+            data.join("backup/state"),
+        ] {
+            let left = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+            assert!(left.is_empty(), "{folder:?}: {left:?}");
+        }
+        if mount.exists() {
+            let pool = self.rest().get("/storage").await;
+            assert_eq!(pool["state"], "ONLINE", "{pool}");
+        }
     }
 }
 
