@@ -25,7 +25,8 @@ pub struct Pruned {
 }
 
 /// What it would forget. Only backups that we made are thought of: whoever
-/// else uses the repository has rules of their own.
+/// else uses the repository has rules of their own. Each host's backups are
+/// counted on their own.
 pub(crate) fn plan(session: &Session, keep: &Retention) -> Result<PrunePlan> {
     let repository = session.open()?;
     plan_in(session, &repository, keep)
@@ -38,11 +39,14 @@ fn plan_in(
 ) -> Result<PrunePlan> {
     let snapshots = session.snapshots(repository)?;
     let ours = snapshots.iter().filter(|one| snapshot::is_ours(one));
-    let candidates = ours.map(|one| Candidate {
-        id: one.id.to_hex().to_string(),
-        taken_at_ms: one.time.timestamp().as_millisecond(),
+    let candidates = ours.map(|one| {
+        let candidate = Candidate {
+            id: one.id.to_hex().to_string(),
+            taken_at_ms: one.time.timestamp().as_millisecond(),
+        };
+        (one.hostname.clone(), candidate)
     });
-    Ok(retention::plan(candidates.collect(), keep))
+    Ok(retention::plan_by_host(candidates.collect(), keep))
 }
 
 /// Does it.

@@ -79,7 +79,8 @@ impl Repository {
         .await
     }
 
-    /// One backup, by its id, the beginning of it, or `latest`.
+    /// One backup, by its id, the beginning of it, or `latest`: the latest
+    /// of all hosts that use the repository.
     pub async fn get(&self, id: &str) -> Result<Backup> {
         let id = id.to_owned();
         self.quietly("looking for a backup", move |session| {
@@ -122,7 +123,8 @@ impl Repository {
         .await
     }
 
-    /// What a prune would keep and forget.
+    /// What a prune would keep and forget. The rules are for each host's
+    /// backups on their own.
     pub async fn plan_prune(&self, keep: &Retention) -> Result<PrunePlan> {
         let keep = *keep;
         self.quietly("planning a prune", move |session| {

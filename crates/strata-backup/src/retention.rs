@@ -4,6 +4,8 @@
 //! Days, weeks and months are those of UTC, so that the answer is the same
 //! everywhere. The newest backup is kept whatever the rules say.
 
+use std::collections::{BTreeMap, HashMap};
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -68,7 +70,32 @@ impl Rule {
     }
 }
 
-/// Decides.
+/// Decides for each host on its own: several may share a repository, and the
+/// many backups of one must not push out those of another.
+pub(crate) fn plan_by_host(backups: Vec<(String, Candidate)>, keep: &Retention) -> PrunePlan {
+    let times: HashMap<_, _> = backups
+        .iter()
+        .map(|(_, backup)| (backup.id.clone(), backup.taken_at_ms))
+        .collect();
+    let mut hosts = BTreeMap::<String, Vec<Candidate>>::new();
+    for (host, backup) in backups {
+        hosts.entry(host).or_default().push(backup);
+    }
+    let mut merged = PrunePlan::default();
+    for backups in hosts.into_values() {
+        let mut plan = plan(backups, keep);
+        merged.keep.append(&mut plan.keep);
+        merged.forget.append(&mut plan.forget);
+    }
+    let age = |id: &str| std::cmp::Reverse(times.get(id).copied());
+    merged
+        .keep
+        .sort_by(|a, b| (age(&a.id), &a.id).cmp(&(age(&b.id), &b.id)));
+    merged.forget.sort_by(|a, b| (age(a), a).cmp(&(age(b), b)));
+    merged
+}
+
+/// Decides for the backups of one host.
 pub fn plan(mut backups: Vec<Candidate>, keep: &Retention) -> PrunePlan {
     backups.sort_by(|a, b| {
         let newer = b.taken_at_ms.cmp(&a.taken_at_ms);

@@ -57,6 +57,37 @@ fn each_rule_keeps_on_its_own() {
 }
 
 #[test]
+fn one_host_does_not_push_out_another() {
+    let of = |host: &str, text| (host.to_owned(), at(text));
+    let backups = vec![
+        of("b", "2026-01-02T02:00:00Z"),
+        of("a", "2026-03-03T02:00:00Z"),
+        of("a", "2026-03-02T02:00:00Z"),
+        of("b", "2026-01-01T02:00:00Z"),
+        of("a", "2026-03-01T02:00:00Z"),
+        of("b", "2026-03-02T12:00:00Z"),
+    ];
+    let keep = Retention {
+        last: Some(2),
+        ..Retention::default()
+    };
+    let plan = plan_by_host(backups, &keep);
+    assert_eq!(
+        kept(&plan),
+        [
+            ("2026-03-03T02:00:00Z", &["last"][..]),
+            ("2026-03-02T12:00:00Z", &["last"][..]),
+            ("2026-03-02T02:00:00Z", &["last"][..]),
+            ("2026-01-02T02:00:00Z", &["last"][..]),
+        ]
+    );
+    assert_eq!(
+        plan.forget,
+        ["2026-03-01T02:00:00Z", "2026-01-01T02:00:00Z"]
+    );
+}
+
+#[test]
 fn without_a_rule_everything_stays() {
     let plan = plan(vec![at("2026-03-01T02:00:00Z")], &Retention::default());
     assert_eq!(kept(&plan), [("2026-03-01T02:00:00Z", &["all"][..])]);

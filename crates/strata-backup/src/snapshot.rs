@@ -77,7 +77,8 @@ fn took(summary: &rustic_core::repofile::SnapshotSummary) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or_default()
 }
 
-/// Finds the one that an id, the beginning of one, or `latest` means.
+/// Finds the one that an id, the beginning of one, or `latest` means, which
+/// is the latest of all hosts.
 pub(crate) fn find(mut snapshots: Vec<SnapshotFile>, id: &str) -> Result<SnapshotFile> {
     let missing = || BackupError::NoBackup { id: id.to_owned() };
     if id == "latest" {

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{Watch, World, ask, look, make, restore, save, save_watched, verify};
-use strata_backup::{BackupAsk, Phase, Source};
+use strata_backup::{BackupAsk, Phase, Silent, Source};
+use strata_types::backup::Retention;
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn everything_that_a_file_can_be_comes_back() {
@@ -144,6 +146,38 @@ async fn an_operation_makes_one_backup() {
     let again = save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     assert_eq!(first, again);
     assert_eq!(repository.list().await.expect("backups"), [first]);
+}
+
+#[tokio::test]
+async fn hosts_that_share_a_repository_keep_their_own_backups() {
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 5, 0);
+    let repository = world.repository();
+    let from = |host: &str, number: i64| BackupAsk {
+        host: host.to_owned(),
+        ..ask(
+            &format!("{host}-{number}"),
+            &source,
+            1_700_000_000_000 + number * 60_000,
+        )
+    };
+    let theirs = save(&repository, from("b", 1)).await;
+    let oldest = save(&repository, from("a", 2)).await;
+    let older = save(&repository, from("a", 3)).await;
+    let newest = save(&repository, from("a", 4)).await;
+    let keep = Retention {
+        last: Some(2),
+        ..Retention::default()
+    };
+    let pruned = repository
+        .prune(&keep, Arc::new(Silent), CancellationToken::new())
+        .await
+        .expect("a prune");
+    assert_eq!(pruned.forgotten, [oldest.id]);
+    let left = repository.list().await.expect("backups");
+    assert_eq!(left, [newest, older, theirs]);
+    world.check();
 }
 
 #[tokio::test]
