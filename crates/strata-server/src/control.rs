@@ -114,6 +114,10 @@ impl ControlPlane {
             storage: machinery.storage.clone(),
             store: store.clone(),
             place: machinery.backups,
+            resting: {
+                let core = core.clone();
+                Arc::new(move |volume: &str| core.nobody_runs_on_pool_volume(volume))
+            },
         };
         let estate = Estate {
             hypervisors,

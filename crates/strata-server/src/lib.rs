@@ -15,9 +15,11 @@ mod metrics;
 pub mod operations;
 pub mod placement;
 pub mod reconcile;
+mod restored;
 
 pub use build::Build;
 pub use control::{ControlPlane, Machinery, StoreConfig};
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;
 pub use operations::JoinTokens;
+pub use restored::begin_anew;

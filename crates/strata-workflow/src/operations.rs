@@ -138,6 +138,26 @@ impl Operations {
             .await
     }
 
+    /// Forgets all that have not ended, without undoing anything: for a store
+    /// that tells of another time. No engine may run on it. The answer is how
+    /// many there were.
+    pub async fn forget_unfinished(&self) -> Result<usize, WorkflowError> {
+        let all = self.list(&Filter::default()).await?;
+        let open = all.iter().filter(|it| !it.has_ended() || it.holds_claims());
+        let mut count = 0;
+        for operation in open {
+            let log = self.store.list(&records::log_prefix(operation.id)).await?;
+            let mut gone = strata_store::Transaction::new();
+            gone = gone.delete(records::record_key(operation.id));
+            for line in log.entries {
+                gone = gone.delete(line.key);
+            }
+            self.store.commit(gone).await?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// What happened in it, oldest first; only the latest lines of very many.
     pub async fn log(&self, id: OperationId) -> Result<Vec<LogLine>, WorkflowError> {
         let listing = self.store.list(&records::log_prefix(id)).await?;

@@ -82,6 +82,10 @@ pub(crate) struct RestoreArguments {
     /// The file with the repository's password
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) password_file: Option<PathBuf>,
+    /// Go on as the control plane that was backed up: machines that it had
+    /// brought up are its own. Only when that one is gone for good
+    #[arg(long)]
+    pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -38,6 +38,7 @@ pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
         &arguments.node,
     )?;
     let mut daemon = Daemon::prepare(settings)?;
+    crate::restore::check_whole(&daemon.settings.data_dir)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
     // What the server's pool holds, the node beside it reaches.
     let pool = crate::config::pool_folder(&daemon.settings.data_dir).join("mount");
@@ -56,6 +57,7 @@ pub(crate) async fn server(global: &Global, arguments: ServerArguments) -> Resul
     let node = NodeListen::default();
     let settings = Settings::new(global, &arguments.common, &arguments.listen, &node)?;
     let mut daemon = Daemon::prepare(settings)?;
+    crate::restore::check_whole(&daemon.settings.data_dir)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
     let storage = machinery::storage(&daemon.settings).await;
     let served = daemon.serve_control_plane(&identities, None, storage);

@@ -34,8 +34,9 @@ fn down(data_dir: &Path, arguments: &DownArguments) -> Result {
         plan.tell(arguments.purge);
         return Ok(());
     }
-    if !arguments.yes && plan.has_workloads() {
-        confirm(&plan)?;
+    let keeps = arguments.purge && plan.has_data();
+    if !arguments.yes && (plan.has_workloads() || keeps) {
+        confirm(&plan, keeps)?;
     }
     if let Some(pid) = plan.daemon {
         end_daemon(pid)?;
@@ -100,6 +101,12 @@ impl Plan {
         !self.cells.is_empty() || !self.units.is_empty()
     }
 
+    /// Volumes, or backups that are nowhere else.
+    fn has_data(&self) -> bool {
+        let there = |name: &str| self.data_dir.join(name).exists();
+        there("pool/pool.json") || there("backup/repository")
+    }
+
     /// Paths that go with the run; with `purge`, everything.
     fn leftovers(&self, purge: bool) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.socket.iter().cloned().collect();
@@ -158,13 +165,16 @@ fn units(node: &Path) -> Vec<String> {
 
 /// Asks on a terminal; elsewhere the call itself is the answer.
 #[allow(clippy::print_stderr)]
-fn confirm(plan: &Plan) -> Result {
+fn confirm(plan: &Plan, data_goes: bool) -> Result {
     use std::io::IsTerminal as _;
     if !std::io::stdin().is_terminal() {
         return Ok(());
     }
     for unit in &plan.units {
         eprintln!("{unit} goes, with all that it has written");
+    }
+    if data_goes {
+        eprintln!("the volumes of the pool go, and the backups that are in the data folder");
     }
     eprint!(
         "free {} cells, and destroy {} pods and machines? [y/N] ",

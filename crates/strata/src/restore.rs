@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use strata_backup::{Progress, Repository, RestoreAsk, Status};
 use strata_cli::{Exit, Failure, Global, Result};
+use strata_server::StoreConfig;
 use strata_storage::StoragePool;
 use strata_store::{Embedded, EmbeddedOptions};
 use strata_types::{Error, Label};
@@ -33,13 +34,14 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
     make_private(&data_dir).map_err(unexpected)?;
     let _lock = lock::take(&data_dir)?;
     check_empty(&data_dir)?;
+    check_store(&settings)?;
     let table = BackupTable::of(
         arguments.repository,
         arguments.password_file,
         settings.backup.clone(),
     );
     let config = table
-        .config(&data_dir)
+        .found(&data_dir)
         .map_err(|why| Failure::new(Exit::Usage, "the repository cannot be used").because(why))?;
     let repository = Repository::new(config);
     let backup = repository.get(&arguments.backup).await.map_err(refused)?;
@@ -55,7 +57,7 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
             .hint("restore its volumes with `strata backup restore`"));
     }
     fs::write(data_dir.join(MARK), &backup.id).map_err(unexpected)?;
-    restore_state(&repository, &backup.id, &data_dir).await?;
+    restore_state(&repository, &backup.id, &data_dir, arguments.take_over).await?;
     let volumes = backup.volumes.len();
     if volumes > 0 {
         let Some(config) = settings.storage.clone() else {
@@ -84,15 +86,47 @@ fn check_empty(data_dir: &Path) -> Result {
         if data_dir.join(name).exists() {
             let what = format!("{} is not empty: it has {name}", data_dir.display());
             return Err(Failure::new(Exit::Refused, what).hint(
-                "restore into another folder with --data-dir, or remove the run first: strata down --purge",
+                "restore into another folder with --data-dir, or move store, ca and pool of this one aside",
             ));
         }
     }
     Ok(())
 }
 
+/// A store that others share is not written over from here.
+fn check_store(settings: &Settings) -> Result {
+    match settings.control.store {
+        StoreConfig::Embedded(_) => Ok(()),
+        StoreConfig::Etcd(_) => Err(Failure::new(
+            Exit::Usage,
+            "the configuration keeps records in etcd, and a restore writes them to a file",
+        )
+        .hint("restore without [store], then move them: strata store export, strata store import")),
+    }
+}
+
+/// Refuses a data folder whose restore did not end.
+pub(crate) fn check_whole(data_dir: &Path) -> Result {
+    match data_dir.join(MARK).exists() {
+        false => Ok(()),
+        true => Err(Failure::new(
+            Exit::Refused,
+            format!(
+                "a restore into {} did not come to its end",
+                data_dir.display()
+            ),
+        )
+        .hint("run strata restore again: it goes on")),
+    }
+}
+
 /// Records, CA and tokens.
-async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Result {
+async fn restore_state(
+    repository: &Repository,
+    id: &str,
+    data_dir: &Path,
+    take_over: bool,
+) -> Result {
     let folder = data_dir.join("backup/restored-state");
     remove(&folder)?;
     let above = folder.parent().unwrap_or(data_dir);
@@ -110,7 +144,9 @@ async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Re
             fs::rename(from, to).map_err(unexpected)?;
         }
     }
+    // What an earlier try had imported is imported anew.
     let store = data_dir.join("store");
+    remove(&store)?;
     // What an earlier try had begun, it may have left half written.
     remove(&store)?;
     let opened =
@@ -120,6 +156,8 @@ async fn restore_state(repository: &Repository, id: &str, data_dir: &Path) -> Re
     let mut records = tokio::io::BufReader::new(records.map_err(unexpected)?);
     let imported = strata_store::import(&store, &mut records).await;
     imported.map_err(unexpected)?;
+    let begun = strata_server::begin_anew(Arc::new(store), take_over).await;
+    begun.map_err(refused)?;
     remove(&folder)
 }
 

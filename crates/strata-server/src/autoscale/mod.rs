@@ -205,8 +205,7 @@ async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -> Re
     let calm = acted.is_none_or(|acted| acted.elapsed() > CALM);
     for step in plan.destroy.iter().filter(|_| calm).filter(free) {
         tracing::info!(machine = step.machine, why = step.why, "taken down");
-        let (machine, drain) = (step.machine.clone(), true);
-        let input = DestroyInput { machine, drain };
+        let input = DestroyInput::gently(core, &*step.machine);
         let asked = operations
             .submit::<DestroyHypervisor>(&input, OWNER, None)
             .await;

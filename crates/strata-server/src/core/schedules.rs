@@ -57,6 +57,31 @@ impl Core {
         self.commit(put).await.map(drop).map_err(public)
     }
 
+    /// Writes down when a schedule is due next, unless somebody has changed or
+    /// removed it meanwhile: theirs counts.
+    pub(crate) async fn move_schedule_on(&self, name: &Label, next: &BackupSchedule) -> Result<()> {
+        let key = keys::schedule(name);
+        let Some(entry) = self.store().get(&key).await.map_err(public)? else {
+            return Ok(());
+        };
+        let now: BackupSchedule = decode(&key, &entry.value)?;
+        if now.when != next.when || now.paused {
+            return Ok(());
+        }
+        let merged = BackupSchedule {
+            last_at_ms: next.last_at_ms,
+            next_at_ms: next.next_at_ms,
+            ..now
+        };
+        let put = Transaction::new()
+            .if_unchanged(&*key, entry.changed)
+            .put(&*key, encode(&merged)?);
+        match self.commit_as_leader(put).await {
+            Ok(_) | Err(strata_store::StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(public(error)),
+        }
+    }
+
     /// Ends a schedule. Backups that it made stay.
     pub async fn remove_schedule(&self, who: &Who, name: &str) -> Result<()> {
         who.everywhere()?;

@@ -57,12 +57,19 @@ impl OperationsFace {
         submitted.map_err(|error| public(&error))
     }
 
+    /// Whether anybody is at a machine, or waits to be.
+    async fn is_busy(&self, id: &str) -> Result<bool> {
+        let busy = crate::reconcile::busy(&self.operations).await;
+        let busy = busy.map_err(|error| public(&error))?;
+        Ok(busy.contains(&format!("machine/{id}")))
+    }
+
     async fn create(&self, who: &Who, id: &str) -> Result<View> {
         let machine = self
             .core
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
-        if machine.phase == MachinePhase::Up {
+        if machine.phase == MachinePhase::Up && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is up already")));
         }
         let machine = id.to_owned();
@@ -109,11 +116,10 @@ impl OperationsFace {
             .core
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
-        if machine.phase == MachinePhase::Available {
+        if machine.phase == MachinePhase::Available && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is down already")));
         }
-        let (machine, drain) = (id.to_owned(), false);
-        let input = DestroyInput { machine, drain };
+        let input = DestroyInput::at_once(id);
         let id = self.submit::<DestroyHypervisor>(who, &input).await?;
         View::of(&self.operations, id).await
     }

@@ -14,8 +14,9 @@ use strata_workflow::{End, Operations, Registry, Settings, Workflow, WorkflowErr
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
+pub(crate) use backups::POOL;
 pub use backups::{
-    BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, RestoreBackup,
+    BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, Resting, RestoreBackup,
     RestoreInput, VerifyBackup, VerifyInput,
 };
 pub(crate) use drain::input as drain_input;
@@ -50,6 +51,7 @@ impl Estate {
                 storage: Storage::none(),
                 store: core.shared_store(),
                 place: None,
+                resting: Arc::new(|_| Ok(())),
             },
         }
     }
@@ -99,6 +101,8 @@ async fn run(core: &Core, operations: &Operations) {
         if let Lead::Leading(fence) = now {
             let settings = Settings {
                 fence,
+                // Those that wait for room must not keep those that make it.
+                at_once: 256,
                 ..Settings::default()
             };
             match Workflow::open(operations.clone(), settings).await {

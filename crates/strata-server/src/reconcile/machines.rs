@@ -13,12 +13,13 @@ use strata_workflow::{Filter, Operations};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
-use crate::operations::Hypervisors;
+use crate::operations::{DestroyHypervisor, DestroyInput, Hypervisors};
 
 /// How often it looks.
 const TICK: Duration = Duration::from_secs(30);
 /// How many machines are asked at once.
 const AT_ONCE: usize = 16;
+const OWNER: &str = "inventory";
 /// How long one may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -110,10 +111,17 @@ async fn find_left(own: &Hypervisors, operations: &Operations, provider: &Arc<dy
             continue;
         }
         tracing::warn!(machine = id, %tag, "a machine was left behind, and is given back");
-        let spec = known.map_or_else(
-            || bare(provider.as_ref(), &handle),
-            |known| known.spec.clone(),
-        );
+        if known.is_some() {
+            // As an operation: nobody else is at it meanwhile.
+            let input = DestroyInput::at_once(id);
+            let begun = operations.submit::<DestroyHypervisor>(&input, OWNER, None);
+            if let Err(error) = begun.await {
+                tracing::warn!(machine = id, %error, "it is tried again");
+            }
+            continue;
+        }
+        // Of one that is in no inventory nothing can be begun.
+        let spec = bare(provider.as_ref(), &handle);
         let wiped = provider.wipe(&Target { tag, spec }).await;
         if let Err(error) = wiped {
             tracing::warn!(handle, %error, "it could not be given back; it is tried again");

@@ -39,8 +39,14 @@ pub fn start(core: Core, operations: Operations, shutdown: CancellationToken) {
 /// Begins what is due.
 pub async fn look(core: &Core, operations: &Operations, now: i64) -> strata_types::Result<()> {
     for schedule in core.schedules().await? {
-        if let Some(due) = due(&schedule, now) {
-            begin(core, operations, schedule, due, now).await?;
+        let Some(due) = due(&schedule, now) else {
+            put_right(core, schedule, now).await?;
+            continue;
+        };
+        let name = schedule.name.clone();
+        // One that cannot be followed does not hold the others up.
+        if let Err(error) = begin(core, operations, schedule, due, now).await {
+            tracing::warn!(schedule = name, %error, "a backup that is due was not begun");
         }
     }
     Ok(())
@@ -49,6 +55,21 @@ pub async fn look(core: &Core, operations: &Operations, now: i64) -> strata_type
 fn due(schedule: &BackupSchedule, now: i64) -> Option<i64> {
     let next = schedule.next_at_ms?;
     (!schedule.paused && next <= now).then_some(next)
+}
+
+/// Where the clock was ahead when the next moment was reckoned, it is sooner.
+async fn put_right(core: &Core, schedule: BackupSchedule, now: i64) -> strata_types::Result<()> {
+    let cron = schedule.when.parse::<Cron>().ok();
+    let next = cron.and_then(|cron| cron.after(now));
+    if schedule.paused || next >= schedule.next_at_ms {
+        return Ok(());
+    }
+    let name = Label::from_field("name", &schedule.name)?;
+    let right = BackupSchedule {
+        next_at_ms: next,
+        ..schedule
+    };
+    core.move_schedule_on(&name, &right).await
 }
 
 async fn begin(
@@ -63,7 +84,10 @@ async fn begin(
         ..BackupInput::default()
     };
     // Whoever dies before the schedule is written begins the same one again.
-    let key = format!("{}-{due}", schedule.name);
+    let rules = schedule.keep;
+    let (last, daily) = (rules.last.unwrap_or(0), rules.daily.unwrap_or(0));
+    let (weekly, monthly) = (rules.weekly.unwrap_or(0), rules.monthly.unwrap_or(0));
+    let key = format!("{}-{due}-{last}-{daily}-{weekly}-{monthly}", schedule.name);
     let begun = operations
         .submit::<CreateBackup>(&input, OWNER, Some(&key))
         .await;
@@ -76,5 +100,5 @@ async fn begin(
         next_at_ms: next.and_then(|cron| cron.after(now)),
         ..schedule
     };
-    core.write_schedule(&name, &next).await
+    core.move_schedule_on(&name, &next).await
 }

@@ -126,6 +126,14 @@ async fn run<K: strata_workflow::Kind<Context = Hypervisors> + Default>(
     own: &Hypervisors,
     input: &K::Input,
 ) {
+    let ended = run_to_end::<K>(own, input).await;
+    assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
+}
+
+async fn run_to_end<K: strata_workflow::Kind<Context = Hypervisors> + Default>(
+    own: &Hypervisors,
+    input: &K::Input,
+) -> strata_workflow::Operation {
     let mut registry = Registry::new();
     registry
         .register(K::default(), Arc::new(own.clone()))
@@ -137,8 +145,8 @@ async fn run<K: strata_workflow::Kind<Context = Hypervisors> + Default>(
         .unwrap();
     let id = operations.submit::<K>(input, "test", None).await.unwrap();
     let ended = operations.wait(id).await.unwrap();
-    assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
     engine.shutdown().await;
+    ended
 }
 
 fn machine(core: &Core) -> Machine {
@@ -245,10 +253,9 @@ impl Trial for Destroying {
     }
 
     fn input(&self, _: &Hypervisors) -> DestroyInput {
-        let drain = self.drain;
         DestroyInput {
-            machine: "m1".into(),
-            drain,
+            drain: self.drain,
+            ..DestroyInput::at_once("m1")
         }
     }
 
@@ -279,10 +286,7 @@ impl Trial for Destroying {
                     HypervisorState::AvailableToCreate
                 ),
             }
-            let again = DestroyInput {
-                machine: "m1".into(),
-                drain: false,
-            };
+            let again = DestroyInput::at_once("m1");
             run::<DestroyHypervisor>(own, &again).await;
             assert_free(&own.core, &sim);
         }
@@ -330,6 +334,44 @@ async fn a_machine_is_switched_by_hand() {
     );
 }
 
+/// A node of the same name that came by itself is somebody else's.
+#[tokio::test]
+async fn a_node_that_is_not_the_machines_own_is_left_alone() {
+    let one = One::new(false);
+    let own = one.make().await;
+    let core = own.core.clone();
+    let registration = strata_server::core::Registration {
+        name: "m1".into(),
+        subnet: None,
+    };
+    core.register_node(&registration).await.unwrap();
+    core.see_node("m1", &seen(4, 8000)).await.unwrap();
+    let ended = run_to_end::<CreateHypervisor>(
+        &own,
+        &CreateInput {
+            machine: "m1".into(),
+        },
+    )
+    .await;
+    assert!(matches!(ended.state, State::Failed { .. }), "{ended:?}");
+    assert!(core.node("m1").is_ok(), "it is there still");
+    assert_eq!(machine(&core).phase, MachinePhase::Available);
+    assert_eq!(one.sim().machines()["m1"].boots, 0);
+}
+
+/// Asked twice, the second finds that it is up.
+#[tokio::test]
+async fn bringing_up_what_is_up_is_done_at_once() {
+    let one = One::new(true);
+    let own = one.make().await;
+    let input = CreateInput {
+        machine: "m1".into(),
+    };
+    run::<CreateHypervisor>(&own, &input).await;
+    assert_eq!(one.sim().machines()["m1"].boots, 1);
+    assert_eq!(machine(&own.core).phase, MachinePhase::Up);
+}
+
 /// Somebody took a machine with our tag and nobody wrote it down: as when a
 /// store is put back from before.
 #[tokio::test]
@@ -343,8 +385,16 @@ async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
         labels: Default::default(),
     };
     provider.boot(&target, &boot).await.unwrap();
-    let operations = Operations::new(Arc::new(strata_store::Memory::new()), Registry::new());
+    let mut registry = Registry::new();
+    registry.register(DestroyHypervisor, own.clone()).unwrap();
+    let operations = Operations::new(Arc::new(strata_store::Memory::new()), registry);
+    let engine = Workflow::open(operations.clone(), Settings::default())
+        .await
+        .unwrap();
     look_at_machines(&own, &operations).await;
+    let begun = operations.list(&Default::default()).await.unwrap();
+    operations.wait(begun[0].id).await.unwrap();
+    engine.shutdown().await;
     assert_free(&own.core, &one.sim());
 }
 
@@ -399,10 +449,7 @@ async fn a_thousand_lives_lose_no_machine_and_use_none_twice() {
                     true => assert_eq!(phase, MachinePhase::Available),
                     false => assert_eq!(phase, MachinePhase::Up),
                 }
-                let input = DestroyInput {
-                    machine,
-                    drain: false,
-                };
+                let input = DestroyInput::at_once(machine);
                 let down = operations
                     .submit::<DestroyHypervisor>(&input, "test", None)
                     .await;

@@ -229,6 +229,7 @@ impl Vault {
             storage: filled(&self.folder, 1, 0).await,
             store: Arc::new(strata_store::Memory::new()),
             place: Some(place),
+            resting: Arc::new(|_| Ok(())),
         });
         *self.backups.lock().unwrap() = Some(made.clone());
         made

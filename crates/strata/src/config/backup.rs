@@ -61,6 +61,15 @@ impl BackupTable {
         }
     }
 
+    /// A repository that is there already: its password is, too.
+    pub(crate) fn found(&self, data_dir: &Path) -> Result<RepositoryConfig, String> {
+        let own = data_dir.join("backup/password");
+        if self.password_file.is_none() && !own.exists() {
+            return Err("its password is needed: say the file with --password-file".into());
+        }
+        self.config(data_dir)
+    }
+
     /// The repository, with its password; one is made where none is said.
     pub(crate) fn config(&self, data_dir: &Path) -> Result<RepositoryConfig, String> {
         let folder = data_dir.join("backup");
@@ -136,10 +145,12 @@ fn read_secret(key: &str, path: &Path) -> Result<Secret, String> {
 /// The password of this run's own repository, made the first time.
 fn own_password(folder: &Path) -> io::Result<Secret> {
     let path = folder.join("password");
-    if let Ok(text) = fs::read_to_string(&path)
-        && !text.trim().is_empty()
-    {
-        return Ok(Secret::new(text.trim()));
+    match fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(Secret::new(text.trim())),
+        // Written over, what it opens could never be opened again.
+        Ok(_) => return Err(io::Error::other("it is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;

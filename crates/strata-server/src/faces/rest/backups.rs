@@ -83,6 +83,10 @@ pub(super) async fn restore(
     if what.volume.is_empty() && !(what.path.is_empty() && what.as_name.is_empty()) {
         return Err(Error::invalid("volume", "must be said with path or as").into());
     }
+    let odd = |part: &str| part.is_empty() || part == "." || part == "..";
+    if !what.path.is_empty() && what.path.trim_matches('/').split('/').any(odd) {
+        return Err(Error::invalid("path", "is no path from the root of the volume").into());
+    }
     if !what.as_name.is_empty() {
         Label::from_field("as", &what.as_name)?;
     }

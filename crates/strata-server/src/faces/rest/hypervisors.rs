@@ -24,10 +24,8 @@ pub(super) async fn create(
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
-    let found = state.core.machine(&machine)?;
-    if found.phase == MachinePhase::Up {
-        return Err(Error::wrong_state(format!("{machine} is up already")).into());
-    }
+    // One that is up is done at once.
+    state.core.machine(&machine)?;
     begin::<CreateHypervisor>(&state, &who, &CreateInput { machine }).await
 }
 
@@ -39,12 +37,9 @@ pub(super) async fn destroy(
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
-    let found = state.core.machine(&machine)?;
-    if found.phase == MachinePhase::Available {
-        return Err(Error::wrong_state(format!("{machine} is down already")).into());
-    }
-    let drain = false;
-    begin::<DestroyHypervisor>(&state, &who, &DestroyInput { machine, drain }).await
+    // One that is down is done at once, too.
+    state.core.machine(&machine)?;
+    begin::<DestroyHypervisor>(&state, &who, &DestroyInput::at_once(machine)).await
 }
 
 /// Empties it, and takes it down then when that is asked for.
@@ -70,8 +65,8 @@ pub(super) async fn drain(
         let why = "only an admin may take a hypervisor down";
         return Err(Error::new(ErrorKind::PermissionDenied, why).into());
     }
-    let drain = true;
-    begin::<DestroyHypervisor>(&state, &who, &DestroyInput { machine, drain }).await
+    let input = DestroyInput::gently(&state.core, machine);
+    begin::<DestroyHypervisor>(&state, &who, &input).await
 }
 
 /// What the autoscaler goes by.

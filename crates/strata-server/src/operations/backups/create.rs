@@ -34,6 +34,8 @@ struct Still {
     volumes: Vec<String>,
 }
 
+/// All that was written must reach the disk first.
+const FREEZING: std::time::Duration = std::time::Duration::from_secs(20 * 60);
 /// How much of a new backup is read back.
 const SAMPLE_PERCENT: u8 = 5;
 
@@ -51,6 +53,7 @@ impl Kind for CreateBackup {
     fn steps(&self, input: &BackupInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![
             Step::new("freeze", |at: Here| async move { freeze(&at).await })
+                .timeout(FREEZING)
                 .undo(|at: Here| async move { thaw(&at).await }),
             Step::new("save", |at: Here| async move { save(&at).await })
                 .timeout(LONGEST)
@@ -77,7 +80,7 @@ async fn freeze(at: &Here) -> Result<Still, StepError> {
     // Records first: what they speak of is in the volumes then.
     let kept = state::keep(place, own.store.as_ref(), &tag).await;
     let folder = kept.map_err(refused)?;
-    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+    if let Some(pool) = own.pool().await? {
         let frozen = pool.freeze(&tag).await;
         let frozen = frozen.map_err(|error| refused(error.into()))?;
         volumes = names(&frozen).map_err(StepError::transient)?;
@@ -124,7 +127,7 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
         path: folder.map_err(refused)?,
         at: "/state".into(),
     });
-    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+    if let Some(pool) = own.pool().await? {
         let frozen = pool.freeze(&tag).await;
         let frozen = frozen.map_err(|error| refused(error.into()))?;
         sources.extend(still.volumes.iter().map(|name| Source {

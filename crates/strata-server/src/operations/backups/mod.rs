@@ -20,7 +20,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strata_backup::{BackupError, Progress, Repository, Status};
-use strata_store::Store;
+use strata_storage::StoragePool;
+use strata_store::{Store, StoreError, Transaction};
 use strata_types::backup::Retention;
 use strata_types::{Error, ErrorKind, Result};
 use strata_workflow::{At, Claim, Kind, StepError};
@@ -41,6 +42,21 @@ pub struct Backups {
     pub store: Arc<dyn Store>,
     /// Where they go; none where this server makes none.
     pub place: Option<Place>,
+    /// Refuses a volume that somebody runs on.
+    pub resting: Resting,
+}
+
+/// Refuses a volume that somebody runs on.
+pub type Resting = Arc<dyn Fn(&str) -> Result<()> + Send + Sync>;
+
+/// The pool whose volumes are to be in every backup: with several servers, the
+/// one that leads need not be the one that has it.
+pub(crate) const POOL: &str = "storage-pool";
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct KnownPool {
+    id: String,
+    host: String,
 }
 
 /// Where backups go.
@@ -65,6 +81,39 @@ impl Backups {
             Error::wrong_state("this server makes no backups")
                 .with_hint("ask the server that has the pool, or see [backup] in the configuration")
         })
+    }
+
+    /// The pool, which must be the one that was backed up before.
+    async fn pool(&self) -> Result<Option<StoragePool>, StepError> {
+        let place = self.step_place()?;
+        let pool = self.storage.existing().await.map_err(refused)?;
+        let found = self.store.get(POOL).await.map_err(StepError::transient)?;
+        let known = found.map(|entry| serde_json::from_slice::<KnownPool>(&entry.value));
+        let known = known.transpose().map_err(StepError::permanent)?;
+        let own = pool.as_ref().map(StoragePool::id);
+        match (&known, own) {
+            (Some(known), own) if own != Some(&known.id) => {
+                return Err(StepError::permanent(format!(
+                    "the pool is on the server on {}, and this one, on {}, leads: a backup from \
+                     here would be without its volumes",
+                    known.host, place.host
+                )));
+            }
+            (None, Some(id)) => {
+                let known = KnownPool {
+                    id: id.to_owned(),
+                    host: place.host.clone(),
+                };
+                let text = serde_json::to_vec(&known).map_err(StepError::permanent)?;
+                let put = Transaction::new().if_absent(POOL).put(POOL, text);
+                match self.store.commit(put).await {
+                    Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(StepError::transient(error)),
+                }
+            }
+            _ => {}
+        }
+        Ok(pool)
     }
 
     fn step_place(&self) -> Result<&Place, StepError> {

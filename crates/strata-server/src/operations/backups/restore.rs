@@ -55,6 +55,9 @@ impl Kind for RestoreBackup {
             let file = Step::new("restore", |at: Here| async move { file(&at).await });
             let file = file.undo(|at: Here| async move { forget_file(&at).await });
             steps.push(file.timeout(LONGEST));
+            steps.push(Step::new("put in place", |at: Here| async move {
+                place_file(&at).await
+            }));
             return Ok(steps);
         }
         for (from, to) in found.volumes.clone() {
@@ -146,6 +149,8 @@ async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepEr
 
 async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
     let pool = at.context.storage.pool().await.map_err(refused)?;
+    // They may have been started since this was asked for.
+    (at.context.resting)(to.as_str()).map_err(refused)?;
     let adopted = pool.adopt(&tag(at), to, at.input.what.replace).await;
     adopted.map(drop).map_err(|error| refused(error.into()))
 }
@@ -178,8 +183,18 @@ async fn file(at: &Here) -> Result<(), StepError> {
         .restore(&found.id, ask, teller(at), cancel.clone());
     let restored = restored.await;
     cancel.cancel();
-    restored.map_err(failed)?;
-    let placed = pool.place_file(&tag, to, path, what.replace).await;
+    restored.map(drop).map_err(failed)
+}
+
+async fn place_file(at: &Here) -> Result<(), StepError> {
+    let what = &at.input.what;
+    let found: Found = at.output("find")?;
+    let Some((_, to)) = found.volumes.first() else {
+        return Err(StepError::permanent("it is not said of which volume"));
+    };
+    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let path = what.path.trim_matches('/');
+    let placed = pool.place_file(&tag(at), to, path, what.replace).await;
     placed.map_err(|error| refused(error.into()))
 }
 

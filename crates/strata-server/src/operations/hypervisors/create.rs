@@ -28,6 +28,8 @@ const BOOTING: Duration = Duration::from_secs(20 * 60);
 /// From a running machine to its node.
 const JOINING: Duration = Duration::from_secs(10 * 60);
 const PROVING: Duration = Duration::from_secs(60);
+/// So that what went wrong is written down before the step is given up.
+const SPARE: Duration = Duration::from_secs(30);
 /// Changes wake whoever waits; this is for those that are missed.
 const LOOK: Duration = Duration::from_secs(1);
 /// A provider that hiccups is asked for a minute or so.
@@ -48,19 +50,25 @@ impl Kind for CreateHypervisor {
         super::claims(&input.machine)
     }
 
-    fn steps(&self, _: &CreateInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+    fn steps(&self, _: &CreateInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let take = Step::new("take", |at: Here| async move { take(&at).await })
+            .undo(|at: Here| async move { give_back(&at).await });
+        if outputs.find::<Taken>("take")? == Some(Taken::UpAlready) {
+            return Ok(vec![take]);
+        }
         Ok(vec![
-            Step::new("take", |at: Here| async move { take(&at).await })
-                .undo(|at: Here| async move { give_back(&at).await }),
+            take,
             Step::new("expect", |at: Here| async move { expect(&at).await })
                 .undo(|at: Here| async move { forget(&at).await }),
             Step::new("boot", |at: Here| async move { boot(&at).await })
                 .undo(|at: Here| async move { wipe(&at).await })
                 .timeout(BOOTING)
-                .undo_timeout(BOOTING)
+                .undo_timeout(super::WIPING)
                 .retry(PATIENT),
-            Step::new("join", |at: Here| async move { join(&at).await }).timeout(JOINING),
-            Step::new("prove", |at: Here| async move { prove(&at).await }).timeout(PROVING),
+            Step::new("join", |at: Here| async move { join(&at).await })
+                .timeout(JOINING + SPARE)
+                .retry(Retry::NEVER),
+            Step::new("prove", |at: Here| async move { prove(&at).await }).timeout(PROVING + SPARE),
             Step::new("open", |at: Here| async move { open(&at).await }),
         ])
     }
@@ -71,8 +79,32 @@ async fn phase(at: &Here, phase: MachinePhase) -> Result<(), StepError> {
     at.context.turn(&at.input.machine, phase, &operation).await
 }
 
-async fn take(at: &Here) -> Result<(), StepError> {
-    phase(at, MachinePhase::Taking).await
+/// What there was to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Taken {
+    /// It was free.
+    Free,
+    /// Somebody else has brought it up meanwhile: nothing is left to do.
+    UpAlready,
+}
+
+async fn take(at: &Here) -> Result<Taken, StepError> {
+    let (core, id) = (&at.context.core, &at.input.machine);
+    let operation = at.operation().to_string();
+    let now = core.machine(id).map_err(failed)?;
+    if now.phase == MachinePhase::Up && now.operation != operation {
+        return Ok(Taken::UpAlready);
+    }
+    // Looked at here, where there is nothing to undo: its node is not ours.
+    if now.phase == MachinePhase::Available && core.node(id).is_ok() {
+        let why = format!(
+            "there is a node {id} already, which is not of this machine; \
+             let it leave first: strata node remove"
+        );
+        return Err(StepError::permanent(why));
+    }
+    phase(at, MachinePhase::Taking).await?;
+    Ok(Taken::Free)
 }
 
 /// Free again, unless something is left that has to go first.
@@ -93,11 +125,6 @@ async fn give_back(at: &Here) -> Result<(), StepError> {
 
 async fn expect(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
-    let ready = NodeCondition::Ready;
-    if core.node(id).is_ok_and(|node| node.condition == ready) {
-        let why = format!("there is a node {id} already, which is not of this machine");
-        return Err(StepError::permanent(why));
-    }
     let machine = core.machine(id).map_err(failed)?;
     let expected = core.expect_node(id, &machine.spec.labels);
     expected.await.map_err(failed)
@@ -137,9 +164,8 @@ async fn wipe(at: &Here) -> Result<(), StepError> {
     }
     let (provider, target) = own.reach(id).map_err(failed)?;
     at.progress("switching it off and giving it back");
-    let wiped = provider.wipe(&target).await.map_err(provider_failed);
     // What failed before is what people want to know, not this.
-    wiped
+    super::wipe_patiently(at, provider.as_ref(), &target).await
 }
 
 async fn join(at: &Here) -> Result<(), StepError> {
@@ -152,6 +178,7 @@ async fn join(at: &Here) -> Result<(), StepError> {
             up = provider.wait(&target) => drop(up.map_err(provider_failed)?),
             () = at.cancelled() => return Err(StepError::Cancelled),
         }
+        let until = tokio::time::Instant::now() + JOINING;
         let mut changes = own.core.watch_all();
         loop {
             let node = own.core.node(id).map_err(failed)?;
@@ -161,6 +188,13 @@ async fn join(at: &Here) -> Result<(), StepError> {
             }
             at.progress(format!("waiting for node {id}"));
             at.safe_point()?;
+            if tokio::time::Instant::now() > until {
+                let minutes = JOINING.as_secs() / 60;
+                return Err(StepError::permanent(format!(
+                    "node {id} has not come within {minutes} minutes; see what the machine \
+                     printed: strata machine console {id}"
+                )));
+            }
             tokio::select! {
                 () = at.cancelled() => {}
                 _ = changes.recv() => {}
@@ -176,7 +210,14 @@ async fn prove(at: &Here) -> Result<(), StepError> {
     let (own, id) = (&at.context, &at.input.machine);
     phase(at, MachinePhase::Proving).await?;
     at.progress("running something in a cell on it");
-    let proven = own.prove.prove(id).await.map_err(failed);
+    let proven = tokio::time::timeout(PROVING, own.prove.prove(id)).await;
+    let proven = match proven {
+        Ok(proven) => proven.map_err(failed),
+        Err(_) => Err(StepError::transient(format!(
+            "node {id} has not run anything within {} s",
+            PROVING.as_secs()
+        ))),
+    };
     own.note(id, MachinePhase::Proving, proven).await
 }
 

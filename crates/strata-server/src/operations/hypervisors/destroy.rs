@@ -13,7 +13,7 @@ use strata_types::machine::{MachinePhase, PowerState};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
 use super::{Hypervisors, failed, provider_failed};
-use crate::core::NodeChange;
+use crate::core::{Core, NodeChange};
 
 /// Takes a hypervisor down.
 #[derive(Default)]
@@ -28,12 +28,36 @@ pub struct DestroyInput {
     /// It is emptied first.
     #[serde(default)]
     pub drain: bool,
+    /// It was closed before: cancelled, it stays so.
+    #[serde(default)]
+    pub was_closed: bool,
+}
+
+impl DestroyInput {
+    /// At once, as a lost node.
+    pub fn at_once(machine: impl Into<String>) -> Self {
+        Self {
+            machine: machine.into(),
+            drain: false,
+            was_closed: false,
+        }
+    }
+
+    /// Emptied first.
+    pub fn gently(core: &Core, machine: impl Into<String>) -> Self {
+        let machine = machine.into();
+        let closed = core.node(&machine).is_ok_and(|node| node.draining);
+        Self {
+            machine,
+            drain: true,
+            was_closed: closed,
+        }
+    }
 }
 
 /// As long as anybody waits for room.
 const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 const SWITCHING: Duration = Duration::from_secs(5 * 60);
-const WIPING: Duration = Duration::from_secs(60 * 60);
 /// A provider that is away is waited for: for about an hour.
 const PATIENT: Retry = Retry {
     attempts: 64,
@@ -56,8 +80,8 @@ impl Kind for DestroyHypervisor {
         let mut steps = Vec::new();
         if input.drain {
             steps.push(
-                Step::new("close", |at: Here| async move { close(&at, true).await })
-                    .undo(|at: Here| async move { close(&at, false).await }),
+                Step::new("close", |at: Here| async move { close(&at).await })
+                    .undo(|at: Here| async move { open_again(&at).await }),
             );
             steps.push(
                 Step::new("empty", |at: Here| async move { empty(&at).await }).timeout(EMPTYING),
@@ -69,7 +93,7 @@ impl Kind for DestroyHypervisor {
                 .retry(PATIENT),
             Step::new("forget", |at: Here| async move { forget(&at).await }).retry(PATIENT),
             Step::new("wipe", |at: Here| async move { wipe(&at).await })
-                .timeout(WIPING)
+                .timeout(super::WIPING)
                 .retry(PATIENT),
             Step::new("free", |at: Here| async move { free(&at).await }).retry(PATIENT),
         ]);
@@ -77,21 +101,31 @@ impl Kind for DestroyHypervisor {
     }
 }
 
-async fn close(at: &Here, closed: bool) -> Result<(), StepError> {
+/// Takes nothing new from here on.
+async fn close(at: &Here) -> Result<(), StepError> {
+    match at.context.core.node(&at.input.machine) {
+        Ok(_) => set_closed(at, true).await,
+        Err(_) => Ok(()),
+    }
+}
+
+/// Cancelled, it is as it was; once it is being stopped there is nothing to open.
+async fn open_again(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
-    if core.node(id).is_err() {
-        return Ok(());
-    }
-    // Once it is being stopped there is nothing to open.
     let machine = core.machine(id).map_err(failed)?;
-    if !closed && machine.phase != MachinePhase::Up {
+    if at.input.was_closed || machine.phase != MachinePhase::Up || core.node(id).is_err() {
         return Ok(());
     }
+    set_closed(at, false).await
+}
+
+async fn set_closed(at: &Here, closed: bool) -> Result<(), StepError> {
     let change = NodeChange {
         draining: Some(closed),
         ..NodeChange::default()
     };
-    let changed = core.change_node_for_operation(id, &change);
+    let core = &at.context.core;
+    let changed = core.change_node_for_operation(&at.input.machine, &change);
     changed.await.map_err(failed)
 }
 
@@ -148,7 +182,7 @@ async fn wipe(at: &Here) -> Result<(), StepError> {
     let work = async {
         let (provider, target) = own.reach(id).map_err(failed)?;
         at.progress("erasing what was on it and giving it back");
-        provider.wipe(&target).await.map_err(provider_failed)
+        super::wipe_patiently(at, provider.as_ref(), &target).await
     };
     let wiped = work.await;
     own.note(id, MachinePhase::Wiping, wiped).await

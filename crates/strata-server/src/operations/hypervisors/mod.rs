@@ -10,12 +10,13 @@ mod power;
 mod prove;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use strata_machines::{Boot, Provider, ProviderError, Providers, Secret, Tag, Target};
 use strata_types::machine::{MachineFailure, MachinePhase};
 use strata_types::{Error, ErrorKind, Result};
-use strata_workflow::{Claim, StepError};
+use strata_workflow::{At, Claim, Kind, StepError};
 
 pub use create::{CreateHypervisor, CreateInput};
 pub use destroy::{DestroyHypervisor, DestroyInput};
@@ -148,6 +149,28 @@ fn claims(machine: &str) -> Vec<Claim> {
         Claim::exclusive(format!("machine/{machine}")),
         Claim::exclusive(format!("node/{machine}")),
     ]
+}
+
+/// Erasing disks may take a provider that long.
+const WIPING: Duration = Duration::from_secs(2 * 24 * 3600);
+
+/// Wipes a machine, and waits for a provider that is still at it.
+async fn wipe_patiently<K: Kind>(
+    at: &At<K>,
+    provider: &dyn Provider,
+    target: &Target,
+) -> Result<(), StepError> {
+    let mut pause = Duration::from_millis(200);
+    loop {
+        match provider.wipe(target).await {
+            Err(error) if error.is_transient() => {
+                at.progress(format!("not yet: {error}"));
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(60));
+            }
+            other => return other.map_err(provider_failed),
+        }
+    }
 }
 
 /// A step failed over the records.
