@@ -193,3 +193,68 @@ async fn backups_are_made_and_restored_through_every_death() {
         .await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_is_replaced_and_looked_over_through_every_death() {
+    const FILES: u64 = 200;
+    let mut world = World::start(POOL).await;
+    world.create_volume(json!({ "name": "data" })).await;
+    let data = world.volume("data");
+    fill(&data, FILES);
+    let used = async |world: &World| {
+        let pool = world.rest().get("/storage").await;
+        let devices = pool["devices"].as_array().unwrap();
+        let one = devices.iter().find(|one| one["state"] == "ONLINE").unwrap();
+        one["name"].as_str().unwrap().to_owned()
+    };
+    let path = async |world: &World| format!("/storage/device/{}/replace", used(world).await);
+    let begin = Instant::now();
+    let known = steps(&world.done(&path(&world).await, json!({})).await);
+    let took = begin.elapsed();
+    assert_eq!(known, ["choose", "replace"]);
+    for step in 0..known.len() {
+        let path = path(&world).await;
+        killed_at(&mut world, &path, &json!({}), step).await;
+        assert_eq!(online(&world).await, 1);
+        check(&data, FILES);
+    }
+    for at in 0..MOMENTS {
+        let path = path(&world).await;
+        killed_within(&mut world, &path, &json!({}), took, at).await;
+        assert_eq!(online(&world).await, 1);
+        check(&data, FILES);
+    }
+    killed_at(&mut world, "/storage/scrub", &json!({}), 0).await;
+    let pool = world.rest().get("/storage").await;
+    assert_eq!(pool["scrub"]["uncorrectable"], 0, "{pool}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_forgotten_through_every_death_and_the_rest_is_whole() {
+    const FILES: u64 = 12;
+    let mut world = World::start(POOL).await;
+    world.create_volume(json!({ "name": "data" })).await;
+    let data = world.volume("data");
+    fill(&data, FILES);
+    let quick = json!({ "skipVerify": true });
+    let keep = json!({ "keep": { "last": 1 } });
+    let mut took = Duration::ZERO;
+    for at in 0..=MOMENTS {
+        // What only the older one has is all that goes.
+        fs::write(data.join("new"), vec![at as u8; 3_000_000]).unwrap();
+        world.done("/backup", quick.clone()).await;
+        fs::write(data.join("new"), vec![at as u8 + 100; 3_000_000]).unwrap();
+        world.done("/backup", quick.clone()).await;
+        if at == 0 {
+            let begin = Instant::now();
+            world.done("/backup/prune", keep.clone()).await;
+            took = begin.elapsed();
+        } else {
+            killed_within(&mut world, "/backup/prune", &keep, took, at - 1).await;
+        }
+        let backups = world.rest().get("/backup").await;
+        assert_eq!(backups.as_array().unwrap().len(), 1, "{backups}");
+        let all = json!({ "percent": 100 });
+        world.done("/backup/latest/verify", all).await;
+    }
+}
