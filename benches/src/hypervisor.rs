@@ -15,7 +15,7 @@ use strata_api::operations::v1::{
 };
 use strata_client::{Channel, ServerClient, Target};
 use strata_identity::Credentials;
-use strata_testkit::guest::{Guest, small_initramfs};
+use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::v1::ListVmsRequest;
 use strata_testkit::{Daemon, NetworkNamespace, Node};
 use tonic::Streaming;
@@ -49,9 +49,15 @@ pub(crate) async fn run(binary: &Path, effort: Effort) -> Result {
         small_initramfs(&initrd, &format!("echo {LINE}\npoweroff -f"))?;
     }
     let network = NetworkNamespace::new();
+    let kernel = kernel();
+    let kernels = kernel.parent().ok_or("the kernel is in no folder")?;
+    let config = format!(
+        "{CONFIG}[machines]\ninventory = {inventory:?}\n\
+         [machines.qemu]\nkernel_folder = {kernels:?}\n"
+    );
     let daemon = Daemon::build(binary)
         .role("up")
-        .config(&format!("{CONFIG}[machines]\ninventory = {inventory:?}\n"))
+        .config(&config)
         .within(&network);
     let daemon = daemon.start().await;
     let target = Target::Tls {

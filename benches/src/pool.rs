@@ -20,10 +20,13 @@ use crate::{Effort, Result};
 const DEVICE: u64 = 1 << 30;
 const FILE: usize = 1 << 20;
 const PAGE: usize = 4096;
+/// The file of the peer that leaves.
+const FIRST: &str = "p1";
 const EXPAND: &str = "strata: a device more";
 const SHRINK: &str = "strata: a device less";
 const PLAIN_EXPAND: &str = "btrfs device add";
 const PLAIN_SHRINK: &str = "btrfs device remove";
+const PLAIN_GIVEN_BACK: &str = "btrfs device remove, its room given back";
 
 #[allow(clippy::print_stdout)]
 pub(crate) async fn run(effort: Effort) -> Result {
@@ -52,7 +55,11 @@ pub(crate) async fn run(effort: Effort) -> Result {
             settle();
             match turn % 2 {
                 0 => board.add(SHRINK, ours.shrink().await?),
-                _ => board.add(PLAIN_SHRINK, plain.shrink()?),
+                _ => {
+                    let (removed, given_back) = plain.shrink()?;
+                    board.add(PLAIN_SHRINK, removed);
+                    board.add(PLAIN_GIVEN_BACK, given_back);
+                }
             }
         }
         ours.pool.close().await?;
@@ -64,7 +71,11 @@ pub(crate) async fn run(effort: Effort) -> Result {
         used.1 >> 20
     );
     board.print();
-    for (ours, theirs) in [(EXPAND, PLAIN_EXPAND), (SHRINK, PLAIN_SHRINK)] {
+    for (ours, theirs) in [
+        (EXPAND, PLAIN_EXPAND),
+        (SHRINK, PLAIN_SHRINK),
+        (SHRINK, PLAIN_GIVEN_BACK),
+    ] {
         board.ratio(ours, theirs, "1.1");
         let best = board.at(ours, 0.0).zip(board.at(theirs, 0.0));
         if let Some((our, their)) = best {
@@ -156,7 +167,7 @@ impl Plain {
             let options = ["--direct-io=on", "-b", "4096", "-f", "--show", &path];
             command("losetup", &options)
         };
-        let loops = [attach("p1")?, attach("p2")?, attach("p3")?];
+        let loops = [attach(FIRST)?, attach("p2")?, attach("p3")?];
         let options = ["-q", "-f", "-K", "-d", "single", "-m", "dup"];
         command(
             "mkfs.btrfs",
@@ -175,11 +186,17 @@ impl Plain {
         Ok(begin.elapsed())
     }
 
-    fn shrink(&self) -> Result<Duration> {
+    /// Until it is removed, and until the file behind it takes no room, which
+    /// is where ours ends.
+    fn shrink(&self) -> Result<(Duration, Duration)> {
         let mount = self.mount.to_string_lossy();
+        let file = self.mount.with_file_name(FIRST);
         let begin = Instant::now();
         command("btrfs", &["device", "remove", &self.loops[0], &mount])?;
-        Ok(begin.elapsed())
+        let removed = begin.elapsed();
+        command("losetup", &["-d", &self.loops[0]])?;
+        command("fallocate", &["-p", "-l", "1GiB", &file.to_string_lossy()])?;
+        Ok((removed, begin.elapsed()))
     }
 }
 
