@@ -133,8 +133,10 @@ fn find(file: &File) -> Result<Option<Attached>> {
         .map_err(StorageError::at("look at", CONTROL))?;
     for path in in_use()? {
         // One that lets go of its file just now is not opened, or has none.
-        let Ok(device) = open_loop(&path) else {
-            continue;
+        let device = match open_loop(&path) {
+            Ok(device) => device,
+            Err(errno) if is_want(errno) => return Err(StorageError::at("open", &path)(errno)),
+            Err(_) => continue,
         };
         if file_of(&device) == Ok((wanted.dev(), wanted.ino())) {
             let _device = device;
@@ -151,9 +153,27 @@ fn file_of(device: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((answer.get(0), answer.get(8)))
 }
 
-/// The same by the path of the loop device.
-pub(crate) fn file_behind(device: &Path) -> Option<(u64, u64)> {
-    file_of(&open_loop(device).ok()?).ok()
+/// The same by the path of the loop device; nothing when there is no such
+/// device, or it has no file.
+pub(crate) fn file_behind(device: &Path) -> Result<Option<(u64, u64)>> {
+    match open_loop(device).and_then(|opened| file_of(&opened)) {
+        Ok(file) => Ok(Some(file)),
+        Err(errno) if is_want(errno) => Err(StorageError::at("look at", device)(errno)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether we lack what it takes to ask: that says nothing of the device, and
+/// a device that is taken for gone can be lost by it.
+pub(crate) fn is_want(errno: Errno) -> bool {
+    [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::INTR,
+        Errno::AGAIN,
+    ]
+    .contains(&errno)
 }
 
 /// All loop devices that have a file.

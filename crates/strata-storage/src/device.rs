@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::attach::{self, Attached};
 use crate::record::DeviceRecord;
@@ -127,13 +128,24 @@ pub(crate) fn attached(device: &DeviceRecord) -> Result<Attached> {
     }
 }
 
-/// Whether the block device at `path` is this one.
-pub(crate) fn is_behind(device: &DeviceRecord, path: &Path) -> bool {
-    let Ok(own) = fs::metadata(&device.path) else {
-        return false;
+/// Whether the block device at `path` is this one. That it cannot be told for
+/// want of memory or descriptors is an error, and no answer.
+pub(crate) fn is_behind(device: &DeviceRecord, path: &Path) -> Result<bool> {
+    let Some(own) = metadata(&device.path)? else {
+        return Ok(false);
     };
     if device.file {
-        return attach::file_behind(path) == Some((own.dev(), own.ino()));
+        return Ok(attach::file_behind(path)? == Some((own.dev(), own.ino())));
     }
-    fs::metadata(path).is_ok_and(|other| other.rdev() == own.rdev())
+    Ok(metadata(path)?.is_some_and(|other| other.rdev() == own.rdev()))
+}
+
+fn metadata(path: &Path) -> Result<Option<fs::Metadata>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if Errno::from_io_error(&error).is_some_and(attach::is_want) => {
+            Err(StorageError::at("look at", path)(error))
+        }
+        Err(_) => Ok(None),
+    }
 }

@@ -33,6 +33,10 @@ impl StoragePool {
         let name = name.to_owned();
         self.run(move |pool| {
             let _turn = turn;
+            // A file that is still in use must not be lost by an old record.
+            if let Ok(fs) = pool.fs() {
+                open::reconcile(pool, &fs)?;
+            }
             let Ok(device) = pool.record().device(&name).cloned() else {
                 return Ok(());
             };
@@ -42,6 +46,9 @@ impl StoragePool {
                     name,
                     must_be: "SPARE",
                 });
+            }
+            if device.file && device.path.exists() {
+                attach::wait_until_free(&device.path)?;
             }
             forget(pool, &device)
         })

@@ -41,6 +41,8 @@ fn describe(
         None if device.path.exists() => DeviceState::Spare,
         None => DeviceState::Missing,
         Some(known) if known.path.is_none() => DeviceState::Missing,
+        // The file system notices that it went only when it is mounted again.
+        Some(_) if matches!(device.path.try_exists(), Ok(false)) => DeviceState::Missing,
         Some(_) if leaving == Some(&device.name) => DeviceState::Leaving,
         Some(known) if known.errors > 0 => DeviceState::Failing,
         Some(_) => DeviceState::Online,

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use strata_types::storage::Profile;
 
 use super::{Shared, ballast, tree};
-use crate::btrfs::{self, Fs};
+use crate::btrfs::{self, DeviceInfo, Fs};
 use crate::config::{PoolConfig, check_size};
 use crate::mount::{self, MountOptions};
 use crate::record::{DeviceRecord, Record};
@@ -228,16 +229,21 @@ fn mount_again(record: &Record, point: &Path) -> Result<()> {
     let whole = options(record);
     let mounted = mount::mount_devices(&attached, point, whole);
     let Err(errno) = mounted else { return Ok(()) };
-    if gone.is_empty() {
-        return Err(StorageError::at("mount the pool at", point)(errno));
+    let failed = |gone: Vec<String>| match gone.is_empty() {
+        true => StorageError::at("mount the pool at", point)(errno),
+        false => StorageError::DevicesGone { names: gone },
+    };
+    // The file system may miss a device of which the record does not know yet.
+    if gone.is_empty() && record.profile != Profile::Mirrored {
+        return Err(failed(gone));
     }
     let degraded = MountOptions {
         degraded: true,
         ..whole
     };
-    mount::mount_devices(&attached, point, degraded).map_err(|_| StorageError::DevicesGone {
-        names: gone.clone(),
-    })?;
+    if mount::mount_devices(&attached, point, degraded).is_err() {
+        return Err(failed(gone));
+    }
     tracing::warn!(missing = gone.join(", "), "the pool is mounted without");
     Ok(())
 }
@@ -250,16 +256,16 @@ pub(super) fn reconcile(pool: &Shared, fs: &Fs) -> Result<()> {
         .map_err(StorageError::at("look at", &pool.mount))?;
     let mut freed = Vec::new();
     pool.change(|record| {
-        for device in &mut record.devices {
-            let here = known.iter().find(|known| {
-                let path = known.path.as_deref();
-                path.is_some_and(|path| device::is_behind(device, path))
-            });
-            // One that is not there can only be told by its number.
-            let gone = known
-                .iter()
-                .find(|known| known.path.is_none() && Some(known.id) == device.number);
-            let number = here.or(gone).map(|known| known.id);
+        let owners = owners(&record.devices, &known)?;
+        for (at, device) in record.devices.iter_mut().enumerate() {
+            let here = owners.iter().position(|owner| *owner == Some(at));
+            // One that is not there, or went while it was in use, can only be
+            // told by its number. It left only if the file system says so.
+            let gone = || {
+                let mut all = known.iter().zip(&owners);
+                all.position(|(known, owner)| owner.is_none() && Some(known.id) == device.number)
+            };
+            let number = here.or_else(gone).map(|at| known[at].id);
             if device.number.is_some() && number.is_none() && device.file {
                 freed.push((device.path.clone(), device.bytes));
             }
@@ -274,4 +280,22 @@ pub(super) fn reconcile(pool: &Shared, fs: &Fs) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// For each device of the file system which of ours is behind it for certain.
+fn owners(devices: &[DeviceRecord], known: &[DeviceInfo]) -> Result<Vec<Option<usize>>> {
+    let mut owners = Vec::with_capacity(known.len());
+    for known in known {
+        let mut owner = None;
+        for (at, device) in devices.iter().enumerate() {
+            if let Some(path) = &known.path
+                && device::is_behind(device, path)?
+            {
+                owner = Some(at);
+                break;
+            }
+        }
+        owners.push(owner);
+    }
+    Ok(owners)
 }

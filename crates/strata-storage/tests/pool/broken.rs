@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use strata_storage::{StorageError, StoragePool};
+use strata_storage::{NewSpare, StorageError, StoragePool};
 use strata_types::storage::{DeviceState, PoolState, Profile, VolumeKind};
 
 use crate::world::{MIB, World, data, label, never, quiet, states};
@@ -100,6 +100,77 @@ async fn a_pool_that_keeps_data_once_does_not_start_without_a_device() {
     written.verify();
 }
 
+#[tokio::test]
+async fn a_device_that_vanishes_while_in_use_stays_one_of_the_pool() {
+    let world = World::new();
+    let (pool, written) = filled(&world, Profile::Mirrored, 3, 1).await;
+    fs::remove_file(world.image("d2")).unwrap();
+    // The file system has not noticed; what it says is looked at anew.
+    pool.add_spare(NewSpare::File { bytes: 512 * MIB })
+        .await
+        .unwrap();
+    pool.add_device("d5").await.unwrap();
+    let refused = pool.remove_spare("d2").await.unwrap_err();
+    assert!(matches!(refused, StorageError::DeviceState { .. }));
+    drop(pool);
+    let pool = world.open(Profile::Mirrored, 3, 1).await;
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.state, PoolState::Degraded);
+    assert_eq!(status.devices[1].state, DeviceState::Missing);
+    pool.close().await.unwrap();
+    drop(pool);
+
+    let pool = world.open(Profile::Mirrored, 3, 1).await;
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.devices[1].state, DeviceState::Missing);
+    written.verify();
+    pool.replace_device("d2", "d4", &quiet, never())
+        .await
+        .unwrap();
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.state, PoolState::Online, "{}", status.message);
+    assert_eq!(
+        states(&status),
+        ["d1", "d3", "d4", "d5"].map(|name| (name, DeviceState::Online))
+    );
+    written.verify();
+}
+
+#[tokio::test]
+async fn a_device_that_vanished_is_replaced_without_a_remount() {
+    let world = World::new();
+    let (pool, written) = filled(&world, Profile::Mirrored, 2, 1).await;
+    fs::remove_file(world.image("d1")).unwrap();
+    pool.replace_device("d1", "d3", &quiet, never())
+        .await
+        .unwrap();
+    pool.close().await.unwrap();
+    drop(pool);
+    let pool = world.open(Profile::Mirrored, 2, 1).await;
+    let status = pool.status().await.unwrap();
+    assert_eq!(status.state, PoolState::Online, "{}", status.message);
+    assert_eq!(states(&status).len(), 2);
+    written.verify();
+}
+
+/// The record of a pool may be behind: a mirror that is whole is mounted.
+#[tokio::test]
+async fn a_mirror_is_mounted_without_a_device_that_the_record_does_not_know() {
+    let world = World::new();
+    let (pool, written) = filled(&world, Profile::Mirrored, 2, 0).await;
+    pool.close().await.unwrap();
+    drop(pool);
+    let record = world.folder().join("pool.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let known = text.replace(",\n      \"number\": 2", "");
+    assert_ne!(known, text);
+    fs::write(&record, known).unwrap();
+    fs::remove_file(world.image("d2")).unwrap();
+    let pool = world.open(Profile::Mirrored, 2, 0).await;
+    assert_eq!(pool.status().await.unwrap().state, PoolState::Degraded);
+    written.verify();
+}
+
 /// Writes noise over what holds data: everything but the first and the last
 /// part of the file, where the file system itself is told apart.
 fn spoil(image: &Path, from: u64, to: u64) {
@@ -140,6 +211,8 @@ async fn a_device_that_breaks_while_in_use_is_seen_and_replaced() {
     let (pool, written) = filled(&world, Profile::Mirrored, 2, 1).await;
     let writer = Writer::start(&data(&pool, "v"), 1);
     writer.wait_for_files(4);
+    // What is not on the device yet cannot be lost with it.
+    rustix::fs::sync();
     // The file loses everything; reading beyond its end fails.
     let image = OpenOptions::new().write(true).open(world.image("d1"));
     image.unwrap().set_len(MIB).unwrap();
