@@ -10,6 +10,7 @@
 mod backup;
 mod blobs;
 mod config;
+mod descend;
 mod error;
 mod face;
 mod gate;

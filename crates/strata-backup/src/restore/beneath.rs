@@ -1,14 +1,15 @@
-//! A folder that nothing leaves. Every path is opened from it by a call that
-//! fails if a link is on the way or if it would lead out, whatever others do
-//! to the tree meanwhile.
+//! A folder that nothing leaves. Every path is opened from it by calls that
+//! fail if a link is on the way or if they would lead out, whatever others do
+//! to the tree meanwhile (see [`descend`]).
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
+use crate::descend;
 use crate::error::{BackupError, Result};
 
 const NEW_FOLDER: Mode = Mode::RWXU;
@@ -51,15 +52,7 @@ impl Beneath {
     }
 
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
-        let here = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&self.root, here, flags, mode, resolve)
+        descend::open(&self.root, path, flags, mode)
             .map_err(|error| BackupError::restore(self.path.join(path), error))
     }
 

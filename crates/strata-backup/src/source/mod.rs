@@ -7,6 +7,7 @@
 
 mod node;
 mod read;
+mod root;
 mod walk;
 
 use std::path::{Component, Path, PathBuf};

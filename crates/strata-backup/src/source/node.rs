@@ -4,8 +4,10 @@
 //! and a static program cannot ask the name service.
 
 use std::ffi::OsStr;
-use std::fs::Metadata as Stat;
+use std::fs::{File, Metadata as Stat};
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
@@ -28,10 +30,11 @@ mod go {
     pub(super) const STICKY: u32 = 1 << 20;
 }
 
-/// The node of a file that is there. `device` is the number that is stored
-/// for the file system of a file with more than one name.
-pub(super) fn node(path: &Path, name: &OsStr, stat: &Stat, device: u64) -> io::Result<Node> {
-    let kind = kind(path, stat)?;
+/// The node of a file that is there, opened as a place only. `device` is the
+/// number that is stored for the file system of a file with more than one
+/// name.
+pub(super) fn node(file: &File, name: &OsStr, stat: &Stat, device: u64) -> io::Result<Node> {
+    let kind = kind(file, stat)?;
     let is_dir = stat.is_dir();
     let mtime = time(stat.mtime(), stat.mtime_nsec());
     let mut meta = Metadata {
@@ -53,7 +56,7 @@ pub(super) fn node(path: &Path, name: &OsStr, stat: &Stat, device: u64) -> io::R
         links: if is_dir { 0 } else { stat.nlink() },
         ..Metadata::default()
     };
-    add_attributes(&mut meta, attributes(path)?)?;
+    add_attributes(&mut meta, attributes(file)?)?;
     Ok(Node::new_node(name, kind, meta))
 }
 
@@ -71,12 +74,13 @@ pub(super) fn bare_folder(name: &OsStr, at: Timestamp) -> Node {
     Node::new_node(name, NodeType::Dir, meta)
 }
 
-fn kind(path: &Path, stat: &Stat) -> io::Result<NodeType> {
+fn kind(file: &File, stat: &Stat) -> io::Result<NodeType> {
     let kind = stat.file_type();
     Ok(if kind.is_dir() {
         NodeType::Dir
     } else if kind.is_symlink() {
-        NodeType::from_link(&std::fs::read_link(path)?)
+        let target = rustix::fs::readlinkat(file, "", Vec::new())?;
+        NodeType::from_link(Path::new(OsStr::from_bytes(target.as_bytes())))
     } else if kind.is_block_device() {
         NodeType::Dev {
             device: stat.rdev(),
@@ -142,8 +146,11 @@ fn add_attributes(meta: &mut Metadata, found: Vec<(String, Vec<u8>)>) -> io::Res
     Ok(())
 }
 
-fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let listed = match whole(|buffer| rustix::fs::llistxattr(path, buffer)) {
+fn attributes(file: &File) -> io::Result<Vec<(String, Vec<u8>)>> {
+    // Of a place there is no call for this. This leads to the very file, and
+    // if that is a link, not through it.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let listed = match whole(|buffer| rustix::fs::listxattr(&path, buffer)) {
         // The file system has none.
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
         listed => listed?,
@@ -153,7 +160,7 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty());
     for name in names {
-        match whole(|buffer| rustix::fs::lgetxattr(path, name, buffer)) {
+        match whole(|buffer| rustix::fs::getxattr(&path, name, buffer)) {
             Err(Errno::NODATA) => {}
             value => found.push((String::from_utf8_lossy(name).into_owned(), value?)),
         }

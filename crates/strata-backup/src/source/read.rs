@@ -2,28 +2,38 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustic_core::{ErrorKind, ReadSourceOpen, RusticError, RusticResult};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::Shared;
+use super::root::Root;
+use crate::descend;
 use crate::error::BackupError;
 
 /// A file to be opened when its turn comes.
 pub(crate) struct SourceFile {
-    pub(super) path: PathBuf,
+    pub(super) root: Arc<Root>,
+    /// Where it is below the root.
+    pub(super) inside: PathBuf,
     pub(super) size: u64,
     pub(super) shared: Arc<Shared>,
+}
+
+impl SourceFile {
+    fn path(&self) -> PathBuf {
+        self.root.path.join(&self.inside)
+    }
 }
 
 impl ReadSourceOpen for SourceFile {
     type Reader = Reader;
 
     fn open(self) -> RusticResult<Reader> {
-        match open(&self.path) {
+        match open(&self.root, &self.inside) {
             Ok(file) => {
                 self.shared.reporter.file_read();
                 Ok(Reader {
@@ -32,8 +42,8 @@ impl ReadSourceOpen for SourceFile {
                     of: self,
                 })
             }
-            Err(source) => {
-                let path = self.path.clone();
+            Err(error) => {
+                let (path, source) = (self.path(), error.into());
                 self.shared.gate.fail(BackupError::Source { path, source });
                 Err(RusticError::new(
                     ErrorKind::InputOutput,
@@ -45,16 +55,11 @@ impl ReadSourceOpen for SourceFile {
 }
 
 /// Only what we own or may do as root is opened without leaving a trace.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits();
-    let open = |flags: u32| {
-        File::options()
-            .read(true)
-            .custom_flags(flags.cast_signed())
-            .open(path)
-    };
-    match open(flags | OFlags::NOATIME.bits()) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(flags),
+fn open(root: &Root, inside: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let open = |flags| descend::open(&root.folder, inside, flags, Mode::empty()).map(File::from);
+    match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM | Errno::ACCESS) => open(flags),
         file => file,
     }
 }
@@ -72,7 +77,7 @@ impl Read for Reader {
         if !gate.is_open() {
             return Err(io::Error::other("cancelled"));
         }
-        let path = || self.of.path.clone();
+        let path = || self.of.path();
         match self.file.read(buffer) {
             Ok(0) if self.read != self.of.size && !buffer.is_empty() => {
                 gate.fail(BackupError::Changed { path: path() });

@@ -3,10 +3,16 @@
 //!
 //! A source is one file system: what is mounted within it is somebody else's,
 //! and stays an empty folder.
+//!
+//! What runs in a container decides how deep its volumes are. A tree may be
+//! far deeper than the kernel takes paths, so the walk goes from folder to
+//! folder. It has an end all the same, as the memory for a tree grows with
+//! the square of its depth: what lies below is left out and told in the log,
+//! for one volume must not be what stops the backup of all others.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,11 +22,20 @@ use rustic_core::repofile::Node;
 use rustic_core::{ReadSourceEntry, RusticResult};
 
 use super::read::SourceFile;
+use super::root::{self, Root};
 use super::{Shared, Source, node};
 use crate::error::BackupError;
 use crate::gate::Gate;
 
 type Entry = ReadSourceEntry<SourceFile>;
+
+/// So many folders are open at once; those further up are opened again when
+/// the walk comes back to them.
+const MOST_OPEN: usize = 64;
+/// How deep a folder may lie to be entered, in folders and in bytes of its
+/// path. Paths that the kernel takes have at most 2048 and 4096.
+const MOST_LEVELS: usize = 2048;
+const MOST_BYTES: usize = 32 << 10;
 
 /// The walk. It ends early when something fails or nobody wants it any more;
 /// the gate knows which.
@@ -29,15 +44,21 @@ pub(crate) struct Walk {
     sources: VecDeque<Source>,
     /// Folders on the way to a source that were told already.
     passed: PathBuf,
+    /// The source that is walked through.
+    root: Option<Arc<Root>>,
+    /// Where the folder lies below the root whose entries are being told.
+    inside: PathBuf,
     stack: Vec<Level>,
+    /// Whether anything of this source lay too deep.
+    left_out: bool,
     devices: BTreeMap<u64, u64>,
     ready: VecDeque<Entry>,
 }
 
 /// A folder whose entries are being told.
 struct Level {
-    real: PathBuf,
-    shown: PathBuf,
+    /// `None` when too many others are open.
+    folder: Option<File>,
     names: std::vec::IntoIter<OsString>,
     device: u64,
 }
@@ -48,7 +69,10 @@ impl Walk {
             sources: shared.sources.clone().into(),
             shared,
             passed: PathBuf::from("/"),
+            root: None,
+            inside: PathBuf::new(),
             stack: Vec::new(),
+            left_out: false,
             devices: BTreeMap::new(),
             ready: VecDeque::new(),
         }
@@ -59,20 +83,25 @@ impl Walk {
             if let Some(entry) = self.ready.pop_front() {
                 return Ok(Some(entry));
             }
-            let Some(level) = self.stack.last_mut() else {
-                match self.sources.pop_front() {
+            let next = self.stack.last_mut().map(|level| level.names.next());
+            match (next, &self.root) {
+                (Some(Some(name)), Some(root)) => {
+                    let root = root.clone();
+                    self.add(&root, &name)
+                        .map_err(|source| BackupError::Source {
+                            path: root.path.join(&self.inside).join(&name),
+                            source,
+                        })?;
+                }
+                (Some(_), _) => {
+                    self.stack.pop();
+                    self.inside.pop();
+                }
+                (None, _) => match self.sources.pop_front() {
                     Some(source) => self.begin(&source)?,
                     None => return Ok(None),
-                }
-                continue;
-            };
-            let Some(name) = level.names.next() else {
-                self.stack.pop();
-                continue;
-            };
-            let (real, shown) = (level.real.join(&name), level.shown.join(&name));
-            let device = level.device;
-            self.add(real, shown, Some(device))?;
+                },
+            }
         }
     }
 
@@ -92,46 +121,106 @@ impl Walk {
         }
         self.passed.clone_from(&shown);
         self.devices.clear();
-        self.add(source.path.clone(), shown, None)
+        self.left_out = false;
+        self.enter_source(source, shown)
+            .map_err(|error| BackupError::Source {
+                path: source.path.clone(),
+                source: error,
+            })
     }
 
-    /// Tells one file, and enters it if it is a folder of this file system.
-    fn add(
-        &mut self,
-        real: PathBuf,
-        shown: PathBuf,
-        within: Option<u64>,
-    ) -> Result<(), BackupError> {
-        let failed = |source| BackupError::Source {
-            path: real.clone(),
-            source,
+    /// Tells a source, and enters it if it is a folder.
+    fn enter_source(&mut self, source: &Source, shown: PathBuf) -> io::Result<()> {
+        let place = root::source(&source.path)?;
+        let stat = place.metadata()?;
+        let (root, inside) = if stat.is_dir() {
+            (Arc::new(Root::open(&source.path)?), PathBuf::new())
+        } else {
+            let name = source.path.file_name().unwrap_or_default();
+            let folder = source.path.parent();
+            let folder = folder.filter(|path| !path.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            (Arc::new(Root::open(folder)?), name.into())
         };
-        // What leads to a source may be a link; what is in it is not followed.
-        let stat = match within {
-            None => fs::metadata(&real),
-            Some(_) => fs::symlink_metadata(&real),
-        };
-        let stat = stat.map_err(failed)?;
+        self.root = Some(root.clone());
         let device = self.device(stat.dev());
         if let Some(name) = shown.file_name() {
-            let node = node::node(&real, name, &stat, device).map_err(failed)?;
-            let open = stat.is_file().then(|| SourceFile {
-                path: real.clone(),
-                size: stat.len(),
-                shared: self.shared.clone(),
-            });
-            self.tell(shown.clone(), node, open);
+            let node = node::node(&place, name, &stat, device)?;
+            let open = stat.is_file().then(|| self.file(&root, inside, stat.len()));
+            self.tell(shown, node, open);
         }
-        if stat.is_dir() && within.is_none_or(|device| device == stat.dev()) {
-            let names = names(&real).map_err(failed)?;
-            self.stack.push(Level {
-                real,
-                shown,
-                names: names.into_iter(),
-                device: stat.dev(),
-            });
+        if stat.is_dir() {
+            self.enter(PathBuf::new(), place, stat.dev())?;
         }
         Ok(())
+    }
+
+    /// Tells one file of the current folder, and enters it if it is a folder
+    /// of this file system.
+    fn add(&mut self, root: &Arc<Root>, name: &OsStr) -> io::Result<()> {
+        let Some(level) = self.stack.last_mut() else {
+            return Ok(());
+        };
+        let folder = match level.folder.take() {
+            Some(folder) => folder,
+            None => root.place(&self.inside)?,
+        };
+        let place = root::child(&folder, name)?;
+        level.folder = Some(folder);
+        let within = level.device;
+        let stat = place.metadata()?;
+        let device = self.device(stat.dev());
+        let inside = self.inside.join(name);
+        let node = node::node(&place, name, &stat, device)?;
+        let open = stat
+            .is_file()
+            .then(|| self.file(root, inside.clone(), stat.len()));
+        self.tell(self.passed.join(&inside), node, open);
+        if !stat.is_dir() || stat.dev() != within {
+            return Ok(());
+        }
+        if self.stack.len() >= MOST_LEVELS || inside.as_os_str().len() > MOST_BYTES {
+            self.leave_out(&inside);
+            return Ok(());
+        }
+        self.enter(inside, place, stat.dev())
+    }
+
+    fn enter(&mut self, inside: PathBuf, folder: File, device: u64) -> io::Result<()> {
+        let names = root::names(&folder)?.into_iter();
+        if let Some(above) = self.stack.len().checked_sub(MOST_OPEN) {
+            self.stack[above].folder = None;
+        }
+        self.inside = inside;
+        self.stack.push(Level {
+            folder: Some(folder),
+            names,
+            device,
+        });
+        Ok(())
+    }
+
+    /// Tells it once of a source, and of a long path only how it begins: who
+    /// made such a tree can make many, and is not to fill the log.
+    fn leave_out(&mut self, inside: &Path) {
+        if !std::mem::replace(&mut self.left_out, true) {
+            tracing::warn!(
+                source = %self.passed.display(),
+                below = %inside.iter().take(3).collect::<PathBuf>().display(),
+                levels = self.stack.len(),
+                bytes = inside.as_os_str().len(),
+                "folders that lie too deep are saved without what is in them"
+            );
+        }
+    }
+
+    fn file(&self, root: &Arc<Root>, inside: PathBuf, size: u64) -> SourceFile {
+        SourceFile {
+            root: root.clone(),
+            inside,
+            size,
+            shared: self.shared.clone(),
+        }
     }
 
     fn tell(&mut self, path: PathBuf, node: Node, open: Option<SourceFile>) {
@@ -172,17 +261,9 @@ fn ancestors(shown: &Path) -> Vec<&Path> {
     above
 }
 
-fn names(folder: &Path) -> io::Result<Vec<OsString>> {
-    let entries = fs::read_dir(folder)?;
-    let mut names = entries
-        .map(|entry| Ok(entry?.file_name()))
-        .collect::<io::Result<Vec<_>>>()?;
-    names.sort_unstable();
-    Ok(names)
-}
-
 /// How large the sources are together. `None` when something stands in the
-/// way: the walk will meet it and say so.
+/// way: the walk will meet it and say so. A tree that is deeper than paths
+/// are long is not measured.
 pub(super) fn measure(sources: &[Source], gate: &Gate) -> Option<u64> {
     let mut total = 0;
     let mut folders = Vec::new();
