@@ -17,7 +17,9 @@ pub(crate) use chunks::Chunk;
 pub(crate) use devices::{DeviceInfo, Refused};
 pub(crate) use long::{ReplaceState, ScrubFigures};
 pub(crate) use space::Spaces;
-pub(crate) use subvolumes::{create, destroy, info, make_read_only, set_limit, snapshot};
+pub(crate) use subvolumes::{
+    create, destroy, info, make_read_only, make_writable, set_limit, snapshot,
+};
 
 use crate::sys::{self, Bytes};
 

@@ -58,8 +58,8 @@ pub(crate) fn snapshot(
 }
 
 /// Takes a subvolume away with everything in it but other subvolumes.
-pub(crate) fn destroy(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    let mut argument = Bytes::new().with_text(NAME, NAME_ROOM, name.as_bytes())?;
+pub(crate) fn destroy(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let mut argument = Bytes::new().with_text(NAME, NAME_ROOM, name)?;
     sys::ioctl(folder, &sys::SNAP_DESTROY_V2, &mut argument).map(drop)
 }
 
@@ -67,6 +67,11 @@ pub(crate) fn destroy(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
 pub(crate) fn make_read_only(subvolume: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut argument = Bytes::new().with(0, READ_ONLY);
     sys::ioctl(subvolume, &sys::SUBVOL_SETFLAGS, &mut argument).map(drop)
+}
+
+/// Everybody who may can write to it again.
+pub(crate) fn make_writable(subvolume: BorrowedFd<'_>) -> Result<(), Errno> {
+    sys::ioctl(subvolume, &sys::SUBVOL_SETFLAGS, &mut Bytes::new()).map(drop)
 }
 
 /// Limits what a subvolume refers to, or takes the limit off.

@@ -2,6 +2,7 @@
 //! kernel runs on blocking threads.
 
 mod ballast;
+mod clear;
 mod devices;
 mod files;
 mod freeze;

@@ -2,17 +2,17 @@
 //! follows a link: every path is walked from the folder above it by the
 //! kernel, which refuses to.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, mkdirat, openat2, renameat_with,
-    unlinkat,
+    Dir, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, mkdirat, openat2, renameat_with,
 };
 use rustix::io::Errno;
 use strata_types::Label;
 
+pub(super) use super::clear::clear;
 use super::{Shared, snapshots, volumes};
-use crate::btrfs::{self, Fs};
+use crate::btrfs::Fs;
 use crate::{Result, StorageError};
 
 pub(super) const VOLUMES: &str = "volumes";
@@ -21,8 +21,6 @@ pub(super) const FROZEN: &str = "frozen";
 pub(super) const STAGING: &str = "staging";
 pub(super) const MAKING: &str = "making";
 const POOL_ID: &str = "pool-id";
-/// Deeper than anything sane; we would run out of descriptors.
-const DEEPEST: usize = 200;
 
 /// Opens something under a folder without following any link.
 pub(super) fn open(
@@ -78,36 +76,6 @@ pub(super) fn names(folder: impl AsFd) -> Result<Vec<String>, Errno> {
 pub(super) fn labels(folder: impl AsFd) -> Result<Vec<Label>, Errno> {
     let names = names(folder)?;
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-}
-
-/// Takes away a subvolume, a folder or a file with everything in it, also
-/// subvolumes that users made inside of theirs. Gone already is no error.
-pub(super) fn clear(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    clear_to(folder, name, DEEPEST)
-}
-
-fn clear_to(folder: BorrowedFd<'_>, name: &str, depth: usize) -> Result<(), Errno> {
-    match btrfs::destroy(folder, name) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::NOSPC | Errno::DQUOT | Errno::ROFS) if depth == 0 => return Err(Errno::NOSPC),
-        // No subvolume, or one with others in it.
-        Err(_) => {}
-    }
-    if depth == 0 {
-        return Err(Errno::LOOP);
-    }
-    let inside = match open_folder(folder, name) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return unlinkat(folder, name, AtFlags::empty()),
-        other => other?,
-    };
-    for child in names(&inside)? {
-        clear_to(inside.as_fd(), &child, depth - 1)?;
-    }
-    drop(inside);
-    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
-        Err(_) => btrfs::destroy(folder, name),
-        Ok(()) => Ok(()),
-    }
 }
 
 /// The folders of a new pool.

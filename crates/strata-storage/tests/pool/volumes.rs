@@ -1,11 +1,16 @@
 //! Volumes: made, limited, cloned, kept, frozen, restored.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use strata_storage::{StorageError, VolumeRef};
 use strata_types::storage::{Profile, VolumeKind};
 use strata_types::{Error, ErrorKind};
@@ -295,4 +300,61 @@ async fn a_snapshot_during_writing_is_as_the_volume_was() {
     let _pool = world.open(Profile::Mirrored, 2, 0).await;
     written.verify();
     still.verify();
+}
+
+fn make_subvolume(folder: &Path, name: &str) {
+    let made = Command::new("btrfs")
+        .args(["-q", "subvolume", "create", name])
+        .current_dir(folder)
+        .status();
+    assert!(made.unwrap().success());
+}
+
+/// Deeper than there are descriptors, longer than any path, with names that
+/// are no text and with subvolumes in subvolumes.
+fn make_hostile(folder: &Path) {
+    const DEPTH: usize = 2500;
+    let latin = OsStr::from_bytes(b"caf\xe9");
+    fs::create_dir(folder.join(latin)).unwrap();
+    fs::write(folder.join(latin).join(latin), b"x").unwrap();
+    symlink("/etc", folder.join("link")).unwrap();
+    make_subvolume(folder, "outer");
+    make_subvolume(&folder.join("outer"), "inner");
+    fs::write(folder.join("outer/inner").join(latin), b"x").unwrap();
+    let mut at = File::open(folder.join("outer/inner")).unwrap();
+    for _ in 0..DEPTH {
+        mkdirat(&at, "d", Mode::RWXU).unwrap();
+        at = openat(&at, "d", OFlags::DIRECTORY, Mode::empty())
+            .unwrap()
+            .into();
+    }
+    make_subvolume(
+        Path::new(&format!("/proc/self/fd/{}", at.as_raw_fd())),
+        "deepest",
+    );
+    let read_only = Command::new("btrfs")
+        .args(["property", "set", "-ts"])
+        .arg(folder.join("outer"))
+        .args(["ro", "true"])
+        .status();
+    assert!(read_only.unwrap().success());
+}
+
+#[tokio::test]
+async fn what_strangers_made_can_be_removed() {
+    let world = World::new();
+    let pool = world.open(Profile::Single, 1, 0).await;
+    let name = label("v");
+    pool.create_volume(&name, VolumeKind::Files, Some(64 * MIB), None)
+        .await
+        .unwrap();
+    make_hostile(&data(&pool, "v"));
+    let staged = pool.stage_file("t", &name).await.unwrap();
+    fs::create_dir(&staged).unwrap();
+    make_hostile(&staged);
+    pool.unstage_file("t", &name).await.unwrap();
+    assert!(!staged.parent().unwrap().exists());
+    pool.remove_volume(&name).await.unwrap();
+    let left = fs::read_dir(pool.mount().join("making")).unwrap().count();
+    assert_eq!(left, 0);
 }
