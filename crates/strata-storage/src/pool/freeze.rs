@@ -6,9 +6,9 @@
 //! Whether they came into one commit can be read afterwards; if not, they are
 //! made anew.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Barrier, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use strata_types::Label;
@@ -19,6 +19,11 @@ use crate::{Result, StorageError};
 
 /// So often it is tried to have all of one moment.
 const ATTEMPTS: usize = 8;
+/// A thread's second snapshot comes into a later commit, so more volumes than
+/// this cannot be frozen at one moment.
+const MOST_THREADS: usize = 512;
+/// They do little more than call the kernel.
+const STACK: usize = 256 << 10;
 const SNAPSHOT: &str = "snapshot";
 
 impl StoragePool {
@@ -115,26 +120,79 @@ fn all_at_once(new: &OwnedFd, names: &[Label], sources: &[OwnedFd]) -> Result<u6
     for name in names {
         holders.push(tree::make_folder(new, &holder(name), 0o700)?);
     }
-    let barrier = Barrier::new(names.len().max(1));
-    let commits: Vec<Result<u64, Errno>> = std::thread::scope(|scope| {
-        let take = |source: BorrowedFd<'_>, holder: &OwnedFd| {
-            barrier.wait();
-            btrfs::snapshot(source, holder.as_fd(), SNAPSHOT, false)?;
-            Ok(btrfs::info(tree::open_folder(holder, SNAPSHOT)?)?.made_in)
-        };
-        let threads: Vec<_> = sources
-            .iter()
-            .zip(&holders)
-            .map(|(source, holder)| scope.spawn(move || take(source.as_fd(), holder)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or(Err(Errno::IO)))
-            .collect()
-    });
-    let commits = commits.into_iter().collect::<Result<Vec<u64>, Errno>>()?;
+    let pairs: Vec<_> = sources.iter().zip(&holders).collect();
+    let each = pairs.len().div_ceil(MOST_THREADS).max(1);
+    let take = |share: &[(&OwnedFd, &OwnedFd)]| -> Result<(), Errno> {
+        for (source, holder) in share {
+            btrfs::snapshot(source.as_fd(), holder.as_fd(), SNAPSHOT, false)?;
+        }
+        Ok(())
+    };
+    together(pairs.chunks(each), take)?;
+    let mut commits = Vec::new();
+    for holder in &holders {
+        commits.push(btrfs::info(tree::open_folder(holder, SNAPSHOT)?)?.made_in);
+    }
     let first = commits.iter().min().copied().unwrap_or_default();
     Ok(commits.iter().max().copied().unwrap_or_default() - first)
+}
+
+/// Does the work of each share in a thread of its own, all from one moment on;
+/// none of it if one of the threads cannot be had.
+fn together<T: Send>(
+    shares: impl Iterator<Item = T>,
+    work: impl Fn(T) -> Result<(), Errno> + Sync,
+) -> Result<(), Errno> {
+    let (gate, work) = (Gate::default(), &work);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut had = Ok(());
+        for share in shares {
+            let wait = || gate.wait();
+            let run = move || if wait() { work(share) } else { Ok(()) };
+            let builder = std::thread::Builder::new().stack_size(STACK);
+            match builder.spawn_scoped(scope, run) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    had = Err(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
+                    break;
+                }
+            }
+        }
+        gate.open(threads.len(), had.is_ok());
+        for thread in threads {
+            had = had.and(thread.join().unwrap_or(Err(Errno::IO)));
+        }
+        had
+    })
+}
+
+/// Where threads wait for each other. Unlike a barrier it need not know before
+/// how many come, and can send them away.
+#[derive(Default)]
+struct Gate {
+    /// How many came, and whether they may go on, once that is known.
+    state: Mutex<(usize, Option<bool>)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Whether to go on.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 += 1;
+        self.changed.notify_all();
+        let opened = self.changed.wait_while(state, |state| state.1.is_none());
+        opened.unwrap_or_else(PoisonError::into_inner).1 == Some(true)
+    }
+
+    /// Lets all go when so many have come.
+    fn open(&self, count: usize, go: bool) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let came = self.changed.wait_while(state, |state| state.0 < count);
+        came.unwrap_or_else(PoisonError::into_inner).1 = Some(go);
+        self.changed.notify_all();
+    }
 }
 
 /// Each to its place, and read-only: a read-only one cannot be moved.
@@ -147,4 +205,32 @@ fn settle(new: &OwnedFd, names: &[Label]) -> Result<(), Errno> {
         btrfs::make_read_only(tree::open_folder(new, name.as_str())?.as_fd())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_go_on_together_or_not_at_all() {
+        for go in [true, false] {
+            let gate = Gate::default();
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.wait())).collect();
+                gate.open(threads.len(), go);
+                for thread in threads {
+                    assert_eq!(thread.join().unwrap(), go);
+                }
+            });
+        }
+        let seen = Mutex::new(Vec::new());
+        let keep = |number: i32| {
+            seen.lock().unwrap().push(number);
+            if number == 1 { Err(Errno::IO) } else { Ok(()) }
+        };
+        assert_eq!(together(0..3, keep), Err(Errno::IO));
+        seen.lock().unwrap().sort_unstable();
+        assert_eq!(*seen.lock().unwrap(), [0, 1, 2]);
+        assert_eq!(together(0..0, keep), Ok(()));
+    }
 }
