@@ -228,7 +228,7 @@ async fn what_cannot_be_is_refused_before_with_figures() {
         "{plan}"
     );
     let asked = ExpandStorageRequest {
-        dry_run: true,
+        dry_run: Some(true),
         ..expand(5_000_000)
     };
     let stream = operations.expand_storage(asked).await.unwrap();

@@ -22,7 +22,7 @@ macro_rules! messages {
         impl From<$response> for Message {
             fn from(one: $response) -> Self {
                 let state = one.state();
-                Self { state, msg: one.msg, operation: one.operation }
+                Self { state, msg: one.msg, operation: one.operation.unwrap_or_default() }
             }
         }
     )*};

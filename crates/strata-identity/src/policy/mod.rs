@@ -61,8 +61,15 @@ pub fn access(method: &str) -> Option<Access> {
 
 /// What can be done with an HTTP path, for whoever tried something else.
 pub fn verbs(path: &str) -> Vec<&'static str> {
+    // As on the routes themselves, a path that is listed by its name is not
+    // one of those that a pattern stands for.
+    let bare = path.strip_suffix('/').unwrap_or(path);
+    let named = HTTP.iter().any(|(_, pattern, _)| *pattern == bare);
     HTTP.iter()
-        .filter(|(_, pattern, _)| fits(pattern, path))
+        .filter(|(_, pattern, _)| match named {
+            true => *pattern == bare,
+            false => fits(pattern, path),
+        })
         .map(|(verb, _, _)| *verb)
         .collect()
 }

@@ -211,8 +211,6 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("GET", "/project/{id}", READ),
     ("PATCH", "/project/{id}", ADMIN),
     ("DELETE", "/project/{id}", ADMIN),
-    ("GET", "/machine", READ),
-    ("GET", "/machine/{id}", READ),
     ("GET", "/operation", READ),
     ("GET", "/operation/{id}", READ),
     ("DELETE", "/operation/{id}", OPERATE),

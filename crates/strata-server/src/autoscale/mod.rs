@@ -4,6 +4,7 @@
 
 mod plan;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use strata_api::rest::{AutoscalePlan, AutoscaleStep, Autoscaling, Headroom};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use plan::{Facts, Place, plan};
 
-use crate::core::{Core, Lead, NodeCondition, Wanted, Who, encode, keys, public};
+use crate::core::{Core, Instance, Kept, Lead, NodeCondition, Wanted, Who, encode, keys, public};
 use crate::operations::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, public as operation_failed,
 };
@@ -99,10 +100,20 @@ fn facts(core: &Core) -> Facts {
     for node in core.nodes() {
         let own = machines.iter().find(|it| it.id.as_str() == node.name);
         let coming = own.is_some_and(|it| it.phase != MachinePhase::Up);
-        if node.condition != NodeCondition::Ready || node.draining || coming {
+        if node.condition != NodeCondition::Ready || coming {
             continue;
         }
         let kept = core.reserved_on(&node.name);
+        let kept = Headroom {
+            gpu: core.gpus_on(&node.name),
+            ..room(kept.cpu, kept.memory)
+        };
+        if node.draining {
+            facts.moving.cpu += kept.cpu;
+            facts.moving.memory += kept.memory;
+            facts.moving.gpu += kept.gpu;
+            continue;
+        }
         facts.places.push(Place {
             id: node.name.clone(),
             size: Headroom {
@@ -110,17 +121,23 @@ fn facts(core: &Core) -> Facts {
                 memory: node.memory / 1_000_000,
                 gpu: node.gpus.values().sum(),
             },
-            kept: room(kept.cpu, kept.memory),
+            kept,
             may_go: own.is_some(),
         });
     }
     for instance in core.waiting_instances() {
         let needs = instance.spec.resources;
-        let needs = room(needs.cpu, needs.memory);
-        facts.waiting.cpu += needs.cpu;
-        facts.waiting.memory += needs.memory;
+        facts.waiting.push(Headroom {
+            gpu: gpus(&instance),
+            ..room(needs.cpu, needs.memory)
+        });
     }
     facts
+}
+
+fn gpus(instance: &Instance) -> u32 {
+    let asked = instance.spec.placement.gpus.as_ref();
+    asked.map_or(0, |asked| asked.count)
 }
 
 fn room(cpu: i32, memory: i32) -> Headroom {
@@ -132,10 +149,18 @@ fn room(cpu: i32, memory: i32) -> Headroom {
 }
 
 impl Core {
-    /// Instances that are to run and have no place.
-    fn waiting_instances(&self) -> Vec<std::sync::Arc<crate::core::Kept<crate::core::Instance>>> {
+    /// How many GPUs are kept for the instances of a node.
+    fn gpus_on(&self, node: &str) -> u32 {
         let tables = self.tables();
-        let waits = |one: &crate::core::Instance| {
+        let on = tables.on_node.get(node).into_iter().flatten();
+        let on = on.filter_map(|id| tables.instances.get(id));
+        on.map(|one| gpus(one)).sum()
+    }
+
+    /// Instances that are to run and have no place.
+    fn waiting_instances(&self) -> Vec<Arc<Kept<Instance>>> {
+        let tables = self.tables();
+        let waits = |one: &Instance| {
             one.node.is_none()
                 && one.wanted == Wanted::Running
                 && one.state == InstanceState::Scheduling
@@ -156,7 +181,8 @@ pub fn start(core: Core, operations: Operations, shutdown: CancellationToken) {
 }
 
 async fn run(core: &Core, operations: &Operations) {
-    let mut acted: Option<Instant> = None;
+    // What was up before may have its reasons: it is left alone for a while.
+    let mut acted = Some(Instant::now());
     let mut changes = core.watch_all();
     loop {
         tokio::select! {

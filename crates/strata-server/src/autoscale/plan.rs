@@ -27,8 +27,10 @@ pub struct Facts {
     pub places: Vec<Place>,
     /// Machines that could be brought up.
     pub machines: Vec<(String, Headroom)>,
-    /// What waits for room.
-    pub waiting: Headroom,
+    /// What each that waits for room needs.
+    pub waiting: Vec<Headroom>,
+    /// What has to move off places that are being emptied.
+    pub moving: Headroom,
 }
 
 fn plus(a: Headroom, b: Headroom) -> Headroom {
@@ -86,13 +88,14 @@ pub fn plan(settings: Autoscaling, facts: &Facts) -> AutoscalePlan {
         memory: settings.memory,
         gpu: settings.gpu,
     };
+    let waiting = facts.waiting.iter().copied().fold(facts.moving, plus);
     let mut plan = AutoscalePlan {
         settings,
         free,
-        waiting: facts.waiting,
+        waiting,
         ..AutoscalePlan::default()
     };
-    let needed = plus(headroom, facts.waiting);
+    let needed = plus(headroom, waiting);
     let own = facts.places.iter().filter(|place| place.may_go).count();
     let most = match settings.most {
         0 => usize::MAX,
@@ -111,11 +114,20 @@ pub fn plan(settings: Autoscaling, facts: &Facts) -> AutoscalePlan {
 fn grow(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize, most: usize) {
     let mut free = plan.free;
     let mut left = facts.machines.clone();
+    let fits = |need: &Headroom| {
+        let mut places = facts.places.iter();
+        places.any(|place| covers(minus(place.size, place.kept), *need))
+    };
+    // Enough in all may still be too little in each place.
+    let mut apart: Vec<Headroom> = facts.waiting.clone();
+    apart.retain(|need| !fits(need));
     loop {
         let missing = minus(needed, free);
         let up = own + plan.create.len();
         let few = up < plan.settings.least as usize;
-        if covers(free, needed) && !few {
+        let able = |need: &Headroom| left.iter().any(|(_, size)| covers(*size, *need));
+        let large = apart.iter().find(|need| able(need)).copied();
+        if covers(free, needed) && !few && large.is_none() {
             return;
         }
         if up >= most {
@@ -123,11 +135,14 @@ fn grow(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize, m
             return;
         }
         // The one that brings most of what is missing; of equals the smallest.
-        let best = left.iter().enumerate().max_by_key(|(_, (id, brings))| {
+        let wanted = |brings: &Headroom| large.is_none_or(|need| covers(*brings, need));
+        let able = left.iter().enumerate().filter(|(_, (_, it))| wanted(it));
+        let best = able.max_by_key(|(_, (id, brings))| {
             let size = std::cmp::Reverse((brings.cpu, brings.memory));
             (share(*brings, missing), size, std::cmp::Reverse(id.clone()))
         });
-        let useful = best.filter(|(_, (_, brings))| few || share(*brings, missing) > 0);
+        let needed_anyway = few || large.is_some();
+        let useful = best.filter(|(_, (_, it))| needed_anyway || share(*it, missing) > 0);
         let Some((at, _)) = useful else {
             plan.message = match few {
                 true => "no machine is left to bring up".into(),
@@ -136,10 +151,12 @@ fn grow(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize, m
             return;
         };
         let (machine, brings) = left.swap_remove(at);
-        let why = match covers(free, needed) {
-            true => format!("at least {} are to be up", plan.settings.least),
-            false => format!("{} are missing", words(missing)),
+        let why = match (covers(free, needed), large) {
+            (false, _) => format!("{} are missing", words(missing)),
+            (true, Some(need)) => format!("{} in one place are missing", words(need)),
+            (true, None) => format!("at least {} are to be up", plan.settings.least),
         };
+        apart.retain(|need| !covers(brings, *need));
         plan.create.push(AutoscaleStep { machine, why });
         free = plus(free, brings);
     }
@@ -203,7 +220,8 @@ mod tests {
                 ("small".into(), room(1000, 1000, 0)),
                 ("big".into(), room(8000, 16000, 0)),
             ],
-            waiting: room(2000, 0, 0),
+            waiting: vec![room(2000, 0, 0)],
+            moving: Headroom::default(),
         };
         let plan = plan(settings(4000, 4000), &facts);
         let ids: Vec<_> = plan.create.iter().map(|it| it.machine.as_str()).collect();
@@ -241,6 +259,23 @@ mod tests {
         assert_eq!(ids, ["idle"]);
     }
 
+    #[test]
+    fn many_small_rooms_are_not_a_large_one() {
+        let small = |id: &str| place(id, room(1000, 4000, 0), room(0, 0, 0));
+        let facts = Facts {
+            places: vec![small("a"), small("b"), small("c"), small("d")],
+            machines: vec![
+                ("small".into(), room(1000, 1000, 0)),
+                ("big".into(), room(4000, 8000, 0)),
+            ],
+            waiting: vec![room(3000, 1000, 0)],
+            moving: Headroom::default(),
+        };
+        let plan = plan(settings(0, 0), &facts);
+        let ids: Vec<_> = plan.create.iter().map(|it| it.machine.as_str()).collect();
+        assert_eq!(ids, ["big"], "{plan:?}");
+    }
+
     fn rooms() -> impl Strategy<Value = Headroom> {
         (0..16u64, 0..16u64, 0..3u32).prop_map(|(cpu, memory, gpu)| room(cpu, memory, gpu))
     }
@@ -248,7 +283,8 @@ mod tests {
     fn facts() -> impl Strategy<Value = Facts> {
         let places = prop::collection::vec((rooms(), rooms(), any::<bool>()), 0..6);
         let machines = prop::collection::vec(rooms(), 0..6);
-        (places, machines, rooms()).prop_map(|(places, machines, waiting)| Facts {
+        let waiting = prop::collection::vec(rooms(), 0..3);
+        (places, machines, waiting).prop_map(|(places, machines, waiting)| Facts {
             places: places
                 .into_iter()
                 .enumerate()
@@ -265,6 +301,7 @@ mod tests {
                 .map(|(i, size)| (format!("m{i}"), size))
                 .collect(),
             waiting,
+            moving: Headroom::default(),
         })
     }
 

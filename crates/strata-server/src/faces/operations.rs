@@ -80,10 +80,10 @@ impl OperationsFace {
 
     async fn expand(&self, who: &Who, asked: &ExpandStorageRequest) -> Result<View> {
         who.everywhere()?;
-        let min_bytes = amount("min_bytes", asked.min_bytes, asked.min_bytes_wide)?;
+        let min_bytes = amount("min_bytes", asked.min_bytes, asked.min_bytes_wide())?;
         let pool = self.estate.storage.pool().await?;
         let plan = pool.plan_expand(min_bytes).await.map_err(Error::from)?;
-        if asked.dry_run {
+        if asked.dry_run() {
             return Ok(View::done(told(&plan)));
         }
         let input = ExpandInput { min_bytes };
@@ -93,10 +93,10 @@ impl OperationsFace {
 
     async fn shrink(&self, who: &Who, asked: &ShrinkStorageRequest) -> Result<View> {
         who.everywhere()?;
-        let max_bytes = amount("max_bytes", asked.max_bytes, asked.max_bytes_wide)?;
+        let max_bytes = amount("max_bytes", asked.max_bytes, asked.max_bytes_wide())?;
         let pool = self.estate.storage.pool().await?;
         let plan = pool.plan_shrink(max_bytes).await.map_err(Error::from)?;
-        if asked.dry_run {
+        if asked.dry_run() {
             return Ok(View::done(told(&plan)));
         }
         let input = ShrinkInput { max_bytes };

@@ -34,7 +34,7 @@ macro_rules! tell {
     ($($response:ident),*) => {$(
         impl From<Told> for $response {
             fn from(told: Told) -> Self {
-                Self { state: told.state.into(), msg: told.msg, operation: told.operation }
+                Self { state: told.state.into(), msg: told.msg, operation: Some(told.operation).filter(|it| !it.is_empty()) }
             }
         }
     )*};

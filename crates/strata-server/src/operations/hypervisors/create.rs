@@ -95,7 +95,8 @@ async fn take(at: &Here) -> Result<Taken, StepError> {
     if now.phase == MachinePhase::Up && now.operation != operation {
         return Ok(Taken::UpAlready);
     }
-    // Looked at here, where there is nothing to undo: its node is not ours.
+    // What cannot work is told here, where there is nothing to undo.
+    at.context.reach(id).map_err(failed)?;
     if now.phase == MachinePhase::Available && core.node(id).is_ok() {
         let why = format!(
             "there is a node {id} already, which is not of this machine; \

@@ -150,6 +150,9 @@ async fn off(at: &Here) -> Result<(), StepError> {
         Ok(next)
     });
     turned.await.map_err(failed)?;
+    if is_nobodys(at)? {
+        return Ok(());
+    }
     let work = async {
         let (provider, target) = own.reach(id).map_err(failed)?;
         at.progress("switching it off");
@@ -162,6 +165,14 @@ async fn off(at: &Here) -> Result<(), StepError> {
     };
     let switched = work.await;
     own.note(id, MachinePhase::Stopping, switched).await
+}
+
+/// One that is down and that no driver of this server reaches: there is nothing
+/// to do.
+fn is_nobodys(at: &Here) -> Result<bool, StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let machine = own.core.machine(id).map_err(failed)?;
+    Ok(machine.phase == MachinePhase::Available && own.reach(id).is_err())
 }
 
 /// Its instances are placed elsewhere now, not when the lease ends.
@@ -178,6 +189,9 @@ async fn wipe(at: &Here) -> Result<(), StepError> {
     let now = own.core.machine(id).map_err(failed)?;
     if now.phase == MachinePhase::Stopping {
         own.turn(id, MachinePhase::Wiping, &operation).await?;
+    }
+    if is_nobodys(at)? {
+        return Ok(());
     }
     let work = async {
         let (provider, target) = own.reach(id).map_err(failed)?;

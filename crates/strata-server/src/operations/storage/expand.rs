@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ExpandPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, cancel_of, failed, teller};
 
 /// Makes the pool larger.
 #[derive(Default)]
@@ -44,10 +44,10 @@ impl Kind for ExpandStorage {
                 let name = back.clone();
                 async move { remove(&at, &name).await }
             });
-            steps.push(add.undo_timeout(LONGEST).retry(PATIENT));
+            steps.push(add.undo_timeout(LONGEST));
         }
         let whole = Step::new("spread", |at: Here| async move { whole(&at).await });
-        steps.push(whole.timeout(LONGEST).retry(PATIENT));
+        steps.push(whole.timeout(LONGEST));
         Ok(steps)
     }
 }
@@ -61,13 +61,16 @@ async fn plan(at: &Here) -> Result<ExpandPlan, StepError> {
 async fn add(at: &Here, name: &str) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     at.progress(format!("{name} is added to the pool"));
-    pool.add_device(name).await.map(drop).map_err(failed)
+    let added = in_turn!(pool.add_device(name));
+    added.map(drop).map_err(failed)
 }
 
 async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "moved back");
-    let removed = pool.remove_device(name, &tell, cancel_of(at)).await;
+    let cancel = cancel_of(at);
+    let removed = in_turn!(pool.remove_device(name, &tell, cancel.clone()));
+    cancel.cancel();
     removed.map_err(failed)
 }
 
@@ -76,7 +79,7 @@ async fn whole(at: &Here) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "kept as often as asked");
     let cancel = cancel_of(at);
-    let whole = pool.make_whole(&tell, cancel.clone()).await;
+    let whole = in_turn!(pool.make_whole(&tell, cancel.clone()));
     cancel.cancel();
     whole.map_err(failed)
 }

@@ -1,6 +1,24 @@
 //! The storage pool: made larger and smaller while it is used, mended, looked
 //! over. One change of its devices at a time; the others wait their turn.
 
+/// Waits while somebody else changes the devices: who was given up on half-way
+/// may still be at it, in the kernel. (A macro, because what is awaited borrows.)
+macro_rules! in_turn {
+    ($change:expr) => {{
+        let until = tokio::time::Instant::now() + super::TURN;
+        loop {
+            match $change.await {
+                Err(strata_storage::StorageError::Busy { .. })
+                    if tokio::time::Instant::now() < until =>
+                {
+                    tokio::time::sleep(super::LOOK).await;
+                }
+                other => break other,
+            }
+        }
+    }};
+}
+
 mod expand;
 mod replace;
 mod scrub;
@@ -10,7 +28,7 @@ use std::sync::Arc;
 
 use strata_storage::{PoolConfig, StorageError, StoragePool};
 use strata_types::{Error, ErrorKind, Result};
-use strata_workflow::{At, Claim, Kind, Retry, StepError};
+use strata_workflow::{At, Claim, Kind, StepError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -77,12 +95,9 @@ fn claims() -> Vec<Claim> {
 /// As long as the largest pool may take.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
 
-/// The kernel may still be at what somebody before has begun.
-const PATIENT: Retry = Retry {
-    attempts: 200,
-    first_pause: std::time::Duration::from_millis(100),
-    longest_pause: std::time::Duration::from_secs(3),
-};
+/// How long that is waited for, and how often it is looked.
+const TURN: std::time::Duration = std::time::Duration::from_secs(3600);
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
 fn refused(error: Error) -> StepError {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::DeviceState;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, cancel_of, failed, teller};
 
 /// Replaces a device.
 #[derive(Default)]
@@ -35,9 +35,7 @@ impl Kind for ReplaceDevice {
     fn steps(&self, _: &ReplaceInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
             Step::new("choose", |at: Here| async move { choose(&at).await }),
-            Step::new("replace", |at: Here| async move { replace(&at).await })
-                .timeout(LONGEST)
-                .retry(PATIENT),
+            Step::new("replace", |at: Here| async move { replace(&at).await }).timeout(LONGEST),
         ])
     }
 }
@@ -70,8 +68,7 @@ async fn replace(at: &Here) -> Result<(), StepError> {
     let tell = teller(at, "copied");
     let cancel = cancel_of(at);
     let device = &at.input.device;
-    let replaced = pool.replace_device(device, &with, &tell, cancel.clone());
-    let replaced = replaced.await;
+    let replaced = in_turn!(pool.replace_device(device, &with, &tell, cancel.clone()));
     cancel.cancel();
     replaced.map(drop).map_err(failed)
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::Scrub;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, cancel_of, failed, teller};
 
 /// Looks the pool over.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Kind for ScrubStorage {
 
     fn steps(&self, _: &ScrubInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let scrub = Step::new("scrub", |at: Here| async move { scrub(&at).await });
-        Ok(vec![scrub.timeout(LONGEST).retry(PATIENT)])
+        Ok(vec![scrub.timeout(LONGEST)])
     }
 }
 
@@ -36,7 +36,7 @@ async fn scrub(at: &Here) -> Result<Scrub, StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "read");
     let cancel = cancel_of(at);
-    let done = pool.scrub(&tell, cancel.clone()).await;
+    let done = in_turn!(pool.scrub(&tell, cancel.clone()));
     cancel.cancel();
     let done = done.map_err(failed)?;
     if done.uncorrectable > 0 {

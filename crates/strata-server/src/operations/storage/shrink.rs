@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ShrinkPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, PATIENT, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, cancel_of, failed, teller};
 
 /// Makes the pool smaller.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Kind for ShrinkStorage {
                 let name = back.clone();
                 async move { add(&at, &name).await }
             });
-            steps.push(remove.timeout(LONGEST).retry(PATIENT));
+            steps.push(remove.timeout(LONGEST));
         }
         Ok(steps)
     }
@@ -63,7 +63,7 @@ async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
     at.safe_point()?;
     let tell = teller(at, "moved away");
     let cancel = cancel_of(at);
-    let removed = pool.remove_device(name, &tell, cancel.clone()).await;
+    let removed = in_turn!(pool.remove_device(name, &tell, cancel.clone()));
     cancel.cancel();
     removed.map_err(failed)
 }
@@ -71,5 +71,6 @@ async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
 /// In use again, or still.
 async fn add(at: &Here, name: &str) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
-    pool.add_device(name).await.map(drop).map_err(failed)
+    let added = in_turn!(pool.add_device(name));
+    added.map(drop).map_err(failed)
 }
