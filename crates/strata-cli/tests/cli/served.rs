@@ -53,7 +53,14 @@ impl Served {
         let estate = operations::Estate::none(&core);
         let operations = operations::start(&core, &estate, store, shutdown.clone()).unwrap();
         let talk = InstancesFace::new(core.clone(), Tunnels::default());
-        let state = RestState::new(core.clone(), placement, operations, estate, talk, shutdown.clone());
+        let state = RestState::new(
+            core.clone(),
+            placement,
+            operations,
+            estate,
+            talk,
+            shutdown.clone(),
+        );
         let gate = Gate::new(Some(tokens), Clock::system());
         let metrics = Arc::new(Metrics::new(gate.refusals(), Build::default()));
         let faces = Faces::new(metrics).http(rest::routes(state));
