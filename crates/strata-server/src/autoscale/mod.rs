@@ -163,7 +163,8 @@ impl Core {
         let waits = |one: &Instance| {
             one.node.is_none()
                 && one.wanted == Wanted::Running
-                && one.state == InstanceState::Scheduling
+                // One that fits nowhere is told as failed, and is tried again.
+                && matches!(one.state, InstanceState::Scheduling | InstanceState::Failed)
         };
         let all = tables.instances.values();
         all.filter(|one| waits(one)).cloned().collect()
@@ -201,8 +202,9 @@ async fn run(core: &Core, operations: &Operations) {
     }
 }
 
-/// Follows the plan once. Answers whether anything was begun.
-async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -> Result<bool> {
+/// Follows the plan once; takes nothing down so soon after it last acted.
+/// Answers whether anything was begun.
+pub async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -> Result<bool> {
     let plan = core.autoscale_plan().await?;
     if !plan.settings.enabled {
         return Ok(false);

@@ -166,6 +166,10 @@ fn shrink(plan: &mut AutoscalePlan, facts: &Facts, needed: Headroom, own: usize,
     if own <= plan.settings.least as usize && own <= most {
         return;
     }
+    // What waits or moves has not found its place yet: that comes first.
+    if !facts.waiting.is_empty() || facts.moving != Headroom::default() {
+        return;
+    }
     // The one with least on it: least has to move.
     let mut able: Vec<&Place> = facts.places.iter().filter(|place| place.may_go).collect();
     able.sort_by_key(|place| (place.kept.memory, place.kept.cpu, place.id.clone()));

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use rand::{Rng as _, SeedableRng as _};
 use strata_machines::sim::{Fault, Sim};
 use strata_machines::{Provider, Providers, Secret, Tag};
+use strata_server::autoscale;
 use strata_server::core::{Core, HypervisorState, Machine, Seen};
 use strata_server::operations::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors, Prove,
@@ -396,6 +397,77 @@ async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
     operations.wait(begun[0].id).await.unwrap();
     engine.shutdown().await;
     assert_free(&own.core, &one.sim());
+}
+
+/// Room is made when there is little, and taken back when there is too much.
+#[tokio::test]
+async fn room_is_kept_by_bringing_machines_up_and_taking_them_down() {
+    let world = World::new().await;
+    let sim = Sim::new(["m1", "m2", "m3"]);
+    let _voices = speaking(&world.core, &sim);
+    for id in ["m1", "m2", "m3"] {
+        let spec = MachineSpec {
+            cpu: Some(4),
+            ram: Some(8000),
+            ..sim_spec()
+        };
+        let (who, id) = (admin(), label(id));
+        world.core.add_machine(&who, &id, spec).await.unwrap();
+    }
+    let own = Arc::new(hypervisors(&world.core, &sim));
+    let mut registry = Registry::new();
+    registry.register(CreateHypervisor, own.clone()).unwrap();
+    registry.register(DestroyHypervisor, own.clone()).unwrap();
+    let operations = Operations::new(Arc::new(strata_store::Memory::new()), registry);
+    let engine = Workflow::open(operations.clone(), Settings::default())
+        .await
+        .unwrap();
+    let core = &world.core;
+    let keep = |cpu| strata_api::rest::Autoscaling {
+        enabled: true,
+        cpu,
+        ..Default::default()
+    };
+    let up = |core: &Core| {
+        let machines = core.machines().into_iter();
+        machines.filter(|it| it.phase == MachinePhase::Up).count()
+    };
+    // Switched off, it does nothing, and still says what it would.
+    let off = strata_api::rest::Autoscaling {
+        enabled: false,
+        ..keep(6000)
+    };
+    core.set_autoscaling(&admin(), off).await.unwrap();
+    assert_eq!(core.autoscale_plan().await.unwrap().create.len(), 2);
+    assert!(!autoscale::act(core, &operations, None).await.unwrap());
+
+    core.set_autoscaling(&admin(), keep(6000)).await.unwrap();
+    assert!(autoscale::act(core, &operations, None).await.unwrap());
+    // What is under way is not begun again.
+    assert!(!autoscale::act(core, &operations, None).await.unwrap());
+    world.until_true("two are up", |core| up(core) == 2).await;
+    let open = |core: &Core| core.nodes().iter().filter(|it| !it.draining).count();
+    world
+        .until_true("both are open", |core| open(core) == 2)
+        .await;
+
+    // So soon after, nothing is taken down; later one is, at a time.
+    core.set_autoscaling(&admin(), keep(0)).await.unwrap();
+    let just_now = Some(std::time::Instant::now());
+    assert!(!autoscale::act(core, &operations, just_now).await.unwrap());
+    assert!(autoscale::act(core, &operations, None).await.unwrap());
+    let left = |core: &Core| up(core) == 1 && core.nodes().len() == 1;
+    world.until_true("one went", left).await;
+
+    // An instance that no place has room for brings another.
+    world.create("a", spec(3000, 100)).await;
+    world.until_state("a", InstanceState::Scheduled).await;
+    world.create("b", spec(3000, 100)).await;
+    world.until_state("b", InstanceState::Failed).await;
+    assert!(autoscale::act(core, &operations, None).await.unwrap());
+    world.until_state("b", InstanceState::Scheduled).await;
+    assert_eq!(up(core), 2);
+    engine.shutdown().await;
 }
 
 /// A thousand lives of some machines, several at once, with something going

@@ -1,11 +1,12 @@
 //! One device in the place of another, also of one that is not there.
 
+use rustix::io::Errno;
 use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
 use super::{Progress, Shared, StoragePool, ballast, devices, observe, open};
-use crate::btrfs::{Fs, ReplaceState};
+use crate::btrfs::{Fs, Refused, ReplaceState};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
 
@@ -97,11 +98,30 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
     }))
 }
 
+/// Copies it. The kernel holds each part still while it is copied, and finds no
+/// room for what is written meanwhile now and then, in a small pool: what was
+/// written is flushed, and it is begun again.
+fn copy(fs: &Fs, task: &Task, to: &std::path::Path) -> Result<(), Refused> {
+    let mut tries = 0;
+    loop {
+        match fs.replace(task.number, to, task.avoid) {
+            Err(Refused::Failed(Errno::NOSPC)) if tries < TRIES => {
+                tries += 1;
+                fs.sync().map_err(Refused::Failed)?;
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+const TRIES: u32 = 30;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     let attached = devices::prepare(pool, &task.with)?;
     ballast::release(fs).map_err(StorageError::at(REPLACE, &pool.mount))?;
-    fs.replace(task.number, &attached.path, task.avoid)
-        .map_err(|refused| pool.refused(REPLACE, refused))?;
+    copy(fs, task, &attached.path).map_err(|refused| pool.refused(REPLACE, refused))?;
     drop(attached);
     open::reconcile(pool, fs)?;
     if fs.replace_state() == Ok(ReplaceState::Cancelled) {

@@ -16,6 +16,8 @@
 //! password_file = "/etc/strata/rack1.password"
 //!
 //! [machines.maas]
+//! binary_url = "http://192.0.2.1/strata"
+//! binary_sha256 = "…"
 //! [machines.maas.credentials.region]
 //! address = "http://192.0.2.9:5240/MAAS"
 //! api_key_file = "/etc/strata/maas.key"

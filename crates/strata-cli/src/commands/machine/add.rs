@@ -18,7 +18,7 @@ use crate::values::{Bytes, LabelArg, label_name};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A file is YAML or JSON, or TOML where it ends in .toml: a list of machines, by
-itself or under `machines`. The same again is fine.
+itself or under `machines` or `machine`. The same again is fine.
 Secrets are in the server's configuration, by name.
 
 Examples:

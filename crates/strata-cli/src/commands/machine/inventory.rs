@@ -60,19 +60,20 @@ fn machines(documents: Vec<Value>) -> std::result::Result<Vec<NewMachine>, Strin
     }
 }
 
-/// What a document lists: itself, what is under `machines`, or one machine.
+/// What a document lists: itself, what is under `machines` or, as in the file
+/// of a server, under `machine`; or one machine.
 fn listed(document: Value) -> Vec<Value> {
     match document {
         Value::Null => Vec::new(),
         Value::Array(several) => several,
-        Value::Object(mut fields) => match fields.remove("machines") {
-            Some(Value::Array(several)) if fields.is_empty() => several,
-            Some(other) => {
-                fields.insert("machines".to_owned(), other);
-                vec![Value::Object(fields)]
+        Value::Object(mut fields) if fields.len() == 1 => {
+            for name in ["machines", "machine"] {
+                if let Some(Value::Array(several)) = fields.get_mut(name) {
+                    return std::mem::take(several);
+                }
             }
-            None => vec![Value::Object(fields)],
-        },
+            vec![Value::Object(fields)]
+        }
         other => vec![other],
     }
 }

@@ -12,7 +12,7 @@ use strata_api::runtime::{
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::node_client::NodeClient;
 use strata_api::strata::v1::{GetNodeInfoRequest, WaitExecutableRequest};
-use strata_types::{Error, Result, Role};
+use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::Prove;
 use crate::core::Who;
@@ -31,14 +31,35 @@ pub struct ByCell(pub Tunnels);
 impl Prove for ByCell {
     fn prove<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<()>> {
         async move {
-            let tried = tokio::time::timeout(PATIENCE, try_out(&self.0, node)).await;
-            tried.map_err(|_| {
-                let seconds = PATIENCE.as_secs();
-                Error::unavailable(format!("node {node} ran nothing within {seconds} s"))
-            })?
+            let until = tokio::time::Instant::now() + PATIENCE;
+            loop {
+                let tried = tokio::time::timeout_at(until, try_out(&self.0, node)).await;
+                let error = match tried {
+                    Ok(Ok(())) => return Ok(()),
+                    Ok(Err(error)) => error,
+                    Err(_) => {
+                        let seconds = PATIENCE.as_secs();
+                        let why = format!("node {node} ran nothing within {seconds} s");
+                        return Err(Error::unavailable(why));
+                    }
+                };
+                // The tunnel may be the one of its life before: the new one comes.
+                if !is_passing(&error) || tokio::time::Instant::now() >= until {
+                    return Err(error);
+                }
+                tokio::time::sleep(10 * PAUSE).await;
+            }
         }
         .boxed()
     }
+}
+
+/// Whether it is of the way to the node, not of the node.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Aborted
+    )
 }
 
 async fn try_out(tunnels: &Tunnels, node: &str) -> Result<()> {
