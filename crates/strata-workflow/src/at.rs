@@ -99,6 +99,11 @@ impl<K: Kind> At<K> {
         self.scene.cancel.is_cancelled()
     }
 
+    /// The same as a token, for work that takes one. Never cancelled in an undo.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.scene.cancel.child_token()
+    }
+
     /// Waits until somebody wants the operation cancelled.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.scene.cancel.clone().cancelled_owned()

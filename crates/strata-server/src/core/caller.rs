@@ -15,6 +15,16 @@ pub struct Who {
 }
 
 impl Who {
+    /// The server itself, which is limited in nothing: an operation of it, its
+    /// configuration.
+    pub(crate) fn server(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            role: Role::Admin,
+            projects: None,
+        }
+    }
+
     /// Refuses whoever is limited to other projects.
     pub fn in_project(&self, project: &Label) -> Result<()> {
         if self.sees(project) {

@@ -288,11 +288,7 @@ impl Core {
         name: &str,
         change: &NodeChange,
     ) -> Result<()> {
-        let who = Who {
-            name: "operation".into(),
-            role: strata_types::Role::Admin,
-            projects: None,
-        };
+        let who = Who::server("operation");
         let any = Precondition::default();
         self.update_node(&who, name, change, any).await.map(drop)
     }

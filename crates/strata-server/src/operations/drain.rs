@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_types::{Error, ErrorKind, Role};
+use strata_types::{Error, ErrorKind};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
+use super::step_failed;
 use crate::core::{Core, Who};
 
 /// Empties a node.
@@ -59,28 +60,17 @@ impl Kind for Drain {
     }
 }
 
-fn nobody() -> Who {
-    Who {
-        name: "operation".into(),
-        role: Role::Admin,
-        projects: None,
-    }
-}
-
-fn failed(error: Error) -> StepError {
-    match error.kind() {
-        ErrorKind::Unavailable | ErrorKind::Aborted => StepError::transient(error),
-        _ => StepError::permanent(error),
-    }
-}
-
 async fn close(at: &At<Drain>, closed: bool) -> Result<(), StepError> {
     let node = &at.input.node;
-    match at.context.drain_node(&nobody(), node, closed).await {
+    match at
+        .context
+        .drain_node(&Who::server("operation"), node, closed)
+        .await
+    {
         Ok(_) => Ok(()),
         // To undo, there is nothing to open.
         Err(error) if error.kind() == ErrorKind::NotFound && !closed => Ok(()),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(step_failed(error)),
     }
 }
 
@@ -113,7 +103,7 @@ async fn leave(at: &At<Drain>) -> Result<(), StepError> {
     let mut changes = core.watch_all();
     match core.leave_node(node).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(step_failed(error)),
         Ok(_) => {}
     }
     while core.node(node).is_ok() {

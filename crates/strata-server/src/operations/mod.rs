@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use strata_store::Store;
 use strata_types::{Error, ErrorKind, Result};
-use strata_workflow::{End, Operations, Registry, Settings, Workflow, WorkflowError};
+use strata_workflow::{End, Operations, Registry, Settings, StepError, Workflow, WorkflowError};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
@@ -124,6 +124,15 @@ async fn run(core: &Core, operations: &Operations) {
         } else if lead.changed().await.is_err() {
             return;
         }
+    }
+}
+
+/// How a step goes on after an error: whether trying again may help.
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn step_failed(error: Error) -> StepError {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::Aborted => StepError::transient(error.to_string()),
+        _ => StepError::permanent(error.to_string()),
     }
 }
 

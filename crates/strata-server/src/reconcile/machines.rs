@@ -12,7 +12,7 @@ use strata_types::machine::{MachinePhase, MachineSpec, PowerState};
 use strata_workflow::{Filter, Operations};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Core, Lead};
+use crate::core::{Core, Lead, Who};
 use crate::operations::{DestroyHypervisor, DestroyInput, Hypervisors};
 
 /// How often it looks.
@@ -160,11 +160,7 @@ fn bare(provider: &dyn Provider, handle: &str) -> MachineSpec {
 /// Adds the machines that the configuration names. One that is there already
 /// stays as it is.
 pub async fn add_configured(core: &Core, inventory: Vec<(strata_types::Label, MachineSpec)>) {
-    let who = crate::core::Who {
-        name: "configuration".into(),
-        role: strata_types::Role::Admin,
-        projects: None,
-    };
+    let who = Who::server("configuration");
     for (id, spec) in inventory {
         if core.machine(id.as_str()).is_ok() {
             continue;

@@ -6,9 +6,9 @@ use strata_backup::{BackupAsk, Source};
 use strata_types::backup::{Backup, Retention};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Backups, LONGEST, failed, refused, state, tag, teller};
+use super::{Backups, LONGEST, failed, state, tag, teller};
 use crate::core::now_ms;
-use crate::operations::storage::cancel_of;
+use crate::operations::step_failed;
 
 /// Makes a backup.
 #[derive(Default)]
@@ -79,10 +79,10 @@ async fn freeze(at: &Here) -> Result<Still, StepError> {
     let mut volumes = Vec::new();
     // Records first: what they speak of is in the volumes then.
     let kept = state::keep(place, own.store.as_ref(), &tag).await;
-    let folder = kept.map_err(refused)?;
+    let folder = kept.map_err(step_failed)?;
     if let Some(pool) = own.pool().await? {
         let frozen = pool.freeze(&tag).await;
-        let frozen = frozen.map_err(|error| refused(error.into()))?;
+        let frozen = frozen.map_err(|error| step_failed(error.into()))?;
         volumes = names(&frozen).map_err(StepError::transient)?;
     }
     Ok(Still {
@@ -108,13 +108,13 @@ fn names(folder: &std::path::Path) -> std::io::Result<Vec<String>> {
 
 async fn thaw(at: &Here) -> Result<(), StepError> {
     let (own, tag) = (&at.context, tag(at));
-    if let Some(pool) = own.storage.existing().await.map_err(refused)? {
+    if let Some(pool) = own.storage.existing().await.map_err(step_failed)? {
         let thawed = pool.thaw(&tag).await;
-        thawed.map_err(|error| refused(error.into()))?;
+        thawed.map_err(|error| step_failed(error.into()))?;
     }
     state::forget(own.step_place()?, &tag)
         .await
-        .map_err(refused)
+        .map_err(step_failed)
 }
 
 async fn save(at: &Here) -> Result<Backup, StepError> {
@@ -124,12 +124,12 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
     let mut sources = Vec::new();
     let folder = state::keep(place, own.store.as_ref(), &tag).await;
     sources.push(Source {
-        path: folder.map_err(refused)?,
+        path: folder.map_err(step_failed)?,
         at: "/state".into(),
     });
     if let Some(pool) = own.pool().await? {
         let frozen = pool.freeze(&tag).await;
-        let frozen = frozen.map_err(|error| refused(error.into()))?;
+        let frozen = frozen.map_err(|error| step_failed(error.into()))?;
         sources.extend(still.volumes.iter().map(|name| Source {
             path: frozen.join(name),
             at: format!("/volumes/{name}"),
@@ -144,33 +144,28 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
         has_state: true,
         bytes_per_second: at.input.bytes_per_second.or(place.bytes_per_second),
     };
-    let cancel = cancel_of(at);
     let saved = place
         .repository
-        .backup(ask, teller(at), cancel.clone())
+        .backup(ask, teller(at), at.cancellation())
         .await;
-    cancel.cancel();
     saved.map_err(failed)
 }
 
 async fn verify(at: &Here) -> Result<(), StepError> {
     let saved: Backup = at.output("save")?;
     let place = at.context.step_place()?;
-    let cancel = cancel_of(at);
-    let verified = place
-        .repository
-        .verify(&saved.id, SAMPLE_PERCENT, teller(at), cancel.clone());
+    let verified =
+        place
+            .repository
+            .verify(&saved.id, SAMPLE_PERCENT, teller(at), at.cancellation());
     let verified = verified.await;
-    cancel.cancel();
     super::verify::judge(&verified.map_err(failed)?)
 }
 
 async fn prune(at: &Here) -> Result<(), StepError> {
     let place = at.context.step_place()?;
     let keep = at.input.keep.unwrap_or(place.keep);
-    let cancel = cancel_of(at);
-    let pruned = place.repository.prune(&keep, teller(at), cancel.clone());
+    let pruned = place.repository.prune(&keep, teller(at), at.cancellation());
     let pruned = pruned.await;
-    cancel.cancel();
     pruned.map(drop).map_err(failed)
 }

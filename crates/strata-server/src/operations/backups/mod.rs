@@ -23,7 +23,7 @@ use strata_backup::{BackupError, Progress, Repository, Status};
 use strata_storage::StoragePool;
 use strata_store::{Store, StoreError, Transaction};
 use strata_types::backup::Retention;
-use strata_types::{Error, ErrorKind, Result};
+use strata_types::{Error, Result};
 use strata_workflow::{At, Claim, Kind, StepError};
 
 pub use create::{BackupInput, CreateBackup};
@@ -32,6 +32,7 @@ pub use restore::{RestoreBackup, RestoreInput};
 pub use verify::{VerifyBackup, VerifyInput};
 
 use super::storage::{Storage, bytes};
+use crate::operations::step_failed;
 
 /// Where backups go and what is in them. Cheap to clone.
 #[derive(Clone)]
@@ -86,7 +87,7 @@ impl Backups {
     /// The pool, which must be the one that was backed up before.
     async fn pool(&self) -> Result<Option<StoragePool>, StepError> {
         let place = self.step_place()?;
-        let pool = self.storage.existing().await.map_err(refused)?;
+        let pool = self.storage.existing().await.map_err(step_failed)?;
         let found = self.store.get(POOL).await.map_err(StepError::transient)?;
         let known = found.map(|entry| serde_json::from_slice::<KnownPool>(&entry.value));
         let known = known.transpose().map_err(StepError::permanent)?;
@@ -117,7 +118,7 @@ impl Backups {
     }
 
     fn step_place(&self) -> Result<&Place, StepError> {
-        self.place().map_err(refused)
+        self.place().map_err(step_failed)
     }
 }
 
@@ -130,19 +131,11 @@ fn claims() -> Vec<Claim> {
     vec![Claim::exclusive("backup")]
 }
 
-#[allow(clippy::needless_pass_by_value)] // for map_err
-fn refused(error: Error) -> StepError {
-    match error.kind() {
-        ErrorKind::Unavailable => StepError::transient(error.to_string()),
-        _ => StepError::permanent(error.to_string()),
-    }
-}
-
 /// Something with the repository failed.
 fn failed(error: BackupError) -> StepError {
     match error {
         BackupError::Cancelled => StepError::Cancelled,
-        other => refused(other.into()),
+        other => step_failed(other.into()),
     }
 }
 

@@ -5,7 +5,7 @@ use strata_types::backup::Retention;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Backups, LONGEST, failed, teller};
-use crate::operations::storage::{bytes, cancel_of};
+use crate::operations::storage::bytes;
 
 /// Forgets backups.
 #[derive(Default)]
@@ -39,10 +39,8 @@ impl Kind for PruneBackups {
 async fn prune(at: &Here) -> Result<(), StepError> {
     let place = at.context.step_place()?;
     let keep = at.input.keep;
-    let cancel = cancel_of(at);
-    let pruned = place.repository.prune(&keep, teller(at), cancel.clone());
+    let pruned = place.repository.prune(&keep, teller(at), at.cancellation());
     let pruned = pruned.await;
-    cancel.cancel();
     let pruned = pruned.map_err(failed)?;
     let (count, freed) = (pruned.forgotten.len(), bytes(pruned.freed_bytes));
     at.progress(format!("{count} backups forgotten, {freed} freed"));

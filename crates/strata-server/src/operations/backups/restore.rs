@@ -8,8 +8,8 @@ use strata_types::Label;
 use strata_types::backup::RestoreRequest;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Backups, LONGEST, failed, refused, tag, teller};
-use crate::operations::storage::cancel_of;
+use super::{Backups, LONGEST, failed, tag, teller};
+use crate::operations::step_failed;
 
 /// Brings back what a backup holds.
 #[derive(Default)]
@@ -103,18 +103,18 @@ async fn find(at: &Here) -> Result<Found, StepError> {
         };
         return Err(StepError::permanent(why));
     }
-    let pool = own.storage.pool().await.map_err(refused)?;
+    let pool = own.storage.pool().await.map_err(step_failed)?;
     let there = pool
         .volumes()
         .await
-        .map_err(|error| refused(error.into()))?;
+        .map_err(|error| step_failed(error.into()))?;
     let mut volumes = Vec::new();
     for name in names {
         let to = match what.as_name.as_str() {
             "" => name.as_str(),
             other => other,
         };
-        let to = Label::from_field("as", to).map_err(refused)?;
+        let to = Label::from_field("as", to).map_err(step_failed)?;
         let is_there = there.iter().any(|one| one.name == to.as_str());
         if is_there && !what.replace && what.path.is_empty() {
             let why = format!("there is a volume {to}: use replace, or another name");
@@ -129,36 +129,34 @@ async fn find(at: &Here) -> Result<Found, StepError> {
 async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepError> {
     let (own, tag) = (&at.context, tag(at));
     let place = own.step_place()?;
-    let pool = own.storage.pool().await.map_err(refused)?;
+    let pool = own.storage.pool().await.map_err(step_failed)?;
     // What an earlier try had written is written anew.
     let unstaged = pool.unstage_volume(&tag, to).await;
-    unstaged.map_err(|error| refused(error.into()))?;
+    unstaged.map_err(|error| step_failed(error.into()))?;
     let staged = pool.stage(&tag, to).await;
     let ask = RestoreAsk {
         from: format!("/volumes/{from}"),
-        to: staged.map_err(|error| refused(error.into()))?,
+        to: staged.map_err(|error| step_failed(error.into()))?,
     };
-    let cancel = cancel_of(at);
     let restored = place
         .repository
-        .restore(id, ask, teller(at), cancel.clone())
+        .restore(id, ask, teller(at), at.cancellation())
         .await;
-    cancel.cancel();
     restored.map(drop).map_err(failed)
 }
 
 async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
-    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let pool = at.context.storage.pool().await.map_err(step_failed)?;
     // They may have been started since this was asked for.
-    (at.context.resting)(to.as_str()).map_err(refused)?;
+    (at.context.resting)(to.as_str()).map_err(step_failed)?;
     let adopted = pool.adopt(&tag(at), to, at.input.what.replace).await;
-    adopted.map(drop).map_err(|error| refused(error.into()))
+    adopted.map(drop).map_err(|error| step_failed(error.into()))
 }
 
 async fn forget(at: &Here) -> Result<(), StepError> {
-    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let pool = at.context.storage.pool().await.map_err(step_failed)?;
     let gone = pool.unstage(&tag(at)).await;
-    gone.map_err(|error| refused(error.into()))
+    gone.map_err(|error| step_failed(error.into()))
 }
 
 /// One file or folder, into the volume as it is.
@@ -169,20 +167,18 @@ async fn file(at: &Here) -> Result<(), StepError> {
         return Err(StepError::permanent("it is not said of which volume"));
     };
     let place = own.step_place()?;
-    let pool = own.storage.pool().await.map_err(refused)?;
+    let pool = own.storage.pool().await.map_err(step_failed)?;
     let path = what.path.trim_matches('/');
     let staged = pool.stage_file(&tag, to).await;
-    let staged = staged.map_err(|error| refused(error.into()))?;
+    let staged = staged.map_err(|error| step_failed(error.into()))?;
     let ask = RestoreAsk {
         from: format!("/volumes/{from}/data/{path}"),
         to: staged,
     };
-    let cancel = cancel_of(at);
     let restored = place
         .repository
-        .restore(&found.id, ask, teller(at), cancel.clone());
+        .restore(&found.id, ask, teller(at), at.cancellation());
     let restored = restored.await;
-    cancel.cancel();
     restored.map(drop).map_err(failed)
 }
 
@@ -192,20 +188,20 @@ async fn place_file(at: &Here) -> Result<(), StepError> {
     let Some((_, to)) = found.volumes.first() else {
         return Err(StepError::permanent("it is not said of which volume"));
     };
-    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let pool = at.context.storage.pool().await.map_err(step_failed)?;
     let path = what.path.trim_matches('/');
     let placed = pool.place_file(&tag(at), to, path, what.replace).await;
-    placed.map_err(|error| refused(error.into()))
+    placed.map_err(|error| step_failed(error.into()))
 }
 
 async fn forget_file(at: &Here) -> Result<(), StepError> {
     let Some(found) = at.outputs().find::<Found>("find")? else {
         return Ok(());
     };
-    let pool = at.context.storage.pool().await.map_err(refused)?;
+    let pool = at.context.storage.pool().await.map_err(step_failed)?;
     for (_, to) in found.volumes {
         let gone = pool.unstage_file(&tag(at), &to).await;
-        gone.map_err(|error| refused(error.into()))?;
+        gone.map_err(|error| step_failed(error.into()))?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use strata_backup::Verified;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Backups, LONGEST, failed, teller};
-use crate::operations::storage::cancel_of;
 
 /// Looks whether a backup can be restored.
 #[derive(Default)]
@@ -44,12 +43,10 @@ impl Kind for VerifyBackup {
 async fn verify(at: &Here) -> Result<(), StepError> {
     let place = at.context.step_place()?;
     let (backup, percent) = (&at.input.backup, at.input.percent);
-    let cancel = cancel_of(at);
     let verified = place
         .repository
-        .verify(backup, percent, teller(at), cancel.clone());
+        .verify(backup, percent, teller(at), at.cancellation());
     let verified = verified.await;
-    cancel.cancel();
     judge(&verified.map_err(failed)?)
 }
 

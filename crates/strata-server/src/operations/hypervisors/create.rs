@@ -8,8 +8,9 @@ use strata_types::machine::{MachinePhase, PowerState};
 use strata_types::{Error, ErrorKind};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Hypervisors, failed, provider_failed};
+use super::{Hypervisors, provider_failed};
 use crate::core::{NodeChange, NodeCondition, capabilities_of};
+use crate::operations::step_failed;
 
 /// Brings a machine up as a hypervisor.
 #[derive(Default)]
@@ -91,12 +92,12 @@ enum Taken {
 async fn take(at: &Here) -> Result<Taken, StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
     let operation = at.operation().to_string();
-    let now = core.machine(id).map_err(failed)?;
+    let now = core.machine(id).map_err(step_failed)?;
     if now.phase == MachinePhase::Up && now.operation != operation {
         return Ok(Taken::UpAlready);
     }
     // What cannot work is told here, where there is nothing to undo.
-    at.context.reach(id).map_err(failed)?;
+    at.context.reach(id).map_err(step_failed)?;
     if now.phase == MachinePhase::Available && core.node(id).is_ok() {
         let why = format!(
             "there is a node {id} already, which is not of this machine; \
@@ -119,16 +120,16 @@ async fn give_back(at: &Here) -> Result<(), StepError> {
         Ok(next)
     });
     match given.await {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(step_failed(error)),
         _ => Ok(()),
     }
 }
 
 async fn expect(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
-    let machine = core.machine(id).map_err(failed)?;
+    let machine = core.machine(id).map_err(step_failed)?;
     let expected = core.expect_node(id, &machine.spec.labels);
-    expected.await.map_err(failed)
+    expected.await.map_err(step_failed)
 }
 
 async fn forget(at: &Here) -> Result<(), StepError> {
@@ -141,9 +142,9 @@ async fn boot(at: &Here) -> Result<(), StepError> {
     phase(at, MachinePhase::Booting).await?;
     at.safe_point()?;
     let work = async {
-        let (provider, target) = own.reach(id).map_err(failed)?;
+        let (provider, target) = own.reach(id).map_err(step_failed)?;
         at.progress(format!("{} boots it", provider.kind()));
-        let boot = own.boot(provider.as_ref(), &target).map_err(failed)?;
+        let boot = own.boot(provider.as_ref(), &target).map_err(step_failed)?;
         let booted = provider.boot(&target, &boot).await;
         booted.map_err(provider_failed)
     };
@@ -154,7 +155,7 @@ async fn boot(at: &Here) -> Result<(), StepError> {
 /// Off and wiped: whatever came of the machine is gone.
 async fn wipe(at: &Here) -> Result<(), StepError> {
     let (own, id) = (&at.context, &at.input.machine);
-    let now = own.core.machine(id).map_err(failed)?;
+    let now = own.core.machine(id).map_err(step_failed)?;
     // It never came to booting it.
     if now.phase == MachinePhase::Taking || now.phase == MachinePhase::Available {
         return Ok(());
@@ -163,7 +164,7 @@ async fn wipe(at: &Here) -> Result<(), StepError> {
         phase(at, MachinePhase::Stopping).await?;
         phase(at, MachinePhase::Wiping).await?;
     }
-    let (provider, target) = own.reach(id).map_err(failed)?;
+    let (provider, target) = own.reach(id).map_err(step_failed)?;
     at.progress("switching it off and giving it back");
     // What failed before is what people want to know, not this.
     super::wipe_patiently(at, provider.as_ref(), &target).await
@@ -173,7 +174,7 @@ async fn join(at: &Here) -> Result<(), StepError> {
     let (own, id) = (&at.context, &at.input.machine);
     phase(at, MachinePhase::Joining).await?;
     let work = async {
-        let (provider, target) = own.reach(id).map_err(failed)?;
+        let (provider, target) = own.reach(id).map_err(step_failed)?;
         at.progress("waiting for it to run");
         tokio::select! {
             up = provider.wait(&target) => drop(up.map_err(provider_failed)?),
@@ -182,7 +183,7 @@ async fn join(at: &Here) -> Result<(), StepError> {
         let until = tokio::time::Instant::now() + JOINING;
         let mut changes = own.core.watch_all();
         loop {
-            let node = own.core.node(id).map_err(failed)?;
+            let node = own.core.node(id).map_err(step_failed)?;
             if node.condition == NodeCondition::Ready {
                 at.progress(format!("node {id} has come"));
                 return Ok(());
@@ -213,7 +214,7 @@ async fn prove(at: &Here) -> Result<(), StepError> {
     at.progress("running something in a cell on it");
     let proven = tokio::time::timeout(PROVING, own.prove.prove(id)).await;
     let proven = match proven {
-        Ok(proven) => proven.map_err(failed),
+        Ok(proven) => proven.map_err(step_failed),
         Err(_) => Err(StepError::transient(format!(
             "node {id} has not run anything within {} s",
             PROVING.as_secs()
@@ -225,11 +226,11 @@ async fn prove(at: &Here) -> Result<(), StepError> {
 /// Measured, and open for instances.
 async fn open(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
-    let node = core.node(id).map_err(failed)?;
+    let node = core.node(id).map_err(step_failed)?;
     let operation = at.operation().to_string();
     let gpus: u32 = node.gpus.values().sum();
     let capabilities = capabilities_of(&node);
-    let known = |error: Error| failed(error);
+    let known = |error: Error| step_failed(error);
     core.lead_machine(id, |now| {
         let mut next = now.clone();
         next.turn(MachinePhase::Up, &operation)?;
@@ -249,5 +250,5 @@ async fn open(at: &Here) -> Result<(), StepError> {
     };
     core.change_node_for_operation(id, &opened)
         .await
-        .map_err(failed)
+        .map_err(step_failed)
 }

@@ -12,8 +12,9 @@ use strata_machines::Power;
 use strata_types::machine::{MachinePhase, PowerState};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Hypervisors, failed, provider_failed};
+use super::{Hypervisors, provider_failed};
 use crate::core::{Core, NodeChange};
+use crate::operations::step_failed;
 
 /// Takes a hypervisor down.
 #[derive(Default)]
@@ -112,7 +113,7 @@ async fn close(at: &Here) -> Result<(), StepError> {
 /// Cancelled, it is as it was; once it is being stopped there is nothing to open.
 async fn open_again(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
-    let machine = core.machine(id).map_err(failed)?;
+    let machine = core.machine(id).map_err(step_failed)?;
     if at.input.was_closed || machine.phase != MachinePhase::Up || core.node(id).is_err() {
         return Ok(());
     }
@@ -126,7 +127,7 @@ async fn set_closed(at: &Here, closed: bool) -> Result<(), StepError> {
     };
     let core = &at.context.core;
     let changed = core.change_node_for_operation(&at.input.machine, &change);
-    changed.await.map_err(failed)
+    changed.await.map_err(step_failed)
 }
 
 async fn empty(at: &Here) -> Result<(), StepError> {
@@ -149,12 +150,12 @@ async fn off(at: &Here) -> Result<(), StepError> {
         }
         Ok(next)
     });
-    turned.await.map_err(failed)?;
+    turned.await.map_err(step_failed)?;
     if is_nobodys(at)? {
         return Ok(());
     }
     let work = async {
-        let (provider, target) = own.reach(id).map_err(failed)?;
+        let (provider, target) = own.reach(id).map_err(step_failed)?;
         at.progress("switching it off");
         let off = provider.power(&target, Power::Off).await;
         match off {
@@ -171,7 +172,7 @@ async fn off(at: &Here) -> Result<(), StepError> {
 /// to do.
 fn is_nobodys(at: &Here) -> Result<bool, StepError> {
     let (own, id) = (&at.context, &at.input.machine);
-    let machine = own.core.machine(id).map_err(failed)?;
+    let machine = own.core.machine(id).map_err(step_failed)?;
     Ok(machine.phase == MachinePhase::Available && own.reach(id).is_err())
 }
 
@@ -186,7 +187,7 @@ async fn forget(at: &Here) -> Result<(), StepError> {
 async fn wipe(at: &Here) -> Result<(), StepError> {
     let (own, id) = (&at.context, &at.input.machine);
     let operation = at.operation().to_string();
-    let now = own.core.machine(id).map_err(failed)?;
+    let now = own.core.machine(id).map_err(step_failed)?;
     if now.phase == MachinePhase::Stopping {
         own.turn(id, MachinePhase::Wiping, &operation).await?;
     }
@@ -194,7 +195,7 @@ async fn wipe(at: &Here) -> Result<(), StepError> {
         return Ok(());
     }
     let work = async {
-        let (provider, target) = own.reach(id).map_err(failed)?;
+        let (provider, target) = own.reach(id).map_err(step_failed)?;
         at.progress("erasing what was on it and giving it back");
         super::wipe_patiently(at, provider.as_ref(), &target).await
     };
@@ -211,5 +212,5 @@ async fn free(at: &Here) -> Result<(), StepError> {
         (next.failure, next.power) = (None, PowerState::Off);
         Ok(next)
     });
-    freed.await.map(drop).map_err(failed)
+    freed.await.map(drop).map_err(step_failed)
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use strata_machines::{Boot, Provider, ProviderError, Providers, Secret, Tag, Target};
 use strata_types::machine::{MachineFailure, MachinePhase};
-use strata_types::{Error, ErrorKind, Result};
+use strata_types::{Error, Result};
 use strata_workflow::{At, Claim, Kind, StepError};
 
 pub use create::{CreateHypervisor, CreateInput};
@@ -24,6 +24,7 @@ pub use power::{SwitchInput, SwitchMachine};
 pub use prove::ByCell;
 
 use crate::core::{Core, Machine, now_ms};
+use crate::operations::step_failed;
 
 /// Tries a node that came up: that it runs something in a cell.
 pub trait Prove: Send + Sync + 'static {
@@ -104,7 +105,7 @@ impl Hypervisors {
             next.turn(phase, operation)?;
             Ok(next)
         });
-        turned.await.map(drop).map_err(failed)
+        turned.await.map(drop).map_err(step_failed)
     }
 
     /// Writes down what went wrong in a phase, and hands it on.
@@ -137,9 +138,9 @@ impl Hypervisors {
         if self.core.node(id).is_err() {
             return Ok(());
         }
-        self.core.lose_node(id, why).await.map_err(failed)?;
+        self.core.lose_node(id, why).await.map_err(step_failed)?;
         crate::reconcile::move_all_off(&self.core, id).await;
-        self.core.forget_node(id).await.map_err(failed)
+        self.core.forget_node(id).await.map_err(step_failed)
     }
 }
 
@@ -170,15 +171,6 @@ async fn wipe_patiently<K: Kind>(
             }
             other => return other.map_err(provider_failed),
         }
-    }
-}
-
-/// A step failed over the records.
-#[allow(clippy::needless_pass_by_value)] // for map_err
-fn failed(error: Error) -> StepError {
-    match error.kind() {
-        ErrorKind::Unavailable | ErrorKind::Aborted => StepError::transient(error.to_string()),
-        _ => StepError::permanent(error.to_string()),
     }
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use strata_machines::Power;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Hypervisors, failed, provider_failed};
+use super::{Hypervisors, provider_failed};
+use crate::operations::step_failed;
 
 /// Switches a machine.
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Kind for SwitchMachine {
 async fn switch(at: &Here) -> Result<(), StepError> {
     use strata_api::rest::PowerAction;
     let (own, id) = (&at.context, &at.input.machine);
-    let (provider, target) = own.reach(id).map_err(failed)?;
+    let (provider, target) = own.reach(id).map_err(step_failed)?;
     let power = match at.input.power {
         PowerAction::On => Power::On,
         PowerAction::Off => Power::Off,
@@ -58,5 +59,5 @@ async fn switch(at: &Here) -> Result<(), StepError> {
         next.power = seen;
         Ok(next)
     });
-    noted.await.map(drop).map_err(failed)
+    noted.await.map(drop).map_err(step_failed)
 }

@@ -12,7 +12,7 @@ use strata_api::runtime::{
 use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::node_client::NodeClient;
 use strata_api::strata::v1::{GetNodeInfoRequest, WaitExecutableRequest};
-use strata_types::{Error, ErrorKind, Result, Role};
+use strata_types::{Error, ErrorKind, Result};
 
 use super::Prove;
 use crate::core::Who;
@@ -63,11 +63,7 @@ fn is_passing(error: &Error) -> bool {
 }
 
 async fn try_out(tunnels: &Tunnels, node: &str) -> Result<()> {
-    let who = Who {
-        name: "operation".into(),
-        role: Role::Admin,
-        projects: None,
-    };
+    let who = Who::server("operation");
     let channel = loop {
         match tunnels.node(node, &who) {
             Ok(channel) => break channel,

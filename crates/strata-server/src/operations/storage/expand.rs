@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ExpandPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, failed, teller};
 
 /// Makes the pool larger.
 #[derive(Default)]
@@ -68,9 +68,7 @@ async fn add(at: &Here, name: &str) -> Result<(), StepError> {
 async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "moved back");
-    let cancel = cancel_of(at);
-    let removed = in_turn!(pool.remove_device(name, &tell, cancel.clone()));
-    cancel.cancel();
+    let removed = in_turn!(pool.remove_device(name, &tell, at.cancellation()));
     removed.map_err(failed)
 }
 
@@ -78,8 +76,6 @@ async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
 async fn whole(at: &Here) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "kept as often as asked");
-    let cancel = cancel_of(at);
-    let whole = in_turn!(pool.make_whole(&tell, cancel.clone()));
-    cancel.cancel();
+    let whole = in_turn!(pool.make_whole(&tell, at.cancellation()));
     whole.map_err(failed)
 }

@@ -18,6 +18,7 @@ macro_rules! in_turn {
         }
     }};
 }
+use crate::operations::step_failed;
 
 mod expand;
 mod replace;
@@ -27,10 +28,9 @@ mod shrink;
 use std::sync::Arc;
 
 use strata_storage::{PoolConfig, StorageError, StoragePool};
-use strata_types::{Error, ErrorKind, Result};
+use strata_types::{Error, Result};
 use strata_workflow::{At, Claim, Kind, StepError};
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 pub use expand::{ExpandInput, ExpandStorage};
 pub use replace::{ReplaceDevice, ReplaceInput};
@@ -83,7 +83,7 @@ impl Storage {
     }
 
     async fn step_pool(&self) -> Result<StoragePool, StepError> {
-        self.pool().await.map_err(refused)
+        self.pool().await.map_err(step_failed)
     }
 }
 
@@ -99,36 +99,12 @@ const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 36
 const TURN: std::time::Duration = std::time::Duration::from_secs(3600);
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
-#[allow(clippy::needless_pass_by_value)] // for map_err
-fn refused(error: Error) -> StepError {
-    match error.kind() {
-        ErrorKind::Unavailable => StepError::transient(error.to_string()),
-        _ => StepError::permanent(error.to_string()),
-    }
-}
-
 /// A step of the pool failed.
 fn failed(error: StorageError) -> StepError {
     match error {
         StorageError::Cancelled { .. } => StepError::Cancelled,
-        other => refused(other.into()),
+        other => step_failed(other.into()),
     }
-}
-
-/// Cancelled when the operation is to be.
-pub(in crate::operations) fn cancel_of<K: Kind>(at: &At<K>) -> CancellationToken {
-    let token = CancellationToken::new();
-    let (cancel, wish) = (token.clone(), at.cancelled());
-    let done = token.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = wish => cancel.cancel(),
-            () = done.cancelled() => {}
-            // Whoever asks for longer has been dropped long ago.
-            () = tokio::time::sleep(LONGEST) => {}
-        }
-    });
-    token
 }
 
 /// Tells how many bytes are done.

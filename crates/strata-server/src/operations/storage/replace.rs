@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::DeviceState;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, failed, teller};
 
 /// Replaces a device.
 #[derive(Default)]
@@ -66,9 +66,7 @@ async fn replace(at: &Here) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     let with: String = at.output("choose")?;
     let tell = teller(at, "copied");
-    let cancel = cancel_of(at);
     let device = &at.input.device;
-    let replaced = in_turn!(pool.replace_device(device, &with, &tell, cancel.clone()));
-    cancel.cancel();
+    let replaced = in_turn!(pool.replace_device(device, &with, &tell, at.cancellation()));
     replaced.map(drop).map_err(failed)
 }

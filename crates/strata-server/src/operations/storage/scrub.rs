@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::Scrub;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, failed, teller};
 
 /// Looks the pool over.
 #[derive(Default)]
@@ -35,9 +35,7 @@ impl Kind for ScrubStorage {
 async fn scrub(at: &Here) -> Result<Scrub, StepError> {
     let pool = at.context.step_pool().await?;
     let tell = teller(at, "read");
-    let cancel = cancel_of(at);
-    let done = in_turn!(pool.scrub(&tell, cancel.clone()));
-    cancel.cancel();
+    let done = in_turn!(pool.scrub(&tell, at.cancellation()));
     let done = done.map_err(failed)?;
     if done.uncorrectable > 0 {
         let count = done.uncorrectable;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::storage::ShrinkPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, cancel_of, failed, teller};
+use super::{LONGEST, Storage, failed, teller};
 
 /// Makes the pool smaller.
 #[derive(Default)]
@@ -62,9 +62,7 @@ async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
     let pool = at.context.step_pool().await?;
     at.safe_point()?;
     let tell = teller(at, "moved away");
-    let cancel = cancel_of(at);
-    let removed = in_turn!(pool.remove_device(name, &tell, cancel.clone()));
-    cancel.cancel();
+    let removed = in_turn!(pool.remove_device(name, &tell, at.cancellation()));
     removed.map_err(failed)
 }
 
