@@ -3,27 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// A text that is not for printing.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps a text from being printed.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
-}
+use strata_types::Secret;
 
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ mod verify;
 mod window;
 
 pub use backup::BackupAsk;
-pub use config::{Bucket, Location, RepositoryConfig, Secret};
+pub use config::{Bucket, Location, RepositoryConfig};
 pub use error::{BackupError, Result};
 pub use progress::{Phase, Progress, Silent, Status};
 pub use prune::Pruned;
@@ -38,4 +38,5 @@ pub use repository::{Repository, RepositoryId};
 pub use restore::{RestoreAsk, Restored};
 pub use retention::{Candidate, Kept, PrunePlan, plan as plan_retention};
 pub use source::Source;
+pub use strata_types::Secret;
 pub use verify::{Damage, Verified};

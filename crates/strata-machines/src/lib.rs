@@ -36,6 +36,7 @@ pub mod sim;
 
 pub use error::ProviderError;
 pub use local::Local;
-pub use provider::{Boot, Console, Discovered, Power, Provider, Secret, Tag, Target, Up};
+pub use provider::{Boot, Console, Discovered, Power, Provider, Tag, Target, Up};
 pub use providers::Providers;
 pub use qemu::{Qemu, QemuConfig};
+pub use strata_types::Secret;

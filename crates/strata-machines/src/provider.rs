@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use strata_types::machine::{MachineId, MachineSpec, PowerState, ProviderKind};
 
-use crate::ProviderError;
+use crate::{ProviderError, Secret};
 
 /// Whose a machine is: the run that took it, and as which machine of its
 /// inventory. The provider keeps it with the machine.
@@ -35,28 +35,6 @@ impl Tag {
             run: run.to_owned(),
             machine: machine.parse().ok()?,
         })
-    }
-}
-
-/// A text that is not for printing.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps a text from being printed.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
     }
 }
 

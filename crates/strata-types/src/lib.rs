@@ -13,6 +13,7 @@ pub mod machine;
 mod name;
 pub mod pod;
 mod role;
+mod secret;
 pub mod storage;
 
 pub use cell::{CellName, CellSpec, CellState, CpuShares, IdMap, RootMode};
@@ -24,3 +25,4 @@ pub use executable::{
 pub use limits::{CpuLimit, CpuSet, DeviceRef, IoLimit, Limits, MemoryLimit};
 pub use name::Label;
 pub use role::Role;
+pub use secret::Secret;
