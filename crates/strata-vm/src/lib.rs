@@ -8,6 +8,7 @@
 mod command;
 mod disk;
 mod folder;
+pub mod iso9660;
 mod network;
 mod probe;
 mod qmp;
