@@ -43,7 +43,6 @@ pub struct Played {
 }
 
 type Faults = Box<dyn FnMut(&str, &str) -> Fault + Send>;
-type OnBoot = Arc<dyn Fn(&Target, &Boot) + Send + Sync>;
 
 /// A provider that plays. Cheap to clone.
 #[derive(Clone, Default)]
@@ -53,7 +52,6 @@ pub struct Sim(Arc<Mutex<Stage>>);
 struct Stage {
     machines: BTreeMap<String, Played>,
     faults: Option<Faults>,
-    on_boot: Option<OnBoot>,
     /// A machine was booted for one while another had it: never right.
     double_uses: u64,
 }
@@ -83,11 +81,6 @@ impl Sim {
     /// Nothing goes wrong any more.
     pub fn clear_faults(&self) {
         self.guard().faults = None;
-    }
-
-    /// Called when a machine boots: its node may come then.
-    pub fn on_boot(&self, called: impl Fn(&Target, &Boot) + Send + Sync + 'static) {
-        self.guard().on_boot = Some(Arc::new(called));
     }
 
     /// All machines as they are.
@@ -159,9 +152,7 @@ impl Provider for Sim {
         machine: &'a Target,
         boot: &'a Boot,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
-        let mut hook = None;
         let booted = self.call("boot", machine.handle(), |all| {
-            let on_boot = all.on_boot.clone();
             let played = of(all, machine)?;
             if played.tag.as_ref().is_some_and(|tag| *tag != machine.tag) {
                 all.double_uses += 1;
@@ -172,12 +163,8 @@ impl Provider for Sim {
             played.dirty = true;
             played.boots += 1;
             played.boot = Some(boot.clone());
-            hook = on_boot;
             Ok(())
         });
-        if let Some(hook) = hook {
-            hook(machine, boot);
-        }
         std::future::ready(booted).boxed()
     }
 
