@@ -9,7 +9,7 @@ use strata_types::{Error, ErrorKind, Role};
 
 use super::extract::{Asker, Json, Parameters, Thing};
 use super::operations::begin;
-use super::patch::merge;
+use super::patch::patched;
 use super::refusal::Answer;
 use super::{RestState, answer, json};
 use crate::operations::{
@@ -89,13 +89,7 @@ pub(super) async fn set_autoscaling(
     parameters.only(&[])?;
     let patch: Map<String, Value> = json::parse(&body)?;
     let now = state.core.autoscaling().await?;
-    let mut whole = serde_json::to_value(now)
-        .map_err(|error| Error::internal(format!("it cannot be told: {error}")))?;
-    merge(&mut whole, Value::Object(patch));
-    let Value::Object(whole) = whole else {
-        return Err(Error::invalid("body", "must be an object").into());
-    };
-    let next: Autoscaling = json::from_object(whole)?;
+    let next: Autoscaling = patched(&now, patch)?;
     state.core.set_autoscaling(&who, next).await?;
     answer::json(&next)
 }

@@ -19,11 +19,10 @@ use super::answer::{self, accepted};
 use super::etag::Conditions;
 use super::extract::{Asker, Json, Parameters, Thing};
 use super::operations::begin;
-use super::patch::merge;
 use super::refusal::Answer;
 use super::view::moment;
 use super::watch::{self, Watched};
-use super::{RestState, json};
+use super::{RestState, json, patch};
 use crate::core::{Changed, Core, Kept, Machine, Page, Turn};
 use crate::operations::{SwitchInput, SwitchMachine};
 
@@ -94,14 +93,14 @@ pub(super) async fn update(
     let core = &state.core;
     let found = core.machine(&id)?;
     let precondition = conditions.to_change(found.revision)?;
-    let spec = patched(&found.spec, json::parse(&body)?)?;
+    let spec = changed(&found.spec, json::parse(&body)?)?;
     let changed = core.update_machine(&who, &id, &spec, precondition).await;
     let changed = changed.map_err(|error| conditions.judge(error))?;
     answer::one(StatusCode::OK, changed.revision, &tell(core, &changed))
 }
 
 /// What a patch makes of what is said of a machine.
-fn patched(now: &MachineSpec, patch: Map<String, Value>) -> Result<MachineSpec> {
+fn changed(now: &MachineSpec, fields: Map<String, Value>) -> Result<MachineSpec> {
     const CHANGEABLE: [&str; 7] = [
         "handle",
         "address",
@@ -111,20 +110,14 @@ fn patched(now: &MachineSpec, patch: Map<String, Value>) -> Result<MachineSpec> 
         "disk",
         "labels",
     ];
-    for field in patch.keys() {
+    for field in fields.keys() {
         if !CHANGEABLE.contains(&field.as_str()) {
             let field: String = field.chars().take(80).collect();
             let why = format!("cannot be changed; there are {}", CHANGEABLE.join(", "));
             return Err(Error::invalid(field, why));
         }
     }
-    let mut whole = serde_json::to_value(now)
-        .map_err(|error| Error::internal(format!("a machine cannot be told: {error}")))?;
-    merge(&mut whole, Value::Object(patch));
-    match whole {
-        Value::Object(whole) => json::from_object(whole),
-        _ => Err(Error::internal("a machine is no object")),
-    }
+    patch::patched(now, fields)
 }
 
 pub(super) async fn remove(

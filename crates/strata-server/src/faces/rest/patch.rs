@@ -1,6 +1,8 @@
 //! Changes by RFC 7396: what is left out stays, `null` gives a field its
 //! default again, objects are merged, everything else is replaced.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use strata_types::instance::{InstanceSpec, InstanceState};
 use strata_types::{Error, Label, Result};
@@ -65,6 +67,20 @@ pub(super) fn merge(value: &mut Value, patch: Value) {
             Value::Null => drop(object.remove(&key)),
             part => merge(object.entry(key).or_insert(Value::Null), part),
         }
+    }
+}
+
+/// What a patch makes of anything that can be told and read.
+pub(super) fn patched<T: Serialize + DeserializeOwned>(
+    now: &T,
+    patch: Map<String, Value>,
+) -> Result<T> {
+    let mut whole = serde_json::to_value(now)
+        .map_err(|error| Error::internal(format!("it cannot be told: {error}")))?;
+    merge(&mut whole, Value::Object(patch));
+    match whole {
+        Value::Object(whole) => from_object(whole),
+        _ => Err(Error::internal("it is no object")),
     }
 }
 
