@@ -21,6 +21,7 @@ mod netns;
 mod node;
 pub mod pods;
 pub mod pool;
+pub mod python;
 mod requests;
 mod skip;
 mod wait;
