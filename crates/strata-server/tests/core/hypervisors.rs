@@ -83,16 +83,36 @@ fn hypervisors(core: &Core, sim: &Sim) -> Hypervisors {
     }
 }
 
-/// A world with one machine, up or down.
+/// A world, its machines, and the nodes that speak.
+struct Stage {
+    _world: World,
+    sim: Sim,
+    _voices: [AbortOnDropHandle<()>; 2],
+}
+
+/// A world with one machine, up or down, and maybe a node beside it.
 struct One {
     up: bool,
-    sim: Mutex<Vec<(World, Sim, AbortOnDropHandle<()>)>>,
+    other: bool,
+    /// What the trials work on, as long as they do.
+    stages: Mutex<Vec<Stage>>,
 }
 
 impl One {
     fn new(up: bool) -> Self {
-        let sim = Mutex::default();
-        Self { up, sim }
+        Self {
+            up,
+            other: false,
+            stages: Mutex::default(),
+        }
+    }
+
+    fn beside_another(up: bool) -> Self {
+        let other = true;
+        Self {
+            other,
+            ..Self::new(up)
+        }
     }
 
     async fn make(&self) -> Arc<Hypervisors> {
@@ -112,13 +132,21 @@ impl One {
             world.create("web", spec(1000, 100)).await;
             world.until_state("web", InstanceState::Scheduled).await;
         }
-        let mut kept = self.sim.lock().unwrap();
-        kept.push((world, sim, voices));
+        if self.other {
+            world.node("other", 4, 8000).await;
+        }
+        let others: &'static [&'static str] = if self.other { &["other"] } else { &[] };
+        let stage = Stage {
+            _voices: [voices, world.speaking(others)],
+            _world: world,
+            sim,
+        };
+        self.stages.lock().unwrap().push(stage);
         Arc::new(own)
     }
 
     fn sim(&self) -> Sim {
-        self.sim.lock().unwrap().last().unwrap().1.clone()
+        self.stages.lock().unwrap().last().unwrap().sim.clone()
     }
 }
 
@@ -232,25 +260,7 @@ impl Trial for Destroying {
     }
 
     fn world(&self) -> BoxFuture<'_, Arc<Hypervisors>> {
-        async {
-            let own = self.one.make().await;
-            if self.drain {
-                let (core, name) = (own.core.clone(), "other");
-                let world = World::node;
-                let kept = self.one.sim.lock().unwrap().pop().unwrap();
-                world(&kept.0, name, 4, 8000).await;
-                self.one.sim.lock().unwrap().push(kept);
-                let beat = async move {
-                    loop {
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                        let _ = core.see_node(name, &Seen::default()).await;
-                    }
-                };
-                tokio::spawn(beat);
-            }
-            own
-        }
-        .boxed()
+        self.one.make().boxed()
     }
 
     fn input(&self, _: &Hypervisors) -> DestroyInput {
@@ -310,7 +320,7 @@ async fn taking_a_machine_down_passes_every_trial() {
 #[tokio::test]
 async fn taking_a_machine_down_gently_passes_every_trial() {
     let trial = Destroying {
-        one: One::new(true),
+        one: One::beside_another(true),
         drain: true,
     };
     testing::every_step_twice(&trial).await;

@@ -6,6 +6,7 @@ mod hypervisors;
 mod instances;
 mod nodes;
 mod operations;
+mod schedules;
 mod schema;
 mod storage;
 mod world;
