@@ -7,7 +7,6 @@ mod child;
 mod devices;
 mod full;
 mod restart;
-mod speed;
 mod volumes;
 mod world;
 mod writer;
