@@ -120,23 +120,36 @@ impl Inner {
         })
     }
 
-    /// Waits until the bridge passes packets of the new port on. The kernel
-    /// takes in that both ends are up a moment later, on a thread of its own;
-    /// what is sent before is lost, and the first thing most programs do is
-    /// ask for a name. It tells nobody but those who listen to all news of all
-    /// interfaces, so it is asked.
+    /// Waits until the bridge passes packets of the new port on, and the
+    /// host's own to it. The kernel takes in that both ends are up a moment
+    /// later, on a thread of its own, and later still that a bridge whose
+    /// first port came is up; what is sent before is lost, and the first thing
+    /// most programs do is ask for a name. It tells nobody but those who
+    /// listen to all news of all interfaces, so it is asked.
     fn await_port(&self, endpoint: &Endpoint) -> Result<()> {
         for _ in 0..LOOKS {
-            for name in self.port_names(endpoint.address) {
-                let port = link::find(&mut self.links(), &name)?;
-                if port.is_some_and(|port| port.passes && !port.is_condemned()) {
-                    return Ok(());
-                }
+            if self.port_passes(endpoint)? && self.bridge_passes()? {
+                return Ok(());
             }
             std::thread::sleep(PAUSE);
         }
         tracing::warn!(endpoint = endpoint.name, "its port is slow to come up");
         Ok(())
+    }
+
+    fn port_passes(&self, endpoint: &Endpoint) -> Result<bool> {
+        for name in self.port_names(endpoint.address) {
+            let port = link::find(&mut self.links(), &name)?;
+            if port.is_some_and(|port| port.passes && !port.is_condemned()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn bridge_passes(&self) -> Result<bool> {
+        let bridge = link::find(&mut self.links(), &self.config.tag.bridge())?;
+        Ok(bridge.is_some_and(|bridge| bridge.passes))
     }
 
     fn make_pair(
