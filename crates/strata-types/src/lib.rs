@@ -4,6 +4,7 @@
 
 pub mod backup;
 mod cell;
+pub mod cluster;
 mod command;
 mod error;
 mod executable;

@@ -8,6 +8,7 @@
 //! default.
 
 mod backup;
+mod cluster;
 mod event;
 mod exec;
 mod input;
@@ -23,6 +24,11 @@ mod storage;
 mod workload;
 
 pub use backup::{NewBackup, PruneKept, PrunePlan, PruneRequest, VerifyRequest};
+pub use cluster::{
+    Cluster, ClusterNode, ClusterPlan, ClusterSnapshot, Kubeconfig, KubeconfigRequest,
+    KubernetesBundle, NewCluster, PlannedMachine, PoolStatus, RestoreCluster, ScalePool,
+    UpgradeBlocker, UpgradePlan, UpgradeRequest, UpgradeStep, UpgradeTargets,
+};
 pub use event::Event;
 pub use exec::{ExecRequest, ExecResult};
 pub use input::{NewInstance, NewWorkload, ResourcesInput};
@@ -42,6 +48,9 @@ pub use storage::{
     ShrinkRequest,
 };
 pub use strata_types::backup::{Backup, BackupSchedule, RestoreRequest, Retention};
+pub use strata_types::cluster::{
+    ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, InstanceType, NodePool,
+};
 pub use strata_types::instance::{
     Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources, SecuritySpec,
 };

@@ -1,0 +1,301 @@
+//! Kubernetes clusters: what is asked of one, what it is made of, and how it
+//! stands.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::MachineId;
+
+/// The name of a cluster, and of a pool in it: a DNS label.
+pub type ClusterName = crate::Label;
+
+/// A version of Kubernetes: `v1.34.4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KubernetesVersion {
+    /// 1.
+    pub major: u16,
+    /// 34.
+    pub minor: u16,
+    /// 4.
+    pub patch: u16,
+}
+
+impl KubernetesVersion {
+    /// A version by its numbers.
+    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self {
+            major,
+            minor,
+            patch,
+        }
+    }
+
+    /// Whether both are of the same minor version.
+    pub const fn is_sibling(self, other: Self) -> bool {
+        self.major == other.major && self.minor == other.minor
+    }
+}
+
+impl fmt::Display for KubernetesVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("v{}.{}.{}", self.major, self.minor, self.patch))
+    }
+}
+
+impl FromStr for KubernetesVersion {
+    type Err = &'static str;
+
+    /// `v1.34.4` or `1.34.4`, and nothing else.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WHY: &str = "must be a version such as v1.34.4";
+        let number = |text: &str| -> Option<u16> {
+            let plain = text.bytes().all(|byte| byte.is_ascii_digit())
+                && (text.len() == 1 || !text.starts_with('0'));
+            plain.then(|| text.parse().ok()).flatten()
+        };
+        let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
+        let (Some(major), Some(minor), Some(patch), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(WHY);
+        };
+        match (number(major), number(minor), number(patch)) {
+            (Some(major), Some(minor), Some(patch)) => Ok(Self::new(major, minor, patch)),
+            _ => Err(WHY),
+        }
+    }
+}
+
+impl Serialize for KubernetesVersion {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for KubernetesVersion {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Which machines a part of a cluster is made of.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum InstanceType {
+    /// Any machine without a GPU.
+    #[default]
+    Standard,
+    /// One with a GPU.
+    Gpu,
+}
+
+impl InstanceType {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Gpu => "gpu",
+        }
+    }
+}
+
+impl fmt::Display for InstanceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for InstanceType {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            // The published document leaves it open what empty means.
+            "" | "standard" => Ok(Self::Standard),
+            "gpu" => Ok(Self::Gpu),
+            _ => Err("must be standard or gpu"),
+        }
+    }
+}
+
+/// The machines that control a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ControlPlane {
+    /// 1, 3 or 5.
+    pub count: u32,
+    /// Which machines.
+    #[serde(default)]
+    pub instance_type: InstanceType,
+    /// Labels of their Kubernetes nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A named group of workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodePool {
+    /// A DNS label, unique in the cluster.
+    pub name: String,
+    /// How many machines.
+    pub count: u32,
+    /// Which machines.
+    #[serde(default)]
+    pub instance_type: InstanceType,
+    /// Labels of their Kubernetes nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What is asked of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// Of Kubernetes, as `v1.34.4`.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub version: KubernetesVersion,
+    /// What controls it.
+    pub control_plane: ControlPlane,
+    /// What works in it.
+    #[serde(default)]
+    pub pools: Vec<NodePool>,
+}
+
+/// What a machine is in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterRole {
+    /// It runs etcd, the API server and what steers.
+    ControlPlane,
+    /// It runs workloads.
+    Worker,
+}
+
+impl ClusterRole {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+impl fmt::Display for ClusterRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A machine that was taken for a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// The machine, and the name of its Kubernetes node.
+    pub machine: MachineId,
+    /// What it is.
+    pub role: ClusterRole,
+    /// The pool of a worker; empty for the control plane.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pool: String,
+    /// Its number in the cluster, which its pods' addresses come from. Given
+    /// once; free again when the machine has gone.
+    pub number: u8,
+    /// Labels of its Kubernetes node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What is installed on it.
+    pub version: KubernetesVersion,
+    /// Where it is reached, once it is up.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
+    /// Whether it has joined: its Kubernetes node is expected to be there.
+    #[serde(default)]
+    pub joined: bool,
+    /// When it was taken, in Unix milliseconds: the newest goes first.
+    pub added_at_ms: i64,
+}
+
+/// How a cluster stands, by the published document's words and numbers.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ClusterStatus {
+    /// Nobody has looked yet.
+    #[default]
+    Unspecified,
+    /// It is being built, and cannot be used yet.
+    Provisioning,
+    /// All is as asked.
+    Running,
+    /// It serves, and is being changed.
+    Reconciling,
+    /// It is being deleted.
+    Stopping,
+    /// It does not serve.
+    Error,
+    /// It serves, and something is broken.
+    Degraded,
+}
+
+impl ClusterStatus {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unspecified => "UNSPECIFIED",
+            Self::Provisioning => "PROVISIONING",
+            Self::Running => "RUNNING",
+            Self::Reconciling => "RECONCILING",
+            Self::Stopping => "STOPPING",
+            Self::Error => "ERROR",
+            Self::Degraded => "DEGRADED",
+        }
+    }
+}
+
+impl fmt::Display for ClusterStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_they_are_written() {
+        let version = KubernetesVersion::new(1, 34, 4);
+        assert_eq!("v1.34.4".parse(), Ok(version));
+        assert_eq!("1.34.4".parse(), Ok(version));
+        assert_eq!(version.to_string(), "v1.34.4");
+        for wrong in [
+            "",
+            "v1",
+            "1.34",
+            "v1.34.x",
+            "v1.34.4.1",
+            "v1.034.4",
+            "vv1.34.4",
+            "1.34.-4",
+        ] {
+            assert!(wrong.parse::<KubernetesVersion>().is_err(), "{wrong}");
+        }
+        assert!(version < KubernetesVersion::new(1, 35, 0));
+        assert!(version > KubernetesVersion::new(1, 9, 40));
+    }
+}
