@@ -289,9 +289,10 @@ impl Cells {
             .collect();
         let frees = outermost.iter().map(async |cell| {
             let name = &cell.spec.name;
-            match self.table().within(name) {
-                all if all.iter().any(|cell| cell.is_kept()) => rest(&all).await,
-                _ => self.free(name, Some(LAST_GRACE)).await,
+            let all = self.table().within(name);
+            match all.iter().any(|cell| cell.is_kept()) {
+                true => rest(&all).await,
+                false => self.free(name, Some(LAST_GRACE)).await,
             }
         });
         futures_util::future::join_all(frees)
