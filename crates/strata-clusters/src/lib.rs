@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod driver;
+pub mod kubeadm;
 
 pub use driver::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, SeenNode,
