@@ -18,6 +18,7 @@
 pub mod catalogue;
 pub mod choose;
 mod driver;
+pub mod kubeadm;
 pub mod sim;
 pub mod skew;
 pub mod status;

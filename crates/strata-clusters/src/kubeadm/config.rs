@@ -1,0 +1,182 @@
+//! What kubeadm is told. JSON is YAML too, and nothing in it needs quotes
+//! that we would have to get right.
+
+use serde_json::{Value, json};
+use strata_types::Secret;
+use strata_types::cluster::{ClusterRole, Member};
+
+use super::bundle::Bundle;
+use crate::ClusterFacts;
+
+/// Where a machine finds the API of its cluster, whoever serves it: its own
+/// agent is behind it.
+pub(super) const ENDPOINT: &str = "api.strata.internal:7443";
+/// What the images of all bundles are called by.
+pub(super) const REPOSITORY: &str = "strata.internal/kubernetes";
+/// The addresses of all pods of a cluster.
+pub(super) const POD_RANGE: &str = "10.244.0.0/16";
+const SERVICE_RANGE: &str = "10.96.0.0/16";
+/// Where the API servers listen.
+pub(super) const API_PORT: u16 = 6443;
+
+const KUBEADM: &str = "kubeadm.k8s.io/v1beta4";
+const SOCKET: &str = "unix:///run/containerd/containerd.sock";
+/// What the kubelet would keep in `/usr`, which can be unchangeable.
+const PLUGINS: &str = "/var/lib/kubelet/volumeplugins";
+
+/// What kubeadm finds wrong with machines inside another machine and with
+/// small ones: their kernel has no configuration to be read, its cgroups may
+/// be of the first version, and memory and cpus may be few.
+const NOT_MINDED: [&str; 4] = ["SystemVerification", "NumCPU", "Mem", "Swap"];
+
+/// For the first machine.
+pub(super) fn init(
+    cluster: &ClusterFacts,
+    member: &Member,
+    bundle: &Bundle,
+    token: &Secret,
+) -> String {
+    let init = json!({
+        "apiVersion": KUBEADM,
+        "kind": "InitConfiguration",
+        // There would be one for a day otherwise.
+        "bootstrapTokens": [{"token": token.expose(), "ttl": "1m0s", "usages": ["signing", "authentication"],
+            "groups": ["system:bootstrappers:kubeadm:default-node-token"]}],
+        "nodeRegistration": registration(cluster, member),
+        "localAPIEndpoint": endpoint(member),
+        "skipPhases": ["show-join-command"],
+        "timeouts": timeouts(),
+    });
+    texts(&[
+        init,
+        whole(cluster, member, bundle),
+        kubelet(),
+        proxy(),
+    ])
+}
+
+/// For a further one.
+pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret, pin: &str) -> String {
+    let mut join = json!({
+        "apiVersion": KUBEADM,
+        "kind": "JoinConfiguration",
+        "nodeRegistration": registration(cluster, member),
+        "discovery": {
+            "bootstrapToken": {
+                "token": token.expose(),
+                "apiServerEndpoint": ENDPOINT,
+                "caCertHashes": [pin],
+            },
+            "tlsBootstrapToken": token.expose(),
+        },
+        "timeouts": timeouts(),
+    });
+    if member.role == ClusterRole::ControlPlane {
+        join["controlPlane"] = json!({"localAPIEndpoint": endpoint(member)});
+    }
+    texts(&[join])
+}
+
+fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
+    json!({
+        "apiVersion": KUBEADM,
+        "kind": "ClusterConfiguration",
+        "clusterName": cluster.name.as_str(),
+        "kubernetesVersion": cluster.version.to_string(),
+        "controlPlaneEndpoint": ENDPOINT,
+        "imageRepository": REPOSITORY,
+        "encryptionAlgorithm": "ECDSA-P256",
+        "networking": {
+            "podSubnet": POD_RANGE,
+            "serviceSubnet": SERVICE_RANGE,
+            "dnsDomain": "cluster.local",
+        },
+        "dns": {"imageTag": bundle.coredns},
+        "etcd": {"local": {"imageTag": bundle.etcd, "dataDir": "/var/lib/etcd"}},
+        "apiServer": {
+            "certSANs": ["kubernetes", "api.strata.internal", "127.0.0.1", member.address],
+        },
+        "controllerManager": {"extraArgs": [
+            // Which pods a machine has is its number's business.
+            {"name": "allocate-node-cidrs", "value": "false"},
+            {"name": "flex-volume-plugin-dir", "value": PLUGINS},
+        ]},
+    })
+}
+
+/// Where nobody else works, the control plane does.
+fn registration(cluster: &ClusterFacts, member: &Member) -> Value {
+    let mut registration = json!({
+        "name": member.machine.as_str(),
+        "criSocket": SOCKET,
+        // They are here already; nobody else has them.
+        "imagePullPolicy": "Never",
+        "kubeletExtraArgs": [{"name": "node-ip", "value": member.address}],
+        "ignorePreflightErrors": NOT_MINDED,
+    });
+    let mut members = cluster.members.iter();
+    if !members.any(|member| member.role == ClusterRole::Worker) {
+        registration["taints"] = json!([]);
+    }
+    registration
+}
+
+fn endpoint(member: &Member) -> Value {
+    json!({"advertiseAddress": member.address, "bindPort": API_PORT})
+}
+
+/// Machines share their cpus with others; the bounds of a whole call are ours.
+fn timeouts() -> Value {
+    json!({
+        "controlPlaneComponentHealthCheck": "4m0s",
+        "kubeletHealthCheck": "2m0s",
+        "kubernetesAPICall": "1m0s",
+        "etcdAPICall": "2m0s",
+        "tlsBootstrap": "2m0s",
+        "discovery": "1m0s",
+    })
+}
+
+fn kubelet() -> Value {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "cgroupfs",
+        "containerRuntimeEndpoint": SOCKET,
+        "failSwapOn": false,
+        // From 1.35 on the first version of cgroups has to be asked for.
+        "failCgroupV1": false,
+        "volumePluginDir": PLUGINS,
+        // An image that is deleted cannot be had again: there is no registry.
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        // In bytes: the disk is shared with others, and how full it is says
+        // nothing of this machine.
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "512Mi",
+            "imagefs.available": "512Mi",
+            "nodefs.inodesFree": "1%",
+        },
+    })
+}
+
+fn proxy() -> Value {
+    // The kernel lets nobody inside another machine change these.
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+    })
+}
+
+fn texts(documents: &[Value]) -> String {
+    let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+    texts.join("\n---\n")
+}

@@ -1,0 +1,177 @@
+//! How a machine gets into its cluster: by `init` the first, by `join` all
+//! others. Both can be asked for again: a machine that is in stays, and one
+//! that came half way is taken back first.
+
+use std::time::Duration;
+
+use serde_json::json;
+use strata_types::Secret;
+use strata_types::cluster::{ClusterRole, Member};
+use tokio::time::Instant;
+
+use super::api::Api;
+use super::archive::Archive;
+use super::bundle::Bundle;
+use super::etcd::Etcd;
+use super::install::Progress;
+use super::machine::{HERE, Machine, Script};
+use super::objects::Node;
+use super::token::Token;
+use super::{config, pki};
+use crate::{ClusterFacts, DriverError};
+
+/// What kubeadm may take, on a machine that shares its cpus.
+const KUBEADM: Duration = Duration::from_secs(8 * 60);
+const RESET: Duration = Duration::from_secs(2 * 60);
+/// How long a node may take to be ready once it is in.
+const READY: Duration = Duration::from_secs(3 * 60);
+const AGAIN: Duration = Duration::from_millis(500);
+/// The pool that a node is of.
+const POOL: &str = "strata.dev/pool";
+
+/// A machine that is to enter, and what it takes.
+pub(super) struct Entry<'a> {
+    pub(super) cluster: &'a ClusterFacts,
+    pub(super) member: &'a Member,
+    pub(super) machine: Machine<'a>,
+    pub(super) progress: Progress<'a>,
+}
+
+impl Entry<'_> {
+    /// As the first: `api` is that of this very machine.
+    pub(super) async fn init(&self, api: &Api, bundle: &Bundle) -> Result<(), DriverError> {
+        if !self.is_in(None).await? {
+            self.put_authorities().await?;
+            self.kubelet().await?;
+            (self.progress)("kubeadm init".into());
+            let token = Token::new();
+            let text = config::init(self.cluster, self.member, bundle, &token.text());
+            self.kubeadm("with-config init", "kubeadm init", text).await?;
+            token.forget(api).await?;
+        }
+        self.kubelet().await?;
+        self.ready(api).await
+    }
+
+    /// As a further one: `api` and `etcd` are those of the others.
+    pub(super) async fn join(&self, api: &Api, etcd: &Etcd) -> Result<(), DriverError> {
+        let controls = self.member.role == ClusterRole::ControlPlane;
+        if !self.is_in(controls.then_some(etcd)).await? {
+            if controls {
+                self.put_authorities().await?;
+            }
+            self.kubelet().await?;
+            (self.progress)("kubeadm join".into());
+            let token = Token::new();
+            token.announce(api, self.member.machine.as_str()).await?;
+            let joined = self.join_with(&token.text()).await;
+            // Also when it failed: whoever has it could join.
+            let forgotten = token.forget(api).await;
+            joined?;
+            if let Err(error) = forgotten {
+                tracing::warn!(%error, "a join token ends by itself in 15 minutes");
+            }
+        }
+        self.kubelet().await?;
+        self.ready(api).await
+    }
+
+    async fn join_with(&self, token: &Secret) -> Result<(), DriverError> {
+        let pin = pki::pin(&self.cluster.secrets)?;
+        let text = config::join(self.cluster, self.member, token, &pin);
+        self.kubeadm("with-config join", "kubeadm join", text).await
+    }
+
+    /// Whether it is in already. What is left of an attempt that did not end
+    /// is taken back, also in the etcd of the others.
+    async fn is_in(&self, etcd: Option<&Etcd>) -> Result<bool, DriverError> {
+        let state = self.machine.short("state", "looking at the machine").await?;
+        let state = state.trim().lines().last().unwrap_or_default();
+        if state == "done" {
+            return Ok(true);
+        }
+        if let Some(etcd) = etcd {
+            let member = self.member;
+            etcd.remove(member.machine.as_str(), &member.address).await?;
+        }
+        if state == "half" {
+            (self.progress)("taking back what was begun".into());
+            self.machine.stop("kubelet").await?;
+            let reset = Script {
+                line: "reset",
+                what: "kubeadm reset",
+                input: None,
+                timeout: RESET,
+                passing: true,
+            };
+            self.machine.script(reset).await?;
+        }
+        Ok(false)
+    }
+
+    /// The authorities and keys, which control planes have in common.
+    async fn put_authorities(&self) -> Result<(), DriverError> {
+        let mut files = Archive::default();
+        for (name, pem) in &self.cluster.secrets {
+            let public = name.ends_with(".crt") || name.ends_with(".pub");
+            let mode = if public { 0o644 } else { 0o600 };
+            files = files.file(&format!("{HERE}/etc/pki/{name}"), mode, pem.expose());
+        }
+        self.machine.put("put", files).await
+    }
+
+    async fn kubelet(&self) -> Result<(), DriverError> {
+        let command = format!("/bin/sh {HERE}/run-kubelet");
+        self.machine.supervise("kubelet", &command).await
+    }
+
+    async fn kubeadm(&self, line: &str, what: &str, config: String) -> Result<(), DriverError> {
+        let script = Script {
+            line,
+            what,
+            input: Some(config.into_bytes()),
+            timeout: KUBEADM,
+            passing: true,
+        };
+        self.machine.script(script).await.map(drop)
+    }
+
+    /// Waits for the node and says whose it is.
+    async fn ready(&self, api: &Api) -> Result<(), DriverError> {
+        (self.progress)("waiting for the node to be ready".into());
+        let name = self.member.machine.as_str();
+        wait_for(api, name, Node::is_ready).await?;
+        let labels = &self.member.labels;
+        let change = json!({"metadata": {
+            "labels": labels,
+            "annotations": {POOL: self.member.pool},
+        }});
+        Ok(api.patch(&format!("/api/v1/nodes/{name}"), &change).await?)
+    }
+}
+
+/// Waits until a node is as it should be.
+pub(super) async fn wait_for(
+    api: &Api,
+    name: &str,
+    is_so: impl Fn(&Node) -> bool,
+) -> Result<(), DriverError> {
+    let path = format!("/api/v1/nodes/{name}");
+    let end = Instant::now() + READY;
+    loop {
+        let why = match api.get::<Node>(&path).await {
+            Ok(node) if is_so(&node) => return Ok(()),
+            Ok(node) => super::observe::seen(&node).reason,
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() + AGAIN >= end {
+            return Err(DriverError::Failed {
+                what: "waiting for the node".into(),
+                machine: name.to_owned(),
+                why,
+                passing: true,
+            });
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
