@@ -15,7 +15,6 @@
 //! [`Balancer`] knows nothing of the file and serves the control plane too;
 //! [`config`] is what the control plane writes.
 
-pub mod balancer;
 pub mod config;
 
 mod agent;
@@ -25,6 +24,6 @@ mod follow;
 mod pods;
 
 pub use agent::{Agent, AgentError};
-pub use balancer::Balancer;
 pub use config::{AgentConfig, CniConfig, CniPlugins, ConfigError, PeerConfig, PodNetworkConfig};
 pub use pods::{DEVICE, TABLE};
+pub use strata_balancer::Balancer;

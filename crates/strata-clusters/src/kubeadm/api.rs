@@ -177,8 +177,7 @@ impl Api {
         kind: &str,
         body: Option<&Value>,
     ) -> Result<Bytes, ApiError> {
-        let silent =
-            |error: &dyn std::error::Error| silent(server, &strata_types::chain(error));
+        let silent = |error: &dyn std::error::Error| silent(server, &strata_types::chain(error));
         let body = body.map(|value| Bytes::from(value.to_string()));
         let request = Request::builder()
             .method(method)

@@ -77,7 +77,11 @@ fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Archive {
     let containerd = include_str!("scripts/containerd.toml").replace("@PAUSE@", &pause);
     files
         .file(&format!("{HERE}/containerd.toml"), 0o644, containerd)
-        .file(&format!("{HERE}/version"), 0o644, member.version.to_string())
+        .file(
+            &format!("{HERE}/version"),
+            0o644,
+            member.version.to_string(),
+        )
         .file(
             &format!("{HERE}/agent.json"),
             0o600,

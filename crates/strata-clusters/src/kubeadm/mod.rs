@@ -44,9 +44,7 @@ use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member}
 
 pub use hands::{Hands, Ran, Run};
 
-use crate::{
-    ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
-};
+use crate::{ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot};
 use api::Api;
 use enter::Entry;
 use etcd::Etcd;

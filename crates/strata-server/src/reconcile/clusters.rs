@@ -60,7 +60,10 @@ pub async fn look(own: &Clusters) {
     let all = own.core.clusters();
     let looked = futures_util::stream::iter(all).map(|cluster| async move {
         let name = cluster.name.clone();
-        if tokio::time::timeout(2 * PATIENCE, look_at(own, &cluster)).await.is_err() {
+        if tokio::time::timeout(2 * PATIENCE, look_at(own, &cluster))
+            .await
+            .is_err()
+        {
             tracing::warn!(cluster = %name, "it takes too long to look at it");
         }
     });
@@ -99,7 +102,10 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
 
 /// Somebody wrote the record and died before the operation was there.
 async fn begin_again(own: &Clusters, cluster: &Cluster) {
-    let machines = cluster.members.iter().map(|member| member.machine.to_string());
+    let machines = cluster
+        .members
+        .iter()
+        .map(|member| member.machine.to_string());
     let input = CreateClusterInput {
         cluster: cluster.name.to_string(),
         id: cluster.id.clone(),
@@ -112,7 +118,10 @@ async fn begin_again(own: &Clusters, cluster: &Cluster) {
 
 /// The machines whose own nodes do not answer.
 fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
-    let machines = cluster.members.iter().map(|member| member.machine.to_string());
+    let machines = cluster
+        .members
+        .iter()
+        .map(|member| member.machine.to_string());
     let lost = machines.filter(|id| match own.core.node(id) {
         Ok(node) => node.condition != NodeCondition::Ready,
         Err(_) => true,
@@ -170,7 +179,10 @@ async fn keep(own: &Clusters, cluster: &Cluster, seen: &Seen) {
         cluster: cluster.name.to_string(),
         reason: "schedule".into(),
     };
-    if let Err(error) = own.begin::<SnapshotCluster>(&Who::server(OWNER), &input).await {
+    if let Err(error) = own
+        .begin::<SnapshotCluster>(&Who::server(OWNER), &input)
+        .await
+    {
         tracing::warn!(cluster = %cluster.name, %error, "its state is not kept yet");
     }
 }
@@ -205,7 +217,9 @@ async fn renew(own: &Clusters) {
         for member in facts.members.iter().filter(|member| member.joined) {
             match own.driver.renew(&facts, member).await {
                 Ok(false) => {}
-                Ok(true) => tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed"),
+                Ok(true) => {
+                    tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed")
+                }
                 Err(error) => {
                     tracing::warn!(cluster = %cluster.name, machine = %member.machine, %error, "certificates are not renewed");
                 }

@@ -45,11 +45,7 @@ impl Kind for CreateCluster {
         super::claims(&input.cluster)
     }
 
-    fn steps(
-        &self,
-        _: &CreateClusterInput,
-        _: &Outputs,
-    ) -> Result<Vec<Step<Self>>, StepError> {
+    fn steps(&self, _: &CreateClusterInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
             Step::new("machines", |at: Here| async move {
                 let done = machines::bring_up(&at, &at.input.cluster, &at.input.machines).await;
@@ -96,7 +92,8 @@ async fn init(at: &Here) -> Result<(), StepError> {
         done = own.driver.init(&facts, &first, &tell) => done.map_err(driver_failed)?,
         () = at.cancelled() => return Err(StepError::Cancelled),
     }
-    own.set_member(name, id, |member| member.joined = true).await?;
+    own.set_member(name, id, |member| member.joined = true)
+        .await?;
     own.sight.look_soon(name);
     Ok(())
 }

@@ -78,7 +78,8 @@ async fn take_down(at: &Here) -> Result<(), StepError> {
         // Whoever is down is free at once; the others are listed and tried again.
         let left = own.core.lead_cluster(name, |now| {
             let mut next = now.clone();
-            next.members.retain(|member| !own.is_down(member.machine.as_str()));
+            next.members
+                .retain(|member| !own.is_down(member.machine.as_str()));
             Ok(next)
         });
         left.await.map_err(step_failed)?;

@@ -117,9 +117,12 @@ impl Tunnelled {
             ..ReadLogsRequest::default()
         });
         let stream = within(machine, read).await?;
-        let mut stream = stream.map_err(|status| failed(machine, &status))?.into_inner();
+        let mut stream = stream
+            .map_err(|status| failed(machine, &status))?
+            .into_inner();
         let (mut lines, mut length) = (VecDeque::new(), 0);
-        while let Some(line) = within(machine, stream.message()).await?
+        while let Some(line) = within(machine, stream.message())
+            .await?
             .map_err(|status| failed(machine, &status))?
         {
             length += line.line.len() + 1;
@@ -130,7 +133,10 @@ impl Tunnelled {
                 length -= first.len() + 1;
             }
         }
-        let text: Vec<_> = lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
+        let text: Vec<_> = lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line))
+            .collect();
         Ok(text.join("\n"))
     }
 
@@ -158,7 +164,9 @@ impl Tunnelled {
             executable_name: run.name.clone(),
         });
         let ended = match tokio::time::timeout(run.timeout, wait).await {
-            Ok(ended) => ended.map_err(|status| failed(machine, &status))?.into_inner(),
+            Ok(ended) => ended
+                .map_err(|status| failed(machine, &status))?
+                .into_inner(),
             Err(_) => {
                 self.end(machine, &run.name).await?;
                 let seconds = run.timeout.as_secs();

@@ -107,7 +107,9 @@ async fn plan(at: &Here) -> Result<Vec<String>, StepError> {
         let fresh = fresh.map(|member| member.machine.to_string());
         return Ok(fresh.filter(|id| !at.input.dead.contains(id)).collect());
     }
-    let chosen = own.plan_replacements(&now, &at.input.dead).map_err(step_failed)?;
+    let chosen = own
+        .plan_replacements(&now, &at.input.dead)
+        .map_err(step_failed)?;
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle {
@@ -121,7 +123,10 @@ async fn plan(at: &Here) -> Result<Vec<String>, StepError> {
         })
         .await
         .map_err(step_failed)?;
-    Ok(chosen.iter().map(|member| member.machine.to_string()).collect())
+    Ok(chosen
+        .iter()
+        .map(|member| member.machine.to_string())
+        .collect())
 }
 
 async fn unplan(at: &Here) -> Result<(), StepError> {
@@ -137,7 +142,8 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
             Some(added) => added.iter().any(|it| it == id),
             None => !at.input.dead.iter().any(|it| it == id),
         };
-        next.members.retain(|member| member.joined || !goes(member.machine.as_str()));
+        next.members
+            .retain(|member| member.joined || !goes(member.machine.as_str()));
         next.work = Work::Idle;
         Ok(next)
     });

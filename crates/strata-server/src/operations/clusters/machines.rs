@@ -45,15 +45,19 @@ async fn bring_one_up<K: Kind<Context = Clusters>>(
         };
         let begun = own.operations().map_err(step_failed)?;
         let begun = begun.submit::<CreateHypervisor>(&input, &format!("cluster {cluster}"), None);
-        let id = begun.await.map_err(|error| step_failed(crate::operations::public(&error)))?;
+        let id = begun
+            .await
+            .map_err(|error| step_failed(crate::operations::public(&error)))?;
         follow(board, id, machine, true).await?;
     }
     // Where others reach it is known from here on.
     let node = own.core.node(machine).map_err(step_failed)?;
     let address = node.address.clone();
     at.safe_point()?;
-    own.set_member(cluster, machine, |member| address.clone_into(&mut member.address))
-        .await
+    own.set_member(cluster, machine, |member| {
+        address.clone_into(&mut member.address)
+    })
+    .await
 }
 
 /// Takes machines down, all at once. One that cannot be wiped does not keep
@@ -86,7 +90,9 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     let input = DestroyInput::of_cluster(machine, cluster);
     let begun = own.operations().map_err(step_failed)?;
     let begun = begun.submit::<DestroyHypervisor>(&input, &format!("cluster {cluster}"), None);
-    let id = begun.await.map_err(|error| step_failed(crate::operations::public(&error)))?;
+    let id = begun
+        .await
+        .map_err(|error| step_failed(crate::operations::public(&error)))?;
     follow(board, id, machine, false).await
 }
 
@@ -183,7 +189,11 @@ pub(super) async fn join<K: Kind<Context = Clusters>>(
         }
         Ok(())
     };
-    let at_once = try_join_all(workers.iter().map(|member| join_one(&board, cluster, member)));
+    let at_once = try_join_all(
+        workers
+            .iter()
+            .map(|member| join_one(&board, cluster, member)),
+    );
     let work = async { futures_util::try_join!(one_by_one, at_once).map(drop) };
     tokio::select! {
         done = work => done?,
@@ -204,7 +214,8 @@ async fn join_one<K: Kind<Context = Clusters>>(
     let tell = |text: String| board.tell(id, &text);
     let joined = own.driver.join(&facts, member, &tell).await;
     joined.map_err(driver_failed)?;
-    own.set_member(cluster, id, |member| member.joined = true).await?;
+    own.set_member(cluster, id, |member| member.joined = true)
+        .await?;
     board.tell(id, "ready");
     Ok(())
 }
@@ -224,7 +235,8 @@ pub(super) async fn forget<K: Kind<Context = Clusters>>(
         at.progress(format!("{id}: leaving the cluster"));
         let forgotten = own.driver.forget(&facts, &member).await;
         forgotten.map_err(driver_failed)?;
-        own.set_member(cluster, id, |member| member.joined = false).await?;
+        own.set_member(cluster, id, |member| member.joined = false)
+            .await?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub use hands::Tunnelled;
 pub use heal::{HealCluster, HealInput};
 pub use scale::{PoolChange, ScaleCluster, ScaleInput};
 pub use seen::{Seen, Sight};
-pub use snapshot::{RestoreClusterInput, RestoreCluster, SnapshotCluster, SnapshotInput};
+pub use snapshot::{RestoreCluster, RestoreClusterInput, SnapshotCluster, SnapshotInput};
 pub use upgrade::{UpgradeCluster, UpgradeInput};
 pub(crate) use users::user_name;
 
@@ -263,7 +263,9 @@ impl<K: Kind> Board<K> {
     fn tell(&self, machine: &str, text: &str) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(machine.to_owned(), text.to_owned());
-        let all = lines.iter().map(|(machine, text)| format!("{machine}: {text}"));
+        let all = lines
+            .iter()
+            .map(|(machine, text)| format!("{machine}: {text}"));
         self.at.progress(all.collect::<Vec<_>>().join("\n"));
     }
 }

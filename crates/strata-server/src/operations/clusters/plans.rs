@@ -40,7 +40,11 @@ impl Clusters {
         let candidate = free.map(|machine| Candidate {
             machine: machine.id.clone(),
             gpu: machine.gpus > 0
-                || machine.spec.labels.get(TYPE_LABEL).is_some_and(|kind| kind == "gpu"),
+                || machine
+                    .spec
+                    .labels
+                    .get(TYPE_LABEL)
+                    .is_some_and(|kind| kind == "gpu"),
             threads: machine.threads(),
             megabytes: machine.megabytes(),
             failed_lately: machine
@@ -111,7 +115,11 @@ impl Clusters {
             let Some(member) = cluster.member(id) else {
                 continue;
             };
-            let pool = cluster.spec.pools.iter().find(|pool| pool.name == member.pool);
+            let pool = cluster
+                .spec
+                .pools
+                .iter()
+                .find(|pool| pool.name == member.pool);
             wants.push(Want {
                 role: member.role,
                 pool: member.pool.clone(),
@@ -166,7 +174,10 @@ impl Clusters {
             return true;
         };
         let seen = self.observed(&cluster);
-        let ready = seen.nodes.iter().any(|node| node.name == machine && node.ready);
+        let ready = seen
+            .nodes
+            .iter()
+            .any(|node| node.name == machine && node.ready);
         lost && !ready
     }
 }

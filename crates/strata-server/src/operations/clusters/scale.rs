@@ -125,7 +125,10 @@ impl Kind for ScaleCluster {
             steps.push(emptying(id.clone()));
             steps.push(leaving(id));
         }
-        steps.push(Step::new("settle", |at: Here| async move { settle(&at).await }));
+        steps.push(Step::new(
+            "settle",
+            |at: Here| async move { settle(&at).await },
+        ));
         Ok(steps)
     }
 }
@@ -231,7 +234,9 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
             before,
         });
     }
-    let planned = own.plan_pools(&now, &at.input.change).map_err(step_failed)?;
+    let planned = own
+        .plan_pools(&now, &at.input.change)
+        .map_err(step_failed)?;
     let wanted = planned.clone();
     own.core
         .lead_cluster(name, |now| {
@@ -267,12 +272,20 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         if now.operation != operation || now.work != Work::Scaling {
             return Ok(next);
         }
-        let gone: Vec<_> = now.leaving.iter().filter(|id| now.member(id).is_none()).collect();
-        next.members.retain(|member| member.joined || own.is_up(member.machine.as_str()));
+        let gone: Vec<_> = now
+            .leaving
+            .iter()
+            .filter(|id| now.member(id).is_none())
+            .collect();
+        next.members
+            .retain(|member| member.joined || own.is_up(member.machine.as_str()));
         next.spec.pools = now.scaled_from.clone();
         if !gone.is_empty() {
             for pool in &mut next.spec.pools {
-                let has = next.members.iter().filter(|member| member.pool == pool.name);
+                let has = next
+                    .members
+                    .iter()
+                    .filter(|member| member.pool == pool.name);
                 pool.count = u32::try_from(has.count()).unwrap_or(pool.count);
             }
         }

@@ -101,13 +101,19 @@ impl Clusters {
                 revoked: std::collections::BTreeMap::new(),
                 created_at_ms: now_ms(),
             };
-            match self.core.write_new_cluster(old.as_deref(), &new, &secrets).await {
+            match self
+                .core
+                .write_new_cluster(old.as_deref(), &new, &secrets)
+                .await
+            {
                 Ok(()) => return self.begin_create(who, &input).await,
                 Err(error) if error.kind() == ErrorKind::Aborted => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::unavailable("others take machines too fast; try again"))
+        Err(Error::unavailable(
+            "others take machines too fast; try again",
+        ))
     }
 
     /// A record whose operation could not be begun is begun by whoever looks
@@ -119,7 +125,9 @@ impl Clusters {
     ) -> Result<OperationId> {
         let key = format!("create/{}", input.id);
         let begun = self.operations()?;
-        let id = begun.submit::<CreateCluster>(input, &who.name, Some(&key)).await;
+        let id = begun
+            .submit::<CreateCluster>(input, &who.name, Some(&key))
+            .await;
         let id = id.map_err(|error| public(&error))?;
         let noted = self.core.change_cluster(&input.cluster, |now| {
             let mut next = now.clone();
@@ -241,7 +249,10 @@ impl Clusters {
                 Some(_) => "NotReady",
                 None => "Unknown",
             };
-            let phase = self.core.machine(id).map(|machine| machine.phase.to_string());
+            let phase = self
+                .core
+                .machine(id)
+                .map(|machine| machine.phase.to_string());
             ClusterNode {
                 machine: id.to_owned(),
                 role: member.role,
@@ -300,13 +311,24 @@ impl Clusters {
     }
 
     /// Adds pools.
-    pub async fn add_pools(&self, who: &Who, name: &str, pools: Vec<NodePool>) -> Result<OperationId> {
+    pub async fn add_pools(
+        &self,
+        who: &Who,
+        name: &str,
+        pools: Vec<NodePool>,
+    ) -> Result<OperationId> {
         self.change_pools(who, name, PoolChange::Add(pools)).await
     }
 
     /// Takes pools away.
-    pub async fn delete_pools(&self, who: &Who, name: &str, pools: Vec<String>) -> Result<OperationId> {
-        self.change_pools(who, name, PoolChange::Delete(pools)).await
+    pub async fn delete_pools(
+        &self,
+        who: &Who,
+        name: &str,
+        pools: Vec<String>,
+    ) -> Result<OperationId> {
+        self.change_pools(who, name, PoolChange::Delete(pools))
+            .await
     }
 
     /// Gives pools so many machines.
@@ -342,7 +364,12 @@ impl Clusters {
     /// The versions that a cluster can go to now.
     pub fn upgrade_targets(&self, name: &str) -> Result<Vec<KubernetesVersion>> {
         let cluster = self.core.cluster(name)?;
-        let here: Vec<_> = self.catalogue.versions().iter().map(|b| b.version).collect();
+        let here: Vec<_> = self
+            .catalogue
+            .versions()
+            .iter()
+            .map(|b| b.version)
+            .collect();
         let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
         Ok(skew::targets(cluster.spec.version, oldest, &here))
     }
@@ -353,14 +380,18 @@ impl Clusters {
         let to = self.catalogue.resolve(version).map_err(missing)?.version;
         self.may_upgrade(&cluster, to)?;
         let workers = cluster.members.iter();
-        let workers = workers.filter(|member| member.role == ClusterRole::Worker).count();
+        let workers = workers
+            .filter(|member| member.role == ClusterRole::Worker)
+            .count();
         let steps = skew::order(&cluster.members).into_iter();
-        let steps = steps.filter(|member| member.version != to).map(|member| UpgradeStep {
-            machine: member.machine.to_string(),
-            role: member.role,
-            from: member.version.to_string(),
-            drain: member.role == ClusterRole::Worker && workers > 1,
-        });
+        let steps = steps
+            .filter(|member| member.version != to)
+            .map(|member| UpgradeStep {
+                machine: member.machine.to_string(),
+                role: member.role,
+                from: member.version.to_string(),
+                drain: member.role == ClusterRole::Worker && workers > 1,
+            });
         let facts = self.facts(name).await?;
         let found = self.driver.preflight(&facts, to).await;
         let blockers = found.map_err(driver_public)?.blockers.into_iter();
@@ -394,7 +425,10 @@ impl Clusters {
     /// The snapshots of a cluster.
     pub fn snapshots(&self, name: &str) -> Result<Vec<ClusterSnapshot>> {
         let cluster = self.core.cluster(name)?;
-        let all = self.driver.snapshots(&cluster.name).map_err(driver_public)?;
+        let all = self
+            .driver
+            .snapshots(&cluster.name)
+            .map_err(driver_public)?;
         let told = all.into_iter().map(|it| ClusterSnapshot {
             id: it.id,
             at_ms: it.at_ms,
@@ -428,8 +462,9 @@ impl Clusters {
         let Some(found) = found else {
             let snapshot: String = snapshot.chars().take(80).collect();
             return Err(
-                Error::not_found(format!("cluster {name} has no snapshot {snapshot}"))
-                    .with_hint(format!("see those there are: strata cluster snapshot list {name}")),
+                Error::not_found(format!("cluster {name} has no snapshot {snapshot}")).with_hint(
+                    format!("see those there are: strata cluster snapshot list {name}"),
+                ),
             );
         };
         let input = RestoreClusterInput {
@@ -461,11 +496,13 @@ fn usable(cluster: &Cluster) -> Result<()> {
     let name = &cluster.name;
     match cluster.work {
         Work::Creating => Err(Error::wrong_state(format!("cluster {name} is being built"))),
-        Work::Deleting => Err(Error::wrong_state(format!("cluster {name} is being deleted"))),
-        _ if cluster.members.is_empty() => {
-            Err(Error::wrong_state(format!("cluster {name} has no machines"))
-                .with_hint(format!("delete it: strata cluster delete {name}")))
-        }
+        Work::Deleting => Err(Error::wrong_state(format!(
+            "cluster {name} is being deleted"
+        ))),
+        _ if cluster.members.is_empty() => Err(Error::wrong_state(format!(
+            "cluster {name} has no machines"
+        ))
+        .with_hint(format!("delete it: strata cluster delete {name}"))),
         _ => Ok(()),
     }
 }

@@ -75,7 +75,9 @@ impl Kind for RestoreCluster {
         Ok(vec![
             Step::new("restore", |at: At<Self>| async move {
                 let done = restore(&at).await;
-                at.context.note(&at.input.cluster, "restoring it", done).await
+                at.context
+                    .note(&at.input.cluster, "restoring it", done)
+                    .await
             })
             .undo(|at: At<Self>| async move { at.context.rest(&at.input.cluster).await })
             .timeout(MEMBER)
@@ -86,7 +88,9 @@ impl Kind for RestoreCluster {
             Step::new("settle", |at: At<Self>| async move {
                 let operation = at.operation().to_string();
                 at.context.sight.look_soon(&at.input.cluster);
-                at.context.set_work(&at.input.cluster, Work::Idle, &operation).await
+                at.context
+                    .set_work(&at.input.cluster, Work::Idle, &operation)
+                    .await
             }),
         ])
     }

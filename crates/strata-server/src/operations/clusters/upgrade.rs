@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_clusters::Snapshot;
 use strata_clusters::skew::order;
-use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_types::Error;
+use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines};
@@ -78,7 +78,10 @@ impl Kind for UpgradeCluster {
             }
             steps.push(upgrading(turn));
         }
-        steps.push(Step::new("settle", |at: Here| async move { settle(&at).await }));
+        steps.push(Step::new(
+            "settle",
+            |at: Here| async move { settle(&at).await },
+        ));
         Ok(steps)
     }
 }
@@ -97,7 +100,9 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     let found = own.driver.preflight(&facts, to).await;
     let blockers = found.map_err(driver_failed)?.blockers;
     if !blockers.is_empty() {
-        let all = blockers.iter().map(|it| format!("{}: {}", it.what, it.hint));
+        let all = blockers
+            .iter()
+            .map(|it| format!("{}: {}", it.what, it.hint));
         let all = all.collect::<Vec<_>>().join("; ");
         return Err(StepError::permanent(format!("nothing was begun: {all}")));
     }
@@ -116,7 +121,9 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
         .await
         .map_err(step_failed)?;
     let workers = now.members.iter();
-    let workers = workers.filter(|member| member.role == ClusterRole::Worker).count();
+    let workers = workers
+        .filter(|member| member.role == ClusterRole::Worker)
+        .count();
     let mut first = now.spec.version != to;
     let mut turns = Vec::new();
     for member in order(&now.members) {
@@ -190,7 +197,10 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     at.safe_point()?;
     let board = Board::new(at);
     let tell = |text: String| board.tell(&turn.machine, &text);
-    let done = own.driver.upgrade(&facts, &member, to, turn.first, &tell).await;
+    let done = own
+        .driver
+        .upgrade(&facts, &member, to, turn.first, &tell)
+        .await;
     done.map_err(driver_failed)?;
     own.core
         .lead_cluster(name, |now| {
@@ -221,7 +231,9 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let Ok(facts) = own.facts(name).await else {
         return Ok(());
     };
-    let done = facts.member(&turn.machine).is_none_or(|it| it.version == at.input.to);
+    let done = facts
+        .member(&turn.machine)
+        .is_none_or(|it| it.version == at.input.to);
     if done || !turn.first || own.driver.observe(&facts).await.serves {
         return Ok(());
     }

@@ -89,7 +89,11 @@ impl Clusters {
         let admitted = self.driver.admit(&facts, &user, Some(role));
         match tokio::time::timeout(PATIENCE, admitted).await {
             Ok(admitted) => admitted.map_err(driver_public)?,
-            Err(_) => return Err(Error::unavailable(format!("cluster {name} does not answer"))),
+            Err(_) => {
+                return Err(Error::unavailable(format!(
+                    "cluster {name} does not answer"
+                )));
+            }
         }
         Ok(admission)
     }
@@ -111,7 +115,11 @@ impl Clusters {
         let gone = self.driver.admit(&facts, &user, None);
         match tokio::time::timeout(PATIENCE, gone).await {
             Ok(gone) => gone.map_err(driver_public)?,
-            Err(_) => return Err(Error::unavailable(format!("cluster {name} does not answer"))),
+            Err(_) => {
+                return Err(Error::unavailable(format!(
+                    "cluster {name} does not answer"
+                )));
+            }
         }
         self.forget_user(name, whose, admission.generation).await
     }

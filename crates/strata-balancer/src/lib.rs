@@ -14,6 +14,8 @@
 //! it without a word, is suspected for a while: a program that hangs still
 //! has a kernel that accepts.
 
+#![forbid(unsafe_code)]
+
 mod choice;
 mod health;
 mod relay;
