@@ -51,7 +51,7 @@ async fn run(own: &Clusters) {
         loop {
             tokio::select! {
                 changed = changes.recv() => match changed {
-                    Ok(changed) if !matches!(*changed, Changed::Cluster(_)) => {}
+                    Ok(changed) if !matches!(changed, Changed::Cluster(_)) => {}
                     _ => break,
                 },
                 () = tokio::time::sleep(TICK) => break,

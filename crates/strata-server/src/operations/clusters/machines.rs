@@ -44,7 +44,8 @@ async fn bring_one_up<K: Kind<Context = Clusters>>(
             cluster: cluster.to_owned(),
         };
         let begun = own.operations().map_err(step_failed)?;
-        let begun = begun.submit::<CreateHypervisor>(&input, &format!("cluster {cluster}"), None);
+        let owner = owner(cluster);
+        let begun = begun.submit::<CreateHypervisor>(&input, &owner, None);
         let id = begun
             .await
             .map_err(|error| step_failed(crate::operations::public(&error)))?;
@@ -89,11 +90,17 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     }
     let input = DestroyInput::of_cluster(machine, cluster);
     let begun = own.operations().map_err(step_failed)?;
-    let begun = begun.submit::<DestroyHypervisor>(&input, &format!("cluster {cluster}"), None);
+    let owner = owner(cluster);
+    let begun = begun.submit::<DestroyHypervisor>(&input, &owner, None);
     let id = begun
         .await
         .map_err(|error| step_failed(crate::operations::public(&error)))?;
     follow(board, id, machine, false).await
+}
+
+/// For whom machines are brought up and down.
+fn owner(cluster: &str) -> String {
+    format!("cluster {cluster}")
 }
 
 /// Waits for another operation and shows how far it is.
@@ -132,7 +139,7 @@ async fn follow<K: Kind<Context = Clusters>>(
             }
             _ => {
                 let step = now.steps.last();
-                let text = step.map(|step| match &step.progress {
+                let text = step.map(|step| match &step.progress() {
                     Some(progress) => progress.text.clone(),
                     None => step.name.clone(),
                 });
