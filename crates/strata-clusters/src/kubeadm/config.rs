@@ -47,12 +47,7 @@ pub(super) fn init(
         "skipPhases": ["show-join-command"],
         "timeouts": timeouts(),
     });
-    texts(&[
-        init,
-        whole(cluster, member, bundle),
-        kubelet(),
-        proxy(),
-    ])
+    texts(&[init, whole(cluster, member, bundle), kubelet(), proxy()])
 }
 
 /// For a further one.

@@ -46,7 +46,8 @@ impl Entry<'_> {
             (self.progress)("kubeadm init".into());
             let token = Token::new();
             let text = config::init(self.cluster, self.member, bundle, &token.text());
-            self.kubeadm("with-config init", "kubeadm init", text).await?;
+            self.kubeadm("with-config init", "kubeadm init", text)
+                .await?;
             token.forget(api).await?;
         }
         self.kubelet().await?;
@@ -85,14 +86,18 @@ impl Entry<'_> {
     /// Whether it is in already. What is left of an attempt that did not end
     /// is taken back, also in the etcd of the others.
     async fn is_in(&self, etcd: Option<&Etcd>) -> Result<bool, DriverError> {
-        let state = self.machine.short("state", "looking at the machine").await?;
+        let state = self
+            .machine
+            .short("state", "looking at the machine")
+            .await?;
         let state = state.trim().lines().last().unwrap_or_default();
         if state == "done" {
             return Ok(true);
         }
         if let Some(etcd) = etcd {
             let member = self.member;
-            etcd.remove(member.machine.as_str(), &member.address).await?;
+            etcd.remove(member.machine.as_str(), &member.address)
+                .await?;
         }
         if state == "half" {
             (self.progress)("taking back what was begun".into());

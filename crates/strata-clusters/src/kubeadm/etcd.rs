@@ -96,7 +96,9 @@ impl Etcd {
                 let mut client = self.client(address).await?;
                 let codec = ProstCodec::<Q, A>::default();
                 let path = PathAndQuery::from_static(path);
-                client.unary(Request::new(request.clone()), path, codec).await
+                client
+                    .unary(Request::new(request.clone()), path, codec)
+                    .await
             };
             match tokio::time::timeout(TIMEOUT, asked).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
@@ -119,7 +121,10 @@ impl Etcd {
         let channel = endpoint.connect_with_connector(connect).await;
         let channel = channel.map_err(|error| Status::unavailable(strata_types::chain(&error)))?;
         let mut client = tonic::client::Grpc::new(channel);
-        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        client
+            .ready()
+            .await
+            .map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(client)
     }
 }
@@ -131,7 +136,9 @@ async fn open(
     let ip: IpAddr = address.parse().map_err(io::Error::other)?;
     let tcp = TcpStream::connect((ip, PORT)).await?;
     tcp.set_nodelay(true)?;
-    TlsConnector::from(tls).connect(ServerName::from(ip), tcp).await
+    TlsConnector::from(tls)
+        .connect(ServerName::from(ip), tcp)
+        .await
 }
 
 fn words(status: &Status) -> String {

@@ -118,7 +118,9 @@ impl<'a> Machine<'a> {
 
 /// How it ended, and the end of what it wrote.
 fn why(code: Option<i32>, output: &str) -> String {
-    let how = code.map_or("it was ended".to_owned(), |code| format!("exit code {code}"));
+    let how = code.map_or("it was ended".to_owned(), |code| {
+        format!("exit code {code}")
+    });
     let output = output.trim_end();
     let skipped = output.chars().count().saturating_sub(SHOWN);
     let end: String = output.chars().skip(skipped).collect();

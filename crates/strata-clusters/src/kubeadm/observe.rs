@@ -91,8 +91,7 @@ fn etcd(pods: &[Pod], members: &[Member]) -> BTreeMap<String, bool> {
 /// Those of the system that should run and do not. One that is being deleted
 /// is on its way out, and one that ended has done its work.
 pub(super) fn broken(pods: &[Pod]) -> Vec<String> {
-    let counts = |pod: &&Pod| {
-        pod.metadata.deletion_timestamp.is_none() && !pod.is_over() && !pod.is_ready()
-    };
+    let counts =
+        |pod: &&Pod| pod.metadata.deletion_timestamp.is_none() && !pod.is_over() && !pod.is_ready();
     pods.iter().filter(counts).map(Pod::full_name).collect()
 }

@@ -182,7 +182,11 @@ mod tests {
         assert_eq!(leaf.subject().to_string(), "O=system:masters, CN=ada");
         let left = leaf.validity().time_to_expiration().unwrap();
         assert!(left.whole_minutes() >= 58 && left.whole_minutes() <= 60);
-        let ends = first_end(&format!("{}{}", made.certificate, secrets["ca.crt"].expose()));
+        let ends = first_end(&format!(
+            "{}{}",
+            made.certificate,
+            secrets["ca.crt"].expose()
+        ));
         assert_eq!(ends, Some(leaf.validity().not_after.timestamp()));
     }
 
@@ -201,8 +205,16 @@ mod tests {
             "sa.pub",
         ];
         assert_eq!(names, expected);
-        assert!(secrets["sa.pub"].expose().starts_with("-----BEGIN PUBLIC KEY"));
-        assert!(secrets["sa.key"].expose().starts_with("-----BEGIN PRIVATE KEY"));
+        assert!(
+            secrets["sa.pub"]
+                .expose()
+                .starts_with("-----BEGIN PUBLIC KEY")
+        );
+        assert!(
+            secrets["sa.key"]
+                .expose()
+                .starts_with("-----BEGIN PRIVATE KEY")
+        );
         let pin = pin(&secrets).unwrap();
         assert_eq!(pin.len(), "sha256:".len() + 64);
     }

@@ -85,7 +85,11 @@ mod tests {
         let text = token.text();
         let (id, secret) = text.expose().split_once('.').unwrap();
         assert_eq!((id.len(), secret.len()), (6, 16));
-        assert!(text.expose().bytes().all(|b| b == b'.' || LETTERS.contains(&b)));
+        assert!(
+            text.expose()
+                .bytes()
+                .all(|b| b == b'.' || LETTERS.contains(&b))
+        );
         assert_ne!(text, Token::new().text());
     }
 }
