@@ -12,7 +12,7 @@ export STRATA_CACHE ?= $(HOME)/.cache/strata
 # (.cargo/config.toml).
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')
 
-.PHONY: help demo build release test test-unit bench lint fmt doc audit clean setup-build
+.PHONY: help demo build release test test-unit bench kubernetes lint fmt doc audit clean setup-build
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: ## Measure it beside its peers (root); ARGS=--quick for a first look
 	@scripts/guest-kernel
 	@$(CARGO) build --release --locked -p strata
 	@$(CARGO) run --release --locked -p strata-bench -- $(ARGS) $(TARGET_DIR)/release/strata
+
+kubernetes: ## Build Kubernetes for clusters into the cache; VERSION="1.34 v1.35.4" says which
+	@scripts/kubernetes $(VERSION)
 
 lint: setup-build ## Formatting, clippy, documentation, licences and bans
 	@$(CARGO) fmt --all --check

@@ -11,6 +11,8 @@ mod join;
 mod kills;
 #[path = "spawn/life.rs"]
 mod life;
+#[path = "spawn/reboot.rs"]
+mod reboot;
 #[path = "spawn/two.rs"]
 mod two;
 

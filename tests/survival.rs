@@ -12,6 +12,8 @@ mod leftovers;
 mod storms;
 #[path = "survival/stuck.rs"]
 mod stuck;
+#[path = "survival/supervised.rs"]
+mod supervised;
 
 use std::path::Path;
 

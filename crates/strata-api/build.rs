@@ -44,7 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".strata.v1.ConsoleInput")
         .bytes(".strata.v1.ConsoleOutput")
         // Written by hand, without the secret.
-        .skip_debug([".strata.v1.ImageCredentials"])
+        .skip_debug([
+            ".strata.v1.ImageCredentials",
+            ".strata.v1.ExecutableOptions",
+        ])
         .extern_path(".observe.LogItem", "crate::log_item::LogItem")
         .compile_fds(descriptors)?;
     Ok(())

@@ -12,7 +12,7 @@ use strata_testkit::{PATIENCE, holds, wait_for};
 
 use crate::STRATA;
 
-fn kill(pid: i64) {
+pub(crate) fn kill(pid: i64) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
 }

@@ -7,7 +7,7 @@ pub mod log_item;
 pub mod rest;
 mod status;
 
-pub use convert::{grace_from_field, instance as instance_fields, pod as pod_fields};
+pub use convert::{grace_from_field, instance as instance_fields, pod as pod_fields, take_input};
 pub use status::{error_from_status, status_from_error};
 
 /// Generated code is judged by its source, not by our lints.

@@ -4,7 +4,8 @@
 //! ```text
 //! 0    what the init writes: state, times, wait status, use (`RunStatus`)
 //! 56   what the daemon writes: the pid as the daemon sees it, 4 bytes
-//! 60   and, once it is over, its judgement of the end, 4 bytes
+//! 60   and, once it is over, its judgement of the end, 2 bytes
+//! 62   and whether it was told to end for good, 2 bytes
 //! 64   what was asked for, as JSON
 //! ```
 //!
@@ -26,6 +27,7 @@ use crate::wire::{self, RunStatus};
 const FILE: &str = "status";
 const PID: usize = size_of::<RunStatus>();
 const VERDICT: usize = PID + 4;
+const TOLD: usize = PID + 6;
 const ASKED: usize = PID + 8;
 
 /// Where a run is, as its init last wrote it.
@@ -58,6 +60,8 @@ pub struct RunRecord {
     pub pid: i32,
     /// What the daemon made of the end, if it has looked at it.
     pub verdict: Option<Verdict>,
+    /// Whether somebody wanted it to end: it is not started again.
+    pub told_to_end: bool,
     /// Unix nanoseconds.
     pub started_ns: u64,
     /// Unix nanoseconds; 0 while it is not over.
@@ -93,16 +97,26 @@ impl RunRecord {
 
     /// Writes down the pid, beside what the init writes.
     pub fn write_pid(run_folder: &Path, pid: i32) -> io::Result<()> {
-        write_at(run_folder, PID, pid.cast_unsigned())
+        write_at(run_folder, PID, &pid.to_ne_bytes())
     }
 
     /// Writes down what the daemon made of the end.
     pub fn write_verdict(run_folder: &Path, verdict: Verdict) -> io::Result<()> {
-        let number = match verdict {
+        let number: u16 = match verdict {
             Verdict::AsWritten => 1,
             Verdict::OutOfMemory => 2,
         };
-        write_at(run_folder, VERDICT, number)
+        write_at(run_folder, VERDICT, &number.to_ne_bytes())
+    }
+
+    /// Writes down that it is to end for good.
+    pub fn write_told_to_end(run_folder: &Path) -> io::Result<()> {
+        write_at(run_folder, TOLD, &1u16.to_ne_bytes())
+    }
+
+    /// Waits until what is written down is on the disk.
+    pub fn sync(run_folder: &Path) -> io::Result<()> {
+        fs::File::open(run_folder.join(FILE))?.sync_all()
     }
 
     /// Reads how it went.
@@ -122,6 +136,10 @@ impl RunRecord {
         let number = |offset: usize| -> Option<u64> {
             let field = bytes.get(offset..offset + 8)?;
             Some(u64::from_ne_bytes(field.try_into().ok()?))
+        };
+        let quarter = |offset: usize| -> Option<u16> {
+            let field = bytes.get(offset..offset + 2)?;
+            Some(u16::from_ne_bytes(field.try_into().ok()?))
         };
         let half = |offset: usize| -> Option<u32> {
             let field = bytes.get(offset..offset + 4)?;
@@ -144,11 +162,12 @@ impl RunRecord {
                 _ => return None,
             },
             pid: half(PID)?.cast_signed(),
-            verdict: match half(VERDICT)? {
+            verdict: match quarter(VERDICT)? {
                 1 => Some(Verdict::AsWritten),
                 2 => Some(Verdict::OutOfMemory),
                 _ => None,
             },
+            told_to_end: quarter(TOLD)? != 0,
             started_ns: number(at!(started_ns))?,
             ended_ns: number(at!(ended_ns))?,
             cpu_user: Duration::from_micros(number(at!(user_us))?),
@@ -158,11 +177,11 @@ impl RunRecord {
     }
 }
 
-fn write_at(run_folder: &Path, offset: usize, number: u32) -> io::Result<()> {
+fn write_at(run_folder: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
     let file = fs::OpenOptions::new()
         .write(true)
         .open(run_folder.join(FILE))?;
-    file.write_all_at(&number.to_ne_bytes(), offset as u64)
+    file.write_all_at(bytes, offset as u64)
 }
 
 fn damaged() -> io::Error {
@@ -203,6 +222,18 @@ mod tests {
             (asked, record.pid),
             (vec!["sleep".to_owned(), "1".to_owned()], 77)
         );
+    }
+
+    #[test]
+    fn a_judgement_and_an_order_to_end_do_not_touch_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        RunRecord::create(folder.path(), &()).unwrap();
+        RunRecord::write_told_to_end(folder.path()).unwrap();
+        RunRecord::write_verdict(folder.path(), Verdict::OutOfMemory).unwrap();
+        let record = RunRecord::read(folder.path()).unwrap();
+        assert!(record.told_to_end);
+        assert_eq!(record.verdict, Some(Verdict::OutOfMemory));
+        RunRecord::sync(folder.path()).unwrap();
     }
 
     proptest! {

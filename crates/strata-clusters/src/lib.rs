@@ -15,8 +15,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
+pub mod choose;
 mod driver;
 pub mod kubeadm;
+pub mod sim;
+pub mod skew;
+pub mod status;
 
 pub use driver::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, SeenNode,

@@ -33,7 +33,7 @@ impl Endpoint {
 }
 
 /// A hardware address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {

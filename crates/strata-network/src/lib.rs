@@ -22,6 +22,7 @@
 
 mod attach;
 mod bridge;
+mod cluster;
 mod config;
 pub mod dhcp;
 mod endpoint;
@@ -49,6 +50,7 @@ mod tap;
 pub mod uplink;
 mod watch;
 
+pub use cluster::{ClusterOverlay, ClusterOverlayConfig};
 pub use config::{ConfigError, NetworkConfig, Tag};
 pub use endpoint::{Endpoint, Mac, Protocol, PublishedPort};
 pub use error::{NetworkError, Result};

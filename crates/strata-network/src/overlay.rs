@@ -230,7 +230,8 @@ impl Inner {
     }
 }
 
-fn forwarding_entry(
+/// Behind which address of the underlay a hardware address is.
+pub(crate) fn forwarding_entry(
     batch: &mut Batch,
     kind: neighbour::Kind,
     device: u32,

@@ -46,6 +46,11 @@ impl NodeFolder {
         Ok(Self { root })
     }
 
+    /// Where it is.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The name under which everything of this run is found on the host.
     pub fn run(&self) -> io::Result<String> {
         self.once("run", || short_id(Uuid::now_v7()))

@@ -131,6 +131,7 @@ impl Node {
         let held = agent::held(&config.data_dir.join("node"), parts.network.has_peers())?;
         pods.hold(&held);
         vms.hold(&held);
+        cells.resume();
         pods.resume();
         vms.resume();
         machines.resume();
@@ -163,12 +164,19 @@ impl Node {
         cells.and(pods).and(vms).and(machines)
     }
 
-    /// Leaves nothing behind where nothing is kept: an unused node has no
-    /// process and no network on its machine.
-    pub fn release(&self) {
+    /// The daemon is about to end: nothing is started again from now on, as
+    /// what ends now may do so because the machine does.
+    pub fn close(&self) {
+        self.cells.close();
         self.pods.close();
         self.vms.close();
         self.machines.close();
+    }
+
+    /// Leaves nothing behind where nothing is kept: an unused node has no
+    /// process and no network on its machine.
+    pub fn release(&self) {
+        self.close();
         let unused = self.pods.list().is_empty() && self.vms.list().is_empty();
         if unused && self.machines.list().is_empty() {
             crate::blocking::blocking(|| self.network.close());

@@ -55,6 +55,7 @@ impl Parts {
             image: self.image.clone(),
             keeper: self.keeper.clone(),
             logs: self.logs,
+            watchfulness: Default::default(),
         })
     }
 

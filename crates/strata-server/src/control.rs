@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use strata_clusters::Driver;
+use strata_clusters::catalogue::Catalogue;
+use strata_clusters::kubeadm::Hands;
 use strata_machines::Providers;
 use strata_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
 use strata_types::machine::MachineSpec;
@@ -16,7 +19,10 @@ use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ControllerFace, Faces, InstancesFace, OperationsFace};
 use crate::link::{AssignmentsFace, Tunnels};
-use crate::operations::{Backups, ByCell, Estate, Hypervisors, JoinTokens, Place, Storage};
+use crate::operations::{
+    Backups, ByCell, ClusterSettings, Clusters, Estate, Hypervisors, JoinTokens, Place, Sight,
+    Storage, Tunnelled,
+};
 use crate::placement::PlacementHandle;
 use crate::{autoscale, operations, placement, reconcile};
 
@@ -55,6 +61,9 @@ impl StoreConfig {
     }
 }
 
+/// Makes what makes Kubernetes of machines.
+pub type DriverMaker = Box<dyn FnOnce(Arc<dyn Hands>) -> Arc<dyn Driver> + Send>;
+
 /// Where machines come from, and how they come in.
 pub struct Machinery {
     /// The drivers.
@@ -67,6 +76,10 @@ pub struct Machinery {
     pub storage: Storage,
     /// Where backups go; none where this server makes none.
     pub backups: Option<Place>,
+    /// How clusters are kept.
+    pub clusters: ClusterSettings,
+    /// What makes Kubernetes of machines, with these hands on them.
+    pub driver: DriverMaker,
     /// Machines that the configuration names.
     pub inventory: Vec<(Label, MachineSpec)>,
 }
@@ -119,14 +132,26 @@ impl ControlPlane {
                 Arc::new(move |volume: &str| core.nobody_runs_on_pool_volume(volume))
             },
         };
+        let hands = Arc::new(Tunnelled(tunnels.clone()));
+        let clusters = Clusters {
+            core: core.clone(),
+            driver: (machinery.driver)(hands),
+            catalogue: Catalogue::new(&machinery.clusters.bundles),
+            settings: machinery.clusters,
+            sight: Sight::default(),
+            operations: Arc::default(),
+        };
         let estate = Estate {
             hypervisors,
             storage: machinery.storage,
             backups,
+            clusters,
         };
         let operations = operations::start(&core, &estate, store.clone(), shutdown.clone())?;
         reconcile::add_configured(&core, machinery.inventory).await;
         reconcile::start_schedules(core.clone(), operations.clone(), shutdown.clone());
+        reconcile::start_clusters(estate.clusters.clone(), shutdown.clone());
+        reconcile::start_endpoints(estate.clusters.clone(), shutdown.clone());
         autoscale::start(core.clone(), operations.clone(), shutdown.clone());
         reconcile::start_machines(
             estate.hypervisors.clone(),

@@ -18,7 +18,7 @@ pub mod reconcile;
 mod restored;
 
 pub use build::Build;
-pub use control::{ControlPlane, Machinery, StoreConfig};
+pub use control::{ControlPlane, DriverMaker, Machinery, StoreConfig};
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;
 pub use operations::JoinTokens;

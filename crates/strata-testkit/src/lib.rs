@@ -35,7 +35,7 @@ pub use host::{Host, Traces};
 pub use https::{Answer, Https};
 pub use netns::NetworkNamespace;
 pub use node::{Node, all};
-pub use requests::{cell, cell_with, executable, executable_with, field_of, refused};
+pub use requests::{cell, cell_with, executable, executable_with, field_of, refused, supervised};
 pub use skip::{REQUIRE_ALL, skip};
 pub use wait::{PATIENCE, holds, same, wait_for, wait_for_blocking};
 pub use way::Way;

@@ -16,6 +16,7 @@ use strata_client::NodeClient;
 use tonic::{Status, Streaming};
 
 use crate::requests::{cell, executable, executable_with};
+use crate::{PATIENCE, wait_for};
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -144,6 +145,27 @@ impl Node {
         let mut all = cell.executables.into_iter();
         all.find(|executable| executable.name == name)
             .ok_or_else(|| Status::not_found(format!("no executable {name}")))
+    }
+
+    /// Waits until an executable is as it is asked to be.
+    ///
+    /// # Panics
+    /// When it does not come to be.
+    pub async fn executable_until(
+        &self,
+        cell: &str,
+        name: &str,
+        wanted: impl Fn(&ExecutableInfo) -> bool,
+    ) -> ExecutableInfo {
+        wait_for("the executable", PATIENCE, async || {
+            let found = self.executable(cell, name).await;
+            let found = found.map_err(|status| status.to_string())?;
+            match wanted(&found) {
+                true => Ok(found),
+                false => Err(format!("{found:?}")),
+            }
+        })
+        .await
     }
 
     /// Whether an executable runs.

@@ -2,7 +2,7 @@
 
 use strata_api::error_from_status;
 use strata_api::runtime::{Cell, Executable};
-use strata_api::strata::v1::{CellOptions, ExecutableOptions};
+use strata_api::strata::v1::{CellOptions, ExecutableOptions, ExecutableRestart};
 use tonic::{Code, Status};
 
 /// A cell with nothing but a name.
@@ -46,6 +46,13 @@ pub fn executable_with(
         options: Some(options),
         ..executable(cell, name, command)
     }
+}
+
+/// An executable that is started again as `restart` says.
+pub fn supervised(cell: &str, name: &str, command: &str, restart: ExecutableRestart) -> Executable {
+    executable_with(cell, name, command, |options| {
+        options.restart = restart.into();
+    })
 }
 
 /// The field that a refusal names.

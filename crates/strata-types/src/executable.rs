@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   (none) ──Start──▶ Running ──Stop──▶ Stopping ──▶ Exited ──Start──▶ …
-//!                        └────────its own end────────▲
+//!                        ├────────its own end────────▲
+//!                        └──its own end──▶ Waiting ──┤ Stop
+//!                          (restart policy)   └──────┴ back-off ends: another run
 //! ```
 
 use std::fmt;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CellName, CommandLine, Error, Label};
+use crate::{CellName, CommandLine, Error, Label, RestartPolicy};
 
 /// The name of an executable in its cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -129,6 +131,9 @@ pub struct ExecutableSpec {
     /// The signal that asks it to end; SIGTERM unless an image says otherwise.
     #[serde(default = "ExecutableSpec::default_stop_signal")]
     pub stop_signal: i32,
+    /// What happens when it ends by itself.
+    #[serde(default = "ExecutableSpec::default_restart")]
+    pub restart: RestartPolicy,
 }
 
 impl ExecutableSpec {
@@ -141,6 +146,16 @@ impl ExecutableSpec {
     pub const fn default_stop_signal() -> i32 {
         15
     }
+
+    /// It stays as it is.
+    pub const fn default_restart() -> RestartPolicy {
+        RestartPolicy::Never
+    }
+
+    /// Whether somebody sees to it that it runs.
+    pub fn is_supervised(&self) -> bool {
+        self.restart != RestartPolicy::Never
+    }
 }
 
 /// Where an executable is in its life.
@@ -150,20 +165,23 @@ pub enum ExecutableState {
     Running,
     /// Its process has been told to end.
     Stopping,
+    /// Its process has ended; it will be started again.
+    Waiting,
     /// Its process has ended.
     Exited,
 }
 
 impl ExecutableState {
     /// Every state, for tables and tests.
-    pub const ALL: [Self; 3] = [Self::Running, Self::Stopping, Self::Exited];
+    pub const ALL: [Self; 4] = [Self::Running, Self::Stopping, Self::Waiting, Self::Exited];
 
     /// Whether an executable may go from this state to `next`. A new run
     /// under the same name begins afresh and is no transition.
     pub const fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
-            (Self::Running, Self::Stopping | Self::Exited) | (Self::Stopping, Self::Exited)
+            (Self::Running, Self::Stopping | Self::Waiting | Self::Exited)
+                | (Self::Stopping | Self::Waiting, Self::Exited)
         )
     }
 }
@@ -173,6 +191,7 @@ impl fmt::Display for ExecutableState {
         f.pad(match self {
             Self::Running => "running",
             Self::Stopping => "stopping",
+            Self::Waiting => "waiting",
             Self::Exited => "exited",
         })
     }
@@ -255,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_exited_executable_stays_so(path in proptest::collection::vec(0usize..3, 1..20)) {
+        fn an_exited_executable_stays_so(path in proptest::collection::vec(0usize..4, 1..20)) {
             let mut state = ExecutableState::Running;
             for next in path.into_iter().map(|i| ExecutableState::ALL[i]) {
                 let was = state;

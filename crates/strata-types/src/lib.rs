@@ -13,6 +13,7 @@ mod limits;
 pub mod machine;
 mod name;
 pub mod pod;
+mod restart;
 mod role;
 mod secret;
 pub mod storage;
@@ -25,5 +26,6 @@ pub use executable::{
 };
 pub use limits::{CpuLimit, CpuSet, DeviceRef, IoLimit, Limits, MemoryLimit};
 pub use name::Label;
+pub use restart::{Backoff, Pace, RestartPolicy};
 pub use role::Role;
 pub use secret::Secret;

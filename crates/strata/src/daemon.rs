@@ -301,6 +301,9 @@ impl Daemon {
     }
 
     async fn end(self) -> Result {
+        if let Some(node) = &self.node {
+            node.close();
+        }
         self.shutdown.cancel();
         self.tasks.close();
         if tokio::time::timeout(DRAIN, self.tasks.wait())

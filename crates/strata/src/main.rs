@@ -3,6 +3,7 @@
 //! plain clients of the public API.
 
 mod args;
+mod cluster_agent;
 mod config;
 mod daemon;
 mod down;
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
     }
     strata_cli::complete(Arguments::command);
     let Arguments { global, role } = Arguments::parse();
+    if let Role::ClusterAgent(arguments) = &role {
+        return strata_cli::report(cluster_agent::run(arguments), &global);
+    }
     strata_identity::install_crypto_provider();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
             Role::Restore(arguments) => {
                 strata_cli::report(restore::run(&global, arguments).await, &global)
             }
+            // Ran above: it has a runtime of its own.
+            Role::ClusterAgent(_) => ExitCode::SUCCESS,
             Role::Client(command) => strata_cli::run(command, &global).await,
         }
     })

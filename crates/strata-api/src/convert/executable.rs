@@ -1,10 +1,11 @@
 //! Executables: `runtime.Executable` with `strata.v1.ExecutableOptions`.
 
+use std::fmt;
 use std::time::Duration;
 
 use strata_types::{
     CellName, CommandLine, EnvironmentVariable, Error, ExecutableName, ExecutableSpec,
-    ExecutableState, Identity,
+    ExecutableState, Identity, RestartPolicy,
 };
 
 use crate::runtime;
@@ -16,6 +17,8 @@ const MAX_DESCRIPTION: usize = 4096;
 const MAX_GROUPS: usize = 64;
 /// The longest grace between SIGTERM and SIGKILL.
 const MAX_GRACE: Duration = Duration::from_secs(3600);
+/// The longest standard input.
+const MAX_INPUT: usize = 1 << 20;
 
 impl TryFrom<runtime::Executable> for ExecutableSpec {
     type Error = Error;
@@ -49,7 +52,67 @@ impl TryFrom<runtime::Executable> for ExecutableSpec {
             },
             stop_grace,
             stop_signal: ExecutableSpec::default_stop_signal(),
+            restart: restart(options.restart)?,
         })
+    }
+}
+
+/// Takes the standard input out of a request, so that nothing that keeps or
+/// prints the rest can come to it.
+pub fn take_input(executable: &mut runtime::Executable) -> Result<Option<Vec<u8>>, Error> {
+    let field = "executable.options.input";
+    let Some(options) = &mut executable.options else {
+        return Ok(None);
+    };
+    let input = options.input.take();
+    match &input {
+        Some(bytes) if bytes.len() > MAX_INPUT => Err(Error::invalid(
+            field,
+            format!("has {} bytes; {MAX_INPUT} is the most", bytes.len()),
+        )),
+        Some(_) if restart(options.restart)? != RestartPolicy::Never => Err(Error::invalid(
+            field,
+            "cannot be given again, so it does not go with a restart policy",
+        )
+        .with_hint("leave the policy out, or let the command read a file")),
+        _ => Ok(input),
+    }
+}
+
+fn restart(number: i32) -> Result<RestartPolicy, Error> {
+    match v1::ExecutableRestart::try_from(number) {
+        Ok(v1::ExecutableRestart::Never) => Ok(RestartPolicy::Never),
+        Ok(v1::ExecutableRestart::OnFailure) => Ok(RestartPolicy::OnFailure),
+        Ok(v1::ExecutableRestart::Always) => Ok(RestartPolicy::Always),
+        Err(_) => Err(Error::invalid(
+            "executable.options.restart",
+            format!("{number} means nothing"),
+        )),
+    }
+}
+
+impl From<RestartPolicy> for v1::ExecutableRestart {
+    fn from(policy: RestartPolicy) -> Self {
+        match policy {
+            RestartPolicy::Never => Self::Never,
+            RestartPolicy::OnFailure => Self::OnFailure,
+            RestartPolicy::Always => Self::Always,
+        }
+    }
+}
+
+/// Without its input, which is nobody's to read but its process's.
+impl fmt::Debug for v1::ExecutableOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutableOptions")
+            .field("uid", &self.uid)
+            .field("gid", &self.gid)
+            .field("groups", &self.groups)
+            .field("environment", &self.environment)
+            .field("working_directory", &self.working_directory)
+            .field("stop_grace_ms", &self.stop_grace_ms)
+            .field("restart", &self.restart())
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,6 +195,8 @@ impl From<&ExecutableSpec> for v1::ExecutableOptions {
                 .collect(),
             working_directory: spec.working_directory.clone().unwrap_or_default(),
             stop_grace_ms: u32::try_from(spec.stop_grace.as_millis()).ok(),
+            restart: v1::ExecutableRestart::from(spec.restart).into(),
+            input: None,
         }
     }
 }
@@ -141,6 +206,7 @@ impl From<ExecutableState> for v1::ExecutableState {
         match state {
             ExecutableState::Running => Self::Running,
             ExecutableState::Stopping => Self::Stopping,
+            ExecutableState::Waiting => Self::Waiting,
             ExecutableState::Exited => Self::Exited,
         }
     }
@@ -169,7 +235,7 @@ mod tests {
         fn options(e: &mut runtime::Executable) -> &mut v1::ExecutableOptions {
             e.options.as_mut().unwrap()
         }
-        let cases: [Case; 12] = [
+        let cases: [Case; 13] = [
             ("executable.cell_name", |e| e.cell_name = "..".into()),
             ("executable.name", |e| e.name.clear()),
             ("executable.name", |e| e.name = "a/b".into()),
@@ -198,10 +264,49 @@ mod tests {
             ("executable.options.stop_grace_ms", |e| {
                 options(e).stop_grace_ms = Some(u32::MAX);
             }),
+            ("executable.options.restart", |e| options(e).restart = 7),
         ];
         for (field, change) in cases {
             assert_eq!(executable(change).unwrap_err().field(), Some(field));
         }
         assert!(executable(|_| {}).is_ok());
+    }
+
+    fn with_input(input: Vec<u8>, restart: v1::ExecutableRestart) -> runtime::Executable {
+        runtime::Executable {
+            options: Some(v1::ExecutableOptions {
+                input: Some(input),
+                restart: restart.into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn input_is_taken_once_within_its_bounds_and_never_twice() {
+        use v1::ExecutableRestart::{Always, Never, OnFailure};
+        let mut whole = with_input(vec![7; MAX_INPUT], Never);
+        assert_eq!(take_input(&mut whole).unwrap().unwrap().len(), MAX_INPUT);
+        assert_eq!(take_input(&mut whole).unwrap(), None);
+        assert_eq!(
+            take_input(&mut runtime::Executable::default()).unwrap(),
+            None
+        );
+        for mut refused in [
+            with_input(vec![7; MAX_INPUT + 1], Never),
+            with_input(vec![7], Always),
+            with_input(Vec::new(), OnFailure),
+        ] {
+            let error = take_input(&mut refused).unwrap_err();
+            assert_eq!(error.field(), Some("executable.options.input"));
+        }
+    }
+
+    #[test]
+    fn a_request_does_not_print_its_input() {
+        let request = with_input(b"hush".to_vec(), v1::ExecutableRestart::Never);
+        let text = format!("{request:?}");
+        assert!(!text.contains("104") && !text.contains("hush"), "{text}");
     }
 }

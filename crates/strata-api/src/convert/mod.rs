@@ -8,4 +8,4 @@ pub mod instance;
 pub mod pod;
 mod role;
 
-pub use executable::grace_from_field;
+pub use executable::{grace_from_field, take_input};

@@ -104,6 +104,7 @@ impl Cell<'_> {
             working_directory: None,
             stop_grace: Duration::from_secs(1),
             stop_signal: 15,
+            restart: ExecutableSpec::default_restart(),
         };
         RunRecord::create(&folder, &spec).unwrap();
         if let Some(map) = self.spec.id_map {

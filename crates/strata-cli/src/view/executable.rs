@@ -16,7 +16,7 @@ pub(crate) struct ExecutableView {
     pub(crate) command: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
-    /// `running`, `stopping` or `exited`.
+    /// `running`, `stopping`, `waiting` to be started again, or `exited`.
     pub(crate) state: &'static str,
     /// As the node sees it; absent when it ended before it was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +30,14 @@ pub(crate) struct ExecutableView {
     pub(crate) signal: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+    /// `on-failure` or `always`; absent where it is not started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restart: Option<&'static str>,
+    /// How often it was started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restarts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_start_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +58,7 @@ pub(crate) struct ExecutableView {
 impl ExecutableView {
     /// Whether its process lives.
     pub(crate) fn is_running(&self) -> bool {
-        self.state != "exited"
+        !matches!(self.state, "exited" | "waiting")
     }
 
     /// Whether it ended as it should.
@@ -72,6 +80,7 @@ impl ExecutableView {
     pub(crate) fn outcome(&self) -> String {
         match (&self.reason, self.exit_code, self.signal) {
             _ if self.is_running() => self.state.to_owned(),
+            (Some(reason), _, _) if self.state == "waiting" => format!("waiting: {reason}"),
             (Some(reason), _, _) => reason.clone(),
             (None, Some(code), _) => format!("exit {code}"),
             (None, None, Some(signal)) => format!("killed by signal {signal}"),
@@ -91,10 +100,16 @@ impl From<v1::ExecutableInfo> for ExecutableView {
         let state = match info.state() {
             v1::ExecutableState::Running => "running",
             v1::ExecutableState::Stopping => "stopping",
+            v1::ExecutableState::Waiting => "waiting",
             v1::ExecutableState::Exited => "exited",
             v1::ExecutableState::Unspecified => "unknown",
         };
         let options = info.options.unwrap_or_default();
+        let restart = match options.restart() {
+            v1::ExecutableRestart::Never => None,
+            v1::ExecutableRestart::OnFailure => Some("on-failure"),
+            v1::ExecutableRestart::Always => Some("always"),
+        };
         Self {
             name: info.name,
             cell: info.cell_name,
@@ -107,6 +122,9 @@ impl From<v1::ExecutableInfo> for ExecutableView {
             exit_code: info.exit_code,
             signal: info.signal,
             reason: text(info.reason),
+            restart,
+            restarts: restart.map(|_| info.restarts),
+            next_start_at: time_ms(info.next_start_at_ms),
             uid: options.uid,
             gid: options.gid,
             groups: options.groups,
@@ -130,6 +148,7 @@ impl Show for ExecutableView {
             Column::new("NAME"),
             Column::new("STATE"),
             Column::figures("PID"),
+            Column::figures("RESTARTS"),
             Column::text("COMMAND"),
         ];
         if wide {
@@ -152,10 +171,12 @@ impl Show for ExecutableView {
         let pid = self
             .process_id
             .map_or("-".to_owned(), |pid| pid.to_string());
+        let restarts = self.restarts.map_or("-".to_owned(), |n| n.to_string());
         let mut row = vec![
             TableCell::from(&self.name),
             TableCell::toned(self.outcome(), tone),
             pid.into(),
+            restarts.into(),
             TableCell::from(&self.command),
         ];
         if wide {

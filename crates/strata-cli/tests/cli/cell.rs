@@ -83,9 +83,9 @@ async fn show_tells_all() {
     Cpu        1.23s in 3 pids
     Io         4KiB read, 1MiB written
 
-    NAME  STATE     PID  COMMAND                 AGE
-    main  running  4711  nginx -g 'daemon off;'  1m
-    job   exit 3   4712  sh -c 'exit 3'          1m
+    NAME  STATE     PID  RESTARTS  COMMAND                 AGE
+    main  running  4711         -  nginx -g 'daemon off;'  1m
+    job   exit 3   4712         -  sh -c 'exit 3'          1m
     --- stderr
     "#);
 }
@@ -437,8 +437,8 @@ async fn wait_and_stop() {
     insta::assert_snapshot!(world.run("strata cell stop web main -o table -q").await, @r#"
     exit 0
     --- stdout
-    NAME  STATE     PID  COMMAND                 AGE
-    main  running  4711  nginx -g 'daemon off;'  1m
+    NAME  STATE     PID  RESTARTS  COMMAND                 AGE
+    main  running  4711         -  nginx -g 'daemon off;'  1m
     --- stderr
     "#);
     assert_eq!(world.node.state.lock().calls[0], "stop main Some(1500)");

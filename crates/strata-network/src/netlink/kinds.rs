@@ -26,14 +26,19 @@ pub(crate) mod route {
     pub(crate) const DELLINK: u16 = 17;
     pub(crate) const GETLINK: u16 = 18;
     pub(crate) const NEWADDR: u16 = 20;
+    pub(crate) const DELADDR: u16 = 21;
+    pub(crate) const GETADDR: u16 = 22;
     pub(crate) const NEWROUTE: u16 = 24;
     pub(crate) const DELROUTE: u16 = 25;
     pub(crate) const GETROUTE: u16 = 26;
     pub(crate) const NEWNEIGH: u16 = 28;
     pub(crate) const DELNEIGH: u16 = 29;
+    pub(crate) const GETNEIGH: u16 = 30;
 
     /// The size of `struct ifinfomsg`.
     pub(crate) const LINK_HEADER: usize = 16;
+    /// The size of `struct ifaddrmsg`.
+    pub(crate) const ADDRESS_HEADER: usize = 8;
     /// The size of `struct rtmsg`.
     pub(crate) const ROUTE_HEADER: usize = 12;
     /// The size of `struct ndmsg`.
@@ -65,6 +70,7 @@ pub(crate) mod route {
     pub(crate) const IFLA_BRPORT_BCAST_FLOOD: u16 = 30;
     pub(crate) const IFLA_BRPORT_LOCKED: u16 = 39;
     pub(crate) const IFLA_VXLAN_ID: u16 = 1;
+    pub(crate) const IFLA_VXLAN_LOCAL: u16 = 4;
     pub(crate) const IFLA_VXLAN_LEARNING: u16 = 7;
     pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
     pub(crate) const VETH_INFO_PEER: u16 = 1;
@@ -107,6 +113,7 @@ pub(crate) mod nft {
     pub(crate) const DELTABLE: u16 = NEWTABLE | 2;
     pub(crate) const NEWCHAIN: u16 = NEWTABLE | 3;
     pub(crate) const NEWRULE: u16 = NEWTABLE | 6;
+    pub(crate) const GETRULE: u16 = NEWTABLE | 7;
     pub(crate) const NEWSET: u16 = NEWTABLE | 9;
     pub(crate) const NEWSETELEM: u16 = NEWTABLE | 12;
     pub(crate) const GETSETELEM: u16 = NEWTABLE | 13;
@@ -127,6 +134,7 @@ pub(crate) mod nft {
     pub(crate) const HOOK_PRIORITY: u16 = 2;
     pub(crate) const RULE_TABLE: u16 = 1;
     pub(crate) const RULE_CHAIN: u16 = 2;
+    pub(crate) const RULE_HANDLE: u16 = 3;
     pub(crate) const RULE_EXPRESSIONS: u16 = 4;
     pub(crate) const EXPR_NAME: u16 = 1;
     pub(crate) const EXPR_DATA: u16 = 2;

@@ -28,7 +28,7 @@ const NAMES: u16 = 53;
 const LEASES: u16 = 67;
 
 /// Where a chain hangs: kind, hook, priority.
-type Hook = (&'static str, u32, i32);
+pub(super) type Hook = (&'static str, u32, i32);
 
 const HOOKS: [(&str, Option<Hook>); 6] = [
     ("publish", None),
@@ -43,18 +43,7 @@ const HOOKS: [(&str, Option<Hook>); 6] = [
 pub(super) fn write(batch: &mut Batch, facts: &TableFacts) {
     let table = facts.tag.table();
     for (name, hook) in HOOKS {
-        batch
-            .message(nft::NEWCHAIN, flag::CREATE, &[nft::NFPROTO_INET, 0, 0, 0])
-            .put_text(nft::CHAIN_TABLE, &table)
-            .put_text(nft::CHAIN_NAME, name);
-        if let Some((kind, number, priority)) = hook {
-            batch
-                .nest(nft::CHAIN_HOOK, |hook| {
-                    hook.put_be32(nft::HOOK_HOOKNUM, number)
-                        .put(nft::HOOK_PRIORITY, &priority.to_be_bytes());
-                })
-                .put_text(nft::CHAIN_TYPE, kind);
-        }
+        chain(batch, &table, name, hook);
     }
     let mut writer = Writer {
         batch,
@@ -68,6 +57,22 @@ pub(super) fn write(batch: &mut Batch, facts: &TableFacts) {
     writer.in_and_out();
     writer.leaving();
     writer.through();
+}
+
+/// Makes one chain.
+pub(super) fn chain(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
+    batch
+        .message(nft::NEWCHAIN, flag::CREATE, &[nft::NFPROTO_INET, 0, 0, 0])
+        .put_text(nft::CHAIN_TABLE, table)
+        .put_text(nft::CHAIN_NAME, name);
+    if let Some((kind, number, priority)) = hook {
+        batch
+            .nest(nft::CHAIN_HOOK, |hook| {
+                hook.put_be32(nft::HOOK_HOOKNUM, number)
+                    .put(nft::HOOK_PRIORITY, &priority.to_be_bytes());
+            })
+            .put_text(nft::CHAIN_TYPE, kind);
+    }
 }
 
 struct Writer<'a> {

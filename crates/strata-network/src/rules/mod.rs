@@ -3,9 +3,11 @@
 //! a packet one lookup, however many pods there are.
 
 mod chains;
+mod cluster;
 mod elements;
 mod expression;
 mod table;
 
+pub(crate) use cluster::{ClusterRules, rules_of};
 pub(crate) use elements::Element;
 pub(crate) use table::{Table, TableFacts, list_tables, uplinks_of};

@@ -54,39 +54,25 @@ impl Table<'_> {
     /// Makes it, or makes it anew in the place of what is there. Packets see
     /// the old one or the new one, never none.
     pub(crate) fn rebuild(&mut self, facts: &TableFacts, elements: &[Element]) -> Result<()> {
+        let name = self.name;
+        self.replace(|batch| {
+            write_sets(batch, name);
+            chains::write(batch, facts);
+            let mut elements = elements.to_vec();
+            elements.sort();
+            elements.dedup();
+            add(batch, name, &elements);
+        })
+    }
+
+    /// The same with whatever is written into it.
+    pub(super) fn replace(&mut self, write: impl FnOnce(&mut Batch)) -> Result<()> {
         let mut batch = begin();
         // Deleting needs something to delete.
         self.add_table(&mut batch);
         self.delete_table(&mut batch);
         self.add_table(&mut batch);
-        for (id, shape) in (1..).zip(element_sets()) {
-            let flags = if shape.data.is_some() {
-                nft::SET_MAP
-            } else {
-                0
-            };
-            batch
-                .message(nft::NEWSET, flag::CREATE, &HEADER)
-                .put_text(nft::SET_TABLE, self.name)
-                .put_text(nft::SET_NAME, shape.name.text())
-                .put_be32(nft::SET_FLAGS, flags)
-                .put_be32(nft::SET_KEY_TYPE, shape.key.0)
-                .put_be32(nft::SET_KEY_LEN, shape.key.1)
-                .put_be32(nft::SET_ID, id);
-            if let Some(order) = shape.order {
-                batch.put(nft::SET_USERDATA, &order);
-            }
-            if let Some((kind, length)) = shape.data {
-                batch
-                    .put_be32(nft::SET_DATA_TYPE, kind)
-                    .put_be32(nft::SET_DATA_LEN, length);
-            }
-        }
-        chains::write(&mut batch, facts);
-        let mut elements = elements.to_vec();
-        elements.sort();
-        elements.dedup();
-        add(&mut batch, self.name, &elements);
+        write(&mut batch);
         self.commit(batch)
             .map_err(kernel(format!("make the table {}", self.name)))
     }
@@ -126,6 +112,33 @@ impl Table<'_> {
     fn commit(&mut self, mut batch: Batch) -> Result<(), NetlinkError> {
         batch.message(nft::BATCH_END, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
         self.socket.transact(&mut batch)
+    }
+}
+
+/// Makes the sets, empty.
+fn write_sets(batch: &mut Batch, table: &str) {
+    for (id, shape) in (1..).zip(element_sets()) {
+        let flags = if shape.data.is_some() {
+            nft::SET_MAP
+        } else {
+            0
+        };
+        batch
+            .message(nft::NEWSET, flag::CREATE, &HEADER)
+            .put_text(nft::SET_TABLE, table)
+            .put_text(nft::SET_NAME, shape.name.text())
+            .put_be32(nft::SET_FLAGS, flags)
+            .put_be32(nft::SET_KEY_TYPE, shape.key.0)
+            .put_be32(nft::SET_KEY_LEN, shape.key.1)
+            .put_be32(nft::SET_ID, id);
+        if let Some(order) = shape.order {
+            batch.put(nft::SET_USERDATA, &order);
+        }
+        if let Some((kind, length)) = shape.data {
+            batch
+                .put_be32(nft::SET_DATA_TYPE, kind)
+                .put_be32(nft::SET_DATA_LEN, length);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use strata_types::{Ending, Error, ErrorKind, Result};
+use strata_types::{Ending, Error, ErrorKind, Pace, Result};
 use tokio::time::Instant;
 
 use super::instances::{Instance, Instances};
@@ -196,7 +196,7 @@ impl Worker<'_> {
             let mut state = self.instance.state();
             if again {
                 let wait = match begins {
-                    true => state.backoff.after_run(Duration::ZERO),
+                    true => state.backoff.after_run(Pace::UNITS, Duration::ZERO),
                     false => Duration::from_secs(1),
                 };
                 state.retry_at = Some(Instant::now() + wait);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use strata_cell::{CellInit, Cgroup, StartedInit, Usage, create_record, read_record};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::error::{cgroup_error, init_error};
 use super::run_table::RunTable;
-use super::{Phase, Shared, being_freed};
+use super::{Cells, Home, Phase, Shared, being_freed};
 use crate::blocking::blocking;
 use crate::clock::now_ms;
 use crate::folder::make_private;
@@ -36,7 +36,7 @@ impl CellFile {
 /// One cell.
 pub(crate) struct Cell {
     pub(crate) spec: CellSpec,
-    shared: Weak<Shared>,
+    home: Home,
     pub(super) folder: PathBuf,
     pub(super) cgroup: Cgroup,
     allocated_at_ms: Mutex<i64>,
@@ -73,12 +73,13 @@ pub(super) fn internal(what: &str, error: impl std::error::Error + 'static) -> E
 }
 
 impl Cell {
-    pub(super) fn new(spec: CellSpec, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(spec: CellSpec, cells: &Cells) -> Self {
+        let shared = &cells.shared;
         Self {
             folder: shared.folder.cell(&spec.name),
             cgroup: shared.cgroups.cell(&spec.name),
             spec,
-            shared: Arc::downgrade(shared),
+            home: cells.home(),
             allocated_at_ms: Mutex::new(now_ms()),
             phase: watch::Sender::new(Phase::Allocating),
             init: Mutex::default(),
@@ -91,8 +92,8 @@ impl Cell {
     }
 
     /// A cell found on disk after a restart, with its init if that lives.
-    pub(super) fn recovered(file: CellFile, shared: &Arc<Shared>) -> Self {
-        let cell = Self::new(file.spec, shared);
+    pub(super) fn recovered(file: CellFile, cells: &Cells) -> Self {
+        let cell = Self::new(file.spec, cells);
         *guard(&cell.allocated_at_ms) = file.allocated_at_ms;
         cell
     }
@@ -149,9 +150,14 @@ impl Cell {
     }
 
     pub(super) fn shared(&self) -> Result<Arc<Shared>> {
-        self.shared
-            .upgrade()
+        self.home
+            .shared()
             .ok_or_else(|| Error::unavailable("the node is shutting down"))
+    }
+
+    /// All cells of its kind; none when the daemon ends.
+    pub(super) fn home(&self) -> Option<Cells> {
+        self.home.upgrade()
     }
 
     /// Makes the cell: folder, cgroup, init, record. On failure all of it is

@@ -2,12 +2,16 @@
 //! on disk.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_cell::{RunGroup, RunRecord, RunState, Verdict};
-use strata_types::{Ending, ExecutableSpec, ExecutableState};
+use strata_types::{Backoff, Ending, ExecutableSpec, ExecutableState};
 use tokio::sync::watch;
+
+use super::cell::guard;
 
 /// What is kept of a run's beginning.
 #[derive(Debug, Serialize, Deserialize)]
@@ -15,6 +19,20 @@ pub(super) struct Asked {
     pub(super) spec: ExecutableSpec,
     /// Kills for want of memory in the cell before this run.
     pub(super) out_of_memory_kills: u64,
+    #[serde(default)]
+    pub(super) supervision: Supervision,
+}
+
+/// What one run of a supervised executable hands on to the next. Kept with
+/// each run, so that nothing else has to be: the latest run says it all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Supervision {
+    /// When somebody started it, as runs are numbered: after a reboot they
+    /// come in this order.
+    pub(super) since: u64,
+    /// How often it was started again since.
+    pub(super) restarts: u32,
+    pub(super) backoff: Backoff,
 }
 
 /// What is known of a run now.
@@ -24,6 +42,10 @@ pub(crate) struct RunView {
     pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) ending: Option<Ending>,
+    /// While it waits to be started again.
+    pub(crate) next_start_at_ms: i64,
+    /// Another run has taken its place.
+    pub(crate) followed: bool,
     pub(crate) cpu_user: Duration,
     pub(crate) cpu_system: Duration,
     pub(crate) memory_peak_bytes: u64,
@@ -36,14 +58,26 @@ impl RunView {
             started_ns,
             ended_ns: 0,
             ending: None,
+            next_start_at_ms: 0,
+            followed: false,
             cpu_user: Duration::ZERO,
             cpu_system: Duration::ZERO,
             memory_peak_bytes: 0,
         }
     }
 
+    /// Whether its process is no more.
     pub(crate) fn is_over(&self) -> bool {
+        self.is_at_rest() || self.is_waiting()
+    }
+
+    /// Whether its process is no more, and none follows.
+    pub(crate) fn is_at_rest(&self) -> bool {
         self.state == ExecutableState::Exited
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state == ExecutableState::Waiting
     }
 }
 
@@ -57,7 +91,38 @@ pub(crate) struct Executable {
     pub(crate) folder: PathBuf,
     pub(super) group: RunGroup,
     pub(super) out_of_memory_kills: u64,
+    /// For the run after this one.
+    supervision: Mutex<Supervision>,
+    told_to_end: AtomicBool,
+    /// Why the run after this one could not be started.
+    trouble: Mutex<String>,
     view: watch::Sender<RunView>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) ending: Ending,
+    pub(super) ended_ns: u64,
+    pub(super) lived: Duration,
+}
+
+impl End {
+    /// As its init wrote it down. Where the init died before it could, the
+    /// run counts as lost now.
+    pub(super) fn of(run: &Executable, record: Option<&RunRecord>, now_ns: u64) -> Self {
+        let (ending, ended_ns) = match record.map(|r| (r.state, r.verdict, r.ended_ns)) {
+            Some((RunState::Ended(_), Some(Verdict::OutOfMemory), at)) => (Ending::OutOfMemory, at),
+            Some((RunState::Ended(ending), _, at)) => (ending, at),
+            _ => (Ending::Lost, now_ns),
+        };
+        let started_ns = record.map_or(run.view().started_ns, |record| record.started_ns);
+        Self {
+            ending,
+            ended_ns,
+            lived: Duration::from_nanos(ended_ns.saturating_sub(started_ns)),
+        }
+    }
 }
 
 impl Executable {
@@ -76,6 +141,9 @@ impl Executable {
             folder,
             group,
             out_of_memory_kills: asked.out_of_memory_kills,
+            supervision: Mutex::new(asked.supervision),
+            told_to_end: AtomicBool::new(false),
+            trouble: Mutex::default(),
             view: watch::Sender::new(view),
         }
     }
@@ -99,6 +167,64 @@ impl Executable {
         }
     }
 
+    /// Waits until its process has ended and it does not wait for another: none
+    /// comes, or one has taken its place.
+    pub(crate) async fn at_rest(&self) -> RunView {
+        let mut watch = self.watch();
+        match watch.wait_for(RunView::is_at_rest).await {
+            Ok(view) => *view,
+            Err(_) => self.view(),
+        }
+    }
+
+    /// What it hands on to the run after it.
+    pub(super) fn supervision(&self) -> Supervision {
+        *guard(&self.supervision)
+    }
+
+    pub(super) fn supervise(&self, change: impl FnOnce(&mut Supervision)) {
+        change(&mut guard(&self.supervision));
+    }
+
+    /// How often it was started again since somebody started it.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.supervision().restarts
+    }
+
+    pub(super) fn is_told_to_end(&self) -> bool {
+        self.told_to_end.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_told_to_end(&self) {
+        self.told_to_end.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the run after this one could not be started; empty while it was
+    /// not tried.
+    pub(crate) fn trouble(&self) -> String {
+        guard(&self.trouble).clone()
+    }
+
+    /// The next try comes later.
+    pub(super) fn put_off(&self, trouble: String, next_start_at_ms: i64) {
+        *guard(&self.trouble) = trouble;
+        self.view
+            .send_modify(|view| view.next_start_at_ms = next_start_at_ms);
+    }
+
+    /// It does not wait any more; whether another run took its place.
+    pub(super) fn set_at_rest(&self, followed: bool) {
+        self.view.send_if_modified(|view| {
+            let may = view.is_waiting();
+            if may {
+                view.state = ExecutableState::Exited;
+                view.next_start_at_ms = 0;
+                view.followed = followed;
+            }
+            may
+        });
+    }
+
     pub(super) fn set_stopping(&self) {
         self.view.send_if_modified(|view| {
             let may = view.state.may_become(ExecutableState::Stopping);
@@ -109,20 +235,27 @@ impl Executable {
         });
     }
 
-    /// Takes in the end its init wrote down. Where the init died before it
-    /// could, the run counts as lost now.
-    pub(super) fn set_ended(&self, record: Option<&RunRecord>, now_ns: u64) {
-        let (ending, ended_ns) = match record.map(|r| (r.state, r.verdict, r.ended_ns)) {
-            Some((RunState::Ended(_), Some(Verdict::OutOfMemory), at)) => (Ending::OutOfMemory, at),
-            Some((RunState::Ended(ending), _, at)) => (ending, at),
-            _ => (Ending::Lost, now_ns),
-        };
+    /// Takes in its end, and when it is started again if it is; false where
+    /// that was known.
+    pub(super) fn set_ended(
+        &self,
+        end: End,
+        record: Option<&RunRecord>,
+        next_start_at_ms: Option<i64>,
+    ) -> bool {
         self.view.send_if_modified(|view| {
-            let may = view.state.may_become(ExecutableState::Exited);
+            // One that was told to end does as it was told.
+            let is_followed = next_start_at_ms.is_some() && view.state == ExecutableState::Running;
+            let wanted = match is_followed {
+                true => ExecutableState::Waiting,
+                false => ExecutableState::Exited,
+            };
+            let may = view.state.may_become(wanted);
             if may {
-                view.state = ExecutableState::Exited;
-                view.ending = Some(ending);
-                view.ended_ns = ended_ns;
+                view.state = wanted;
+                view.next_start_at_ms = next_start_at_ms.filter(|_| is_followed).unwrap_or(0);
+                view.ending = Some(end.ending);
+                view.ended_ns = end.ended_ns;
                 if let Some(record) = record {
                     view.started_ns = record.started_ns;
                     view.cpu_user = record.cpu_user;
@@ -131,6 +264,6 @@ impl Executable {
                 }
             }
             may
-        });
+        })
     }
 }

@@ -11,9 +11,11 @@ mod phase;
 mod recover;
 mod run_table;
 mod runs;
+mod supervise;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use strata_cell::{Cgroups, InitImage, LogLimits};
@@ -26,6 +28,7 @@ pub(crate) use freed::FreedNames;
 pub(crate) use keeper::Keeper;
 pub(crate) use phase::Phase;
 pub(crate) use runs::Manner;
+pub(crate) use supervise::Watchfulness;
 
 use crate::folder::NodeFolder;
 
@@ -39,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) image: Arc<InitImage>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) logs: LogLimits,
+    pub(crate) watchfulness: Watchfulness,
 }
 
 /// All cells of a node. Cheap to clone.
@@ -46,6 +50,25 @@ pub(crate) struct Shared {
 pub struct Cells {
     shared: Arc<Shared>,
     table: Arc<Mutex<Table>>,
+}
+
+/// The way of a cell back to all of them, which does not keep them alive.
+pub(crate) struct Home {
+    shared: Weak<Shared>,
+    table: Weak<Mutex<Table>>,
+}
+
+impl Home {
+    fn shared(&self) -> Option<Arc<Shared>> {
+        self.shared.upgrade()
+    }
+
+    fn upgrade(&self) -> Option<Cells> {
+        Some(Cells {
+            shared: self.shared.upgrade()?,
+            table: self.table.upgrade()?,
+        })
+    }
 }
 
 struct Table {
@@ -63,6 +86,13 @@ impl Cells {
         Self {
             shared,
             table: Arc::new(Mutex::new(table)),
+        }
+    }
+
+    fn home(&self) -> Home {
+        Home {
+            shared: Arc::downgrade(&self.shared),
+            table: Arc::downgrade(&self.table),
         }
     }
 
@@ -113,7 +143,7 @@ impl Cells {
         if let Some(parent) = spec.name.parent() {
             table.require_parent(&parent)?;
         }
-        let cell = Arc::new(Cell::new(spec.clone(), &self.shared));
+        let cell = Arc::new(Cell::new(spec.clone(), self));
         table.cells.insert(spec.name.clone(), cell.clone());
         Ok((cell, true))
     }
@@ -169,7 +199,10 @@ impl Cells {
         };
         // All stop at once, so that graces run side by side; removal then
         // goes from the innermost outwards.
-        let stops = cells.iter().map(|cell| cell.stop_all(grace));
+        let stops = cells.iter().map(async |cell| {
+            cell.let_go_of_all().await;
+            cell.stop_all(grace).await;
+        });
         futures_util::future::join_all(stops).await;
         for cell in cells.iter().rev() {
             cell.remove().await?;
@@ -178,15 +211,20 @@ impl Cells {
         Ok(())
     }
 
-    /// Starts an executable; answers its pid.
-    pub(crate) async fn start(&self, spec: ExecutableSpec) -> Result<i64> {
+    /// Starts an executable, which reads `input`; answers its pid.
+    pub(crate) async fn start(&self, spec: ExecutableSpec, input: Option<OwnedFd>) -> Result<i64> {
         let cell = self.find("executable.cell_name", &spec.cell)?;
+        self.awaken(&cell).await?;
+        cell.start(spec, input).await
+    }
+
+    /// Makes a cell be one in which something can be started.
+    async fn awaken(&self, cell: &Arc<Cell>) -> Result<()> {
         match cell.settled().await {
-            Phase::Ready => {}
-            Phase::Dead(_) => self.revive(&cell).await?,
-            _ => return Err(being_freed(&spec.cell)),
+            Phase::Ready => Ok(()),
+            Phase::Dead(_) => self.revive(cell).await,
+            _ => Err(being_freed(&cell.spec.name)),
         }
-        cell.start(spec).await
     }
 
     /// Stops an executable and all that it forked.
@@ -241,16 +279,22 @@ impl Cells {
     }
 
     /// Frees every cell, as `--stop-workloads` asks for, in less time than
-    /// the daemon itself has to end.
+    /// the daemon itself has to end. What is seen to comes back with the next
+    /// daemon, so its cells are only emptied.
     pub async fn free_all(&self) -> Result<()> {
         let outermost: Vec<_> = self
             .list(None)
             .into_iter()
             .filter(|cell| cell.spec.name.depth() == 1)
             .collect();
-        let frees = outermost
-            .iter()
-            .map(|cell| self.free(&cell.spec.name, Some(LAST_GRACE)));
+        let frees = outermost.iter().map(async |cell| {
+            let name = &cell.spec.name;
+            let all = self.table().within(name);
+            match all.iter().any(|cell| cell.is_kept()) {
+                true => rest(&all).await,
+                false => self.free(name, Some(LAST_GRACE)).await,
+            }
+        });
         futures_util::future::join_all(frees)
             .await
             .into_iter()
@@ -321,6 +365,16 @@ impl Table {
         }
         self.freed.add(name);
     }
+}
+
+/// Ends all that runs in cells that come back with the next daemon.
+async fn rest(cells: &[Arc<Cell>]) -> Result<()> {
+    let stops = cells.iter().map(|cell| cell.stop_all(Some(LAST_GRACE)));
+    futures_util::future::join_all(stops).await;
+    for cell in cells.iter().rev() {
+        cell.halt().await?;
+    }
+    Ok(())
 }
 
 fn unknown_cell(field: &str, name: &CellName) -> Error {

@@ -42,14 +42,14 @@ impl Cell {
         Ok(news)
     }
 
-    fn on_exit(&self, run: u64) {
+    fn on_exit(self: &Arc<Self>, run: u64) {
         let known = guard(&self.runs).ended(run);
         if let Some(run) = known {
             self.conclude(&run);
         }
     }
 
-    async fn on_init_gone(&self, epoch: u64) {
+    async fn on_init_gone(self: &Arc<Self>, epoch: u64) {
         let _starting = self.starting.lock().await;
         if self.epoch.load(Ordering::Relaxed) != epoch {
             return;
@@ -64,7 +64,7 @@ impl Cell {
     }
 
     /// Reached again: what ended meanwhile is taken in.
-    async fn catch_up(&self, started: StartedInit) -> Result<AsyncFd<InitEvents>> {
+    async fn catch_up(self: &Arc<Self>, started: StartedInit) -> Result<AsyncFd<InitEvents>> {
         // None is started meanwhile, so what is not listed has ended.
         let _starting = self.starting.lock().await;
         let news = self.take_init(started)?;

@@ -34,7 +34,7 @@ impl Cells {
 
     fn adopt(&self, found: Found) -> Result<()> {
         let name = found.file.spec.name.clone();
-        let cell = Arc::new(Cell::recovered(found.file, &self.shared));
+        let cell = Arc::new(Cell::recovered(found.file, self));
         for run in found.runs {
             cell.adopt_run(run);
         }
@@ -185,14 +185,11 @@ fn look_at_run(
     }
     let view = RunView::running(record.started_ns);
     let pid = pid.unwrap_or(record.pid);
-    Some(Executable::new(
-        asked,
-        run,
-        pid,
-        folder.to_owned(),
-        group,
-        view,
-    ))
+    let found = Executable::new(asked, run, pid, folder.to_owned(), group, view);
+    if record.told_to_end {
+        found.set_told_to_end();
+    }
+    Some(found)
 }
 
 /// Removes what is left of a run that never started.

@@ -71,7 +71,8 @@ impl RunTable {
             forgotten.extend(runs.drain(..excess));
         }
         while self.by_name.len() > KEPT_NAMES {
-            let is_over = |runs: &Vec<Arc<Executable>>| runs.iter().all(|run| run.view().is_over());
+            let is_over =
+                |runs: &Vec<Arc<Executable>>| runs.iter().all(|run| run.view().is_at_rest());
             let oldest = self
                 .by_name
                 .iter()

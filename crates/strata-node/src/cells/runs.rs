@@ -2,6 +2,7 @@
 //! has ended.
 
 use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use strata_types::{Ending, Error, ExecutableName, ExecutableSpec, ExecutableStat
 
 use super::cell::{Cell, guard, internal};
 use super::error::{cgroup_error, start_error};
-use super::executable::{Asked, Executable, RunView};
+use super::executable::{Asked, End, Executable, RunView, Supervision};
 use super::{Phase, Shared, being_freed};
 use crate::blocking::blocking;
 use crate::clock::now_ns;
@@ -34,7 +35,7 @@ pub(crate) struct Manner<'a> {
 }
 
 impl Manner<'_> {
-    const PLAIN: Self = Self {
+    pub(super) const PLAIN: Self = Self {
         stdio: Stdio::Logged,
         sandboxed: false,
         as_init: false,
@@ -44,7 +45,7 @@ impl Manner<'_> {
 impl Cell {
     /// Takes in the end of a run: whatever it left running goes, its status
     /// is read, and whoever waits is told.
-    pub(super) fn conclude(&self, run: &Executable) {
+    pub(super) fn conclude(self: &Arc<Self>, run: &Arc<Executable>) {
         if run.view().is_over() {
             return;
         }
@@ -57,10 +58,16 @@ impl Cell {
             }
             record
         });
-        run.set_ended(record.as_ref(), now_ns());
-        let ending = run.view().ending.map(|ending| ending.to_string());
+        let end = End::of(run, record.as_ref(), now_ns());
+        let next = self.next_start(run, end);
+        if !run.set_ended(end, record.as_ref(), next) {
+            return;
+        }
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid,
-            ending, "ended");
+            ending = %end.ending, "ended");
+        if run.view().is_waiting() {
+            self.start_later(run);
+        }
     }
 
     /// Finds out whether a killed run was killed for want of memory, and writes
@@ -97,16 +104,45 @@ impl Cell {
     }
 
     /// Starts an executable; answers its pid.
-    pub(super) async fn start(self: &Arc<Self>, spec: ExecutableSpec) -> Result<i64> {
+    pub(super) async fn start(
+        self: &Arc<Self>,
+        spec: ExecutableSpec,
+        input: Option<OwnedFd>,
+    ) -> Result<i64> {
         let _starting = self.starting.lock().await;
-        if self.phase() != Phase::Ready {
-            return Err(being_freed(&self.spec.name));
-        }
+        self.require_ready()?;
         if let Some(pid) = self.running_already(&spec)? {
             return Ok(pid);
         }
-        let run = blocking(|| self.launch(spec, Manner::PLAIN))?;
-        Ok(self.keep(run).pid)
+        let waiting = self.executable(&spec.name).ok();
+        let waiting = waiting.filter(|run| run.view().is_waiting());
+        // One that is asked for again keeps its place among the others.
+        let supervision = Supervision {
+            since: waiting.as_ref().map_or(0, |run| run.supervision().since),
+            ..Supervision::default()
+        };
+        let stdio = match &input {
+            Some(input) => Stdio::LoggedWithFile(input.as_fd()),
+            None => Stdio::Logged,
+        };
+        let manner = Manner {
+            stdio,
+            ..Manner::PLAIN
+        };
+        let run = blocking(|| self.launch(spec, manner, supervision))?;
+        let pid = self.keep(run).pid;
+        // Whoever waited for its time does so no more.
+        if let Some(run) = waiting {
+            run.set_at_rest(true);
+        }
+        Ok(pid)
+    }
+
+    pub(super) fn require_ready(&self) -> Result<()> {
+        match self.phase() {
+            Phase::Ready => Ok(()),
+            _ => Err(being_freed(&self.spec.name)),
+        }
     }
 
     /// Starts an executable under a name that nothing runs under.
@@ -116,10 +152,8 @@ impl Cell {
         manner: Manner<'_>,
     ) -> Result<Arc<Executable>> {
         let _starting = self.starting.lock().await;
-        if self.phase() != Phase::Ready {
-            return Err(being_freed(&self.spec.name));
-        }
-        let run = blocking(|| self.launch(spec, manner))?;
+        self.require_ready()?;
+        let run = blocking(|| self.launch(spec, manner, Supervision::default()))?;
         Ok(self.keep(run))
     }
 
@@ -134,7 +168,8 @@ impl Cell {
         let Ok(run) = self.executable(&spec.name) else {
             return Ok(None);
         };
-        if run.view().is_over() {
+        let view = run.view();
+        if view.is_at_rest() || (view.is_waiting() && run.spec == *spec) {
             return Ok(None);
         }
         if run.spec == *spec {
@@ -149,13 +184,30 @@ impl Cell {
         .with_hint("stop it first, or start under another name"))
     }
 
-    fn launch(&self, spec: ExecutableSpec, manner: Manner<'_>) -> Result<Executable> {
+    pub(super) fn launch(
+        &self,
+        spec: ExecutableSpec,
+        manner: Manner<'_>,
+        supervision: Supervision,
+    ) -> Result<Executable> {
         let shared = self.shared()?;
         let init = self.init()?;
         let run = self.next_run();
         let folder = self.folder.join(format!("run-{run}"));
         make_private(&folder).map_err(|e| internal("make the run's folder", e))?;
-        let launched = self.launch_in(&shared, &init, spec, run, &folder, manner);
+        let supervision = match supervision.since {
+            0 => Supervision {
+                since: run,
+                ..supervision
+            },
+            _ => supervision,
+        };
+        let asked = Asked {
+            spec,
+            out_of_memory_kills: self.cgroup.out_of_memory_kills(),
+            supervision,
+        };
+        let launched = self.launch_in(&shared, &init, asked, run, &folder, manner);
         if launched.is_err() {
             // Nothing started: nothing of it stays.
             if let Ok(group) = self.cgroup.run(run) {
@@ -170,16 +222,11 @@ impl Cell {
         &self,
         shared: &Shared,
         init: &CellInit,
-        spec: ExecutableSpec,
+        asked: Asked,
         run: u64,
         folder: &Path,
         manner: Manner<'_>,
     ) -> Result<Executable> {
-        let kills = self.cgroup.out_of_memory_kills();
-        let asked = Asked {
-            spec,
-            out_of_memory_kills: kills,
-        };
         RunRecord::create(folder, &asked).map_err(|e| internal("write the run's record", e))?;
         if let Some(map) = self.spec.id_map {
             RunRecord::hand_over(folder, map)
@@ -203,6 +250,9 @@ impl Cell {
         // It runs: a record without its pid is mended at the next restart.
         if let Err(error) = RunRecord::write_pid(folder, pid) {
             tracing::warn!(%error, "a pid could not be written down");
+        }
+        if asked.spec.is_supervised() {
+            self.make_lasting(shared.folder.root(), folder);
         }
         let view = RunView::running(run);
         Ok(Executable::new(
@@ -236,7 +286,7 @@ impl Cell {
     }
 
     /// Remembers a run, and forgets what is too old to remember.
-    fn keep(&self, run: Executable) -> Arc<Executable> {
+    pub(super) fn keep(self: &Arc<Self>, run: Executable) -> Arc<Executable> {
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid, "started");
         let run = Arc::new(run);
         let (has_ended, forgotten) = {
@@ -278,10 +328,13 @@ impl Cell {
         })
     }
 
-    /// Stops an executable and all that it forked.
+    /// Stops an executable and all that it forked, for good.
     pub(super) async fn stop(&self, name: &ExecutableName, grace: Option<Duration>) -> Result<()> {
-        let run = self.executable(name)?;
-        self.stop_run(&run, grace).await
+        let run = self.let_go(self.executable(name)?).await?;
+        let stopped = self.stop_run(&run, grace).await;
+        // It may have ended by itself just before.
+        run.set_at_rest(false);
+        stopped
     }
 
     /// Its stop signal to its process group, a grace period, SIGKILL to what
@@ -292,6 +345,7 @@ impl Cell {
         grace: Option<Duration>,
     ) -> Result<()> {
         if run.view().is_over() {
+            run.set_at_rest(false);
             return Ok(());
         }
         run.set_stopping();

@@ -1,11 +1,15 @@
 //! `runtime.CellService`: the published API for cells.
 
-use strata_api::grace_from_field;
+use std::io::{Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use strata_api::runtime::cell_service_server::CellService;
 use strata_api::runtime::{
     AllocateCellRequest, AllocateCellResponse, FreeCellRequest, FreeCellResponse, StartCellRequest,
     StartCellResponse, StopCellRequest, StopCellResponse,
 };
+use strata_api::{grace_from_field, take_input};
 use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Result};
 use tonic::{Request, Response, Status};
 
@@ -50,12 +54,16 @@ impl Face {
     }
 
     async fn start(&self, request: StartCellRequest) -> Result<StartCellResponse> {
-        let executable = request
+        let mut executable = request
             .executable
             .ok_or_else(|| Error::invalid("executable", "must be given"))?;
+        let input = take_input(&mut executable)?;
         let spec = ExecutableSpec::try_from(executable)?;
+        let input = input.map(|bytes| in_memory(&bytes)).transpose();
+        let input = input
+            .map_err(|error| Error::internal(format!("cannot hand over the input: {error}")))?;
         let cells = self.cells.clone();
-        let pid = detached(async move { cells.start(spec).await }).await?;
+        let pid = detached(async move { cells.start(spec, input).await }).await?;
         Ok(StartCellResponse {
             process_id: Some(pid),
         })
@@ -72,6 +80,18 @@ impl Face {
         detached(async move { cells.stop(&cell, &name, grace).await }).await?;
         Ok(StopCellResponse {})
     }
+}
+
+/// A file that is in no folder and cannot be changed: nobody has to stay and
+/// write it to a process, and it goes with the process.
+fn in_memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = std::fs::File::from(memfd_create("input", flags)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    let unchangeable = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, unchangeable)?;
+    Ok(file.into())
 }
 
 #[tonic::async_trait]

@@ -49,9 +49,12 @@ fn snapshot(cells: &Cells, under: Option<&CellName>) -> v1::ListCellsResponse {
 async fn wait(cells: &Cells, request: &v1::WaitExecutableRequest) -> Result<v1::ExecutableInfo> {
     let cell = CellName::from_field("cell_name", &request.cell_name)?;
     let name = ExecutableName::from_field("executable_name", &request.executable_name)?;
-    let run = cells.executable(&cell, &name)?;
-    run.ended().await;
-    Ok(views::executable(&run))
+    loop {
+        let run = cells.executable(&cell, &name)?;
+        if !run.at_rest().await.followed {
+            return Ok(views::executable(&run));
+        }
+    }
 }
 
 #[tonic::async_trait]

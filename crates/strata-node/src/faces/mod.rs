@@ -36,7 +36,8 @@ const MAX_REQUEST: usize = 256 << 10;
 impl Node {
     /// `runtime.CellService`.
     pub fn cell_service(&self) -> CellServiceServer<impl CellService> {
-        CellServiceServer::new(cell_service::Face::new(self)).max_decoding_message_size(MAX_REQUEST)
+        // An executable may bring a mebibyte of input.
+        CellServiceServer::new(cell_service::Face::new(self)).max_decoding_message_size(2 << 20)
     }
 
     /// `runtime.Pods`.

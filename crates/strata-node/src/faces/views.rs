@@ -72,14 +72,22 @@ pub(super) fn executable(run: &Executable) -> v1::ExecutableInfo {
         exit_code,
         signal,
         reason: match view.state {
-            ExecutableState::Exited => view
-                .ending
-                .map(|ending| ending.to_string())
-                .unwrap_or_default(),
+            ExecutableState::Exited | ExecutableState::Waiting => reason(run, view.ending),
             _ => String::new(),
         },
         cpu_user_usec: micros(view.cpu_user),
         cpu_system_usec: micros(view.cpu_system),
         memory_peak_bytes: view.memory_peak_bytes,
+        restarts: run.restarts(),
+        next_start_at_ms: view.next_start_at_ms,
+    }
+}
+
+/// How it ended, and what keeps it from being started again.
+fn reason(run: &Executable, ending: Option<Ending>) -> String {
+    let ending = ending.map(|ending| ending.to_string()).unwrap_or_default();
+    match run.trouble() {
+        trouble if trouble.is_empty() => ending,
+        trouble => format!("{ending}; {trouble}"),
     }
 }

@@ -74,5 +74,6 @@ pub(super) fn main(ask: &MachineAsk, hierarchies: &str, joined: bool) -> Result<
         working_directory: None,
         stop_grace: STOP_GRACE,
         stop_signal: 15,
+        restart: ExecutableSpec::default_restart(),
     })
 }

@@ -118,6 +118,7 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
         working_directory: Some(request.working_directory.unwrap_or(folder)),
         stop_grace: std::time::Duration::from_secs(1),
         stop_signal: ExecutableSpec::default_stop_signal(),
+        restart: ExecutableSpec::default_restart(),
         identity: user.identity.clone(),
     };
     let (run, streams) = match request.terminal {

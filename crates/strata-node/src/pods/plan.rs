@@ -141,6 +141,7 @@ pub(super) fn main(spec: &PodSpec, made: &Made, user: User) -> Result<Executable
         working_directory: Some(working_directory(spec, &made.config)),
         stop_grace: spec.stop_grace,
         stop_signal: stop_signal(&made.config.stop_signal),
+        restart: ExecutableSpec::default_restart(),
     })
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use strata_types::Ending;
 use strata_types::pod::PodState;
+use strata_types::{Ending, Pace};
 
 use super::{Kind, Unit};
 use crate::cells::Executable;
@@ -66,7 +66,7 @@ impl<K: Kind> Unit<K> {
         loop {
             let mut wait = Duration::ZERO;
             let changed = self.change(|record| {
-                wait = record.backoff.after_run(lived);
+                wait = record.backoff.after_run(Pace::UNITS, lived);
                 record.restarts += 1;
             });
             if let Err(error) = changed {

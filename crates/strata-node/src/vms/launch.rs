@@ -228,5 +228,6 @@ pub(super) fn executable(ask: &VmAsk, launch: Launch) -> Result<ExecutableSpec> 
         working_directory: None,
         stop_grace: ask.stop_grace,
         stop_signal: ExecutableSpec::default_stop_signal(),
+        restart: ExecutableSpec::default_restart(),
     })
 }

@@ -85,6 +85,7 @@ fn facts(core: &Core) -> Facts {
         let sore = machine.failure.as_ref();
         let sore = sore.is_some_and(|failure| now - failure.at_ms < SORE_MS);
         match machine.phase {
+            _ if machine.cluster.is_some() => {}
             MachinePhase::Available if sore => {}
             MachinePhase::Available => facts.machines.push((machine.id.to_string(), size)),
             MachinePhase::Up | MachinePhase::Stopping | MachinePhase::Wiping => {}
@@ -223,7 +224,7 @@ pub async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -
             "brought up for room"
         );
         let machine = step.machine.clone();
-        let input = CreateInput { machine };
+        let input = CreateInput::hypervisor(machine);
         let asked = operations
             .submit::<CreateHypervisor>(&input, OWNER, None)
             .await;

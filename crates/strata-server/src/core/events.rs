@@ -8,6 +8,7 @@ use serde::Serialize;
 use strata_types::Label;
 use tokio::sync::broadcast;
 
+use super::clusters::{Cluster, Work};
 use super::machines::Machine;
 use super::now_ms;
 use super::record::{Instance, Node, NodeCondition};
@@ -121,6 +122,16 @@ impl Events {
                 };
                 ("machine", one.id.to_string(), String::new(), None, message)
             }
+            Changed::Cluster(turn) => {
+                let Some(one) = turn.after.as_ref().or(turn.before.as_ref()) else {
+                    return;
+                };
+                let Some(message) = cluster(turn) else {
+                    return;
+                };
+                let id = one.id.clone();
+                ("cluster", one.name.to_string(), id, None, message)
+            }
             Changed::Project(turn) => {
                 let Some(one) = turn.after.as_ref().or(turn.before.as_ref()) else {
                     return;
@@ -185,6 +196,28 @@ fn instance(turn: &Turn<Instance>) -> Option<String> {
         "" => now.state.to_string(),
         why => format!("{}: {why}", now.state),
     })
+}
+
+fn cluster(turn: &Turn<Cluster>) -> Option<String> {
+    let (Some(before), Some(after)) = (&turn.before, &turn.after) else {
+        return Some(verb(turn).into());
+    };
+    if let Some(failure) = &after.failure
+        && before.failure != after.failure
+    {
+        return Some(format!("{} failed: {}", failure.what, failure.why));
+    }
+    let told = match after.work {
+        _ if before.work == after.work => return None,
+        Work::Idle => "nothing is under way any more".into(),
+        Work::Creating => "is being built".into(),
+        Work::Scaling => "its pools change".into(),
+        Work::Healing => "members that died are replaced".into(),
+        Work::Upgrading { to } => format!("goes to {to}"),
+        Work::Restoring => "goes back to a snapshot".into(),
+        Work::Deleting => "is being deleted".into(),
+    };
+    Some(told)
 }
 
 fn machine(turn: &Turn<Machine>) -> Option<String> {

@@ -9,6 +9,7 @@ pub(crate) const WORKLOADS: &str = "workload/";
 pub(crate) const NODES: &str = "node/";
 pub(crate) const PROJECTS: &str = "project/";
 pub(crate) const MACHINES: &str = "machine/";
+pub(crate) const CLUSTERS: &str = "cluster/";
 /// The id of this control plane.
 pub(crate) const RUN: &str = "run";
 /// When backups are made.
@@ -30,6 +31,15 @@ pub(crate) fn node(name: &str) -> String {
 
 pub(crate) fn machine(id: &Label) -> String {
     format!("{MACHINES}{id}")
+}
+
+pub(crate) fn cluster(name: &Label) -> String {
+    format!("{CLUSTERS}{name}")
+}
+
+/// Its authorities and keys, apart from what everybody reads.
+pub(crate) fn cluster_secrets(name: &Label) -> String {
+    format!("cluster-secrets/{name}")
 }
 
 pub(crate) fn schedule(name: &Label) -> String {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use strata_store::{StoreError, Transaction};
+use strata_types::cluster::ClusterName;
 use strata_types::machine::{
     Capability, MachineFailure, MachineId, MachinePhase, MachineSpec, PowerState,
 };
@@ -34,6 +35,9 @@ pub struct Machine {
     /// The operation that last worked on it.
     #[serde(default)]
     pub operation: String,
+    /// The cluster that it is a machine of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
     /// Threads, as was measured.
     #[serde(default)]
     pub cpu: Option<u32>,
@@ -86,6 +90,7 @@ impl Machine {
             phase: MachinePhase::Available,
             failure: None,
             operation: String::new(),
+            cluster: None,
             cpu: None,
             ram: None,
             capabilities: Vec::new(),
@@ -240,7 +245,7 @@ impl Core {
                 labels: now.spec.labels.clone(),
                 ..spec.clone()
             } == now.spec;
-            if now.phase != MachinePhase::Available && !labels_only {
+            if (now.phase != MachinePhase::Available || now.cluster.is_some()) && !labels_only {
                 return Err(Error::wrong_state(format!(
                     "machine {id} is {}: only its labels can be changed while it is in use",
                     now.phase
@@ -265,6 +270,11 @@ impl Core {
         for _ in 0..32 {
             let now = self.machine(id)?;
             precondition.check(&now)?;
+            if let Some(cluster) = &now.cluster {
+                let why = format!("machine {id} is of cluster {cluster}");
+                return Err(Error::wrong_state(why)
+                    .with_hint("scale the cluster down, or delete it, first"));
+            }
             if now.phase != MachinePhase::Available {
                 return Err(Error::wrong_state(format!("machine {id} is {}", now.phase))
                     .with_hint("bring it down first: strata hypervisor destroy"));
@@ -334,6 +344,10 @@ impl Core {
 
     /// What can be done with a machine, and why in words.
     pub fn hypervisor_state(&self, machine: &Machine) -> (HypervisorState, String) {
+        if let Some(cluster) = &machine.cluster {
+            let why = format!("it is a machine of cluster {cluster}");
+            return (HypervisorState::Unknown, why);
+        }
         let failed = machine.failure.as_ref();
         let failed = failed.map(|it| format!("{} failed: {}", it.phase, it.why));
         match machine.phase {

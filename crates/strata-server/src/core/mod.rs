@@ -7,6 +7,7 @@
 //! by another server.
 
 mod caller;
+mod clusters;
 mod commit;
 mod dirty;
 mod events;
@@ -37,6 +38,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use caller::Who;
+pub use clusters::{Admission, Cluster, ClusterFailure, Work};
 pub use events::{Event, Events};
 pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive};

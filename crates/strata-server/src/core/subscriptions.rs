@@ -156,7 +156,10 @@ impl Subscriptions {
                     let _ = self.peers.send(());
                 }
             }
-            Changed::Workload(_) | Changed::Project(_) | Changed::Machine(_) => {}
+            Changed::Workload(_)
+            | Changed::Project(_)
+            | Changed::Machine(_)
+            | Changed::Cluster(_) => {}
         }
         let _ = self.all.send(changed.clone());
     }

@@ -8,6 +8,7 @@ use strata_store::{Change, Entry, Revision};
 use strata_types::instance::{InstanceId, WorkloadId};
 use strata_types::{Error, Label};
 
+use super::clusters::Cluster;
 use super::keys;
 use super::machines::Machine;
 use super::record::{Instance, Node, Project, ProjectUse, Workload, decode};
@@ -51,6 +52,8 @@ pub enum Changed {
     Project(Turn<Project>),
     /// A machine.
     Machine(Turn<Machine>),
+    /// A cluster.
+    Cluster(Turn<Cluster>),
 }
 
 /// All records.
@@ -61,6 +64,7 @@ pub(crate) struct Tables {
     pub(crate) nodes: BTreeMap<String, Arc<Kept<Node>>>,
     pub(crate) projects: BTreeMap<Label, Arc<Kept<Project>>>,
     pub(crate) machines: BTreeMap<Label, Arc<Kept<Machine>>>,
+    pub(crate) clusters: BTreeMap<Label, Arc<Kept<Cluster>>>,
     pub(crate) instance_names: HashMap<(Label, Label), InstanceId>,
     pub(crate) workload_names: HashMap<(Label, Label), WorkloadId>,
     pub(crate) on_node: HashMap<String, BTreeSet<InstanceId>>,
@@ -90,6 +94,9 @@ impl Tables {
         } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
             let id = Label::from_field("machine", id)?;
             Changed::Machine(turn(&mut self.machines, id, read(change)?))
+        } else if let Some(name) = key.strip_prefix(keys::CLUSTERS) {
+            let name = Label::from_field("cluster", name)?;
+            Changed::Cluster(turn(&mut self.clusters, name, read(change)?))
         } else {
             return Ok(None);
         };
@@ -106,6 +113,8 @@ impl Tables {
             self.nodes.get(name).map(|kept| kept.revision)
         } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
             self.machines.get(id).map(|kept| kept.revision)
+        } else if let Some(name) = key.strip_prefix(keys::CLUSTERS) {
+            self.clusters.get(name).map(|kept| kept.revision)
         } else {
             None
         }

@@ -24,7 +24,7 @@ use super::scheduler::who;
 use crate::core::{Core, HypervisorState, Who};
 use crate::operations::{
     BackupInput, CreateBackup, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
-    Estate, ExpandInput, ExpandStorage, ShrinkInput, ShrinkStorage, public,
+    Estate, ExpandInput, ExpandStorage, ShrinkInput, ShrinkStorage, is_for, public,
 };
 use view::{Told, View};
 
@@ -69,11 +69,11 @@ impl OperationsFace {
             .core
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
+        is_for(&machine, "")?;
         if machine.phase == MachinePhase::Up && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is up already")));
         }
-        let machine = id.to_owned();
-        let input = CreateInput { machine };
+        let input = CreateInput::hypervisor(id);
         let id = self.submit::<CreateHypervisor>(who, &input).await?;
         View::of(&self.operations, id).await
     }
@@ -116,6 +116,7 @@ impl OperationsFace {
             .core
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
+        is_for(&machine, "")?;
         if machine.phase == MachinePhase::Available && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is down already")));
         }

@@ -2,6 +2,7 @@
 //! and shows them, the one that leads runs them.
 
 mod backups;
+mod clusters;
 mod drain;
 mod hypervisors;
 mod storage;
@@ -19,8 +20,16 @@ pub use backups::{
     BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, Resting, RestoreBackup,
     RestoreInput, VerifyBackup, VerifyInput,
 };
+pub(crate) use clusters::user_name;
+pub use clusters::{
+    ClusterSettings, Clusters, CreateCluster, CreateClusterInput, DeleteCluster,
+    DeleteClusterInput, HealCluster, HealInput, PoolChange, RestoreCluster, RestoreClusterInput,
+    ScaleCluster, ScaleInput, Seen, Sight, SnapshotCluster, SnapshotInput, Tunnelled,
+    UpgradeCluster, UpgradeInput,
+};
 pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
+pub(crate) use hypervisors::is_for;
 pub use hypervisors::{
     ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,
     JoinTokens, Prove, SwitchInput, SwitchMachine,
@@ -39,6 +48,8 @@ pub struct Estate {
     pub storage: Storage,
     /// Where backups go.
     pub backups: Backups,
+    /// Clusters.
+    pub clusters: Clusters,
 }
 
 impl Estate {
@@ -53,6 +64,7 @@ impl Estate {
                 place: None,
                 resting: Arc::new(|_| Ok(())),
             },
+            clusters: Clusters::none(core.clone()),
         }
     }
 }
@@ -68,6 +80,7 @@ pub fn start(
     let hypervisors = Arc::new(estate.hypervisors.clone());
     let storage = Arc::new(estate.storage.clone());
     let backups = Arc::new(estate.backups.clone());
+    let clusters = Arc::new(estate.clusters.clone());
     registry
         .register(Drain, Arc::new(core.clone()))
         .and_then(|()| registry.register(CreateHypervisor, hypervisors.clone()))
@@ -81,8 +94,17 @@ pub fn start(
         .and_then(|()| registry.register(RestoreBackup, backups.clone()))
         .and_then(|()| registry.register(VerifyBackup, backups.clone()))
         .and_then(|()| registry.register(PruneBackups, backups))
+        .and_then(|()| registry.register(CreateCluster, clusters.clone()))
+        .and_then(|()| registry.register(DeleteCluster, clusters.clone()))
+        .and_then(|()| registry.register(ScaleCluster, clusters.clone()))
+        .and_then(|()| registry.register(HealCluster, clusters.clone()))
+        .and_then(|()| registry.register(UpgradeCluster, clusters.clone()))
+        .and_then(|()| registry.register(SnapshotCluster, clusters.clone()))
+        .and_then(|()| registry.register(RestoreCluster, clusters))
         .map_err(|error| public(&error))?;
     let operations = Operations::new(store, registry);
+    // Clusters begin operations of machines; those are only there now.
+    drop(estate.clusters.operations.set(operations.clone()));
     let (core, running) = (core.clone(), operations.clone());
     tokio::spawn(async move {
         tokio::select! {

@@ -15,7 +15,6 @@ mod alias;
 mod capability;
 mod health;
 mod port;
-mod restart;
 mod rlimit;
 mod state;
 mod sysctl;
@@ -33,12 +32,12 @@ pub use alias::Alias;
 pub use capability::{Capabilities, Capability};
 pub use health::{HealthCheck, Probe};
 pub use port::{PortMapping, Protocol};
-pub use restart::{Backoff, RestartPolicy};
 pub use rlimit::Rlimit;
 pub use state::PodState;
 pub use sysctl::Sysctl;
 pub use volume::{Volume, VolumeSource};
 
+pub use crate::restart::{Backoff, RestartPolicy};
 use crate::{CpuShares, EnvironmentVariable, Error, Label};
 
 /// The name of a pod on its node.

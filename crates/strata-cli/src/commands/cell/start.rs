@@ -1,8 +1,11 @@
 //! `strata cell start`: runs a command in a cell, and stays with it if asked.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use strata_api::runtime::{Executable, StartCellRequest};
-use strata_api::strata::v1::{ExecutableOptions, GetCellRequest};
+use strata_api::strata::v1::{ExecutableOptions, ExecutableRestart, GetCellRequest};
+use strata_api::take_input;
 use strata_client::NodeClient;
 use strata_types::{CellName, CommandLine, ExecutableName, ExecutableSpec};
 
@@ -13,7 +16,7 @@ use crate::failure::{Exit, Failure, Result, cannot};
 use crate::output::OutputArgs;
 use crate::session::Session;
 use crate::values::{Span, cell_name, executable_name, variable};
-use crate::view::{CellView, ExecutableView, pid_phrase};
+use crate::view::{CellView, ExecutableView, Restart, pid_phrase};
 
 /// Run a command in a cell
 #[derive(Args, Debug)]
@@ -23,7 +26,9 @@ No shell runs unless asked: $HOME, * and | are ordinary characters.
 Examples:
   strata cell start web main -- nginx -g 'daemon off;'
   strata cell start batch job --follow -- sh -c 'echo $HOSTNAME; exit 3'
-  strata cell start web tick --uid 1000 --env TZ=UTC --command 'sleep 60'")]
+  strata cell start web tick --uid 1000 --env TZ=UTC --command 'sleep 60'
+  strata cell start web main --restart always -- nginx -g 'daemon off;'
+  strata cell start batch apply -i settings.yaml --follow -- tool apply /dev/stdin")]
 pub struct Start {
     /// The cell
     #[arg(value_parser = cell_name, add = complete::cells())]
@@ -51,6 +56,12 @@ pub struct Start {
     /// Between SIGTERM and SIGKILL when it is stopped; 10s unless told
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
+    /// What to do when it ends by itself, also after a reboot; never unless told
+    #[arg(long, value_enum, value_name = "WHEN")]
+    restart: Option<Restart>,
+    /// Give it this as standard input, at most 1 MiB; - is that of this command
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// A word for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -78,7 +89,7 @@ pub struct Start {
 
 impl Start {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
-        let executable = self.executable()?;
+        let executable = self.executable(session)?;
         let (cell, name) = (self.cell.to_string(), self.name.to_string());
         let node = session.node().await?;
         if self.dry_run {
@@ -114,7 +125,9 @@ impl Start {
         Err(Failure::silent(Exit::Interrupted))
     }
 
-    fn executable(&self) -> Result<Executable> {
+    fn executable(&self, session: &mut Session) -> Result<Executable> {
+        let input = self.input.as_deref();
+        let input = input.map(|file| read_input(file, &mut session.input));
         let command = match &self.command {
             Some(text) => text.clone(),
             None => joined(self.words.clone())?,
@@ -131,9 +144,36 @@ impl Start {
                 environment: self.env.clone(),
                 working_directory: self.workdir.clone().unwrap_or_default(),
                 stop_grace_ms: self.grace.map(Span::millis_u32),
+                restart: self
+                    .restart
+                    .map_or(ExecutableRestart::Never, restart)
+                    .into(),
+                input: input.transpose()?,
             }),
         })
     }
+}
+
+fn restart(restart: Restart) -> ExecutableRestart {
+    match restart {
+        Restart::Never => ExecutableRestart::Never,
+        Restart::OnFailure => ExecutableRestart::OnFailure,
+        Restart::Always => ExecutableRestart::Always,
+    }
+}
+
+/// What a file holds; no more of it than makes the node refuse it.
+fn read_input(file: &Path, stdin: &mut dyn std::io::Read) -> Result<Vec<u8>> {
+    use std::io::Read as _;
+    const ENOUGH: u64 = (1 << 20) + 1;
+    let mut bytes = Vec::new();
+    let read = if file == Path::new("-") {
+        stdin.take(ENOUGH).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes))
+    };
+    read.map_err(|why| Failure::file("read", file, &why))?;
+    Ok(bytes)
 }
 
 /// The words as one text that splits into the same words again.
@@ -158,10 +198,11 @@ async fn stay(
     wait::conclude(session, &ended, output)
 }
 
-async fn dry_run(session: &mut Session, node: &NodeClient, executable: Executable) -> Result {
+async fn dry_run(session: &mut Session, node: &NodeClient, mut executable: Executable) -> Result {
     let path = format!("{}/{}", executable.cell_name, executable.name);
     let refused =
         |why: String| Failure::new(Exit::Refused, format!("cannot start {path}")).because(why);
+    take_input(&mut executable).map_err(|why| refused(why.to_string()))?;
     let spec = ExecutableSpec::try_from(executable).map_err(|why| refused(why.to_string()))?;
     let request = GetCellRequest {
         cell_name: spec.cell.to_string(),

@@ -25,8 +25,8 @@ pub(super) async fn create(
 ) -> Answer {
     parameters.only(&[])?;
     // One that is up is done at once.
-    state.core.machine(&machine)?;
-    begin::<CreateHypervisor>(&state, &who, &CreateInput { machine }).await
+    operations::is_for(&*state.core.machine(&machine)?, "")?;
+    begin::<CreateHypervisor>(&state, &who, &CreateInput::hypervisor(machine)).await
 }
 
 /// Takes it down, without moving anything first.
@@ -38,7 +38,7 @@ pub(super) async fn destroy(
 ) -> Answer {
     parameters.only(&[])?;
     // One that is down is done at once, too.
-    state.core.machine(&machine)?;
+    operations::is_for(&*state.core.machine(&machine)?, "")?;
     begin::<DestroyHypervisor>(&state, &who, &DestroyInput::at_once(machine)).await
 }
 
@@ -53,6 +53,7 @@ pub(super) async fn drain(
     parameters.only(&[])?;
     let asked: HypervisorDrain = json::parse(&body)?;
     let found = state.core.machine(&machine)?;
+    operations::is_for(&found, "")?;
     if found.phase != MachinePhase::Up {
         let error = Error::wrong_state(format!("{machine} is {}: it has no node", found.phase));
         return Err(error.into());

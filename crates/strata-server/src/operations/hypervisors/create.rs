@@ -22,6 +22,19 @@ pub struct CreateHypervisor;
 pub struct CreateInput {
     /// The machine.
     pub machine: String,
+    /// The cluster that it is for; empty for a hypervisor.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+}
+
+impl CreateInput {
+    /// For instances.
+    pub fn hypervisor(machine: impl Into<String>) -> Self {
+        Self {
+            machine: machine.into(),
+            cluster: String::new(),
+        }
+    }
 }
 
 /// A provider may have to deploy an operating system first.
@@ -93,6 +106,7 @@ async fn take(at: &Here) -> Result<Taken, StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
     let operation = at.operation().to_string();
     let now = core.machine(id).map_err(step_failed)?;
+    super::is_for(&now, &at.input.cluster).map_err(step_failed)?;
     if now.phase == MachinePhase::Up && now.operation != operation {
         return Ok(Taken::UpAlready);
     }
@@ -244,6 +258,10 @@ async fn open(at: &Here) -> Result<(), StepError> {
     })
     .await
     .map_err(known)?;
+    // What is a cluster's takes no instances.
+    if !at.input.cluster.is_empty() {
+        return Ok(());
+    }
     let opened = NodeChange {
         draining: Some(false),
         ..NodeChange::default()

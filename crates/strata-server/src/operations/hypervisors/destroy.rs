@@ -32,6 +32,9 @@ pub struct DestroyInput {
     /// It was closed before: cancelled, it stays so.
     #[serde(default)]
     pub was_closed: bool,
+    /// The cluster that it was for; empty for a hypervisor.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
 }
 
 impl DestroyInput {
@@ -41,6 +44,15 @@ impl DestroyInput {
             machine: machine.into(),
             drain: false,
             was_closed: false,
+            cluster: String::new(),
+        }
+    }
+
+    /// Out of a cluster.
+    pub fn of_cluster(machine: impl Into<String>, cluster: impl Into<String>) -> Self {
+        Self {
+            cluster: cluster.into(),
+            ..Self::at_once(machine)
         }
     }
 
@@ -52,6 +64,7 @@ impl DestroyInput {
             machine,
             drain: true,
             was_closed: closed,
+            cluster: String::new(),
         }
     }
 }
@@ -140,6 +153,10 @@ async fn off(at: &Here) -> Result<(), StepError> {
     at.safe_point()?;
     let operation = at.operation().to_string();
     let turned = own.core.lead_machine(id, |now| {
+        // One that its cluster has given up is nobody's.
+        if now.cluster.is_some() {
+            super::is_for(now, &at.input.cluster)?;
+        }
         let mut next = now.clone();
         match now.phase {
             // It was given up half-way before, or is free already.

@@ -144,6 +144,23 @@ impl Hypervisors {
     }
 }
 
+/// Refuses a machine that is of another cluster, or of one at all.
+pub(crate) fn is_for(machine: &Machine, cluster: &str) -> Result<()> {
+    let own = machine.cluster.as_ref().map_or("", |name| name.as_str());
+    if own == cluster {
+        return Ok(());
+    }
+    let why = match own {
+        "" => format!(
+            "machine {} is not of cluster {cluster} any more",
+            machine.id
+        ),
+        own => format!("machine {} is of cluster {own}", machine.id),
+    };
+    Err(Error::wrong_state(why)
+        .with_hint("it comes and goes with its cluster: strata pool scale, strata cluster delete"))
+}
+
 /// What an operation on a machine has to itself: it and its node.
 fn claims(machine: &str) -> Vec<Claim> {
     vec![

@@ -1,0 +1,63 @@
+//! The way to the API servers on this machine: the balancer, where and for
+//! whom the configuration says.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::Balancer;
+use crate::follow::Configs;
+
+/// How soon an address that somebody else has is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Keeps the door open for ever.
+pub(crate) async fn run(mut configs: Configs) {
+    let (sender, servers) = watch::channel(Vec::new());
+    let mut told = false;
+    loop {
+        let Some(config) = configs.borrow_and_update().clone() else {
+            if configs.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        sender.send_replace(config.servers.clone());
+        let listener = match TcpListener::bind(config.listen).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                if !told {
+                    tracing::error!(listen = %config.listen, %error, "cannot listen; trying again");
+                }
+                told = true;
+                tokio::select! {
+                    () = sleep(AGAIN) => {}
+                    Ok(()) = configs.changed() => told = false,
+                }
+                continue;
+            }
+        };
+        told = false;
+        tracing::info!(listen = %config.listen, "the API servers are reached here");
+        let balancer = Balancer::default().run(listener, servers.clone());
+        tokio::pin!(balancer);
+        loop {
+            tokio::select! {
+                () = &mut balancer => break,
+                Ok(()) = configs.changed() => {}
+            }
+            let now = configs.borrow_and_update().clone();
+            let Some(now) = now.filter(|now| now.listen == config.listen) else {
+                configs.mark_changed();
+                break;
+            };
+            sender.send_if_modified(|servers| {
+                let other = *servers != now.servers;
+                servers.clone_from(&now.servers);
+                other
+            });
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The agent for real: machines that are network namespaces, pods that the
+//! plugins of CNI attach, API servers that refuse, hang and die.
+
+mod backend;
+mod balancer;
+mod door;
+mod machine;
+mod pods;
+mod repair;
+mod world;

@@ -1,0 +1,165 @@
+//! Which machines a cluster gets.
+//!
+//! A part that asks for GPUs gets machines with one; all others get machines
+//! without, so that a GPU is never used up by a cluster that did not ask for
+//! it. The control plane takes the smallest that are enough for it, the
+//! workers the largest; what failed a moment ago comes last.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use strata_types::cluster::{ClusterRole, InstanceType, Member};
+use strata_types::machine::MachineId;
+use strata_types::{Error, Result};
+
+use super::{Want, free_numbers};
+
+/// What kubeadm asks of a machine of the control plane.
+const CONTROL_THREADS: u32 = 2;
+/// The same, in megabytes of memory.
+const CONTROL_MEGABYTES: u64 = 1700;
+
+/// A machine that could be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub machine: MachineId,
+    /// Whether it has a GPU, or is labelled so.
+    pub gpu: bool,
+    /// Its threads of execution; 0 when nobody knows.
+    pub threads: u32,
+    /// Its memory in megabytes; 0 when nobody knows.
+    pub megabytes: u64,
+    /// It failed a moment ago, and is taken only if it must be.
+    pub failed_lately: bool,
+}
+
+/// A machine that is to be taken, and what it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Which.
+    pub machine: MachineId,
+    /// What it is to be.
+    pub role: ClusterRole,
+    /// The pool of a worker; empty for the control plane.
+    pub pool: String,
+    /// Labels of its Kubernetes node.
+    pub labels: BTreeMap<String, String>,
+    /// Its number in the cluster.
+    pub number: u8,
+    /// Why this one, in words.
+    pub why: String,
+}
+
+/// Picks a machine for everything that is wanted, or tells what is missing.
+/// The same facts, in whatever order, give the same choice. Machines and
+/// numbers of `members` are not taken again.
+pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> Result<Vec<Choice>> {
+    let theirs: BTreeSet<&MachineId> = members.iter().map(|member| &member.machine).collect();
+    let free = candidates.iter().filter(|c| !theirs.contains(&c.machine));
+    // Twice the same is one machine.
+    let free: BTreeMap<&MachineId, &Candidate> = free.map(|c| (&c.machine, c)).collect();
+    let mut free: Vec<&Candidate> = free.into_values().collect();
+    enough(&free, wants)?;
+    let all: usize = wants.iter().map(|want| want.count as usize).sum();
+    let mut numbers = free_numbers(members, all)?.into_iter();
+    let mut choices = Vec::with_capacity(all);
+    for want in wants {
+        free.sort_by_key(|candidate| rank(candidate, want.role));
+        for _ in 0..want.count {
+            let fits = free
+                .iter()
+                .position(|candidate| of_type(candidate, want.instance_type));
+            let (Some(at), Some(number)) = (fits, numbers.next()) else {
+                return Err(Error::internal("machines were counted wrongly"));
+            };
+            let candidate = free.remove(at);
+            choices.push(Choice {
+                machine: candidate.machine.clone(),
+                role: want.role,
+                pool: want.pool.clone(),
+                labels: want.labels.clone(),
+                number,
+                why: why(candidate, want),
+            });
+        }
+    }
+    Ok(choices)
+}
+
+fn of_type(candidate: &Candidate, wanted: InstanceType) -> bool {
+    candidate.gpu == (wanted == InstanceType::Gpu)
+}
+
+/// Who is taken first: the lowest.
+fn rank(candidate: &Candidate, role: ClusterRole) -> impl Ord + use<> {
+    let size = (candidate.megabytes, candidate.threads);
+    let size = match role {
+        ClusterRole::ControlPlane => (!is_enough(candidate), size, Reverse((0, 0))),
+        ClusterRole::Worker => (false, (0, 0), Reverse(size)),
+    };
+    (
+        candidate.failed_lately,
+        size,
+        natural(candidate.machine.as_str()),
+    )
+}
+
+fn is_enough(candidate: &Candidate) -> bool {
+    candidate.threads >= CONTROL_THREADS && candidate.megabytes >= CONTROL_MEGABYTES
+}
+
+/// For people, `local-2` comes before `local-10`.
+fn natural(name: &str) -> (String, u64, String) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name[stem.len()..].parse().unwrap_or(u64::MAX);
+    (stem.into(), number, name.into())
+}
+
+fn enough(free: &[&Candidate], wants: &[Want]) -> Result<()> {
+    let mut missing = Vec::new();
+    for kind in [InstanceType::Standard, InstanceType::Gpu] {
+        let of_kind = wants.iter().filter(|want| want.instance_type == kind);
+        let asked: usize = of_kind.map(|want| want.count as usize).sum();
+        let here = free
+            .iter()
+            .filter(|candidate| of_type(candidate, kind))
+            .count();
+        if asked > here {
+            let lacks = asked - here;
+            missing.push(format!(
+                "{lacks} {kind} {} missing ({asked} asked for, {here} free)",
+                if lacks == 1 {
+                    "machine is"
+                } else {
+                    "machines are"
+                },
+            ));
+        }
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Error::exhausted(missing.join(", and ")).with_hint(
+            "strata machine list shows what is taken by whom; more are added with: strata machine add",
+        )),
+    }
+}
+
+fn why(candidate: &Candidate, want: &Want) -> String {
+    let mut why = match (want.instance_type, want.role) {
+        (InstanceType::Gpu, _) => "free, with a GPU".to_owned(),
+        (InstanceType::Standard, ClusterRole::Worker) => {
+            "the largest that is free, without a GPU".to_owned()
+        }
+        (InstanceType::Standard, ClusterRole::ControlPlane) if is_enough(candidate) => {
+            "the smallest that is free and large enough to control, without a GPU".to_owned()
+        }
+        (InstanceType::Standard, ClusterRole::ControlPlane) => {
+            "free, without a GPU; none that is known to be large enough to control".to_owned()
+        }
+    };
+    if candidate.failed_lately {
+        why.push_str("; it failed lately, and no other is left");
+    }
+    why
+}

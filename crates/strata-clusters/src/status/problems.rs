@@ -1,0 +1,237 @@
+//! What is not as asked, the most important first, and what to do about it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use strata_types::cluster::{ClusterRole, Member};
+
+use super::{Facts, Memory, Patience, Work};
+use crate::choose::changes;
+use crate::{Observed, SeenNode};
+
+/// So many are told; the rest is counted.
+const MOST_TOLD: usize = 4;
+/// The longest text that is taken over from others.
+const LONGEST: usize = 300;
+
+/// All that a look at a cluster needs.
+pub(super) struct View<'a> {
+    pub(super) facts: &'a Facts<'a>,
+    pub(super) seen: &'a Observed,
+    pub(super) memory: &'a Memory,
+    pub(super) patience: &'a Patience,
+    pub(super) now_ms: i64,
+}
+
+/// Everything that is not as asked in a cluster that serves.
+pub(super) fn find(view: &View<'_>) -> Vec<String> {
+    let mut found: Vec<String> = view.facts.stopped.map(cut).into_iter().collect();
+    found.extend(etcd(view));
+    found.extend(nodes(view, ClusterRole::ControlPlane));
+    found.extend(nodes(view, ClusterRole::Worker));
+    // While it is changed, what is not there yet is on its way.
+    if view.facts.work == Work::Idle {
+        found.extend(missing(view.facts));
+        found.extend(versions(view));
+    }
+    found.extend(pods(view.seen));
+    found.extend(strangers(view));
+    found
+}
+
+/// In one line.
+pub(super) fn tell(mut found: Vec<String>) -> String {
+    let more = found.len().saturating_sub(MOST_TOLD);
+    found.truncate(MOST_TOLD);
+    if more > 0 {
+        found.push(format!("and {more} more"));
+    }
+    found.join("; ")
+}
+
+/// Why the API may not answer, and what to do.
+pub(super) fn silence(facts: &Facts<'_>, seen: &Observed) -> String {
+    let mut found: Vec<String> = facts.stopped.map(cut).into_iter().collect();
+    found.push(match seen.why.is_empty() {
+        true => "its API does not answer".into(),
+        false => format!("its API does not answer: {}", cut(&seen.why)),
+    });
+    let answer = seen.etcd.values().filter(|answers| **answers).count();
+    if answer * 2 <= seen.etcd.len() && !seen.etcd.is_empty() {
+        found.push(format!(
+            "etcd has lost its majority ({answer} of {} answer)",
+            seen.etcd.len()
+        ));
+    }
+    let name = facts.name;
+    let mut controls = facts.members.iter();
+    let first = controls.find(|member| member.role == ClusterRole::ControlPlane);
+    let look = first.map_or_else(
+        || "it has no control-plane machine; delete it with: strata cluster delete".to_owned(),
+        |member| format!("look at its machines with: strata machine list, strata machine console {}; or put it back to a snapshot with: strata cluster restore", member.machine),
+    );
+    found.push(format!("{look} {name}"));
+    found.join("; ")
+}
+
+fn etcd(view: &View<'_>) -> Option<String> {
+    let etcd = &view.seen.etcd;
+    let silent: Vec<_> = etcd.iter().filter(|(_, answers)| !**answers).collect();
+    let names: Vec<_> = silent.iter().map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "etcd on {} does not answer; {} of {} do, and {} must for the cluster to serve",
+            names.join(", "),
+            etcd.len() - names.len(),
+            etcd.len(),
+            etcd.len() / 2 + 1,
+        )
+    })
+}
+
+/// Members of a role whose node is not as it should be.
+fn nodes(view: &View<'_>, role: ClusterRole) -> Vec<String> {
+    let members = view.facts.members.iter().filter(|m| m.role == role);
+    members.filter_map(|member| node(view, member)).collect()
+}
+
+fn node(view: &View<'_>, member: &Member) -> Option<String> {
+    let machine = &member.machine;
+    let who = match member.role {
+        ClusterRole::ControlPlane => format!("control-plane machine {machine}"),
+        ClusterRole::Worker => format!("worker {machine}"),
+    };
+    if !member.joined {
+        let waits = view.facts.work != Work::Idle;
+        return (!waits)
+            .then(|| format!("{who} never joined; look with: strata machine console {machine}"));
+    }
+    let what = match seen(view.seen, member) {
+        Some(node) if node.ready => return None,
+        Some(node) if node.reason.is_empty() => format!("{who} is NotReady"),
+        Some(node) => format!("{who} is NotReady: {}", cut(&node.reason)),
+        None => format!("{who} is not known to the cluster any more"),
+    };
+    Some(format!("{what}; {}", next(view, member)))
+}
+
+/// What happens to a member that is not ready, or what to do.
+fn next(view: &View<'_>, member: &Member) -> String {
+    let machine = &member.machine;
+    let look = format!("look with: strata machine console {machine}");
+    let mut controls = view.facts.members.iter();
+    let alone = member.role == ClusterRole::ControlPlane
+        && controls.all(|m| m.role == ClusterRole::Worker || m.machine == *machine);
+    if alone {
+        return format!("it is the only one and is not replaced by itself; {look}");
+    }
+    if view.facts.work != Work::Idle {
+        return look;
+    }
+    let left = view
+        .memory
+        .left(machine.as_str(), view.patience, view.now_ms);
+    let left = left.unwrap_or(view.patience.not_ready);
+    match left.is_zero() {
+        true => format!("it is replaced as soon as that is safe; {look}"),
+        false => format!("it is replaced in {}; {look}", span(left)),
+    }
+}
+
+fn seen<'a>(seen: &'a Observed, member: &Member) -> Option<&'a SeenNode> {
+    let mut nodes = seen.nodes.iter();
+    nodes.find(|node| node.name == member.machine.as_str())
+}
+
+/// What is asked for and not there, or there and not asked for.
+fn missing(facts: &Facts<'_>) -> Vec<String> {
+    let name = facts.name;
+    let changes = changes(facts.spec, facts.members);
+    let lacks = changes.add.iter().map(|want| match want.role {
+        ClusterRole::ControlPlane => format!(
+            "{} of {} control-plane machines are missing; they come as soon as machines are free: strata machine list",
+            want.count, facts.spec.control_plane.count
+        ),
+        ClusterRole::Worker => format!(
+            "pool {} lacks {} of its machines; they come as soon as machines are free: strata machine list, or ask for fewer: strata pool scale {name}",
+            want.pool, want.count
+        ),
+    });
+    let surplus = changes.remove.iter().map(|surplus| {
+        format!(
+            "pool {} has {} machines too many; have them go with: strata pool scale {name}",
+            surplus.pool, surplus.count
+        )
+    });
+    lacks.chain(surplus).collect()
+}
+
+/// Members whose version is not the one that is asked for.
+fn versions(view: &View<'_>) -> Option<String> {
+    let asked = view.facts.spec.version;
+    let text = asked.to_string();
+    let joined = view.facts.members.iter().filter(|member| member.joined);
+    let other = joined.filter(|member| {
+        let told = seen(view.seen, member).map_or("", |node| node.version.as_str());
+        member.version != asked || (!told.is_empty() && told != text)
+    });
+    let names: Vec<_> = other.map(|member| member.machine.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} not at {asked} yet; go on with: strata cluster upgrade {}",
+            list(&names),
+            view.facts.name
+        )
+    })
+}
+
+fn pods(seen: &Observed) -> Option<String> {
+    let names: Vec<_> = seen.broken_pods.iter().map(String::as_str).collect();
+    (!names.is_empty())
+        .then(|| format!("{} not running; look with: kubectl describe", list(&names)))
+}
+
+/// Nodes that are not ready and whose machine is not of this cluster.
+fn strangers(view: &View<'_>) -> Vec<String> {
+    let members = view.facts.members.iter();
+    let ours: BTreeSet<&str> = members.map(|member| member.machine.as_str()).collect();
+    let nodes = view.seen.nodes.iter();
+    let strange = nodes.filter(|node| !node.ready && !ours.contains(node.name.as_str()));
+    strange
+        .map(|node| {
+            let name = cut(&node.name);
+            format!("the node {name} is NotReady and has no machine of this cluster; remove it with: kubectl delete node {name}")
+        })
+        .collect()
+}
+
+/// `a is`, `a and b are`, `a, b, c and 2 more are`.
+fn list(names: &[&str]) -> String {
+    let told: Vec<_> = names.iter().take(3).map(|name| cut(name)).collect();
+    match names.len() {
+        1 => format!("{} is", told.join("")),
+        2 | 3 => format!("{} are", told.join(", ")),
+        all => format!("{} and {} more are", told.join(", "), all - told.len()),
+    }
+}
+
+/// Texts of others, in one line and not endless.
+pub(super) fn cut(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut short: String = text.chars().take(LONGEST).map(plain).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// `40 seconds`, `5 minutes`.
+pub(super) fn span(time: Duration) -> String {
+    let (count, unit) = match time.as_secs() {
+        seconds @ 0..120 => (seconds.max(1), "second"),
+        seconds @ 120..7200 => (seconds / 60, "minute"),
+        seconds => (seconds / 3600, "hour"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}

@@ -1,0 +1,305 @@
+//! Records of clusters, and of whom the machines of the inventory belong to.
+//!
+//! A cluster and the machines that are taken for it are written in one
+//! transaction: no machine is taken twice, and none is taken for nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use strata_store::{StoreError, Transaction};
+use strata_types::cluster::{ClusterName, ClusterSpec, KubernetesVersion, Member, NodePool};
+use strata_types::machine::{MachineId, MachinePhase};
+use strata_types::{Error, ErrorKind, Result, Secret};
+
+use super::follow::public;
+use super::record::{decode, encode};
+use super::tables::Kept;
+use super::{Core, keys, now_ms};
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its id, which another cluster of the same name does not have.
+    pub id: String,
+    /// What is asked of it.
+    pub spec: ClusterSpec,
+    /// The machines that were taken for it.
+    #[serde(default)]
+    pub members: Vec<Member>,
+    /// Where the server passes connections on to its API.
+    pub port: u16,
+    /// What is under way.
+    #[serde(default)]
+    pub work: Work,
+    /// The operation that last worked on it.
+    #[serde(default)]
+    pub operation: String,
+    /// The pools before they began to change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled_from: Vec<NodePool>,
+    /// The machines that are on their way out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<String>,
+    /// What stopped half-way, until something works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ClusterFailure>,
+    /// Who was let in.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub admissions: BTreeMap<String, Admission>,
+    /// How often somebody was let out again: no name comes twice.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub revoked: BTreeMap<String, u32>,
+    /// When it was asked for, in Unix milliseconds.
+    pub created_at_ms: i64,
+}
+
+/// What is under way at a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "camelCase")]
+pub enum Work {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// It is being built.
+    Creating,
+    /// Its pools change.
+    Scaling,
+    /// Members that died are replaced.
+    Healing,
+    /// It goes to another version.
+    Upgrading {
+        /// Which.
+        to: KubernetesVersion,
+    },
+    /// It goes back to a snapshot.
+    Restoring,
+    /// It is being deleted.
+    Deleting,
+}
+
+/// Something that stopped half-way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterFailure {
+    /// What: `upgrade to v1.35.4`.
+    pub what: String,
+    /// Why, in words.
+    pub why: String,
+    /// When, in Unix milliseconds.
+    pub at_ms: i64,
+}
+
+/// Somebody who may use a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Admission {
+    /// How often they were let in anew: part of their name in the cluster, so
+    /// that what was revoked stays so.
+    pub generation: u32,
+    /// As what.
+    pub role: String,
+    /// When the last certificate of theirs ends, in Unix milliseconds.
+    pub until_ms: i64,
+}
+
+impl Cluster {
+    /// A member by its machine.
+    pub fn member(&self, machine: &str) -> Option<&Member> {
+        let mut members = self.members.iter();
+        members.find(|member| member.machine.as_str() == machine)
+    }
+}
+
+impl Core {
+    /// A cluster by its name.
+    pub fn cluster(&self, name: &str) -> Result<Arc<Kept<Cluster>>> {
+        self.tables().clusters.get(name).cloned().ok_or_else(|| {
+            let name: String = name.chars().take(80).collect();
+            Error::not_found(format!("there is no cluster {name}"))
+                .with_hint("see those there are: strata cluster list")
+        })
+    }
+
+    /// All clusters, by name.
+    pub fn clusters(&self) -> Vec<Arc<Kept<Cluster>>> {
+        self.tables().clusters.values().cloned().collect()
+    }
+
+    /// Writes a new cluster, its secrets, and whose its machines are now.
+    /// [`ErrorKind::Aborted`] when somebody was faster with one of them: look
+    /// and choose again.
+    pub(crate) async fn write_new_cluster(
+        &self,
+        replaces: Option<&Kept<Cluster>>,
+        new: &Cluster,
+        secrets: &BTreeMap<String, Secret>,
+    ) -> Result<()> {
+        let key = keys::cluster(&new.name);
+        let guard = Transaction::new();
+        let guard = match replaces {
+            Some(old) => guard.if_unchanged(&*key, old.revision),
+            None => guard.if_absent(&*key),
+        };
+        let secrets: BTreeMap<_, _> = secrets.iter().map(|(k, v)| (k, v.expose())).collect();
+        let put = guard
+            .put(&*key, encode(new)?)
+            .put(keys::cluster_secrets(&new.name), encode(&secrets)?);
+        let put = self.take_for(put, new, &machines_of(&new.members))?;
+        match self.commit(put).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { key }) => {
+                self.caught_up(&key).await?;
+                Err(Error::new(ErrorKind::Aborted, "somebody was faster"))
+            }
+            Err(error) => Err(public(error)),
+        }
+    }
+
+    /// Changes a cluster, as any server; not its machines.
+    pub(crate) async fn change_cluster(
+        &self,
+        name: &str,
+        mut rule: impl FnMut(&Cluster) -> Result<Cluster>,
+    ) -> Result<Arc<Kept<Cluster>>> {
+        for _ in 0..32 {
+            let now = self.cluster(name)?;
+            let next = rule(&now)?;
+            if next == now.record {
+                return Ok(now);
+            }
+            let key = keys::cluster(&now.name);
+            let put = Transaction::new()
+                .if_unchanged(&*key, now.revision)
+                .put(&*key, encode(&next)?);
+            match self.commit(put).await {
+                Ok(_) => return self.cluster(name),
+                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable(format!("{name} changes too fast")))
+    }
+
+    /// Changes a cluster as the server that leads; machines that it gets or
+    /// loses with that are written as its own, or as free, with it.
+    pub(crate) async fn lead_cluster(
+        &self,
+        name: &str,
+        mut rule: impl FnMut(&Cluster) -> Result<Cluster>,
+    ) -> Result<Arc<Kept<Cluster>>> {
+        for _ in 0..32 {
+            let now = self.cluster(name)?;
+            let next = rule(&now)?;
+            if next == now.record {
+                return Ok(now);
+            }
+            let key = keys::cluster(&now.name);
+            let (had, has) = (machines_of(&now.members), machines_of(&next.members));
+            let put = Transaction::new()
+                .if_unchanged(&*key, now.revision)
+                .put(&*key, encode(&next)?);
+            let taken: Vec<_> = has.iter().filter(|id| !had.contains(id)).cloned().collect();
+            let freed: Vec<_> = had.iter().filter(|id| !has.contains(id)).cloned().collect();
+            let put = self.take_for(put, &next, &taken)?;
+            let put = self.free_from(put, &next.name, &freed)?;
+            match self.commit_as_leader(put).await {
+                Ok(_) => return self.cluster(name),
+                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable(format!("{name} changes too fast")))
+    }
+
+    /// Forgets a cluster that has no machines any more.
+    pub(crate) async fn remove_cluster(&self, name: &str) -> Result<()> {
+        for _ in 0..32 {
+            let Ok(now) = self.cluster(name) else {
+                return Ok(());
+            };
+            let key = keys::cluster(&now.name);
+            let gone = Transaction::new()
+                .if_unchanged(&*key, now.revision)
+                .delete(key)
+                .delete(keys::cluster_secrets(&now.name));
+            let gone = self.free_from(gone, &now.name, &machines_of(&now.members))?;
+            match self.commit_as_leader(gone).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable(format!("{name} changes too fast")))
+    }
+
+    /// The authorities and keys of a cluster.
+    pub(crate) async fn cluster_secrets(
+        &self,
+        name: &ClusterName,
+    ) -> Result<BTreeMap<String, Secret>> {
+        let key = keys::cluster_secrets(name);
+        let found = self.store().get(&key).await.map_err(public)?;
+        let found = found.ok_or_else(|| Error::not_found(format!("{name} has no keys")))?;
+        let texts: BTreeMap<String, String> = decode(&key, &found.value)?;
+        let secrets = texts.into_iter();
+        Ok(secrets.map(|(k, v)| (k, Secret::new(v))).collect())
+    }
+
+    /// These machines are the cluster's from now on.
+    fn take_for(
+        &self,
+        mut transaction: Transaction,
+        cluster: &Cluster,
+        machines: &[MachineId],
+    ) -> Result<Transaction> {
+        for id in machines {
+            let now = self.machine(id.as_str())?;
+            if now.phase != MachinePhase::Available || now.cluster.is_some() {
+                let why = format!("machine {id} was taken meanwhile");
+                return Err(Error::new(ErrorKind::Aborted, why));
+            }
+            let mut next = now.record.clone();
+            next.cluster = Some(cluster.name.clone());
+            next.changed_at_ms = now_ms();
+            let key = keys::machine(id);
+            transaction = transaction
+                .if_unchanged(&*key, now.revision)
+                .put(&*key, encode(&next)?);
+        }
+        Ok(transaction)
+    }
+
+    /// These machines are nobody's from now on.
+    fn free_from(
+        &self,
+        mut transaction: Transaction,
+        cluster: &ClusterName,
+        machines: &[MachineId],
+    ) -> Result<Transaction> {
+        for id in machines {
+            let Ok(now) = self.machine(id.as_str()) else {
+                continue;
+            };
+            if now.cluster.as_ref() != Some(cluster) {
+                continue;
+            }
+            let mut next = now.record.clone();
+            next.cluster = None;
+            next.changed_at_ms = now_ms();
+            let key = keys::machine(id);
+            transaction = transaction
+                .if_unchanged(&*key, now.revision)
+                .put(&*key, encode(&next)?);
+        }
+        Ok(transaction)
+    }
+}
+
+fn machines_of(members: &[Member]) -> Vec<MachineId> {
+    let machines = members.iter().map(|member| member.machine.clone());
+    machines.collect()
+}

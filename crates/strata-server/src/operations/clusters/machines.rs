@@ -1,0 +1,322 @@
+//! Members brought up, made part of the cluster, and taken out of it again:
+//! what creating, scaling and healing have in common.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::try_join_all;
+use strata_clusters::Drained;
+use strata_types::cluster::{ClusterRole, Member};
+use strata_types::machine::MachinePhase;
+use strata_types::{Error, ErrorKind};
+use strata_workflow::{At, Kind, OperationId, State, StepError};
+
+use super::{Board, Clusters, driver_failed, members};
+use crate::operations::hypervisors::{
+    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
+};
+use crate::operations::step_failed;
+
+/// Between two looks at a node that is being emptied.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Brings machines up, all at once.
+pub(super) async fn bring_up<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let board = Board::new(at);
+    try_join_all(machines.iter().map(|id| bring_one_up(&board, cluster, id))).await?;
+    Ok(())
+}
+
+async fn bring_one_up<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    cluster: &str,
+    machine: &str,
+) -> Result<(), StepError> {
+    let (at, own) = (&board.at, &board.at.context);
+    let now = own.core.machine(machine).map_err(step_failed)?;
+    if now.phase != MachinePhase::Up {
+        let input = CreateInput {
+            machine: machine.to_owned(),
+            cluster: cluster.to_owned(),
+        };
+        let begun = own.operations().map_err(step_failed)?;
+        let owner = owner(cluster);
+        let begun = begun.submit::<CreateHypervisor>(&input, &owner, None);
+        let id = begun
+            .await
+            .map_err(|error| step_failed(crate::operations::public(&error)))?;
+        follow(board, id, machine, true).await?;
+    }
+    // Where others reach it is known from here on.
+    let node = own.core.node(machine).map_err(step_failed)?;
+    let address = node.address.clone();
+    at.safe_point()?;
+    own.set_member(cluster, machine, |member| {
+        address.clone_into(&mut member.address)
+    })
+    .await
+}
+
+/// Takes machines down, all at once. One that cannot be wiped does not keep
+/// the others: what is the matter with it is told at the end.
+pub(super) async fn take_down<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let board = Board::new(at);
+    let gone = machines.iter().map(|id| take_one_down(&board, cluster, id));
+    let gone = futures_util::future::join_all(gone).await;
+    gone.into_iter().collect()
+}
+
+async fn take_one_down<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    cluster: &str,
+    machine: &str,
+) -> Result<(), StepError> {
+    let own = &board.at.context;
+    match own.core.machine(machine) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(step_failed(error)),
+        Ok(now) if now.phase == MachinePhase::Available && own.core.node(machine).is_err() => {
+            return Ok(());
+        }
+        Ok(_) => {}
+    }
+    let input = DestroyInput::of_cluster(machine, cluster);
+    let begun = own.operations().map_err(step_failed)?;
+    let owner = owner(cluster);
+    let begun = begun.submit::<DestroyHypervisor>(&input, &owner, None);
+    let id = begun
+        .await
+        .map_err(|error| step_failed(crate::operations::public(&error)))?;
+    follow(board, id, machine, false).await
+}
+
+/// For whom machines are brought up and down.
+fn owner(cluster: &str) -> String {
+    format!("cluster {cluster}")
+}
+
+/// Waits for another operation and shows how far it is.
+async fn follow<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    id: OperationId,
+    machine: &str,
+    cancel: bool,
+) -> Result<(), StepError> {
+    let operations = board.at.context.operations().map_err(step_failed)?;
+    let failed = |error| step_failed(crate::operations::public(&error));
+    let mut snapshots = operations.watch(id).await.map_err(failed)?;
+    let mut asked = false;
+    loop {
+        let next = tokio::select! {
+            next = snapshots.next() => next,
+            () = board.at.cancelled(), if cancel && !asked => {
+                asked = true;
+                let _ = operations.cancel(id, "its cluster").await;
+                continue;
+            }
+        };
+        let now = match next {
+            Some(Ok(now)) => now,
+            Some(Err(error)) => return Err(failed(error)),
+            None => operations.get(id).await.map_err(failed)?,
+        };
+        match &now.state {
+            State::Completed { .. } => {
+                board.tell(machine, "done");
+                return Ok(());
+            }
+            State::Failed { .. } if asked => return Err(StepError::Cancelled),
+            State::Failed { reason, .. } => {
+                return Err(StepError::permanent(format!("{machine}: {reason}")));
+            }
+            _ => {
+                let step = now.steps.last();
+                let text = step.map(|step| match &step.progress() {
+                    Some(progress) => progress.text.clone(),
+                    None => step.name.clone(),
+                });
+                board.tell(machine, &text.unwrap_or_else(|| "waiting".into()));
+            }
+        }
+    }
+}
+
+/// Installs what members need, on all at once.
+pub(super) async fn install<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let board = Board::new(at);
+    let all = members(&*own.core.cluster(cluster).map_err(step_failed)?, machines);
+    let installed = all.iter().map(|member| {
+        let (facts, board) = (&facts, &board);
+        async move {
+            let id = member.machine.as_str();
+            let tell = |text: String| board.tell(id, &text);
+            let done = own.driver.install(facts, member, &tell).await;
+            done.map_err(driver_failed)?;
+            board.tell(id, "installed");
+            Ok(())
+        }
+    });
+    tokio::select! {
+        done = try_join_all(installed) => done.map(drop),
+        () = at.cancelled() => Err(StepError::Cancelled),
+    }
+}
+
+/// Joins members: those that control one after the other, workers all at once
+/// and beside them.
+pub(super) async fn join<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let board = Board::new(at);
+    let all = members(&*own.core.cluster(cluster).map_err(step_failed)?, machines);
+    let (control, workers): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .filter(|member| !member.joined)
+        .partition(|member| member.role == ClusterRole::ControlPlane);
+    let one_by_one = async {
+        for member in &control {
+            join_one(&board, cluster, member).await?;
+        }
+        Ok(())
+    };
+    let at_once = try_join_all(
+        workers
+            .iter()
+            .map(|member| join_one(&board, cluster, member)),
+    );
+    let work = async { futures_util::try_join!(one_by_one, at_once).map(drop) };
+    tokio::select! {
+        done = work => done?,
+        () = at.cancelled() => return Err(StepError::Cancelled),
+    }
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    own.driver.introduce(&facts).await.map_err(driver_failed)
+}
+
+async fn join_one<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    cluster: &str,
+    member: &Member,
+) -> Result<(), StepError> {
+    let own = &board.at.context;
+    let id = member.machine.as_str();
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let tell = |text: String| board.tell(id, &text);
+    let joined = own.driver.join(&facts, member, &tell).await;
+    joined.map_err(driver_failed)?;
+    own.set_member(cluster, id, |member| member.joined = true)
+        .await?;
+    board.tell(id, "ready");
+    Ok(())
+}
+
+/// Has the cluster forget members that are to go. They stay in the record.
+pub(super) async fn forget<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let own = &at.context;
+    for id in machines {
+        let facts = own.facts(cluster).await.map_err(step_failed)?;
+        let Some(member) = facts.member(id).cloned() else {
+            continue;
+        };
+        at.progress(format!("{id}: leaving the cluster"));
+        let forgotten = own.driver.forget(&facts, &member).await;
+        forgotten.map_err(driver_failed)?;
+        own.set_member(cluster, id, |member| member.joined = false)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Members that are not there any more: the machines are free.
+pub(super) async fn release<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let released = own.core.lead_cluster(cluster, |now| {
+        let mut next = now.clone();
+        let goes = |member: &Member| machines.iter().any(|id| id == member.machine.as_str());
+        next.members.retain(|member| !goes(member));
+        Ok(next)
+    });
+    match released.await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        other => drop(other.map_err(step_failed)?),
+    }
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let told = own.driver.introduce(&facts).await;
+    if let Err(error) = told {
+        tracing::warn!(cluster, %error, "the others are not told yet who left");
+    }
+    Ok(())
+}
+
+/// Moves everything off a node that can be moved. What a disruption budget
+/// keeps is waited for, until somebody cancels.
+pub(super) async fn empty<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    at.progress(format!("{node}: nothing new is put on it"));
+    let closed = own.driver.cordon(&facts, node, true).await;
+    closed.map_err(driver_failed)?;
+    loop {
+        at.safe_point()?;
+        at.progress(format!("{node}: moving pods off it"));
+        let drained = tokio::select! {
+            drained = own.driver.drain(&facts, node) => drained.map_err(driver_failed)?,
+            () = at.cancelled() => return Err(StepError::Cancelled),
+        };
+        let Drained::Waiting(pods) = drained else {
+            return Ok(());
+        };
+        let shown = pods.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        at.progress(format!("{node}: waiting for {} pods: {shown}", pods.len()));
+        tokio::select! {
+            () = at.cancelled() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+/// A node that stays takes pods again.
+pub(super) async fn reopen<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let opened = own.driver.cordon(&facts, node, false).await;
+    opened.map_err(driver_failed)
+}
+
+/// The error of a cluster that has gone meanwhile.
+pub(super) fn is_gone(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}

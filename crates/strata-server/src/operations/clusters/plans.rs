@@ -1,0 +1,240 @@
+//! What would be done to a cluster, decided from records and from what was
+//! last seen. Nothing is written here.
+
+use std::collections::BTreeMap;
+
+use strata_api::rest::{ClusterPlan, PlannedMachine};
+use strata_clusters::choose::{self, Candidate, Choice, Want};
+use strata_clusters::{Observed, skew};
+use strata_types::cluster::{ClusterSpec, KubernetesVersion, Member, NodePool};
+use strata_types::machine::MachinePhase;
+use strata_types::{Error, Result};
+
+use super::{Clusters, PoolChange};
+use crate::core::{Cluster, NodeCondition, now_ms};
+
+/// A machine whose last try failed is taken last for so long.
+const SORE_MS: i64 = 10 * 60 * 1000;
+/// The label that says which type a machine is, before it was ever up.
+const TYPE_LABEL: &str = "instance-type";
+
+/// What a change of pools comes to.
+#[derive(Clone, Debug)]
+pub(super) struct PoolPlan {
+    pub(super) pools: Vec<NodePool>,
+    pub(super) add: Vec<Member>,
+    pub(super) remove: Vec<String>,
+    reasons: BTreeMap<String, String>,
+}
+
+impl Clusters {
+    /// The machines that could be taken.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let now = now_ms();
+        let machines = self.core.machines();
+        let free = machines.iter().filter(|machine| {
+            machine.phase == MachinePhase::Available
+                && machine.cluster.is_none()
+                && self.core.node(machine.id.as_str()).is_err()
+        });
+        let candidate = free.map(|machine| Candidate {
+            machine: machine.id.clone(),
+            gpu: machine.gpus > 0
+                || machine
+                    .spec
+                    .labels
+                    .get(TYPE_LABEL)
+                    .is_some_and(|kind| kind == "gpu"),
+            threads: machine.threads(),
+            megabytes: machine.megabytes(),
+            failed_lately: machine
+                .failure
+                .as_ref()
+                .is_some_and(|failure| now - failure.at_ms < SORE_MS),
+        });
+        candidate.collect()
+    }
+
+    /// Who would make a new cluster.
+    pub(super) fn plan_members(&self, spec: &ClusterSpec) -> Result<(Vec<Member>, ClusterPlan)> {
+        let changes = choose::changes(spec, &[]);
+        let choices = choose::choose(&self.candidates(), &changes.add, &[])?;
+        let members = members(&choices, spec.version);
+        let add = choices.iter().map(planned).collect();
+        let remove = Vec::new();
+        Ok((members, ClusterPlan { add, remove }))
+    }
+
+    /// What a change of pools comes to now.
+    pub(super) fn plan_pools(&self, cluster: &Cluster, change: &PoolChange) -> Result<PoolPlan> {
+        match change {
+            PoolChange::Add(pools) => choose::check_added(&cluster.spec.pools, pools)?,
+            PoolChange::Scale(sizes) => {
+                drop(choose::check_scaled(&cluster.spec.pools, sizes)?);
+            }
+            PoolChange::Delete(_) => {}
+        }
+        let pools = change.apply(cluster)?;
+        let spec = ClusterSpec {
+            pools: pools.clone(),
+            ..cluster.spec.clone()
+        };
+        // The control plane is not what changes here.
+        let mut changes = choose::changes(&spec, &cluster.members);
+        changes.add.retain(|want| !want.pool.is_empty());
+        let choices = choose::choose(&self.candidates(), &changes.add, &cluster.members)?;
+        let seen = self.observed(cluster);
+        let mut reasons: BTreeMap<_, _> = choices
+            .iter()
+            .map(|choice| (choice.machine.to_string(), choice.why.clone()))
+            .collect();
+        let mut remove = Vec::new();
+        for surplus in &changes.remove {
+            let many = usize::try_from(surplus.count).unwrap_or(usize::MAX);
+            for (id, why) in choose::victims(&surplus.pool, many, &cluster.members, &seen) {
+                reasons.insert(id.to_string(), why);
+                remove.push(id.to_string());
+            }
+        }
+        Ok(PoolPlan {
+            pools,
+            add: members(&choices, cluster.spec.version),
+            remove,
+            reasons,
+        })
+    }
+
+    /// Who would take the places of members that died.
+    pub(super) fn plan_replacements(
+        &self,
+        cluster: &Cluster,
+        dead: &[String],
+    ) -> Result<Vec<Member>> {
+        let mut wants: Vec<Want> = Vec::new();
+        for id in dead {
+            let Some(member) = cluster.member(id) else {
+                continue;
+            };
+            let pool = cluster
+                .spec
+                .pools
+                .iter()
+                .find(|pool| pool.name == member.pool);
+            wants.push(Want {
+                role: member.role,
+                pool: member.pool.clone(),
+                instance_type: pool.map_or(cluster.spec.control_plane.instance_type, |pool| {
+                    pool.instance_type
+                }),
+                labels: member.labels.clone(),
+                count: 1,
+            });
+        }
+        let choices = choose::choose(&self.candidates(), &wants, &cluster.members)?;
+        Ok(members(&choices, cluster.spec.version))
+    }
+
+    /// What was last seen, or nothing.
+    pub(super) fn observed(&self, cluster: &Cluster) -> Observed {
+        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
+        seen.map(|seen| seen.observed).unwrap_or_default()
+    }
+
+    /// Whether a cluster may go to a version that is here.
+    pub(super) fn may_upgrade(&self, cluster: &Cluster, to: KubernetesVersion) -> Result<()> {
+        self.catalogue.find(to).map_err(missing)?;
+        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
+        // Going on where an earlier upgrade stopped.
+        if cluster.spec.version == to && cluster.members.iter().any(|it| it.version != to) {
+            return Ok(());
+        }
+        let may = skew::may_go(cluster.spec.version, to, oldest);
+        may.map_err(|error| Error::wrong_state(error.to_string()).in_field("version"))
+    }
+
+    /// Whether a machine is down and given back.
+    pub(super) fn is_down(&self, machine: &str) -> bool {
+        let found = self.core.machine(machine);
+        found.map_or(true, |now| now.phase == MachinePhase::Available)
+            && self.core.node(machine).is_err()
+    }
+
+    /// Whether anything of a machine is up.
+    pub(super) fn is_up(&self, machine: &str) -> bool {
+        !self.is_down(machine)
+    }
+
+    /// Whether nothing can be moved off a member, since nobody runs there.
+    pub(super) fn is_dead(&self, cluster: &str, machine: &str) -> bool {
+        let lost = match self.core.node(machine) {
+            Ok(node) => node.condition != NodeCondition::Ready,
+            Err(_) => true,
+        };
+        let Ok(cluster) = self.core.cluster(cluster) else {
+            return true;
+        };
+        let seen = self.observed(&cluster);
+        let ready = seen
+            .nodes
+            .iter()
+            .any(|node| node.name == machine && node.ready);
+        lost && !ready
+    }
+}
+
+impl PoolPlan {
+    /// As it is shown.
+    pub(super) fn shown(&self, cluster: &Cluster) -> ClusterPlan {
+        let why = |id: &str| self.reasons.get(id).cloned().unwrap_or_default();
+        let add = self.add.iter().map(|member| PlannedMachine {
+            machine: member.machine.to_string(),
+            role: member.role,
+            pool: member.pool.clone(),
+            why: why(member.machine.as_str()),
+        });
+        let remove = self.remove.iter().filter_map(|id| {
+            let member = cluster.member(id)?;
+            Some(PlannedMachine {
+                machine: id.clone(),
+                role: member.role,
+                pool: member.pool.clone(),
+                why: why(id),
+            })
+        });
+        ClusterPlan {
+            add: add.collect(),
+            remove: remove.collect(),
+        }
+    }
+}
+
+fn planned(choice: &Choice) -> PlannedMachine {
+    PlannedMachine {
+        machine: choice.machine.to_string(),
+        role: choice.role,
+        pool: choice.pool.clone(),
+        why: choice.why.clone(),
+    }
+}
+
+fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
+    let added_at_ms = now_ms();
+    let member = |choice: &Choice| Member {
+        machine: choice.machine.clone(),
+        role: choice.role,
+        pool: choice.pool.clone(),
+        number: choice.number,
+        labels: choice.labels.clone(),
+        version,
+        address: String::new(),
+        joined: false,
+        added_at_ms,
+    };
+    choices.iter().map(member).collect()
+}
+
+/// A version that is not here.
+#[allow(clippy::needless_pass_by_value)] // for map_err
+pub(super) fn missing(error: strata_clusters::catalogue::CatalogueError) -> Error {
+    Error::invalid("version", error.to_string()).with_hint(error.hint())
+}

@@ -1,0 +1,316 @@
+//! Changes the pools of a cluster: machines are added and joined first, then
+//! others are emptied and go. What was added goes back when something fails;
+//! what has begun to leave, leaves.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_types::cluster::NodePool;
+use strata_types::{Error, Result as Outcome};
+use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+
+use super::{Clusters, MEMBER, PATIENT, machines};
+use crate::core::{Cluster, Work};
+use crate::operations::step_failed;
+
+/// Changes the pools of a cluster.
+#[derive(Default)]
+pub struct ScaleCluster;
+
+/// Which, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleInput {
+    /// The cluster.
+    pub cluster: String,
+    /// What is to be different.
+    pub change: PoolChange,
+}
+
+/// What is to be different.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PoolChange {
+    /// Further pools.
+    Add(Vec<NodePool>),
+    /// Pools that go.
+    Delete(Vec<String>),
+    /// Pools that get so many machines.
+    Scale(Vec<(String, u32)>),
+}
+
+impl PoolChange {
+    /// The pools afterwards.
+    pub(super) fn apply(&self, cluster: &Cluster) -> Outcome<Vec<NodePool>> {
+        let mut pools = cluster.spec.pools.clone();
+        let missing = |name: &str| {
+            let name: String = name.chars().take(80).collect();
+            Error::not_found(format!("cluster {} has no pool {name}", cluster.name)).with_hint(
+                format!("see those there are: strata pool list {}", cluster.name),
+            )
+        };
+        match self {
+            Self::Add(new) => {
+                for pool in new {
+                    if pools.iter().any(|it| it.name == pool.name) {
+                        let why = format!("there is a pool {} already", pool.name);
+                        return Err(Error::already_exists(why)
+                            .with_hint("give it more machines: strata pool scale"));
+                    }
+                    pools.push(pool.clone());
+                }
+            }
+            Self::Delete(names) => {
+                for name in names {
+                    let at = pools.iter().position(|pool| &pool.name == name);
+                    pools.remove(at.ok_or_else(|| missing(name))?);
+                }
+            }
+            Self::Scale(counts) => {
+                for (name, count) in counts {
+                    let pool = pools.iter_mut().find(|pool| &pool.name == name);
+                    pool.ok_or_else(|| missing(name))?.count = *count;
+                }
+            }
+        }
+        Ok(pools)
+    }
+}
+
+/// What was decided when it was its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Decided {
+    add: Vec<String>,
+    remove: Vec<String>,
+    before: Vec<NodePool>,
+}
+
+const BOOTING: Duration = Duration::from_secs(40 * 60);
+const WIPING: Duration = Duration::from_secs(3 * 24 * 3600);
+/// As long as a disruption budget keeps something.
+const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A machine that is on its way out is waited for.
+const TENACIOUS: Retry = Retry {
+    attempts: 64,
+    first_pause: Duration::from_millis(500),
+    longest_pause: Duration::from_secs(60),
+};
+const WHAT: &str = "changing its pools";
+
+type Here = At<ScaleCluster>;
+
+impl Kind for ScaleCluster {
+    type Input = ScaleInput;
+    type Context = Clusters;
+    const NAME: &'static str = "cluster-scale";
+
+    fn claims(&self, input: &ScaleInput) -> Vec<Claim> {
+        super::claims(&input.cluster)
+    }
+
+    fn steps(&self, _: &ScaleInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let mut steps = vec![
+            Step::new("plan", |at: Here| async move { plan(&at).await })
+                .undo(|at: Here| async move { unplan(&at).await })
+                .undo_timeout(WIPING),
+        ];
+        let Some(decided) = outputs.find::<Decided>("plan")? else {
+            return Ok(steps);
+        };
+        if !decided.add.is_empty() {
+            steps.extend(adding());
+        }
+        for id in decided.remove {
+            steps.push(emptying(id.clone()));
+            steps.push(leaving(id));
+        }
+        steps.push(Step::new(
+            "settle",
+            |at: Here| async move { settle(&at).await },
+        ));
+        Ok(steps)
+    }
+}
+
+fn adding() -> Vec<Step<ScaleCluster>> {
+    vec![
+        Step::new("machines", |at: Here| async move {
+            let added = added(&at)?;
+            let done = machines::bring_up(&at, &at.input.cluster, &added).await;
+            at.context.note(&at.input.cluster, WHAT, done).await
+        })
+        .undo(|at: Here| async move {
+            let added = added(&at)?;
+            machines::take_down(&at, &at.input.cluster, &added).await
+        })
+        .timeout(BOOTING)
+        .undo_timeout(WIPING)
+        .retry(Retry::NEVER),
+        Step::new("install", |at: Here| async move {
+            let added = added(&at)?;
+            let done = machines::install(&at, &at.input.cluster, &added).await;
+            at.context.note(&at.input.cluster, WHAT, done).await
+        })
+        .timeout(MEMBER)
+        .retry(PATIENT),
+        Step::new("join", |at: Here| async move {
+            let added = added(&at)?;
+            let done = machines::join(&at, &at.input.cluster, &added).await;
+            at.context.note(&at.input.cluster, WHAT, done).await
+        })
+        .undo(|at: Here| async move {
+            let added = added(&at)?;
+            machines::forget(&at, &at.input.cluster, &added).await
+        })
+        .timeout(MEMBER)
+        .retry(PATIENT),
+    ]
+}
+
+fn emptying(id: String) -> Step<ScaleCluster> {
+    let again = id.clone();
+    Step::new(format!("empty {id}"), move |at: Here| {
+        let id = id.clone();
+        async move {
+            if at.context.is_dead(&at.input.cluster, &id) {
+                at.progress(format!("{id} is lost: there is nothing to move"));
+                return Ok(());
+            }
+            machines::empty(&at, &at.input.cluster, &id).await
+        }
+    })
+    .undo(move |at: Here| {
+        let id = again.clone();
+        async move {
+            // One that is on its way out stays closed.
+            match at.context.core.cluster(&at.input.cluster) {
+                Ok(now) if now.member(&id).is_some_and(|member| member.joined) => {
+                    machines::reopen(&at, &at.input.cluster, &id).await
+                }
+                _ => Ok(()),
+            }
+        }
+    })
+    .timeout(EMPTYING)
+    .retry(TENACIOUS)
+}
+
+fn leaving(id: String) -> Step<ScaleCluster> {
+    Step::new(format!("remove {id}"), move |at: Here| {
+        let one = [id.clone()];
+        async move {
+            let cluster = &at.input.cluster;
+            let done = async {
+                machines::forget(&at, cluster, &one).await?;
+                machines::take_down(&at, cluster, &one).await?;
+                machines::release(&at, cluster, &one).await
+            };
+            let done = done.await;
+            at.context.note(cluster, WHAT, done).await
+        }
+    })
+    .timeout(WIPING)
+    .retry(TENACIOUS)
+}
+
+fn added(at: &Here) -> Result<Vec<String>, StepError> {
+    Ok(at.output::<Decided>("plan")?.add)
+}
+
+/// Chooses machines and victims, and writes both down.
+async fn plan(at: &Here) -> Result<Decided, StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let operation = at.operation().to_string();
+    let now = own.core.cluster(name).map_err(step_failed)?;
+    // Killed after it was written and before it was said: it is this one's.
+    if now.operation == operation && now.work == Work::Scaling {
+        let before = now.scaled_from.clone();
+        let add = now.members.iter().filter(|member| !member.joined);
+        let add = add.map(|member| member.machine.to_string()).collect();
+        return Ok(Decided {
+            add,
+            remove: now.leaving.clone(),
+            before,
+        });
+    }
+    let planned = own
+        .plan_pools(&now, &at.input.change)
+        .map_err(step_failed)?;
+    let wanted = planned.clone();
+    own.core
+        .lead_cluster(name, |now| {
+            if now.work != Work::Idle {
+                return Err(Error::wrong_state(format!("{name} is busy otherwise")));
+            }
+            let mut next = now.clone();
+            next.scaled_from.clone_from(&now.spec.pools);
+            next.spec.pools.clone_from(&wanted.pools);
+            next.leaving.clone_from(&wanted.remove);
+            next.members.extend(wanted.add.iter().cloned());
+            next.work = Work::Scaling;
+            operation.clone_into(&mut next.operation);
+            Ok(next)
+        })
+        .await
+        .map_err(step_failed)?;
+    let add = planned.add.iter().map(|member| member.machine.to_string());
+    Ok(Decided {
+        add: add.collect(),
+        remove: planned.remove,
+        before: now.spec.pools.clone(),
+    })
+}
+
+/// What was chosen is free again, and the pools are as they were: but for the
+/// machines that have left already.
+async fn unplan(at: &Here) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let operation = at.operation().to_string();
+    let undone = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if now.operation != operation || now.work != Work::Scaling {
+            return Ok(next);
+        }
+        let gone: Vec<_> = now
+            .leaving
+            .iter()
+            .filter(|id| now.member(id).is_none())
+            .collect();
+        next.members
+            .retain(|member| member.joined || own.is_up(member.machine.as_str()));
+        next.spec.pools = now.scaled_from.clone();
+        if !gone.is_empty() {
+            for pool in &mut next.spec.pools {
+                let has = next
+                    .members
+                    .iter()
+                    .filter(|member| member.pool == pool.name);
+                pool.count = u32::try_from(has.count()).unwrap_or(pool.count);
+            }
+        }
+        (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
+        next.work = Work::Idle;
+        Ok(next)
+    });
+    match undone.await {
+        Err(error) if machines::is_gone(&error) => Ok(()),
+        other => other.map(drop).map_err(step_failed),
+    }
+}
+
+async fn settle(at: &Here) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let settled = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
+        if next.work == Work::Scaling {
+            next.work = Work::Idle;
+        }
+        next.failure = None;
+        Ok(next)
+    });
+    settled.await.map_err(step_failed)?;
+    own.sight.look_soon(name);
+    Ok(())
+}

@@ -1,0 +1,508 @@
+//! What people ask of clusters, the same for every face: looked at, written
+//! down, and begun as an operation.
+
+use strata_api::rest::{
+    Cluster as Told, ClusterNode, ClusterPlan, ClusterSnapshot, KubernetesBundle, PoolStatus,
+    UpgradeBlocker, UpgradePlan, UpgradeStep,
+};
+use strata_clusters::{choose, skew, status};
+use strata_types::cluster::{
+    ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, KubernetesVersion, NodePool,
+};
+use strata_types::{Error, ErrorKind, Label, Result};
+use strata_workflow::{Filter, Kind, OperationId};
+
+use super::plans::missing;
+use super::{
+    Clusters, CreateCluster, CreateClusterInput, DeleteCluster, DeleteClusterInput, PoolChange,
+    RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput, SnapshotCluster, SnapshotInput,
+    UpgradeCluster, UpgradeInput, driver_public,
+};
+use crate::core::{Cluster, Kept, Who, Work, now_ms};
+use crate::operations::public;
+
+/// How often machines are chosen anew when others were faster.
+const TRIES: usize = 8;
+/// Ports for clusters, from the first on.
+const PORTS: u16 = 200;
+
+impl Clusters {
+    /// Whether a cluster could be made, and of what.
+    pub fn plan_create(
+        &self,
+        who: &Who,
+        name: &str,
+        version: &str,
+        control_plane: &ControlPlane,
+        pools: &[NodePool],
+    ) -> Result<ClusterPlan> {
+        let (_, spec) = self.asked(who, name, version, control_plane, pools)?;
+        self.plan_members(&spec).map(|(_, plan)| plan)
+    }
+
+    fn asked(
+        &self,
+        who: &Who,
+        name: &str,
+        version: &str,
+        control_plane: &ControlPlane,
+        pools: &[NodePool],
+    ) -> Result<(Label, ClusterSpec)> {
+        who.everywhere()?;
+        choose::check(name, control_plane, pools)?;
+        let name = Label::from_field("name", name)?;
+        let bundle = self.catalogue.resolve(version).map_err(missing)?;
+        let spec = ClusterSpec {
+            version: bundle.version,
+            control_plane: control_plane.clone(),
+            pools: pools.to_vec(),
+        };
+        Ok((name, spec))
+    }
+
+    /// Makes a cluster.
+    pub async fn create(
+        &self,
+        who: &Who,
+        name: &str,
+        version: &str,
+        control_plane: ControlPlane,
+        pools: Vec<NodePool>,
+    ) -> Result<OperationId> {
+        let (name, spec) = self.asked(who, name, version, &control_plane, &pools)?;
+        let secrets = self.driver.secrets(&name).map_err(driver_public)?;
+        for _ in 0..TRIES {
+            let old = self.core.cluster(name.as_str()).ok();
+            if let Some(old) = &old
+                && !(old.work == Work::Idle && old.members.is_empty())
+            {
+                let why = format!("there is a cluster {name} already");
+                return Err(Error::already_exists(why).in_field("name"));
+            }
+            let (members, _) = self.plan_members(&spec)?;
+            let machines = members.iter().map(|member| member.machine.to_string());
+            let input = CreateClusterInput {
+                cluster: name.to_string(),
+                id: uuid::Uuid::now_v7().to_string(),
+                machines: machines.collect(),
+            };
+            let new = Cluster {
+                name: name.clone(),
+                id: input.id.clone(),
+                spec: spec.clone(),
+                members,
+                port: self.free_port(old.as_deref())?,
+                work: Work::Creating,
+                operation: String::new(),
+                scaled_from: Vec::new(),
+                leaving: Vec::new(),
+                failure: None,
+                admissions: std::collections::BTreeMap::new(),
+                revoked: std::collections::BTreeMap::new(),
+                created_at_ms: now_ms(),
+            };
+            match self
+                .core
+                .write_new_cluster(old.as_deref(), &new, &secrets)
+                .await
+            {
+                Ok(()) => return self.begin_create(who, &input).await,
+                Err(error) if error.kind() == ErrorKind::Aborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::unavailable(
+            "others take machines too fast; try again",
+        ))
+    }
+
+    /// A record whose operation could not be begun is begun by whoever looks
+    /// after clusters; so the key makes it one.
+    pub(crate) async fn begin_create(
+        &self,
+        who: &Who,
+        input: &CreateClusterInput,
+    ) -> Result<OperationId> {
+        let key = format!("create/{}", input.id);
+        let begun = self.operations()?;
+        let id = begun
+            .submit::<CreateCluster>(input, &who.name, Some(&key))
+            .await;
+        let id = id.map_err(|error| public(&error))?;
+        let noted = self.core.change_cluster(&input.cluster, |now| {
+            let mut next = now.clone();
+            if now.id == input.id && now.operation.is_empty() {
+                next.operation = id.to_string();
+            }
+            Ok(next)
+        });
+        drop(noted.await);
+        Ok(id)
+    }
+
+    fn free_port(&self, old: Option<&Kept<Cluster>>) -> Result<u16> {
+        if let Some(old) = old {
+            return Ok(old.port);
+        }
+        let all = self.core.clusters();
+        let first = self.settings.first_port;
+        let free = (first..first.saturating_add(PORTS)).find(|port| {
+            let taken = all.iter().any(|cluster| cluster.port == *port);
+            // Somebody else may have it; bound and let go, it is free.
+            !taken && std::net::TcpListener::bind((self.settings.listen, *port)).is_ok()
+        });
+        free.ok_or_else(|| Error::unavailable("no port is free for another cluster"))
+    }
+
+    /// All clusters.
+    pub fn list(&self) -> Vec<Told> {
+        let clusters = self.core.clusters();
+        clusters.iter().map(|cluster| self.tell(cluster)).collect()
+    }
+
+    /// One cluster.
+    pub fn get(&self, name: &str) -> Result<Told> {
+        Ok(self.tell(&*self.core.cluster(name)?))
+    }
+
+    /// How a cluster stands, and what is the matter.
+    pub fn status(&self, cluster: &Cluster) -> (ClusterStatus, String) {
+        if cluster.members.is_empty() && cluster.work == Work::Idle {
+            let why = match &cluster.failure {
+                Some(failure) => format!("{} failed: {}", failure.what, failure.why),
+                None => "it has no machines".into(),
+            };
+            let name = &cluster.name;
+            let why = format!("{why}; its machines were given back; strata cluster delete {name}");
+            return (ClusterStatus::Error, why);
+        }
+        let stopped = cluster.failure.as_ref();
+        let stopped = stopped.map(|it| format!("{} stopped: {}", it.what, it.why));
+        let work = match cluster.work {
+            Work::Idle => status::Work::Idle,
+            Work::Creating => status::Work::Creating,
+            Work::Scaling => status::Work::Changing("its pools"),
+            Work::Healing => status::Work::Changing("what died is replaced"),
+            Work::Upgrading { to } => status::Work::Upgrading(to),
+            Work::Restoring => status::Work::Restoring("asked for"),
+            Work::Deleting => status::Work::Deleting,
+        };
+        let facts = status::Facts {
+            name: cluster.name.as_str(),
+            spec: &cluster.spec,
+            members: &cluster.members,
+            work,
+            stopped: stopped.as_deref(),
+        };
+        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
+        let memory = seen.as_ref().map(|seen| seen.memory.clone());
+        let seen = seen.map(|seen| seen.observed);
+        status::status(
+            &facts,
+            seen.as_ref(),
+            &memory.unwrap_or_default(),
+            &self.patience(),
+            now_ms(),
+        )
+    }
+
+    pub(crate) fn patience(&self) -> status::Patience {
+        status::Patience {
+            not_ready: self.settings.patience,
+            lost: self.settings.patience.min(status::Patience::default().lost),
+        }
+    }
+
+    fn tell(&self, cluster: &Cluster) -> Told {
+        let (status, message) = self.status(cluster);
+        let seen = self.observed(cluster);
+        let ready = cluster.members.iter().filter(|member| {
+            let mut nodes = seen.nodes.iter();
+            nodes.any(|node| node.ready && node.name == member.machine.as_str())
+        });
+        Told {
+            name: cluster.name.to_string(),
+            version: cluster.spec.version.to_string(),
+            status,
+            message,
+            server: self.server_of(cluster),
+            control_plane: cluster.spec.control_plane.clone(),
+            pools: cluster.spec.pools.clone(),
+            ready: u32::try_from(ready.count()).unwrap_or(0),
+            machines: u32::try_from(cluster.members.len()).unwrap_or(0),
+            operation: cluster.operation.clone(),
+            created_at_ms: cluster.created_at_ms,
+        }
+    }
+
+    /// The machines of a cluster and their nodes.
+    pub fn nodes(&self, name: &str) -> Result<Vec<ClusterNode>> {
+        let cluster = self.core.cluster(name)?;
+        let seen = self.observed(&cluster);
+        let node = |member: &strata_types::cluster::Member| {
+            let id = member.machine.as_str();
+            let seen = seen.nodes.iter().find(|node| node.name == id);
+            let status = match seen {
+                Some(node) if node.ready && node.unschedulable => "Ready,SchedulingDisabled",
+                Some(node) if node.ready => "Ready",
+                Some(node) if node.unschedulable => "NotReady,SchedulingDisabled",
+                Some(_) => "NotReady",
+                None => "Unknown",
+            };
+            let phase = self
+                .core
+                .machine(id)
+                .map(|machine| machine.phase.to_string());
+            ClusterNode {
+                machine: id.to_owned(),
+                role: member.role,
+                pool: member.pool.clone(),
+                status: status.to_owned(),
+                version: seen.map(|node| node.version.clone()).unwrap_or_default(),
+                phase: phase.unwrap_or_else(|_| "GONE".into()),
+                address: member.address.clone(),
+                message: seen.map(|node| node.reason.clone()).unwrap_or_default(),
+            }
+        };
+        Ok(cluster.members.iter().map(node).collect())
+    }
+
+    /// The pools of a cluster.
+    pub fn pools(&self, name: &str) -> Result<Vec<PoolStatus>> {
+        let cluster = self.core.cluster(name)?;
+        let nodes = self.nodes(name)?;
+        let pool = |pool: &NodePool| {
+            let of = nodes.iter().filter(|node| node.pool == pool.name);
+            let ready = of.clone().filter(|node| node.status == "Ready").count();
+            PoolStatus {
+                name: pool.name.clone(),
+                count: pool.count,
+                ready: u32::try_from(ready).unwrap_or(0),
+                instance_type: pool.instance_type,
+                labels: pool.labels.clone(),
+                machines: of.map(|node| node.machine.clone()).collect(),
+            }
+        };
+        Ok(cluster.spec.pools.iter().map(pool).collect())
+    }
+
+    /// Deletes a cluster. Whatever else is under way is called off.
+    pub async fn delete(&self, who: &Who, name: &str) -> Result<OperationId> {
+        who.everywhere()?;
+        let cluster = self.core.cluster(name)?;
+        let input = DeleteClusterInput {
+            cluster: name.to_owned(),
+            id: cluster.id.clone(),
+        };
+        let operations = self.operations()?;
+        let all = operations.list(&Filter::default()).await;
+        let held = format!("cluster/{name}");
+        for one in all.map_err(|error| public(&error))? {
+            let here = one.claims.iter().any(|claim| claim.key == held);
+            if one.has_ended() || !here {
+                continue;
+            }
+            if one.kind == DeleteCluster::NAME {
+                return Ok(one.id);
+            }
+            drop(operations.cancel(one.id, &who.name).await);
+        }
+        self.begin::<DeleteCluster>(who, &input).await
+    }
+
+    /// Adds pools.
+    pub async fn add_pools(
+        &self,
+        who: &Who,
+        name: &str,
+        pools: Vec<NodePool>,
+    ) -> Result<OperationId> {
+        self.change_pools(who, name, PoolChange::Add(pools)).await
+    }
+
+    /// Takes pools away.
+    pub async fn delete_pools(
+        &self,
+        who: &Who,
+        name: &str,
+        pools: Vec<String>,
+    ) -> Result<OperationId> {
+        self.change_pools(who, name, PoolChange::Delete(pools))
+            .await
+    }
+
+    /// Gives pools so many machines.
+    pub async fn scale_pools(
+        &self,
+        who: &Who,
+        name: &str,
+        sizes: Vec<(String, u32)>,
+    ) -> Result<OperationId> {
+        self.change_pools(who, name, PoolChange::Scale(sizes)).await
+    }
+
+    /// What scaling would come to.
+    pub fn plan_scale(&self, name: &str, sizes: &[(String, u32)]) -> Result<ClusterPlan> {
+        let cluster = self.core.cluster(name)?;
+        let plan = self.plan_pools(&cluster, &PoolChange::Scale(sizes.to_vec()))?;
+        Ok(plan.shown(&cluster))
+    }
+
+    async fn change_pools(&self, who: &Who, name: &str, change: PoolChange) -> Result<OperationId> {
+        who.everywhere()?;
+        let cluster = self.core.cluster(name)?;
+        usable(&cluster)?;
+        // All or nothing is looked at now; when it is its turn, again.
+        drop(self.plan_pools(&cluster, &change)?);
+        let input = ScaleInput {
+            cluster: name.to_owned(),
+            change,
+        };
+        self.begin::<ScaleCluster>(who, &input).await
+    }
+
+    /// The versions that a cluster can go to now.
+    pub fn upgrade_targets(&self, name: &str) -> Result<Vec<KubernetesVersion>> {
+        let cluster = self.core.cluster(name)?;
+        let here: Vec<_> = self
+            .catalogue
+            .versions()
+            .iter()
+            .map(|b| b.version)
+            .collect();
+        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
+        Ok(skew::targets(cluster.spec.version, oldest, &here))
+    }
+
+    /// What an upgrade would do, and what is in its way.
+    pub async fn upgrade_plan(&self, name: &str, version: &str) -> Result<UpgradePlan> {
+        let cluster = self.core.cluster(name)?;
+        let to = self.catalogue.resolve(version).map_err(missing)?.version;
+        self.may_upgrade(&cluster, to)?;
+        let workers = cluster.members.iter();
+        let workers = workers
+            .filter(|member| member.role == ClusterRole::Worker)
+            .count();
+        let steps = skew::order(&cluster.members).into_iter();
+        let steps = steps
+            .filter(|member| member.version != to)
+            .map(|member| UpgradeStep {
+                machine: member.machine.to_string(),
+                role: member.role,
+                from: member.version.to_string(),
+                drain: member.role == ClusterRole::Worker && workers > 1,
+            });
+        let facts = self.facts(name).await?;
+        let found = self.driver.preflight(&facts, to).await;
+        let blockers = found.map_err(driver_public)?.blockers.into_iter();
+        Ok(UpgradePlan {
+            from: cluster.spec.version.to_string(),
+            to: to.to_string(),
+            steps: steps.collect(),
+            blockers: blockers
+                .map(|it| UpgradeBlocker {
+                    what: it.what,
+                    hint: it.hint,
+                })
+                .collect(),
+        })
+    }
+
+    /// Brings a cluster to a version.
+    pub async fn upgrade(&self, who: &Who, name: &str, version: &str) -> Result<OperationId> {
+        who.everywhere()?;
+        let cluster = self.core.cluster(name)?;
+        usable(&cluster)?;
+        let to = self.catalogue.resolve(version).map_err(missing)?.version;
+        self.may_upgrade(&cluster, to)?;
+        let input = UpgradeInput {
+            cluster: name.to_owned(),
+            to,
+        };
+        self.begin::<UpgradeCluster>(who, &input).await
+    }
+
+    /// The snapshots of a cluster.
+    pub fn snapshots(&self, name: &str) -> Result<Vec<ClusterSnapshot>> {
+        let cluster = self.core.cluster(name)?;
+        let all = self
+            .driver
+            .snapshots(&cluster.name)
+            .map_err(driver_public)?;
+        let told = all.into_iter().map(|it| ClusterSnapshot {
+            id: it.id,
+            at_ms: it.at_ms,
+            size: it.size,
+            version: it.version.to_string(),
+            reason: it.reason,
+        });
+        Ok(told.collect())
+    }
+
+    /// Keeps the state of a cluster.
+    pub async fn snapshot(&self, who: &Who, name: &str) -> Result<OperationId> {
+        who.everywhere()?;
+        usable(&*self.core.cluster(name)?)?;
+        let input = SnapshotInput {
+            cluster: name.to_owned(),
+            reason: format!("asked for by {}", who.name),
+        };
+        self.begin::<SnapshotCluster>(who, &input).await
+    }
+
+    /// Puts a cluster back to a snapshot.
+    pub async fn restore(&self, who: &Who, name: &str, snapshot: &str) -> Result<OperationId> {
+        who.everywhere()?;
+        usable(&*self.core.cluster(name)?)?;
+        let all = self.snapshots(name)?;
+        let found = match snapshot {
+            "latest" => all.last(),
+            id => all.iter().find(|it| it.id == id),
+        };
+        let Some(found) = found else {
+            let snapshot: String = snapshot.chars().take(80).collect();
+            return Err(
+                Error::not_found(format!("cluster {name} has no snapshot {snapshot}")).with_hint(
+                    format!("see those there are: strata cluster snapshot list {name}"),
+                ),
+            );
+        };
+        let input = RestoreClusterInput {
+            cluster: name.to_owned(),
+            snapshot: found.id.clone(),
+        };
+        self.begin::<RestoreCluster>(who, &input).await
+    }
+
+    /// The versions that can be installed here.
+    pub fn versions(&self) -> Vec<KubernetesBundle> {
+        let all = self.catalogue.versions().into_iter();
+        all.map(|bundle| KubernetesBundle {
+            version: bundle.version.to_string(),
+            etcd: bundle.etcd,
+            coredns: bundle.coredns,
+        })
+        .collect()
+    }
+
+    pub(crate) async fn begin<K: Kind>(&self, who: &Who, input: &K::Input) -> Result<OperationId> {
+        let begun = self.operations()?.submit::<K>(input, &who.name, None).await;
+        begun.map_err(|error| public(&error))
+    }
+}
+
+/// Refuses a cluster that is not there yet, or not any more.
+fn usable(cluster: &Cluster) -> Result<()> {
+    let name = &cluster.name;
+    match cluster.work {
+        Work::Creating => Err(Error::wrong_state(format!("cluster {name} is being built"))),
+        Work::Deleting => Err(Error::wrong_state(format!(
+            "cluster {name} is being deleted"
+        ))),
+        _ if cluster.members.is_empty() => Err(Error::wrong_state(format!(
+            "cluster {name} has no machines"
+        ))
+        .with_hint(format!("delete it: strata cluster delete {name}"))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,253 @@
+//! Brings a cluster to another version: looked at first, kept in a snapshot,
+//! then one machine after the other, the control plane first and workers
+//! emptied before. A failed step stops it where it is: the cluster goes on
+//! serving, its record says where it stands, and the same wish goes on.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strata_clusters::Snapshot;
+use strata_clusters::skew::order;
+use strata_types::Error;
+use strata_types::cluster::{ClusterRole, KubernetesVersion};
+use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+
+use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines};
+use crate::core::{Work, now_ms};
+use crate::operations::step_failed;
+
+/// Brings a cluster to another version.
+#[derive(Default)]
+pub struct UpgradeCluster;
+
+/// Which, and where to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeInput {
+    /// The cluster.
+    pub cluster: String,
+    /// The version.
+    pub to: KubernetesVersion,
+}
+
+/// A machine's turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Turn {
+    machine: String,
+    first: bool,
+    drain: bool,
+}
+
+/// As long as a disruption budget keeps something.
+const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
+
+type Here = At<UpgradeCluster>;
+
+impl Kind for UpgradeCluster {
+    type Input = UpgradeInput;
+    type Context = Clusters;
+    const NAME: &'static str = "cluster-upgrade";
+
+    fn claims(&self, input: &UpgradeInput) -> Vec<Claim> {
+        super::claims(&input.cluster)
+    }
+
+    fn steps(&self, _: &UpgradeInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+        let mut steps = vec![
+            Step::new("preflight", |at: Here| async move {
+                let done = preflight(&at).await;
+                noted(&at, done).await
+            })
+            .undo(|at: Here| async move { at.context.rest(&at.input.cluster).await })
+            .timeout(MEMBER)
+            .retry(PATIENT),
+            Step::new("snapshot", |at: Here| async move {
+                let done = snapshot(&at).await;
+                noted(&at, done).await
+            })
+            .timeout(MEMBER)
+            .retry(PATIENT),
+        ];
+        let Some(turns) = outputs.find::<Vec<Turn>>("preflight")? else {
+            return Ok(steps);
+        };
+        for turn in turns {
+            if turn.drain {
+                steps.push(emptying(&turn.machine));
+            }
+            steps.push(upgrading(turn));
+        }
+        steps.push(Step::new(
+            "settle",
+            |at: Here| async move { settle(&at).await },
+        ));
+        Ok(steps)
+    }
+}
+
+async fn noted<T>(at: &Here, done: Result<T, StepError>) -> Result<T, StepError> {
+    let what = format!("the upgrade to {}", at.input.to);
+    at.context.note(&at.input.cluster, &what, done).await
+}
+
+async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let now = own.core.cluster(name).map_err(step_failed)?;
+    own.may_upgrade(&now, to).map_err(step_failed)?;
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    at.progress("looking whether anything is in the way");
+    let found = own.driver.preflight(&facts, to).await;
+    let blockers = found.map_err(driver_failed)?.blockers;
+    if !blockers.is_empty() {
+        let all = blockers
+            .iter()
+            .map(|it| format!("{}: {}", it.what, it.hint));
+        let all = all.collect::<Vec<_>>().join("; ");
+        return Err(StepError::permanent(format!("nothing was begun: {all}")));
+    }
+    let operation = at.operation().to_string();
+    own.core
+        .lead_cluster(name, |now| {
+            let own_work = now.operation == operation;
+            if now.work != Work::Idle && !own_work {
+                return Err(Error::wrong_state(format!("{name} is busy otherwise")));
+            }
+            let mut next = now.clone();
+            next.work = Work::Upgrading { to };
+            operation.clone_into(&mut next.operation);
+            Ok(next)
+        })
+        .await
+        .map_err(step_failed)?;
+    let workers = now.members.iter();
+    let workers = workers
+        .filter(|member| member.role == ClusterRole::Worker)
+        .count();
+    let mut first = now.spec.version != to;
+    let mut turns = Vec::new();
+    for member in order(&now.members) {
+        let is_control = member.role == ClusterRole::ControlPlane;
+        if member.version == to && !(is_control && first) {
+            continue;
+        }
+        turns.push(Turn {
+            machine: member.machine.to_string(),
+            first: is_control && std::mem::take(&mut first),
+            // A single worker has nowhere to move its pods to.
+            drain: !is_control && workers > 1,
+        });
+    }
+    Ok(turns)
+}
+
+async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    at.progress("keeping its state in a snapshot");
+    let reason = format!("before the upgrade to {}", at.input.to);
+    let kept = own.driver.snapshot(&facts, &reason).await;
+    kept.map_err(driver_failed)
+}
+
+fn emptying(machine: &str) -> Step<UpgradeCluster> {
+    let (id, again) = (machine.to_owned(), machine.to_owned());
+    Step::new(format!("empty {machine}"), move |at: Here| {
+        let id = id.clone();
+        async move {
+            let done = machines::empty(&at, &at.input.cluster, &id).await;
+            noted(&at, done).await
+        }
+    })
+    .undo(move |at: Here| {
+        let id = again.clone();
+        async move { machines::reopen(&at, &at.input.cluster, &id).await }
+    })
+    .timeout(EMPTYING)
+    .retry(PATIENT)
+}
+
+fn upgrading(turn: Turn) -> Step<UpgradeCluster> {
+    let again = turn.clone();
+    Step::new(format!("upgrade {}", turn.machine), move |at: Here| {
+        let turn = turn.clone();
+        async move {
+            let done = upgrade_one(&at, &turn).await;
+            noted(&at, done).await
+        }
+    })
+    .undo(move |at: Here| {
+        let turn = again.clone();
+        async move { roll_back(&at, &turn).await }
+    })
+    .timeout(MEMBER)
+    .undo_timeout(MEMBER)
+    .retry(strata_workflow::Retry {
+        attempts: 2,
+        ..PATIENT
+    })
+}
+
+async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    let Some(member) = facts.member(&turn.machine).cloned() else {
+        return Ok(());
+    };
+    at.safe_point()?;
+    let board = Board::new(at);
+    let tell = |text: String| board.tell(&turn.machine, &text);
+    let done = own
+        .driver
+        .upgrade(&facts, &member, to, turn.first, &tell)
+        .await;
+    done.map_err(driver_failed)?;
+    own.core
+        .lead_cluster(name, |now| {
+            let mut next = now.clone();
+            if turn.first {
+                next.spec.version = to;
+            }
+            for member in &mut next.members {
+                if member.machine.as_str() == turn.machine {
+                    member.version = to;
+                }
+            }
+            Ok(next)
+        })
+        .await
+        .map_err(step_failed)?;
+    if turn.drain {
+        machines::reopen(at, name, &turn.machine).await?;
+    }
+    own.sight.look_soon(name);
+    Ok(())
+}
+
+/// A machine that is done stays done. Only when the first of the control plane
+/// did not come up again, and nobody serves, the state before comes back.
+async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let Ok(facts) = own.facts(name).await else {
+        return Ok(());
+    };
+    let done = facts
+        .member(&turn.machine)
+        .is_none_or(|it| it.version == at.input.to);
+    if done || !turn.first || own.driver.observe(&facts).await.serves {
+        return Ok(());
+    }
+    let kept: Snapshot = at.output("snapshot")?;
+    at.progress("the new control plane does not come up: going back to the snapshot");
+    let tell = |text: String| at.progress(text);
+    let restored = own.driver.restore(&facts, &kept.id, &tell).await;
+    restored.map_err(driver_failed)
+}
+
+async fn settle(at: &Here) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let operation = at.operation().to_string();
+    own.sight.look_soon(name);
+    tracing::info!(cluster = name, version = %at.input.to, at = now_ms(), "upgraded");
+    own.set_work(name, Work::Idle, &operation).await
+}

@@ -1,0 +1,145 @@
+//! Who may use a cluster, and with what: a certificate that ends soon, for a
+//! name that the cluster knows only while it is admitted. Kubernetes cannot
+//! revoke certificates; so a name is let in by a binding of its own, and what
+//! is revoked loses that. Let in again, the same person has another name.
+
+use std::time::Duration;
+
+use strata_api::rest::Kubeconfig;
+use strata_types::{Error, ErrorKind, Result, Role};
+
+use super::{Clusters, driver_public};
+use crate::core::{Admission, Cluster, Kept, Who, Work, now_ms};
+
+const USUAL: u64 = 12 * 3600;
+const SHORTEST: u64 = 600;
+const LONGEST: u64 = 7 * 24 * 3600;
+/// How long the cluster may take to let somebody in.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Clusters {
+    /// Credentials for whoever asks.
+    pub async fn kubeconfig(
+        &self,
+        who: &Who,
+        name: &str,
+        ttl_seconds: Option<u64>,
+    ) -> Result<Kubeconfig> {
+        who.everywhere()?;
+        let seconds = ttl_seconds.unwrap_or(USUAL);
+        if !(SHORTEST..=LONGEST).contains(&seconds) {
+            let why = format!("must be {SHORTEST} to {LONGEST} seconds");
+            return Err(Error::invalid("ttlSeconds", why));
+        }
+        let cluster = self.core.cluster(name)?;
+        if matches!(cluster.work, Work::Creating | Work::Deleting) || cluster.members.is_empty() {
+            let why = format!("cluster {name} cannot be used now");
+            return Err(Error::wrong_state(why)
+                .with_hint(format!("see how it stands: strata cluster show {name}")));
+        }
+        let role = match who.role {
+            Role::Admin | Role::Operator => "cluster-admin",
+            _ => "view",
+        };
+        let until_ms = now_ms() + i64::try_from(seconds).unwrap_or(0) * 1000;
+        let admission = self.admit(&cluster, who, role, until_ms).await?;
+        let user = user_name(&who.name, admission.generation);
+        let facts = self.facts(name).await?;
+        let server = self.server_of(&cluster);
+        let made = self.driver.kubeconfig(&facts, &user, &server, seconds);
+        let made = made.map_err(driver_public)?;
+        Ok(Kubeconfig {
+            kubeconfig: made.expose().to_owned(),
+            user,
+            expires_at_ms: until_ms,
+        })
+    }
+
+    /// Where people reach the API of a cluster.
+    pub(super) fn server_of(&self, cluster: &Cluster) -> String {
+        format!("https://{}:{}", self.settings.host, cluster.port)
+    }
+
+    /// Written down first, so that whoever was let in is known.
+    async fn admit(
+        &self,
+        cluster: &Kept<Cluster>,
+        who: &Who,
+        role: &str,
+        until_ms: i64,
+    ) -> Result<Admission> {
+        let name = cluster.name.as_str();
+        let changed = self.core.change_cluster(name, |now| {
+            let mut next = now.clone();
+            let fresh = Admission {
+                generation: next.revoked.get(&who.name).map_or(1, |last| last + 1),
+                role: role.to_owned(),
+                until_ms,
+            };
+            let entry = next.admissions.entry(who.name.clone()).or_insert(fresh);
+            entry.until_ms = entry.until_ms.max(until_ms);
+            role.clone_into(&mut entry.role);
+            Ok(next)
+        });
+        let now = changed.await?;
+        let admission = now.admissions.get(&who.name).cloned();
+        let admission = admission.ok_or_else(|| Error::internal("nobody was let in"))?;
+        let facts = self.facts(name).await?;
+        let user = user_name(&who.name, admission.generation);
+        let admitted = self.driver.admit(&facts, &user, Some(role));
+        match tokio::time::timeout(PATIENCE, admitted).await {
+            Ok(admitted) => admitted.map_err(driver_public)?,
+            Err(_) => {
+                return Err(Error::unavailable(format!(
+                    "cluster {name} does not answer"
+                )));
+            }
+        }
+        Ok(admission)
+    }
+
+    /// Makes all credentials of somebody worthless, the caller's unless told.
+    pub async fn revoke(&self, who: &Who, name: &str, user: Option<&str>) -> Result<()> {
+        who.everywhere()?;
+        let whose = user.unwrap_or(&who.name);
+        if whose != who.name && who.role != Role::Admin {
+            let why = "only an admin may revoke what others have";
+            return Err(Error::new(ErrorKind::PermissionDenied, why));
+        }
+        let cluster = self.core.cluster(name)?;
+        let Some(admission) = cluster.admissions.get(whose).cloned() else {
+            return Ok(());
+        };
+        let facts = self.facts(name).await?;
+        let user = user_name(whose, admission.generation);
+        let gone = self.driver.admit(&facts, &user, None);
+        match tokio::time::timeout(PATIENCE, gone).await {
+            Ok(gone) => gone.map_err(driver_public)?,
+            Err(_) => {
+                return Err(Error::unavailable(format!(
+                    "cluster {name} does not answer"
+                )));
+            }
+        }
+        self.forget_user(name, whose, admission.generation).await
+    }
+
+    /// Written down only after the cluster has let them out.
+    pub(crate) async fn forget_user(&self, name: &str, user: &str, generation: u32) -> Result<()> {
+        let changed = self.core.change_cluster(name, |now| {
+            let mut next = now.clone();
+            let is_it = |admission: &Admission| admission.generation == generation;
+            if next.admissions.get(user).is_some_and(is_it) {
+                next.admissions.remove(user);
+                next.revoked.insert(user.to_owned(), generation);
+            }
+            Ok(next)
+        });
+        changed.await.map(drop)
+    }
+}
+
+/// Somebody's name in a cluster.
+pub(crate) fn user_name(who: &str, generation: u32) -> String {
+    format!("strata:{who}:{generation}")
+}

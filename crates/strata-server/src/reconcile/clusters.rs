@@ -1,0 +1,229 @@
+//! Looks at clusters: how each stands, what died and is to be replaced, which
+//! snapshot is due, whose credentials are over.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use strata_clusters::status::{self, Work as Now};
+use tokio_util::sync::CancellationToken;
+
+use crate::core::{Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
+use crate::operations::{
+    Clusters, CreateClusterInput, HealCluster, HealInput, Seen, SnapshotCluster, SnapshotInput,
+    user_name,
+};
+
+/// How often it looks when nothing wakes it.
+const TICK: Duration = Duration::from_secs(5);
+/// How many clusters are looked at at once.
+const AT_ONCE: usize = 8;
+/// How long one may take to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Certificates are looked at that often.
+const RENEWING_MS: i64 = 12 * 3600 * 1000;
+/// Until a failed cure is tried again.
+const SORE_MS: i64 = 2 * 60 * 1000;
+const OWNER: &str = "clusters";
+
+/// Starts to look after clusters. Every server looks; the one that leads acts.
+pub fn start(clusters: Clusters, shutdown: CancellationToken) {
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = run(&clusters) => {}
+        }
+    });
+}
+
+async fn run(own: &Clusters) {
+    let mut renewed_ms = now_ms();
+    loop {
+        look(own).await;
+        if now_ms() - renewed_ms > RENEWING_MS && leads(own) {
+            renewed_ms = now_ms();
+            renew(own).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            () = own.sight.woken() => {}
+        }
+    }
+}
+
+fn leads(own: &Clusters) -> bool {
+    matches!(own.core.lead(), Lead::Leading(_))
+}
+
+/// Looks once at all.
+pub async fn look(own: &Clusters) {
+    let all = own.core.clusters();
+    let looked = futures_util::stream::iter(all).map(|cluster| async move {
+        let name = cluster.name.clone();
+        if tokio::time::timeout(2 * PATIENCE, look_at(own, &cluster))
+            .await
+            .is_err()
+        {
+            tracing::warn!(cluster = %name, "it takes too long to look at it");
+        }
+    });
+    looked.buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
+    let name = cluster.name.as_str();
+    if leads(own) && cluster.work == Work::Creating && cluster.operation.is_empty() {
+        begin_again(own, cluster).await;
+    }
+    if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
+        return;
+    }
+    let Ok(facts) = own.facts(name).await else {
+        return;
+    };
+    let observed = tokio::time::timeout(PATIENCE, own.driver.observe(&facts)).await;
+    let observed = observed.unwrap_or_default();
+    let before = own.sight.get(name, &cluster.id);
+    let mut memory = before.map(|seen| seen.memory).unwrap_or_default();
+    memory.note(&cluster.members, &observed, &lost(own, cluster), now_ms());
+    let seen = Seen {
+        id: cluster.id.clone(),
+        observed,
+        memory,
+        at_ms: now_ms(),
+    };
+    own.sight.put(name, seen.clone());
+    if leads(own) && cluster.work == Work::Idle {
+        heal(own, cluster, &seen).await;
+        keep(own, cluster, &seen).await;
+        let_out(own, cluster).await;
+    }
+}
+
+/// Somebody wrote the record and died before the operation was there.
+async fn begin_again(own: &Clusters, cluster: &Cluster) {
+    let machines = cluster
+        .members
+        .iter()
+        .map(|member| member.machine.to_string());
+    let input = CreateClusterInput {
+        cluster: cluster.name.to_string(),
+        id: cluster.id.clone(),
+        machines: machines.collect(),
+    };
+    if let Err(error) = own.begin_create(&Who::server(OWNER), &input).await {
+        tracing::warn!(cluster = %cluster.name, %error, "it is not being built yet");
+    }
+}
+
+/// The machines whose own nodes do not answer.
+fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
+    let machines = cluster
+        .members
+        .iter()
+        .map(|member| member.machine.to_string());
+    let lost = machines.filter(|id| match own.core.node(id) {
+        Ok(node) => node.condition != NodeCondition::Ready,
+        Err(_) => true,
+    });
+    lost.collect()
+}
+
+/// Has what died replaced.
+async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
+    // A cure that failed is not tried again at once.
+    let sore = cluster.failure.as_ref();
+    if sore.is_some_and(|failure| now_ms() - failure.at_ms < SORE_MS) {
+        return;
+    }
+    let dead = status::heal(
+        &cluster.members,
+        Now::Idle,
+        &seen.observed,
+        &seen.memory,
+        &own.patience(),
+        now_ms(),
+    );
+    if dead.is_empty() {
+        return;
+    }
+    for one in &dead {
+        tracing::warn!(cluster = %cluster.name, machine = %one.machine, why = one.why, "it is replaced");
+    }
+    let input = HealInput {
+        cluster: cluster.name.to_string(),
+        dead: dead.iter().map(|one| one.machine.to_string()).collect(),
+    };
+    if own.is_busy(cluster.name.as_str()).await {
+        return;
+    }
+    if let Err(error) = own.begin::<HealCluster>(&Who::server(OWNER), &input).await {
+        tracing::warn!(cluster = %cluster.name, %error, "what died is not replaced yet");
+    }
+}
+
+/// Has its state kept when that is due.
+async fn keep(own: &Clusters, cluster: &Cluster, seen: &Seen) {
+    let every = i64::try_from(own.settings.snapshot_every.as_millis()).unwrap_or(i64::MAX);
+    if every == 0 || !seen.observed.serves {
+        return;
+    }
+    let Ok(all) = own.driver.snapshots(&cluster.name) else {
+        return;
+    };
+    let last = all.last().map_or(cluster.created_at_ms, |it| it.at_ms);
+    if now_ms() - last < every || own.is_busy(cluster.name.as_str()).await {
+        return;
+    }
+    let input = SnapshotInput {
+        cluster: cluster.name.to_string(),
+        reason: "schedule".into(),
+    };
+    if let Err(error) = own
+        .begin::<SnapshotCluster>(&Who::server(OWNER), &input)
+        .await
+    {
+        tracing::warn!(cluster = %cluster.name, %error, "its state is not kept yet");
+    }
+}
+
+/// Those whose last certificate is over.
+async fn let_out(own: &Clusters, cluster: &Cluster) {
+    for (who, admission) in &cluster.admissions {
+        if admission.until_ms > now_ms() {
+            continue;
+        }
+        let name = cluster.name.as_str();
+        let Ok(facts) = own.facts(name).await else {
+            return;
+        };
+        let user = user_name(who, admission.generation);
+        let out = own.driver.admit(&facts, &user, None);
+        if matches!(tokio::time::timeout(PATIENCE, out).await, Ok(Ok(()))) {
+            drop(own.forget_user(name, who, admission.generation).await);
+        }
+    }
+}
+
+/// Has certificates renewed that end soon.
+async fn renew(own: &Clusters) {
+    for cluster in own.core.clusters() {
+        if cluster.work != Work::Idle {
+            continue;
+        }
+        let Ok(facts) = own.facts(cluster.name.as_str()).await else {
+            continue;
+        };
+        for member in facts.members.iter().filter(|member| member.joined) {
+            match own.driver.renew(&facts, member).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed")
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = %cluster.name, machine = %member.machine, %error, "certificates are not renewed");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! One address for the API of each cluster, on this server: connections to it
+//! are passed on to whichever member of the control plane is well. Where it
+//! leads changes when members come and go; the address does not.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use strata_balancer::Balancer;
+use strata_types::cluster::ClusterRole;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::{Changed, Cluster, Work};
+use crate::operations::Clusters;
+
+/// For changes that were missed, and ports that were taken.
+const TICK: Duration = Duration::from_secs(5);
+/// Where API servers listen.
+const API_PORT: u16 = 6443;
+
+/// Starts to listen for clusters.
+pub fn start(clusters: Clusters, shutdown: CancellationToken) {
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = run(&clusters) => {}
+        }
+    });
+}
+
+struct Endpoint {
+    port: u16,
+    servers: watch::Sender<Vec<SocketAddr>>,
+    task: AbortHandle,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(own: &Clusters) {
+    let mut changes = own.core.watch_all();
+    let mut open: HashMap<String, Endpoint> = HashMap::new();
+    loop {
+        settle(own, &mut open).await;
+        loop {
+            tokio::select! {
+                changed = changes.recv() => match changed {
+                    Ok(changed) if !matches!(changed, Changed::Cluster(_)) => {}
+                    _ => break,
+                },
+                () = tokio::time::sleep(TICK) => break,
+            }
+        }
+    }
+}
+
+async fn settle(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
+    let all = own.core.clusters();
+    open.retain(|name, endpoint| {
+        let mut all = all.iter();
+        let found = all.find(|cluster| cluster.name.as_str() == name);
+        found.is_some_and(|cluster| cluster.port == endpoint.port && is_open(cluster))
+    });
+    for cluster in all.iter().filter(|cluster| is_open(cluster)) {
+        let servers = servers(cluster);
+        if let Some(endpoint) = open.get(cluster.name.as_str()) {
+            endpoint.servers.send_if_modified(|now| {
+                let changed = *now != servers;
+                *now = servers;
+                changed
+            });
+            continue;
+        }
+        let address = SocketAddr::new(own.settings.listen, cluster.port);
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!(cluster = %cluster.name, %address, %error, "its API cannot be reached there");
+                continue;
+            }
+        };
+        let (sender, receiver) = watch::channel(servers);
+        let task = tokio::spawn(Balancer::default().run(listener, receiver));
+        let endpoint = Endpoint {
+            port: cluster.port,
+            servers: sender,
+            task: task.abort_handle(),
+        };
+        open.insert(cluster.name.to_string(), endpoint);
+    }
+}
+
+fn is_open(cluster: &Cluster) -> bool {
+    cluster.work != Work::Deleting && cluster.members.iter().any(|member| member.joined)
+}
+
+fn servers(cluster: &Cluster) -> Vec<SocketAddr> {
+    let control = cluster.members.iter();
+    let control = control.filter(|it| it.joined && it.role == ClusterRole::ControlPlane);
+    control
+        .filter_map(|member| Some(SocketAddr::new(member.address.parse().ok()?, API_PORT)))
+        .collect()
+}
