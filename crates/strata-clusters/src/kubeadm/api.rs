@@ -3,6 +3,7 @@
 //! asked first, and when it does not answer the next one is. All requests are
 //! such that it does no harm when two of them arrive.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -68,11 +69,11 @@ type Http = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 pub(super) struct Api {
     http: Http,
     servers: Vec<String>,
-    last: std::sync::Arc<AtomicUsize>,
+    last: Arc<AtomicUsize>,
 }
 
-/// What connections are made with; it is kept while the certificate is good.
-pub(super) fn client(config: ClientConfig) -> Http {
+/// What connections are made with.
+fn client(config: ClientConfig) -> Http {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT));
@@ -93,12 +94,20 @@ pub(super) fn client(config: ClientConfig) -> Http {
 }
 
 impl Api {
-    /// Over these servers, `ADDRESS:PORT`.
-    pub(super) fn new(http: Http, servers: Vec<String>) -> Self {
+    /// With this certificate, of no server yet.
+    pub(super) fn new(config: ClientConfig) -> Self {
         Self {
-            http,
-            servers,
+            http: client(config),
+            servers: Vec::new(),
             last: Default::default(),
+        }
+    }
+
+    /// The same over these servers, `ADDRESS:PORT`, by the same connections.
+    pub(super) fn over(&self, servers: Vec<String>) -> Self {
+        Self {
+            servers,
+            ..self.clone()
         }
     }
 

@@ -20,7 +20,7 @@ const PIECE: usize = 1 << 20;
 const PROGRAM: u32 = 0o755;
 
 /// Our scripts, by the names that they have on the machine.
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: [(&str, &str); 13] = [
     ("prepare", include_str!("scripts/prepare")),
     ("run", include_str!("scripts/run")),
     ("run-containerd", include_str!("scripts/run-containerd")),
@@ -30,6 +30,10 @@ const SCRIPTS: [(&str, &str); 9] = [
     ("with-config", include_str!("scripts/with-config")),
     ("state", include_str!("scripts/state")),
     ("reset", include_str!("scripts/reset")),
+    ("upgrade", include_str!("scripts/upgrade")),
+    ("restore-data", include_str!("scripts/restore-data")),
+    ("restore-swap", include_str!("scripts/restore-swap")),
+    ("renew", include_str!("scripts/renew")),
 ];
 
 /// The way the progress is told.
@@ -44,7 +48,10 @@ pub(super) async fn install(
     progress: Progress<'_>,
 ) -> Result<(), DriverError> {
     progress("putting files on the machine".into());
-    machine.put("put", files(cluster, member, bundle)).await?;
+    let files = files(cluster, member, bundle);
+    let version = member.version.to_string();
+    let files = files.file(&format!("{HERE}/version"), 0o644, version);
+    machine.put("put", files).await?;
     bring(bundle, member.version, machine, progress).await?;
     progress("starting containers and the agent".into());
     let program = machine.hands.program(machine.name).await?;
@@ -53,13 +60,16 @@ pub(super) async fn install(
     let containerd = format!("/bin/sh {HERE}/run-containerd");
     machine.supervise("containerd", &containerd).await?;
     progress("importing images".into());
-    import(machine).await
+    import(machine, member.version).await
 }
 
-/// The images of the version that the machine is said to have.
-pub(super) async fn import(machine: Machine<'_>) -> Result<(), DriverError> {
+/// The images of a version that the machine has the bundle of.
+pub(super) async fn import(
+    machine: Machine<'_>,
+    version: KubernetesVersion,
+) -> Result<(), DriverError> {
     let import = Script {
-        line: "import",
+        line: &format!("import {version}"),
         what: "importing images",
         input: None,
         timeout: IMPORT,
@@ -68,7 +78,8 @@ pub(super) async fn import(machine: Machine<'_>) -> Result<(), DriverError> {
     machine.script(import).await.map(drop)
 }
 
-fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Archive {
+/// All but the version, which an upgrade changes last.
+pub(super) fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Archive {
     let mut files = Archive::default();
     for (name, text) in SCRIPTS {
         files = files.file(&format!("{HERE}/{name}"), PROGRAM, text);
@@ -77,11 +88,14 @@ fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Archive {
     let containerd = include_str!("scripts/containerd.toml").replace("@PAUSE@", &pause);
     files
         .file(&format!("{HERE}/containerd.toml"), 0o644, containerd)
+<<<<<<< HEAD
+=======
         .file(
             &format!("{HERE}/version"),
             0o644,
             member.version.to_string(),
         )
+>>>>>>> main
         .file(
             &format!("{HERE}/agent.json"),
             0o600,

@@ -19,6 +19,7 @@ mod archive;
 mod bundle;
 mod config;
 mod drain;
+mod driver;
 mod enter;
 mod etcd;
 mod etcd_wire;
@@ -28,27 +29,30 @@ mod machine;
 mod objects;
 mod observe;
 mod pki;
+mod preflight;
+mod renew;
+mod restore;
+mod snapshots;
 mod tls;
 mod token;
+mod upgrade;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, join_all};
-use serde_json::json;
-use strata_types::Secret;
-use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
+use strata_types::cluster::{ClusterRole, Member};
 
 pub use hands::{Hands, Ran, Run};
 
-use crate::{ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot};
+use crate::{ClusterFacts, DriverError};
 use api::Api;
-use enter::Entry;
 use etcd::Etcd;
-use machine::{HERE, Machine};
+use machine::Machine;
+
+/// A certificate is good for an hour, and a long call begins with enough left.
+const FRESH: Duration = Duration::from_secs(30 * 60);
 
 /// Where things are on this server.
 #[derive(Clone, Debug)]
@@ -63,8 +67,9 @@ pub struct KubeadmSettings {
 pub struct Kubeadm {
     hands: Arc<dyn Hands>,
     settings: KubeadmSettings,
-    /// Connections by the cluster's id, while their certificate is good.
+    /// Connections by the cluster's id, while their certificate is fresh.
     clients: Mutex<HashMap<String, (Instant, Api)>>,
+    /// Of the API servers.
     port: u16,
 }
 
@@ -78,4 +83,48 @@ impl Kubeadm {
             port: config::API_PORT,
         }
     }
+
+    fn machine<'a>(&'a self, member: &'a Member) -> Machine<'a> {
+        Machine {
+            hands: &*self.hands,
+            name: member.machine.as_str(),
+        }
+    }
+
+    /// The API of a cluster, by all that serve it.
+    fn api(&self, cluster: &ClusterFacts) -> Result<Api, DriverError> {
+        let addresses = controls(cluster).map(|member| member.address.clone());
+        self.api_at(cluster, addresses.collect())
+    }
+
+    fn api_at(&self, cluster: &ClusterFacts, addresses: Vec<String>) -> Result<Api, DriverError> {
+        let servers = addresses.iter();
+        let servers = servers.map(|address| format!("{address}:{}", self.port));
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, (made, _)| made.elapsed() < FRESH);
+        let api = match clients.get(&cluster.id) {
+            Some((_, api)) => api.clone(),
+            None => {
+                let api = Api::new(tls::config(&cluster.secrets, pki::CLUSTER)?);
+                clients.insert(cluster.id.clone(), (Instant::now(), api.clone()));
+                api
+            }
+        };
+        Ok(api.over(servers.collect()))
+    }
+
+    /// The etcd of a cluster, without one member that is not to be asked.
+    fn etcd(&self, cluster: &ClusterFacts, without: Option<&Member>) -> Result<Etcd, DriverError> {
+        let others = controls(cluster)
+            .filter(|member| without.is_none_or(|it| it.machine != member.machine))
+            .map(|member| member.address.clone());
+        Etcd::new(&cluster.secrets, others.collect())
+    }
+}
+
+/// The control plane, as far as it has joined.
+fn controls(cluster: &ClusterFacts) -> impl Iterator<Item = &Member> {
+    cluster.members.iter().filter(|member| {
+        member.joined && member.role == ClusterRole::ControlPlane && !member.address.is_empty()
+    })
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 /// A list of objects.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 pub(super) struct List<T> {
     // Explicitly null in an empty list of some servers.
     #[serde(default = "Vec::new", deserialize_with = "nullable")]

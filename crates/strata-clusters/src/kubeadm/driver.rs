@@ -1,0 +1,266 @@
+//! [`Driver`] by kubeadm: whom each call concerns, and who does it.
+
+use std::collections::BTreeMap;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::json;
+use strata_types::Secret;
+use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
+
+use super::enter::Entry;
+use super::machine::HERE;
+use super::restore::Restore;
+use super::snapshots::Snapshots;
+use super::upgrade::Upgrade;
+use super::{Kubeadm, access, agent, bundle, controls, drain, install, observe, pki, preflight};
+use crate::{
+    Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
+};
+
+/// Who is told how far a call has come.
+type Told<'a> = &'a (dyn Fn(String) + Send + Sync);
+
+impl Driver for Kubeadm {
+    fn secrets(&self, _: &ClusterName) -> Result<BTreeMap<String, Secret>, DriverError> {
+        pki::secrets()
+    }
+
+    fn install<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
+            let machine = self.machine(member);
+            install::install(cluster, member, &bundle, machine, progress).await
+        }
+        .boxed()
+    }
+
+    fn init<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
+            let api = self.api_at(cluster, vec![member.address.clone()])?;
+            let entry = self.entry(cluster, member, progress);
+            entry.init(&api, &bundle).await
+        }
+        .boxed()
+    }
+
+    fn join<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let api = self.api(cluster)?;
+            let etcd = self.etcd(cluster, Some(member))?;
+            let entry = self.entry(cluster, member, progress);
+            entry.join(&api, &etcd).await
+        }
+        .boxed()
+    }
+
+    fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
+        let told = cluster.members.iter().filter(|it| !it.address.is_empty());
+        let told = told.map(async |member| {
+            let file = agent::file(cluster, member);
+            let path = format!("{HERE}/agent.json");
+            let put = self.machine(member).replace("introduce", &path, file);
+            if let Err(error) = put.await {
+                tracing::warn!(machine = %member.machine, %error, "not told who the others are");
+            }
+        });
+        join_all(told).map(|_| Ok(())).boxed()
+    }
+
+    fn observe<'a>(&'a self, cluster: &'a ClusterFacts) -> BoxFuture<'a, Observed> {
+        async move {
+            match self.api(cluster) {
+                Ok(api) => observe::observe(&api, &cluster.members).await,
+                Err(error) => Observed {
+                    why: error.to_string(),
+                    ..Observed::default()
+                },
+            }
+        }
+        .boxed()
+    }
+
+    fn cordon<'a>(&'a self, cluster: &'a ClusterFacts, node: &'a str, closed: bool) -> Done<'a> {
+        async move {
+            let change = json!({"spec": {"unschedulable": closed}});
+            let path = format!("/api/v1/nodes/{node}");
+            Ok(self.api(cluster)?.patch(&path, &change).await?)
+        }
+        .boxed()
+    }
+
+    fn drain<'a>(&'a self, cluster: &'a ClusterFacts, node: &'a str) -> Done<'a, Drained> {
+        async move { drain::drain(&self.api(cluster)?, node).await }.boxed()
+    }
+
+    fn forget<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
+        async move {
+            let machine = member.machine.as_str();
+            // First etcd: it must not wait for one that will not come back.
+            if member.role == ClusterRole::ControlPlane {
+                let others = self.etcd(cluster, Some(member))?;
+                others.remove(machine, &member.address).await?;
+            }
+            let others = controls(cluster).filter(|it| it.machine != member.machine);
+            let others = others.map(|member| member.address.clone()).collect();
+            let api = self.api_at(cluster, others)?;
+            Ok(api.delete(&format!("/api/v1/nodes/{machine}")).await?)
+        }
+        .boxed()
+    }
+
+    fn preflight<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        to: KubernetesVersion,
+    ) -> Done<'a, Preflight> {
+        async move {
+            let api = self.api(cluster)?;
+            let servers = controls(cluster)
+                .map(|member| self.api_at(cluster, vec![member.address.clone()]))
+                .collect::<Result<Vec<_>, _>>()?;
+            let (members, from) = (&cluster.members, cluster.version);
+            let found = preflight::preflight(&api, &servers, members, from, to).await;
+            let mut found = found?;
+            if let Err(error) = bundle::find(&self.settings.catalogue, to) {
+                found.blockers.push(Blocker {
+                    what: format!("Kubernetes {to} is not here"),
+                    hint: error.to_string(),
+                });
+            }
+            Ok(found)
+        }
+        .boxed()
+    }
+
+    fn upgrade<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        to: KubernetesVersion,
+        first: bool,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let upgrade = Upgrade {
+                cluster,
+                member,
+                to,
+                bundle: &bundle::find(&self.settings.catalogue, to)?,
+                machine: self.machine(member),
+                progress,
+            };
+            upgrade.run(&self.api(cluster)?, first).await
+        }
+        .boxed()
+    }
+
+    fn snapshot<'a>(&'a self, cluster: &'a ClusterFacts, reason: &'a str) -> Done<'a, Snapshot> {
+        async move {
+            let etcd = self.etcd(cluster, None)?;
+            let snapshots = self.snapshots_of(&cluster.name);
+            snapshots.take(&etcd, cluster.version, reason).await
+        }
+        .boxed()
+    }
+
+    fn snapshots(&self, name: &ClusterName) -> Result<Vec<Snapshot>, DriverError> {
+        self.snapshots_of(name).list()
+    }
+
+    fn restore<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        snapshot: &'a str,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let (snapshot, file) = self.snapshots_of(&cluster.name).find(snapshot)?;
+            let then = ClusterFacts {
+                version: snapshot.version,
+                ..cluster.clone()
+            };
+            let restore = Restore {
+                cluster: &then,
+                bundle: &bundle::find(&self.settings.catalogue, snapshot.version)?,
+                snapshot: &snapshot,
+                file: &file,
+                controls: controls(cluster)
+                    .map(|member| (member, self.machine(member)))
+                    .collect(),
+                progress,
+            };
+            restore.run(&self.api(cluster)?).await
+        }
+        .boxed()
+    }
+
+    fn renew<'a>(&'a self, _: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool> {
+        async move {
+            match member.role {
+                ClusterRole::Worker => Ok(false),
+                ClusterRole::ControlPlane => super::renew::renew(self.machine(member)).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn admit<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        user: &'a str,
+        role: Option<&'a str>,
+    ) -> Done<'a> {
+        async move { access::admit(&self.api(cluster)?, user, role).await }.boxed()
+    }
+
+    fn kubeconfig(
+        &self,
+        cluster: &ClusterFacts,
+        user: &str,
+        server: &str,
+        seconds: u64,
+    ) -> Result<Secret, DriverError> {
+        access::kubeconfig(cluster, user, server, seconds)
+    }
+
+    fn clear(&self, name: &ClusterName) -> Result<(), DriverError> {
+        self.snapshots_of(name).clear()
+    }
+}
+
+impl Kubeadm {
+    fn entry<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Told<'a>,
+    ) -> Entry<'a> {
+        Entry {
+            cluster,
+            member,
+            machine: self.machine(member),
+            progress,
+        }
+    }
+
+    fn snapshots_of(&self, name: &ClusterName) -> Snapshots {
+        Snapshots::of(&self.settings.snapshots, name)
+    }
+}

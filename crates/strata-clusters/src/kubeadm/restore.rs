@@ -1,0 +1,177 @@
+//! A control plane back to a snapshot. All its machines that are up first
+//! make etcd's data out of it, beside what they have; only when all have done
+//! so are their API servers and etcds ended, the data is put in place, and
+//! they begin again as members of one new etcd.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+use strata_types::Secret;
+use strata_types::cluster::Member;
+use tokio::time::Instant;
+
+use super::api::Api;
+use super::bundle::Bundle;
+use super::config;
+use super::install::{self, Progress, files_error};
+use super::machine::{HERE, Machine, Script};
+use super::token::Token;
+use crate::{ClusterFacts, DriverError, Snapshot};
+
+const BOUND: Duration = Duration::from_secs(3 * 60);
+const AGAIN: Duration = Duration::from_millis(500);
+const PIECE: usize = 1 << 20;
+
+/// What a restore takes.
+pub(super) struct Restore<'a> {
+    /// As it was when the snapshot was made: also its version.
+    pub(super) cluster: &'a ClusterFacts,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) file: &'a Path,
+    pub(super) bundle: &'a Bundle,
+    /// The machines of the control plane.
+    pub(super) controls: Vec<(&'a Member, Machine<'a>)>,
+    pub(super) progress: Progress<'a>,
+}
+
+impl Restore<'_> {
+    /// Does all of it. `api` is that of the machines.
+    pub(super) async fn run(mut self, api: &Api) -> Result<(), DriverError> {
+        (self.progress)("looking who is up".into());
+        self.keep_who_is_up().await?;
+        for (member, machine) in &self.controls {
+            (self.progress)(format!("sending the snapshot to {}", member.machine));
+            install::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
+            self.send(*machine).await?;
+        }
+        (self.progress)("making etcd's data".into());
+        let made = self
+            .controls
+            .iter()
+            .map(|(member, machine)| self.make(member, *machine));
+        try_join_all(made).await?;
+        (self.progress)("ending the control plane".into());
+        let stopped = self
+            .controls
+            .iter()
+            .map(|(_, machine)| machine.stop("kubelet"));
+        try_join_all(stopped).await?;
+        let swapped = self
+            .controls
+            .iter()
+            .map(|(member, machine)| self.swap(member, *machine));
+        try_join_all(swapped).await?;
+        (self.progress)("starting the control plane".into());
+        let command = format!("/bin/sh {HERE}/run-kubelet");
+        let started = self
+            .controls
+            .iter()
+            .map(|(_, machine)| machine.supervise("kubelet", &command));
+        try_join_all(started).await?;
+        serves(api).await
+    }
+
+    /// Those that do not answer are no members of the new etcd: they have to
+    /// be taken out of the cluster, or join again.
+    async fn keep_who_is_up(&mut self) -> Result<(), DriverError> {
+        let looked = self
+            .controls
+            .iter()
+            .map(|(_, machine)| machine.short("state", "looking at the machine"));
+        let looked = join_all(looked).await;
+        let mut why = None;
+        let mut looked = looked.into_iter();
+        self.controls.retain(|(member, _)| match looked.next() {
+            Some(Ok(_)) => true,
+            Some(Err(error)) => {
+                tracing::warn!(machine = %member.machine, %error, "not restored: it does not answer");
+                why = Some(error);
+                false
+            }
+            None => false,
+        });
+        match (self.controls.is_empty(), why) {
+            (false, _) => Ok(()),
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(DriverError::Refused("it has no control plane".into())),
+        }
+    }
+
+    async fn send(&self, machine: Machine<'_>) -> Result<(), DriverError> {
+        let to = format!("{HERE}/snapshot.db");
+        let failed = |error| files_error(self.file, &error);
+        let mut file = std::fs::File::open(self.file).map_err(failed)?;
+        let text = format!("umask 077; rm -f {to} && : >{to}");
+        machine.shell("send", &text, None).await?;
+        loop {
+            let mut piece = Vec::with_capacity(PIECE);
+            let read = file.by_ref().take(PIECE as u64).read_to_end(&mut piece);
+            if read.map_err(failed)? == 0 {
+                return Ok(());
+            }
+            let text = format!("cat >>{to}");
+            machine.shell("send", &text, Some(piece)).await?;
+        }
+    }
+
+    async fn make(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
+        let everybody: Vec<String> = self
+            .controls
+            .iter()
+            .map(|(member, _)| format!("{}=https://{}:2380", member.machine, member.address))
+            .collect();
+        // The word is new each time, so that nobody takes one for a member of
+        // the etcd before.
+        let line = format!(
+            "restore-data {} {} {} strata-{}",
+            member.machine,
+            member.address,
+            everybody.join(","),
+            self.snapshot.id,
+        );
+        let script = Script {
+            line: &line,
+            what: "etcdutl snapshot restore",
+            input: None,
+            timeout: BOUND,
+            passing: true,
+        };
+        machine.script(script).await.map(drop)
+    }
+
+    async fn swap(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
+        let now = machine
+            .shell("look", &format!("cat {HERE}/version"), None)
+            .await?;
+        let (mut line, mut input) = ("restore-swap".to_owned(), None);
+        let version = self.snapshot.version.to_string();
+        if now.trim() != version {
+            line = format!("restore-swap {version}");
+            // Nobody joins with it: kubeadm wants one.
+            let token: Secret = Token::new().text();
+            input = Some(config::init(self.cluster, member, self.bundle, &token).into_bytes());
+        }
+        let script = Script {
+            line: &line,
+            what: "putting the snapshot in place",
+            input,
+            timeout: BOUND,
+            passing: true,
+        };
+        machine.script(script).await.map(drop)
+    }
+}
+
+/// Waits until the API is ready.
+pub(super) async fn serves(api: &Api) -> Result<(), DriverError> {
+    let end = Instant::now() + BOUND;
+    loop {
+        match api.text("/readyz").await {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() + AGAIN >= end => return Err(error.into()),
+            Err(_) => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}
