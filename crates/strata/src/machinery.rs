@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use strata_backup::Repository;
 use strata_cli::{Exit, Failure, Result};
-use strata_clusters::kubeadm::{Kubeadm, KubeadmSettings};
 use strata_client::Target;
+use strata_clusters::kubeadm::{Kubeadm, KubeadmSettings};
 use strata_identity::Name;
 use strata_machines::image::{Base, JoinFile, KernelFolder, busybox};
 use strata_machines::iso::{self, Loaders, Part};

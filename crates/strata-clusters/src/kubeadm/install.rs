@@ -88,14 +88,6 @@ pub(super) fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) ->
     let containerd = include_str!("scripts/containerd.toml").replace("@PAUSE@", &pause);
     files
         .file(&format!("{HERE}/containerd.toml"), 0o644, containerd)
-<<<<<<< HEAD
-=======
-        .file(
-            &format!("{HERE}/version"),
-            0o644,
-            member.version.to_string(),
-        )
->>>>>>> main
         .file(
             &format!("{HERE}/agent.json"),
             0o600,
