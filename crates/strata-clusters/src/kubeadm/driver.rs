@@ -9,11 +9,10 @@ use strata_types::Secret;
 use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
 
 use super::enter::Entry;
-use super::machine::HERE;
 use super::restore::Restore;
 use super::snapshots::Snapshots;
 use super::upgrade::Upgrade;
-use super::{Kubeadm, access, agent, bundle, controls, drain, install, observe, pki, preflight};
+use super::{Kubeadm, access, agent, controls, drain, install, observe, pki, preflight};
 use crate::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
 };
@@ -33,7 +32,7 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
+            let bundle = self.settings.catalogue.find(member.version)?;
             let machine = self.machine(member);
             install::install(cluster, member, &bundle, machine, progress).await
         }
@@ -47,7 +46,7 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
+            let bundle = self.settings.catalogue.find(member.version)?;
             let api = self.api_at(cluster, vec![member.address.clone()])?;
             let entry = self.entry(cluster, member, progress);
             entry.init(&api, &bundle).await
@@ -73,10 +72,8 @@ impl Driver for Kubeadm {
     fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
         let told = cluster.members.iter().filter(|it| !it.address.is_empty());
         let told = told.map(async |member| {
-            let file = agent::file(cluster, member);
-            let path = format!("{HERE}/agent.json");
-            let put = self.machine(member).replace("introduce", &path, file);
-            if let Err(error) = put.await {
+            let told = agent::tell(cluster, member, self.machine(member));
+            if let Err(error) = told.await {
                 tracing::warn!(machine = %member.machine, %error, "not told who the others are");
             }
         });
@@ -138,10 +135,10 @@ impl Driver for Kubeadm {
             let (members, from) = (&cluster.members, cluster.version);
             let found = preflight::preflight(&api, &servers, members, from, to).await;
             let mut found = found?;
-            if let Err(error) = bundle::find(&self.settings.catalogue, to) {
+            if let Err(error) = self.settings.catalogue.find(to) {
                 found.blockers.push(Blocker {
-                    what: format!("Kubernetes {to} is not here"),
-                    hint: error.to_string(),
+                    what: error.to_string(),
+                    hint: error.hint(),
                 });
             }
             Ok(found)
@@ -159,10 +156,8 @@ impl Driver for Kubeadm {
     ) -> Done<'a> {
         async move {
             let upgrade = Upgrade {
-                cluster,
-                member,
                 to,
-                bundle: &bundle::find(&self.settings.catalogue, to)?,
+                bundle: &self.settings.catalogue.find(to)?,
                 machine: self.machine(member),
                 progress,
             };
@@ -198,7 +193,7 @@ impl Driver for Kubeadm {
             };
             let restore = Restore {
                 cluster: &then,
-                bundle: &bundle::find(&self.settings.catalogue, snapshot.version)?,
+                bundle: &self.settings.catalogue.find(snapshot.version)?,
                 snapshot: &snapshot,
                 file: &file,
                 controls: controls(cluster)

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::api::Api;
 use super::archive::Archive;
-use super::bundle::Bundle;
+use crate::catalogue::Bundle;
 use super::etcd::Etcd;
 use super::install::Progress;
 use super::machine::{HERE, Machine, Script};

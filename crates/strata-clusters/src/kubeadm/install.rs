@@ -8,7 +8,7 @@ use std::time::Duration;
 use strata_types::cluster::{KubernetesVersion, Member};
 
 use super::archive::Archive;
-use super::bundle::Bundle;
+use crate::catalogue::Bundle;
 use super::machine::{HERE, Machine, Script};
 use super::{agent, config};
 use crate::{ClusterFacts, DriverError};
@@ -20,12 +20,13 @@ const PIECE: usize = 1 << 20;
 const PROGRAM: u32 = 0o755;
 
 /// Our scripts, by the names that they have on the machine.
-const SCRIPTS: [(&str, &str); 13] = [
+const SCRIPTS: [(&str, &str); 14] = [
     ("prepare", include_str!("scripts/prepare")),
     ("run", include_str!("scripts/run")),
     ("run-containerd", include_str!("scripts/run-containerd")),
     ("run-agent", include_str!("scripts/run-agent")),
     ("run-kubelet", include_str!("scripts/run-kubelet")),
+    ("introduce", include_str!("scripts/introduce")),
     ("import", include_str!("scripts/import")),
     ("with-config", include_str!("scripts/with-config")),
     ("state", include_str!("scripts/state")),
@@ -48,12 +49,13 @@ pub(super) async fn install(
     progress: Progress<'_>,
 ) -> Result<(), DriverError> {
     progress("putting files on the machine".into());
-    let files = files(cluster, member, bundle);
+    let files = files(bundle);
     let version = member.version.to_string();
     let files = files.file(&format!("{HERE}/version"), 0o644, version);
     machine.put("put", files).await?;
     bring(bundle, member.version, machine, progress).await?;
     progress("starting containers and the agent".into());
+    agent::tell(cluster, member, machine).await?;
     let program = machine.hands.program(machine.name).await?;
     let agent = format!("/bin/sh {HERE}/run-agent {program}");
     machine.supervise("agent", &agent).await?;
@@ -79,15 +81,14 @@ pub(super) async fn import(
 }
 
 /// All but the version, which an upgrade changes last.
-pub(super) fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Archive {
+pub(super) fn files(bundle: &Bundle) -> Archive {
     let mut files = Archive::default();
     for (name, text) in SCRIPTS {
         files = files.file(&format!("{HERE}/{name}"), PROGRAM, text);
     }
     let pause = format!("{}/pause:{}", config::REPOSITORY, bundle.pause);
     let containerd = include_str!("scripts/containerd.toml").replace("@PAUSE@", &pause);
-    files
-        .file(&format!("{HERE}/containerd.toml"), 0o644, containerd)
+    files.file(&format!("{HERE}/containerd.toml"), 0o644, containerd)
 <<<<<<< HEAD
 =======
         .file(
@@ -96,11 +97,6 @@ pub(super) fn files(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) ->
             member.version.to_string(),
         )
 >>>>>>> main
-        .file(
-            &format!("{HERE}/agent.json"),
-            0o600,
-            agent::file(cluster, member),
-        )
 }
 
 /// Sees to it that the machine has the bundle. One inside another machine

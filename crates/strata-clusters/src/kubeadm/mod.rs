@@ -16,7 +16,6 @@ mod access;
 mod agent;
 mod api;
 mod archive;
-mod bundle;
 mod config;
 mod drain;
 mod driver;
@@ -46,6 +45,7 @@ use strata_types::cluster::{ClusterRole, Member};
 
 pub use hands::{Hands, Ran, Run};
 
+use crate::catalogue::Catalogue;
 use crate::{ClusterFacts, DriverError};
 use api::Api;
 use etcd::Etcd;
@@ -57,8 +57,8 @@ const FRESH: Duration = Duration::from_secs(30 * 60);
 /// Where things are on this server.
 #[derive(Clone, Debug)]
 pub struct KubeadmSettings {
-    /// The folder of all bundles, one of a version each.
-    pub catalogue: PathBuf,
+    /// The versions that there are.
+    pub catalogue: Catalogue,
     /// Where snapshots are kept, in a folder for each cluster.
     pub snapshots: PathBuf,
 }

@@ -13,7 +13,7 @@ use strata_types::cluster::Member;
 use tokio::time::Instant;
 
 use super::api::Api;
-use super::bundle::Bundle;
+use crate::catalogue::Bundle;
 use super::config;
 use super::install::{self, Progress, files_error};
 use super::machine::{HERE, Machine, Script};
