@@ -119,7 +119,10 @@ mod tests {
             serde_json::from_slice(&file(&cluster, &cluster.members[at])).unwrap()
         };
         assert_eq!(of(2)["servers"], json!(["10.42.0.1:6443"]));
-        assert_eq!(of(1)["servers"], json!(["10.42.0.1:6443", "10.42.0.2:6443"]));
+        assert_eq!(
+            of(1)["servers"],
+            json!(["10.42.0.1:6443", "10.42.0.2:6443"])
+        );
         assert_eq!(of(2)["network"]["podSubnet"], "10.244.3.0/24");
         let peers = json!([
             {"address": "10.42.0.1", "podSubnet": "10.244.1.0/24"},

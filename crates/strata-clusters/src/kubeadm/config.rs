@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use strata_types::Secret;
 use strata_types::cluster::{ClusterRole, Member};
 
-use crate::catalogue::Bundle;
 use crate::ClusterFacts;
+use crate::catalogue::Bundle;
 
 /// Where a machine finds the API of its cluster, whoever serves it: its own
 /// agent is behind it.

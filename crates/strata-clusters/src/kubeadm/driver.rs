@@ -1,6 +1,7 @@
 //! [`Driver`] by kubeadm: whom each call concerns, and who does it.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
@@ -47,7 +48,7 @@ impl Driver for Kubeadm {
     ) -> Done<'a> {
         async move {
             let bundle = self.settings.catalogue.find(member.version)?;
-            let api = self.api_at(cluster, vec![member.address.clone()])?;
+            let api = self.api_at(cluster, once(member))?;
             let entry = self.entry(cluster, member, progress);
             entry.init(&api, &bundle).await
         }
@@ -115,7 +116,6 @@ impl Driver for Kubeadm {
                 others.remove(machine, &member.address).await?;
             }
             let others = controls(cluster).filter(|it| it.machine != member.machine);
-            let others = others.map(|member| member.address.clone()).collect();
             let api = self.api_at(cluster, others)?;
             Ok(api.delete(&format!("/api/v1/nodes/{machine}")).await?)
         }
@@ -130,7 +130,7 @@ impl Driver for Kubeadm {
         async move {
             let api = self.api(cluster)?;
             let servers = controls(cluster)
-                .map(|member| self.api_at(cluster, vec![member.address.clone()]))
+                .map(|member| self.api_at(cluster, once(member)))
                 .collect::<Result<Vec<_>, _>>()?;
             let (members, from) = (&cluster.members, cluster.version);
             let found = preflight::preflight(&api, &servers, members, from, to).await;

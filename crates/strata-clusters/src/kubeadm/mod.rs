@@ -16,6 +16,7 @@ mod access;
 mod agent;
 mod api;
 mod archive;
+mod bring;
 mod config;
 mod drain;
 mod driver;
@@ -93,13 +94,16 @@ impl Kubeadm {
 
     /// The API of a cluster, by all that serve it.
     fn api(&self, cluster: &ClusterFacts) -> Result<Api, DriverError> {
-        let addresses = controls(cluster).map(|member| member.address.clone());
-        self.api_at(cluster, addresses.collect())
+        self.api_at(cluster, controls(cluster))
     }
 
-    fn api_at(&self, cluster: &ClusterFacts, addresses: Vec<String>) -> Result<Api, DriverError> {
-        let servers = addresses.iter();
-        let servers = servers.map(|address| format!("{address}:{}", self.port));
+    /// The API of a cluster, by these of its machines.
+    fn api_at<'a>(
+        &self,
+        cluster: &ClusterFacts,
+        members: impl Iterator<Item = &'a Member>,
+    ) -> Result<Api, DriverError> {
+        let servers = members.map(|member| format!("{}:{}", member.address, self.port));
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, (made, _)| made.elapsed() < FRESH);
         let api = match clients.get(&cluster.id) {

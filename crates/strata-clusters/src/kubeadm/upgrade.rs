@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use strata_types::cluster::KubernetesVersion;
 
 use super::api::Api;
-use crate::catalogue::Bundle;
+use super::bring;
 use super::enter::wait_for;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
 use super::observe::SYSTEM;
 use crate::DriverError;
+use crate::catalogue::Bundle;
 
 /// With an etcd and an API server that start anew on a busy machine.
 const KUBEADM: Duration = Duration::from_secs(10 * 60);
@@ -33,7 +34,7 @@ impl Upgrade<'_> {
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
         let files = install::files(self.bundle);
         machine.put("put", files).await?;
-        install::bring(self.bundle, to, machine, self.progress).await?;
+        bring::bring(self.bundle, to, machine, self.progress).await?;
         (self.progress)("importing images".into());
         install::import(machine, to).await?;
         if first {
