@@ -45,9 +45,6 @@ pub(crate) enum Role {
         after_help = "Nothing may run on the data folder. Afterwards `strata up` finds everything as\nit was when the backup was taken.\n\nExamples:\n  strata restore --repository /mnt/backup --password-file backup.password\n  strata restore 4bba301e --data-dir /srv/strata --config strata.toml"
     )]
     Restore(RestoreArguments),
-    /// Serve a machine of a Kubernetes cluster; started by Strata itself
-    #[command(hide = true)]
-    ClusterAgent(ClusterAgentArguments),
     #[command(flatten)]
     Client(strata_cli::Command),
 }
@@ -137,13 +134,6 @@ impl NodeArguments {
         let given = flags.into_iter().find(|(_, given)| *given);
         given.map(|(flag, _)| flag)
     }
-}
-
-#[derive(Args, Clone)]
-pub(crate) struct ClusterAgentArguments {
-    /// The file that tells what to do, which is followed
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) config: PathBuf,
 }
 
 /// Where the server listens.

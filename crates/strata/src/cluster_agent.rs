@@ -1,27 +1,58 @@
 //! `strata cluster-agent`: what runs beside the kubelet on every machine of a
-//! Kubernetes cluster. One thread is enough for it, and keeps it small.
+//! Kubernetes cluster. Strata starts it, no person does, so it is not among
+//! the commands that are told of. It is apart from them for another reason
+//! too: to read all that the binary understands takes ten times the memory
+//! that the agent needs for its work. One thread is enough for it.
 
-use strata_cli::{Exit, Failure, Result};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
 use strata_cluster_agent::Agent;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::args::ClusterAgentArguments;
+const NAME: &str = "cluster-agent";
+
+/// Serve a machine of a Kubernetes cluster; started by Strata itself
+#[derive(Parser)]
+#[command(name = "strata cluster-agent", version)]
+pub(crate) struct ClusterAgentArguments {
+    /// The file that tells what to do, which is followed
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// The arguments, when this process is to be an agent.
+pub(crate) fn asked_for() -> Option<ClusterAgentArguments> {
+    let mut words = std::env::args_os().skip(1);
+    let asked = words.next().is_some_and(|word| word == NAME);
+    asked.then(|| ClusterAgentArguments::parse_from([NAME.into()].into_iter().chain(words)))
+}
 
 /// Runs until it is told to end. What it made for pods stays.
-pub(crate) fn run(arguments: &ClusterAgentArguments) -> Result {
-    let failed =
-        |error: &dyn std::error::Error| Failure::new(Exit::Unexpected, format!("agent: {error}"));
+pub(crate) fn run(arguments: &ClusterAgentArguments) -> ExitCode {
     start_logging();
+    match run_until_told(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error, "the agent cannot run");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_until_told(
+    arguments: &ClusterAgentArguments,
+) -> Result<(), Box<dyn std::error::Error + 'static>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .map_err(|error| failed(&error))?;
+        .build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
-            Err(error) = Agent::new(&arguments.config).run() => Err(failed(&error)),
+            Err(error) = Agent::new(&arguments.config).run() => Err(error.into()),
             _ = terminate.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Settings: flags first, then the file, then what holds by default.
 
 mod backup;
+mod clusters;
 mod control;
 mod images;
 mod machines;
@@ -21,6 +22,7 @@ use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
 pub(crate) use backup::BackupTable;
+pub(crate) use clusters::ClustersTable;
 use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
 pub(crate) use machines::MachinesSettings;
@@ -69,6 +71,8 @@ pub(crate) struct File {
     storage: StorageTable,
     #[serde(default)]
     backup: BackupTable,
+    #[serde(default)]
+    clusters: ClustersTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -111,6 +115,7 @@ pub(crate) struct Settings {
     /// None where this server has no pool.
     pub(crate) storage: Option<strata_storage::PoolConfig>,
     pub(crate) backup: BackupTable,
+    pub(crate) clusters: ClustersTable,
     pub(crate) socket_group: Option<SocketGroup>,
     pub(crate) stop_workloads: bool,
 }
@@ -155,6 +160,7 @@ impl Settings {
             control: ControlSettings::new(file.store, &file.scheduler, &network, &data_dir)?,
             storage: file.storage.config(&data_dir),
             backup: file.backup,
+            clusters: file.clusters,
             data_dir,
             listen: or(&listen.listen, file.listen, "127.0.0.1:7700"),
             node_listen: or(&node.node_listen, file.node_listen, "127.0.0.1:7710"),

@@ -166,7 +166,7 @@ impl Daemon {
             identities,
             node.map(|_| self.settings.node_socket.as_path()),
             door.as_ref().map(|door| door.url.as_str()),
-            &port.url,
+            &port,
             storage,
         )?;
         let control = ControlPlane::start(

@@ -14,6 +14,7 @@ use std::time::Duration;
 use strata_backup::Repository;
 use strata_cli::{Exit, Failure, Result};
 use strata_client::Target;
+use strata_clusters::kubeadm::{Kubeadm, KubeadmSettings};
 use strata_identity::Name;
 use strata_machines::image::{Base, JoinFile, KernelFolder, busybox};
 use strata_machines::iso::{self, Loaders, Part};
@@ -28,6 +29,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Settings;
 use crate::identity::Identities;
+use crate::serve::Port;
 
 /// A machine may have to be installed before it joins.
 const TOKEN_TTL: Duration = Duration::from_secs(60 * 60);
@@ -76,10 +78,15 @@ pub(crate) fn build(
     identities: &Identities,
     host: Option<&Path>,
     door: Option<&str>,
-    server: &str,
+    port: &Port,
     storage: Storage,
 ) -> Result<Machinery> {
-    let (all, settings) = (settings, &settings.machines);
+    let (all, settings, server) = (settings, &settings.machines, port.url.as_str());
+    let clusters = all.clusters.settings(port.bound);
+    let kubeadm = KubeadmSettings {
+        catalogue: clusters.bundles.clone(),
+        snapshots: all.data_dir.join("clusters"),
+    };
     let host = settings.host_socket.as_deref().or(host);
     let near = settings.server.as_deref().or(door).unwrap_or(server);
     let mut drivers: Vec<Arc<dyn Provider>> = Vec::new();
@@ -113,6 +120,8 @@ pub(crate) fn build(
         inventory,
         storage,
         backups: Some(place(all)?),
+        clusters,
+        driver: Box::new(move |hands| Arc::new(Kubeadm::new(hands, kubeadm))),
     })
 }
 

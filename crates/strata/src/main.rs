@@ -26,11 +26,11 @@ fn main() -> ExitCode {
     if machine::is_pid_1() {
         return machine::run();
     }
+    if let Some(arguments) = cluster_agent::asked_for() {
+        return cluster_agent::run(&arguments);
+    }
     strata_cli::complete(Arguments::command);
     let Arguments { global, role } = Arguments::parse();
-    if let Role::ClusterAgent(arguments) = &role {
-        return strata_cli::report(cluster_agent::run(arguments), &global);
-    }
     strata_identity::install_crypto_provider();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -60,8 +60,6 @@ fn main() -> ExitCode {
             Role::Restore(arguments) => {
                 strata_cli::report(restore::run(&global, arguments).await, &global)
             }
-            // Ran above: it has a runtime of its own.
-            Role::ClusterAgent(_) => ExitCode::SUCCESS,
             Role::Client(command) => strata_cli::run(command, &global).await,
         }
     })

@@ -1,5 +1,7 @@
 //! `strata cell`, whole commands against a fake node.
 
+use strata_api::strata::v1::{ExecutableOptions, ExecutableRestart, ExecutableState};
+
 use crate::common::World;
 
 #[tokio::test]
@@ -370,6 +372,66 @@ async fn start_sends_words_that_split_back() {
     "#);
     let calls = world.node.state.lock().calls.clone();
     assert_eq!(calls, [r#"start sh -c 'echo "a b"; exit'"#]);
+}
+
+#[tokio::test]
+async fn start_sends_a_restart_policy_or_an_input() {
+    let world = World::new();
+    std::fs::write(world.path("settings"), "from a file").unwrap();
+    for (line, restart, input) in [
+        ("--restart on-failure", ExecutableRestart::OnFailure, None),
+        ("--restart always", ExecutableRestart::Always, None),
+        (
+            "-i {}/settings",
+            ExecutableRestart::Never,
+            Some("from a file"),
+        ),
+        ("", ExecutableRestart::Never, None),
+    ] {
+        let said = world
+            .run(&["strata cell start web two", line, "-- true"].join(" "))
+            .await;
+        assert!(said.starts_with("exit 0\n"), "{said}");
+        let state = world.node.state.lock();
+        let web = state.cells.iter().find(|cell| cell.name == "web").unwrap();
+        let options = web.executables.last().unwrap().options.as_ref().unwrap();
+        assert_eq!(options.restart(), restart);
+        assert_eq!(options.input.as_deref(), input.map(str::as_bytes));
+    }
+    let both = "strata cell start web two --dry-run --restart always -i {}/settings -- true";
+    let said = world.run(both).await;
+    assert!(said.contains("does not go with a restart policy"), "{said}");
+    let missing = world
+        .run("strata cell start web two -i /there/is/none -- true")
+        .await;
+    assert!(missing.contains("/there/is/none"), "{missing}");
+}
+
+#[tokio::test]
+async fn show_counts_restarts_and_tells_who_waits() {
+    let world = World::with(|state| {
+        let web = state.cells.iter_mut().find(|cell| cell.name == "web");
+        let job = web.unwrap().executables.last_mut().unwrap();
+        job.state = ExecutableState::Waiting.into();
+        job.restarts = 7;
+        job.next_start_at_ms = job.ended_at_ms + 12_800;
+        job.options = Some(ExecutableOptions {
+            restart: ExecutableRestart::OnFailure.into(),
+            ..Default::default()
+        });
+    });
+    let said = world.run("strata cell show web").await;
+    let row = said.lines().find(|line| line.starts_with("job")).unwrap();
+    let words: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(
+        words[1..6],
+        ["waiting:", "exit", "3", "4712", "7"],
+        "{said}"
+    );
+    let said = world.run("strata cell show web -o yaml").await;
+    for part in ["restart: on-failure", "restarts: 7", "next_start_at:"] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[tokio::test]

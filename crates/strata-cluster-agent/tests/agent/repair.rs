@@ -52,7 +52,7 @@ fn once_set_it_is_left_alone() {
     assert_eq!(news, "", "rules are made anew for nothing");
     let news = one
         .namespace
-        .sh("timeout 1 ip monitor link address route || true");
+        .sh("timeout 1 ip -4 monitor address route neigh || true");
     assert!(!news.contains("strata-pods"), "{news}");
 }
 

@@ -218,7 +218,7 @@ async fn renew(own: &Clusters) {
             match own.driver.renew(&facts, member).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed")
+                    tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed");
                 }
                 Err(error) => {
                     tracing::warn!(cluster = %cluster.name, machine = %member.machine, %error, "certificates are not renewed");

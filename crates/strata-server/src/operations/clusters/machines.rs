@@ -56,7 +56,7 @@ async fn bring_one_up<K: Kind<Context = Clusters>>(
     let address = node.address.clone();
     at.safe_point()?;
     own.set_member(cluster, machine, |member| {
-        address.clone_into(&mut member.address)
+        address.clone_into(&mut member.address);
     })
     .await
 }
