@@ -213,6 +213,7 @@ impl Daemon {
                 NodeAuthority::Joined(..) => None,
             },
             pool: settings.node.pool.clone(),
+            kubernetes: settings.node.kubernetes.clone(),
         });
         opened.await.map_err(unexpected)
     }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use strata_types::Secret;
 use strata_types::cluster::{ClusterRole, Member};
 
-use super::bundle::Bundle;
 use crate::ClusterFacts;
+use crate::catalogue::Bundle;
 
 /// Where a machine finds the API of its cluster, whoever serves it: its own
 /// agent is behind it.
@@ -27,7 +27,7 @@ const PLUGINS: &str = "/var/lib/kubelet/volumeplugins";
 /// What kubeadm finds wrong with machines inside another machine and with
 /// small ones: their kernel has no configuration to be read, its cgroups may
 /// be of the first version, and memory and cpus may be few.
-const NOT_MINDED: [&str; 4] = ["SystemVerification", "NumCPU", "Mem", "Swap"];
+const NOT_MINDED: [&str; 3] = ["SystemVerification", "NumCPU", "Mem"];
 
 /// For the first machine.
 pub(super) fn init(
@@ -106,6 +106,7 @@ fn registration(cluster: &ClusterFacts, member: &Member) -> Value {
         "criSocket": SOCKET,
         // They are here already; nobody else has them.
         "imagePullPolicy": "Never",
+        "imagePullSerial": false,
         "kubeletExtraArgs": [{"name": "node-ip", "value": member.address}],
         "ignorePreflightErrors": NOT_MINDED,
     });
@@ -139,19 +140,23 @@ fn kubelet() -> Value {
         "cgroupDriver": "cgroupfs",
         "containerRuntimeEndpoint": SOCKET,
         "failSwapOn": false,
+        // Inside another machine nobody may make it less likely to be killed.
+        "oomScoreAdj": 0,
+        // Services are by nftables.
+        "makeIPTablesUtilChains": false,
         // From 1.35 on the first version of cgroups has to be asked for.
         "failCgroupV1": false,
         "volumePluginDir": PLUGINS,
         // An image that is deleted cannot be had again: there is no registry.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        // In bytes: the disk is shared with others, and how full it is says
-        // nothing of this machine.
+        // The disk is shared with others, and how full it is says nothing of
+        // this machine.
         "evictionHard": {
             "memory.available": "100Mi",
-            "nodefs.available": "512Mi",
-            "imagefs.available": "512Mi",
-            "nodefs.inodesFree": "1%",
+            "nodefs.available": "0%",
+            "imagefs.available": "0%",
+            "nodefs.inodesFree": "0%",
         },
     })
 }
@@ -161,7 +166,8 @@ fn proxy() -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "mode": "iptables",
+        "mode": "nftables",
+        "clusterCIDR": POD_RANGE,
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

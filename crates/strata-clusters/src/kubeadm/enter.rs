@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::api::Api;
 use super::archive::Archive;
-use super::bundle::Bundle;
 use super::etcd::Etcd;
 use super::install::Progress;
 use super::machine::{HERE, Machine, Script};
 use super::objects::Node;
 use super::token::Token;
 use super::{config, pki};
+use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
 /// What kubeadm may take, on a machine that shares its cpus.

@@ -16,7 +16,7 @@ mod access;
 mod agent;
 mod api;
 mod archive;
-mod bundle;
+mod bring;
 mod config;
 mod drain;
 mod driver;
@@ -46,6 +46,7 @@ use strata_types::cluster::{ClusterRole, Member};
 
 pub use hands::{Hands, Ran, Run};
 
+use crate::catalogue::Catalogue;
 use crate::{ClusterFacts, DriverError};
 use api::Api;
 use etcd::Etcd;
@@ -57,8 +58,8 @@ const FRESH: Duration = Duration::from_secs(30 * 60);
 /// Where things are on this server.
 #[derive(Clone, Debug)]
 pub struct KubeadmSettings {
-    /// The folder of all bundles, one of a version each.
-    pub catalogue: PathBuf,
+    /// The versions that there are.
+    pub catalogue: Catalogue,
     /// Where snapshots are kept, in a folder for each cluster.
     pub snapshots: PathBuf,
 }
@@ -93,13 +94,16 @@ impl Kubeadm {
 
     /// The API of a cluster, by all that serve it.
     fn api(&self, cluster: &ClusterFacts) -> Result<Api, DriverError> {
-        let addresses = controls(cluster).map(|member| member.address.clone());
-        self.api_at(cluster, addresses.collect())
+        self.api_at(cluster, controls(cluster))
     }
 
-    fn api_at(&self, cluster: &ClusterFacts, addresses: Vec<String>) -> Result<Api, DriverError> {
-        let servers = addresses.iter();
-        let servers = servers.map(|address| format!("{address}:{}", self.port));
+    /// The API of a cluster, by these of its machines.
+    fn api_at<'a>(
+        &self,
+        cluster: &ClusterFacts,
+        members: impl Iterator<Item = &'a Member>,
+    ) -> Result<Api, DriverError> {
+        let servers = members.map(|member| format!("{}:{}", member.address, self.port));
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, (made, _)| made.elapsed() < FRESH);
         let api = match clients.get(&cluster.id) {

@@ -5,23 +5,22 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use strata_types::cluster::{KubernetesVersion, Member};
+use strata_types::cluster::KubernetesVersion;
 
 use super::api::Api;
-use super::bundle::Bundle;
+use super::bring;
 use super::enter::wait_for;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
 use super::observe::SYSTEM;
-use crate::{ClusterFacts, DriverError};
+use crate::DriverError;
+use crate::catalogue::Bundle;
 
 /// With an etcd and an API server that start anew on a busy machine.
 const KUBEADM: Duration = Duration::from_secs(10 * 60);
 
 /// What an upgrade of one member takes.
 pub(super) struct Upgrade<'a> {
-    pub(super) cluster: &'a ClusterFacts,
-    pub(super) member: &'a Member,
     pub(super) to: KubernetesVersion,
     pub(super) bundle: &'a Bundle,
     pub(super) machine: Machine<'a>,
@@ -33,9 +32,9 @@ impl Upgrade<'_> {
     pub(super) async fn run(&self, api: &Api, first: bool) -> Result<(), DriverError> {
         let (to, machine) = (self.to, self.machine);
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
-        let files = install::files(self.cluster, self.member, self.bundle);
+        let files = install::files(self.bundle);
         machine.put("put", files).await?;
-        install::bring(self.bundle, to, machine, self.progress).await?;
+        bring::bring(self.bundle, to, machine, self.progress).await?;
         (self.progress)("importing images".into());
         install::import(machine, to).await?;
         if first {
@@ -63,6 +62,10 @@ impl Upgrade<'_> {
         machine.stop("kubelet").await?;
         let version = format!("{HERE}/version");
         machine.replace("put", &version, to.clone().into()).await?;
+        // Pods outlive it, and the old bundle may go one day.
+        machine.stop("containerd").await?;
+        let command = format!("/bin/sh {HERE}/run-containerd");
+        machine.supervise("containerd", &command).await?;
         let command = format!("/bin/sh {HERE}/run-kubelet");
         machine.supervise("kubelet", &command).await?;
         wait_for(api, machine.name, |node| {
