@@ -1,5 +1,6 @@
 //! What is decided about clusters without touching one, and the played driver
 //! that operations are tested with.
+#![allow(clippy::unwrap_used)]
 
 mod catalogue;
 mod choose;

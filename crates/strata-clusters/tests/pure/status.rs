@@ -172,13 +172,27 @@ fn any_work() -> impl Strategy<Value = Work<'static>> {
 proptest! {
     #[test]
     fn status_is_total_and_never_prettier_than_what_was_seen(
-        (members, seen) in any_members().prop_flat_map(any_sight),
+        (mut members, mut seen) in any_members().prop_flat_map(any_sight),
         work in any_work(),
-        stopped in proptest::option::of(".{1,400}"),
-        counts in (1u32..4, 0u32..3, 0u32..3),
-        looked in any::<bool>(),
+        stopped in proptest::option::weighted(0.3, ".{1,400}"),
+        looked in proptest::bool::weighted(0.9),
+        (as_asked, well) in any::<(bool, bool)>(),
     ) {
-        let spec = spec(counts.0, vec![pool("a", counts.1), pool("b", counts.2)]);
+        let mut spec = spec(3, vec![pool("a", 2), pool("b", 1)]);
+        if as_asked {
+            let count = |name: &str| {
+                let mine = members.iter().filter(|m| m.pool == name);
+                u32::try_from(mine.count()).expect("few")
+            };
+            spec.control_plane.count = count("");
+            spec.pools = ["a", "b", "c"].map(|name| pool(name, count(name))).into();
+            for member in &mut members {
+                (member.version, member.joined) = (spec.version, true);
+            }
+        }
+        if well {
+            seen = all_well(&members);
+        }
         let facts = Facts {
             name: "shop",
             spec: &spec,
@@ -189,16 +203,21 @@ proptest! {
         let memory = Memory::default();
         let seen_or_not = looked.then_some(&seen);
         let (word, message) = status(&facts, seen_or_not, &memory, &Patience::default(), 0);
-        let well = |m: &Member| {
+        let takes_part = |m: &Member| {
             m.joined && seen.nodes.iter().any(|n| n.ready && n.name == m.machine.as_str())
         };
-        let whole = looked && seen.serves && members.iter().all(well);
+        let whole = looked && seen.serves && members.iter().all(takes_part);
         if word == ClusterStatus::Running {
             prop_assert!(whole && work == Work::Idle && stopped.is_none());
             prop_assert!(seen.etcd.values().all(|answers| *answers));
+            prop_assert!(seen.broken_pods.is_empty());
             prop_assert!(members.iter().all(|m| m.version == spec.version));
             let controls = members.iter().filter(|m| m.role == ClusterRole::ControlPlane);
-            prop_assert!(controls.count() >= counts.0 as usize);
+            prop_assert!(controls.count() >= spec.control_plane.count as usize);
+        }
+        // And never uglier.
+        if as_asked && well && looked && work == Work::Idle && stopped.is_none() {
+            prop_assert_eq!(word, ClusterStatus::Running);
         }
         prop_assert_eq!(word == ClusterStatus::Running, message.is_empty());
         prop_assert!(!message.contains('\n') && message.len() < 6000);
