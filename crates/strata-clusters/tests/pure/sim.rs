@@ -175,6 +175,21 @@ fn etcd_decides_by_majority() {
 }
 
 #[test]
+fn workers_wait_for_the_whole_control_plane() {
+    let sim = Sim::default();
+    let cluster = built(&sim, 3, 1);
+    let to = v("v1.34.5");
+    let upgrade =
+        |at: usize, first| now(sim.upgrade(&cluster, &cluster.members[at], to, first, &quiet));
+    upgrade(0, true).unwrap();
+    upgrade(1, false).unwrap();
+    assert!(upgrade(3, false).is_err());
+    assert_eq!(sim.violations().len(), 1);
+    upgrade(2, false).unwrap();
+    upgrade(3, false).unwrap();
+}
+
+#[test]
 fn a_snapshot_brings_the_control_plane_back() {
     let sim = Sim::default();
     let cluster = built(&sim, 3, 1);

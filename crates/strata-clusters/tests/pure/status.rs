@@ -149,6 +149,10 @@ fn what_is_not_as_asked_is_not_running() {
     case.spec.pools[0].count = 2;
     assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
     case.spec.pools[0].count = 1;
+    case.seen.broken_pods = vec!["kube-system/coredns-1".into()];
+    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
+    case.seen.broken_pods.clear();
+    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Running);
     case.spec.version = v("v1.34.5");
     let (status, message) = case.told(Work::Idle, None);
     assert_eq!(status, ClusterStatus::Degraded);
