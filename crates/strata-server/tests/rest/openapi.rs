@@ -60,7 +60,8 @@ async fn every_route_is_described_and_every_description_is_a_route() {
         let described = described.contains(&(verb.to_owned(), path.to_owned()));
         let real = path
             .replace("{id}", "nothing")
-            .replace("{snapshot}", "nothing");
+            .replace("{snapshot}", "nothing")
+            .replace("{pool}", "nothing");
         for real in [real.clone(), format!("{real}/")] {
             let verb: Method = verb.parse().unwrap();
             let answer = world
