@@ -94,7 +94,7 @@ class Client:
             ("name", create(name="", version=version)),
             ("name", create(name="Not A Label", version=version)),
             ("name", create(name="x" * 5000, version=version)),
-            ("k8s_version", create(version="")),
+            ("k8s_version", create(version="new")),
             ("k8s_version", create(version="v1.2.3")),
             ("k8s_version", create(version="../../etc")),
             ("control_plane_nodes.count", create(version=version, control=0)),

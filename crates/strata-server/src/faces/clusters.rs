@@ -217,7 +217,8 @@ impl ClusterFace {
         asked: UpgradeClusterMsg,
     ) -> Result<UpgradeClusterReply> {
         let name = told("name", &asked.name)?;
-        self.clusters.upgrade(who, name, &asked.version).await?;
+        let version = told("version", &asked.version)?;
+        self.clusters.upgrade(who, name, version).await?;
         Ok(UpgradeClusterReply { ok: true })
     }
 }

@@ -68,7 +68,9 @@ async fn every_route_is_described_and_every_description_is_a_route() {
                 .ask(caller(Role::Admin), verb.as_str(), &real, &[], "")
                 .await;
             let nowhere = answer.status == 405 || (answer.status == 404 && answer.text.is_empty());
-            let served = !nowhere && path != "/openapi.json";
+            // The gateway has a published document of its own.
+            let ours = path != "/openapi.json" && !path.starts_with("/api/v1/");
+            let served = !nowhere && ours;
             assert_eq!(described, served, "{verb} {real}: {answer:?}");
         }
     }

@@ -21,7 +21,7 @@ Machines are brought up, joined and waited for; when that fails, all of them
 are given back. Ctrl-C leaves it to the server.
 
 Examples:
-  strata cluster create dev --version 1.34 --workers 2
+  strata cluster create dev --workers 2
   strata cluster create prod --version v1.34.4 --control-planes 3 \\
     --pool web=4 --pool train=2:gpu --label team=shop
   strata cluster create dev --version 1.34 --workers 2 --dry-run")]
@@ -30,9 +30,9 @@ pub struct Create {
     #[arg(value_parser = label_name)]
     name: String,
 
-    /// Of Kubernetes: v1.34.4, or 1.34 for the newest of these there is
+    /// Of Kubernetes: v1.34.4, or 1.34; the newest there is unless told
     #[arg(long, add = complete::kubernetes())]
-    version: String,
+    version: Option<String>,
 
     /// How many machines control it: 1, 3 or 5
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -97,7 +97,7 @@ impl Create {
         });
         NewCluster {
             name: self.name.clone(),
-            version: self.version.clone(),
+            version: self.version.clone().unwrap_or_default(),
             pools: pools.collect(),
             control_plane: ControlPlane {
                 count: self.control_planes,

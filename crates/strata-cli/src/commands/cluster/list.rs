@@ -37,7 +37,7 @@ impl List {
         let found = rest.list::<Cluster>(&query).await;
         let mut found = found.map_err(unable("list the clusters"))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        let empty = "no clusters; make one with `strata cluster create NAME --version V`";
+        let empty = "no clusters; make one with `strata cluster create NAME --workers N`";
         output::rows(session, format, &found, empty)
     }
 }

@@ -189,6 +189,10 @@ pub(super) async fn upgrade(
     parameters.only(&[])?;
     let asked: UpgradeRequest = json::parse(&body)?;
     let clusters = &state.estate.clusters;
+    // Nothing would be the newest, which may be far.
+    if asked.version.is_empty() {
+        return Err(Error::invalid("version", "must not be empty").into());
+    }
     let id = clusters.upgrade(&who, &name, &asked.version).await?;
     begun(&state, id).await
 }
