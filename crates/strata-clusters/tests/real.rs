@@ -39,8 +39,11 @@ impl World {
         let version = bundles.first()?.version;
         let network = NetworkNamespace::new();
         enter(&network);
-        let config = "[storage]\nenabled = false\n";
-        let daemon = strata_testkit::Daemon::build(program).config(config);
+        let config = format!(
+            "[storage]\nenabled = false\n[node]\nkubernetes = {:?}\n",
+            catalogue.folder()
+        );
+        let daemon = strata_testkit::Daemon::build(program).config(&config);
         let daemon = daemon.within(&network).start().await;
         let outside = Outside { daemon, network };
         let node = outside.node().await;
