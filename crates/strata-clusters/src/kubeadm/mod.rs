@@ -23,6 +23,8 @@ mod driver;
 mod enter;
 mod etcd;
 mod etcd_wire;
+#[cfg(test)]
+mod fake;
 mod hands;
 mod install;
 mod machine;
@@ -33,6 +35,8 @@ mod preflight;
 mod renew;
 mod restore;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod token;
 mod upgrade;
