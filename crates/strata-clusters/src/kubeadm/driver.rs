@@ -33,7 +33,7 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = self.settings.catalogue.find(member.version)?;
+            let bundle = self.catalogue.find(member.version)?;
             let machine = self.machine(member);
             install::install(cluster, member, &bundle, machine, progress).await
         }
@@ -47,7 +47,7 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = self.settings.catalogue.find(member.version)?;
+            let bundle = self.catalogue.find(member.version)?;
             let api = self.api_at(cluster, once(member))?;
             let entry = self.entry(cluster, member, progress);
             entry.init(&api, &bundle).await
@@ -135,7 +135,7 @@ impl Driver for Kubeadm {
             let (members, from) = (&cluster.members, cluster.version);
             let found = preflight::preflight(&api, &servers, members, from, to).await;
             let mut found = found?;
-            if let Err(error) = self.settings.catalogue.find(to) {
+            if let Err(error) = self.catalogue.find(to) {
                 found.blockers.push(Blocker {
                     what: error.to_string(),
                     hint: error.hint(),
@@ -157,7 +157,7 @@ impl Driver for Kubeadm {
         async move {
             let upgrade = Upgrade {
                 to,
-                bundle: &self.settings.catalogue.find(to)?,
+                bundle: &self.catalogue.find(to)?,
                 machine: self.machine(member),
                 progress,
             };
@@ -193,7 +193,7 @@ impl Driver for Kubeadm {
             };
             let restore = Restore {
                 cluster: &then,
-                bundle: &self.settings.catalogue.find(snapshot.version)?,
+                bundle: &self.catalogue.find(snapshot.version)?,
                 snapshot: &snapshot,
                 file: &file,
                 controls: controls(cluster)
@@ -256,6 +256,6 @@ impl Kubeadm {
     }
 
     fn snapshots_of(&self, name: &ClusterName) -> Snapshots {
-        Snapshots::of(&self.settings.snapshots, name)
+        Snapshots::of(&self.snapshots, name)
     }
 }

@@ -23,6 +23,8 @@ mod driver;
 mod enter;
 mod etcd;
 mod etcd_wire;
+#[cfg(test)]
+mod fake;
 mod hands;
 mod install;
 mod machine;
@@ -33,6 +35,8 @@ mod preflight;
 mod renew;
 mod restore;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod token;
 mod upgrade;
@@ -58,8 +62,8 @@ const FRESH: Duration = Duration::from_secs(30 * 60);
 /// Where things are on this server.
 #[derive(Clone, Debug)]
 pub struct KubeadmSettings {
-    /// The versions that there are.
-    pub catalogue: Catalogue,
+    /// The folder of all bundles, one of a version each.
+    pub catalogue: PathBuf,
     /// Where snapshots are kept, in a folder for each cluster.
     pub snapshots: PathBuf,
 }
@@ -67,7 +71,9 @@ pub struct KubeadmSettings {
 /// Kubernetes by kubeadm.
 pub struct Kubeadm {
     hands: Arc<dyn Hands>,
-    settings: KubeadmSettings,
+    catalogue: Catalogue,
+    /// The folder of snapshots.
+    snapshots: PathBuf,
     /// Connections by the cluster's id, while their certificate is fresh.
     clients: Mutex<HashMap<String, (Instant, Api)>>,
     /// Of the API servers.
@@ -79,7 +85,8 @@ impl Kubeadm {
     pub fn new(hands: Arc<dyn Hands>, settings: KubeadmSettings) -> Self {
         Self {
             hands,
-            settings,
+            catalogue: Catalogue::new(settings.catalogue),
+            snapshots: settings.snapshots,
             clients: Mutex::default(),
             port: config::API_PORT,
         }

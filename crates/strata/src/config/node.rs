@@ -31,7 +31,7 @@ pub(super) struct NodeTable {
     /// Where the storage pool is mounted on this machine, now or later.
     pool: Option<PathBuf>,
     /// The folder of the versions of Kubernetes, for machines inside this one;
-    /// `$STRATA_CACHE/kubernetes` unless told.
+    /// that of the server beside it unless told, else the cache's.
     kubernetes: Option<PathBuf>,
 }
 
@@ -64,17 +64,9 @@ impl NodeTable {
         }
         Ok(NodeSettings {
             pool: self.pool,
-            kubernetes: Some(self.kubernetes.unwrap_or_else(kubernetes_folder)),
+            kubernetes: self.kubernetes,
             servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,
             labels: self.labels,
         })
     }
-}
-
-/// Where `make kubernetes` puts what it builds, unless told: below the cache.
-pub(crate) fn kubernetes_folder() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/strata");
-    std::env::var_os("STRATA_CACHE")
-        .map_or_else(home, PathBuf::from)
-        .join("kubernetes")
 }
