@@ -148,7 +148,7 @@ impl Clusters {
         if cluster.spec.version == to && cluster.members.iter().any(|it| it.version != to) {
             return Ok(());
         }
-        let may = skew::may_go(cluster.spec.version, to, oldest);
+        let may = skew::may_go(cluster.spec.version, oldest, to);
         may.map_err(|error| Error::wrong_state(error.to_string()).in_field("version"))
     }
 
