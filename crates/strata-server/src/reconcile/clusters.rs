@@ -144,16 +144,20 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
         &own.patience(),
         now_ms(),
     );
-    if dead.is_empty() {
-        return;
-    }
     for one in &dead {
         tracing::warn!(cluster = %cluster.name, machine = %one.machine, why = one.why, "it is replaced");
     }
+    // What was forgotten, or never joined, and whose operation did not end well.
+    let left = cluster.members.iter().filter(|member| !member.joined);
+    let left = left.map(|member| member.machine.to_string());
+    let dead = dead.iter().map(|one| one.machine.to_string());
     let input = HealInput {
         cluster: cluster.name.to_string(),
-        dead: dead.iter().map(|one| one.machine.to_string()).collect(),
+        dead: dead.chain(left).collect(),
     };
+    if input.dead.is_empty() {
+        return;
+    }
     if own.is_busy(cluster.name.as_str()).await {
         return;
     }

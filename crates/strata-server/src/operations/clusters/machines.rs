@@ -9,15 +9,25 @@ use strata_clusters::Drained;
 use strata_types::cluster::{ClusterRole, Member};
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, ErrorKind};
-use strata_workflow::{At, Kind, OperationId, State, StepError};
+use strata_workflow::{At, Kind, OperationId, Retry, State, StepError};
 use tokio_util::sync::CancellationToken;
 
 use super::{Board, Clusters, driver_failed, members};
+use crate::core::Cluster;
 use crate::operations::hypervisors::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
 };
 use crate::operations::step_failed;
 
+/// Machines are brought up by operations that try for themselves; what is tried
+/// again here is what this server could not write, and the way back.
+pub(super) const BOOTED: Retry = Retry {
+    attempts: 3,
+    first_pause: Duration::from_secs(1),
+    longest_pause: Duration::from_secs(30),
+};
+/// After so many tries, a cluster that does not answer is left as it is.
+const TRIED: u32 = 4;
 /// Between two looks at a node that is being emptied.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -279,6 +289,41 @@ pub(super) async fn forget<K: Kind<Context = Clusters>>(
     Ok(())
 }
 
+/// The same on the way back. A cluster that does not answer cannot forget
+/// anybody, and must not keep machines for that.
+pub(super) async fn unjoin<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let gone = forget(at, cluster, machines).await;
+    unless_silent(at, cluster, gone).await
+}
+
+/// What failed only since the cluster has not answered for a while.
+async fn unless_silent<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    done: Result<(), StepError>,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    if done.is_err() && at.attempt() >= TRIED {
+        let facts = own.facts(cluster).await.map_err(step_failed)?;
+        if !own.driver.observe(&facts).await.serves {
+            tracing::warn!(cluster, "it does not answer, and keeps what is gone");
+            return Ok(());
+        }
+    }
+    done
+}
+
+/// Those that were chosen, and with which nothing was begun yet.
+pub(super) fn chosen(cluster: &Cluster) -> Vec<String> {
+    let fresh = |member: &&Member| !member.joined && member.address.is_empty();
+    let fresh = cluster.members.iter().filter(fresh);
+    fresh.map(|member| member.machine.to_string()).collect()
+}
+
 /// Members that are not there any more: the machines are free.
 pub(super) async fn release<K: Kind<Context = Clusters>>(
     at: &At<K>,
@@ -345,6 +390,22 @@ pub(super) async fn reopen<K: Kind<Context = Clusters>>(
     let facts = own.facts(cluster).await.map_err(step_failed)?;
     let opened = own.driver.cordon(&facts, node, false).await;
     opened.map_err(driver_failed)
+}
+
+/// The same on the way back, if the cluster answers.
+pub(super) async fn reopen_again<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<(), StepError> {
+    let there = at.context.core.cluster(cluster);
+    match there {
+        Ok(now) if now.member(node).is_some_and(|member| member.joined) => {}
+        // One that is on its way out stays closed.
+        _ => return Ok(()),
+    }
+    let opened = reopen(at, cluster, node).await;
+    unless_silent(at, cluster, opened).await
 }
 
 /// The error of a cluster that has gone meanwhile.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use strata_api::rest::{ClusterPlan, PlannedMachine};
 use strata_clusters::choose::{self, Candidate, Choice, Want};
 use strata_clusters::{Observed, skew};
-use strata_types::cluster::{ClusterSpec, KubernetesVersion, Member, NodePool};
+use strata_types::cluster::{ClusterRole, ClusterSpec, KubernetesVersion, Member, NodePool};
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, Result};
 
@@ -111,10 +111,18 @@ impl Clusters {
         dead: &[String],
     ) -> Result<Vec<Member>> {
         let mut wants: Vec<Want> = Vec::new();
+        let lives = |member: &&Member| !dead.iter().any(|id| id == member.machine.as_str());
         for id in dead {
             let Some(member) = cluster.member(id) else {
                 continue;
             };
+            // Nobody takes a place that is not asked for, or is taken already.
+            let beside = cluster.members.iter().filter(lives);
+            let beside = beside.filter(|it| it.role == member.role && it.pool == member.pool);
+            let added = wants.iter().filter(|want| want.pool == member.pool).count();
+            if beside.count() + added >= asked_of(cluster, member) {
+                continue;
+            }
             let pool = cluster
                 .spec
                 .pools
@@ -206,6 +214,18 @@ impl PoolPlan {
             remove: remove.collect(),
         }
     }
+}
+
+/// How many there are to be like a member.
+fn asked_of(cluster: &Cluster, member: &Member) -> usize {
+    let mut pools = cluster.spec.pools.iter();
+    let count = match member.role {
+        ClusterRole::ControlPlane => cluster.spec.control_plane.count,
+        ClusterRole::Worker => pools
+            .find(|pool| pool.name == member.pool)
+            .map_or(0, |pool| pool.count),
+    };
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn planned(choice: &Choice) -> PlannedMachine {

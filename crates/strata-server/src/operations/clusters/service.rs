@@ -297,17 +297,29 @@ impl Clusters {
         let operations = self.operations()?;
         let all = operations.list(&Filter::default()).await;
         let held = format!("cluster/{name}");
+        let mut under_way = None;
         for one in all.map_err(|error| public(&error))? {
             let here = one.claims.iter().any(|claim| claim.key == held);
-            if one.has_ended() || !here {
+            if !here {
+                continue;
+            }
+            if one.has_ended() {
+                // What it could not undo goes with the cluster.
+                if one.holds_claims() {
+                    drop(operations.give_up(one.id, &who.name).await);
+                }
                 continue;
             }
             if one.kind == DeleteCluster::NAME {
-                return Ok(one.id);
+                under_way = Some(one.id);
+                continue;
             }
             drop(operations.cancel(one.id, &who.name).await);
         }
-        self.begin::<DeleteCluster>(who, &input).await
+        match under_way {
+            Some(id) => Ok(id),
+            None => self.begin::<DeleteCluster>(who, &input).await,
+        }
     }
 
     /// Adds pools.

@@ -42,6 +42,10 @@ struct Turn {
 /// As long as a disruption budget keeps something.
 const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How long a control plane is waited for before the state before comes back.
+const LOOKS: u32 = 24;
+const LOOK: Duration = Duration::from_secs(5);
+
 type Here = At<UpgradeCluster>;
 
 impl Kind for UpgradeCluster {
@@ -145,7 +149,12 @@ async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
     at.progress("keeping its state in a snapshot");
-    let reason = format!("before the upgrade to {}", at.input.to);
+    // By the operation, so that done again it is the same one.
+    let reason = format!("before the upgrade to {} by {}", at.input.to, at.operation());
+    let all = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
+    if let Some(kept) = all.into_iter().find(|kept| kept.reason == reason) {
+        return Ok(kept);
+    }
     let kept = own.driver.snapshot(&facts, &reason).await;
     kept.map_err(driver_failed)
 }
@@ -161,7 +170,7 @@ fn emptying(machine: &str) -> Step<UpgradeCluster> {
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen(&at, &at.input.cluster, &id).await }
+        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(PATIENT)
@@ -234,8 +243,16 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let done = facts
         .member(&turn.machine)
         .is_none_or(|it| it.version == at.input.to);
-    if done || !turn.first || own.driver.observe(&facts).await.serves {
+    if done || !turn.first {
         return Ok(());
+    }
+    // A moment's silence is not it: what was written since would be lost.
+    for _ in 0..LOOKS {
+        if own.driver.observe(&facts).await.serves {
+            return Ok(());
+        }
+        at.progress("looking whether the control plane comes up");
+        tokio::time::sleep(LOOK).await;
     }
     let kept: Snapshot = at.output("snapshot")?;
     at.progress("the new control plane does not come up: going back to the snapshot");
