@@ -82,10 +82,16 @@ impl Kind for HealCluster {
             Step::new("join", |at: Here| async move {
                 let added = decided(&at)?.add;
                 let done = machines::join(&at, &at.input.cluster, &added).await;
+                let done = done.map(|()| added);
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .undo(|at: Here| async move {
-                let added = unused(&at)?;
+                // Once all have joined they stay: what is left to do then is
+                // only to bury the dead, and the next one does.
+                if at.outputs().find::<Vec<String>>("join")?.is_some() {
+                    return Ok(());
+                }
+                let added = decided(&at)?.add;
                 machines::unjoin(&at, &at.input.cluster, &added).await
             })
             .timeout(MEMBER)
@@ -110,13 +116,16 @@ fn decided(at: &Here) -> Result<Decided, StepError> {
     at.output("plan")
 }
 
-/// Those that were added and did not all join. Once they have, they stay: what
-/// is left to do then is only to bury the dead, and the next one does.
+/// Those that were added and have not joined.
 fn unused(at: &Here) -> Result<Vec<String>, StepError> {
-    match at.outputs().find::<()>("join")? {
-        Some(()) => Ok(Vec::new()),
-        None => Ok(decided(at)?.add),
-    }
+    let now = at.context.core.cluster(&at.input.cluster);
+    let joined = |id: &String| {
+        let now = now.as_ref().ok();
+        now.is_some_and(|now| now.member(id).is_some_and(|it| it.joined))
+    };
+    let mut added = decided(at)?.add;
+    added.retain(|id| !joined(id));
+    Ok(added)
 }
 
 /// Chooses who takes their places, and writes it down.
@@ -159,13 +168,13 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
     let told = at.outputs().find::<Decided>("plan")?;
-    let unused = told.as_ref().map(|_| unused(at)).transpose()?;
     let undone = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         if now.operation != operation || now.work != Work::Healing {
             return Ok(next);
         }
-        let gone = unused.clone().unwrap_or_else(|| machines::chosen(now));
+        let told = told.clone().map(|told| told.add);
+        let gone = told.unwrap_or_else(|| machines::chosen(now));
         next.members.retain(|member| {
             member.joined || !gone.iter().any(|id| id == member.machine.as_str())
         });

@@ -297,7 +297,12 @@ pub(super) async fn unjoin<K: Kind<Context = Clusters>>(
     machines: &[String],
 ) -> Result<(), StepError> {
     let gone = forget(at, cluster, machines).await;
-    unless_silent(at, cluster, gone).await
+    unless_silent(at, cluster, gone).await?;
+    for id in machines {
+        let left = at.context.set_member(cluster, id, |it| it.joined = false);
+        left.await?;
+    }
+    Ok(())
 }
 
 /// What failed only since the cluster has not answered for a while.

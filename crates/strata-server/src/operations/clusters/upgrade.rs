@@ -63,7 +63,7 @@ impl Kind for UpgradeCluster {
                 let done = preflight(&at).await;
                 noted(&at, done).await
             })
-            .undo(|at: Here| async move { at.context.rest(&at.input.cluster).await })
+            .undo(|at: Here| async move { stop(&at).await })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("snapshot", |at: Here| async move {
@@ -143,6 +143,24 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
         });
     }
     Ok(turns)
+}
+
+/// Nothing is under way any more. What failed stays written down, unless it
+/// failed when all was done.
+async fn stop(at: &Here) -> Result<(), StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    own.rest(name).await?;
+    let stopped = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if now.spec.version == to && now.members.iter().all(|it| it.version == to) {
+            next.failure = None;
+        }
+        Ok(next)
+    });
+    match stopped.await {
+        Err(error) if machines::is_gone(&error) => Ok(()),
+        other => other.map(drop).map_err(step_failed),
+    }
 }
 
 async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
