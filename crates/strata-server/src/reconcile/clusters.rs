@@ -72,8 +72,11 @@ pub async fn look(own: &Clusters) {
 
 async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let name = cluster.name.as_str();
-    if leads(own) && cluster.work == Work::Creating && cluster.operation.is_empty() {
-        begin_again(own, cluster).await;
+    if leads(own) && cluster.work == Work::Creating {
+        match cluster.operation.is_empty() {
+            true => begin_again(own, cluster).await,
+            false => own.call_off(cluster).await,
+        }
     }
     if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
         return;
@@ -111,7 +114,7 @@ async fn begin_again(own: &Clusters, cluster: &Cluster) {
         id: cluster.id.clone(),
         machines: machines.collect(),
     };
-    if let Err(error) = own.begin_create(&Who::server(OWNER), &input).await {
+    if let Err(error) = own.begin_create(&cluster.asked_by, &input).await {
         tracing::warn!(cluster = %cluster.name, %error, "it is not being built yet");
     }
 }

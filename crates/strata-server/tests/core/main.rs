@@ -2,6 +2,7 @@
 //! played by the test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clusters_lives;
 mod clusters_stage;
 mod clusters_trials;
 mod hypervisors;
