@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use strata_clusters::sim::Fault;
 use strata_machines::sim::Fault as MachineFault;
+use strata_server::core::Work;
 use strata_server::operations::{HealCluster, HealInput};
 use strata_server::reconcile::look_at_clusters;
 use strata_types::Result;
@@ -77,11 +78,32 @@ async fn live(seed: u64, ends: &mut Ends) {
     look_at_clusters(&stage.clusters).await;
     at_rest(&stage).await;
     stage.assert_owned();
+    cure(&stage).await;
     if stage.core.cluster(NAME).is_ok() {
         stage.delete(NAME).await;
     }
     stage.assert_nothing();
     std::mem::forget(told);
+}
+
+/// What still serves can be made whole, as far as there are machines.
+async fn cure(stage: &Stage) {
+    let Ok(cluster) = stage.core.cluster(NAME) else {
+        return;
+    };
+    let serves = stage.serves(NAME).await;
+    if cluster.work == Work::Deleting || !serves {
+        return;
+    }
+    let machines = stage.machines.machines();
+    let dead = cluster.members.iter().map(|it| it.machine.to_string());
+    let dead: Vec<_> = dead.filter(|id| !machines[id].on).collect();
+    let free = stage.core.machines();
+    let free = free.iter().filter(|it| it.cluster.is_none()).count();
+    if dead.len() <= free {
+        stage.heal(NAME, &dead).await;
+        stage.assert_whole(NAME);
+    }
 }
 
 struct Told(u64);

@@ -18,6 +18,7 @@ use strata_server::operations::{
     HealCluster, HealInput, Hypervisors, Prove, RestoreCluster, ScaleCluster, SnapshotCluster,
     UpgradeCluster,
 };
+use strata_server::reconcile::look_at_clusters;
 use strata_store::Memory;
 use strata_types::Result;
 use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, KubernetesVersion, NodePool};
@@ -205,6 +206,14 @@ impl Stage {
     pub(crate) async fn run<K: Kind>(&self, input: &K::Input) {
         let id = self.operations.submit::<K>(input, "test", None).await.unwrap();
         self.completes(id).await;
+    }
+
+    /// Whether the API of a cluster answers.
+    pub(crate) async fn serves(&self, name: &str) -> bool {
+        look_at_clusters(&self.clusters).await;
+        let cluster = self.cluster(name);
+        let seen = self.clusters.sight.get(name, &cluster.id);
+        seen.is_some_and(|seen| seen.observed.serves)
     }
 
     /// A machine loses its power.

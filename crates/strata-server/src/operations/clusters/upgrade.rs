@@ -229,21 +229,7 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
         .upgrade(&facts, &member, to, turn.first, &tell)
         .await;
     done.map_err(driver_failed)?;
-    own.core
-        .lead_cluster(name, |now| {
-            let mut next = now.clone();
-            if turn.first {
-                next.spec.version = to;
-            }
-            for member in &mut next.members {
-                if member.machine.as_str() == turn.machine {
-                    member.version = to;
-                }
-            }
-            Ok(next)
-        })
-        .await
-        .map_err(step_failed)?;
+    is_done(at, turn).await?;
     if turn.drain {
         machines::reopen(at, name, &turn.machine).await?;
     }
@@ -251,7 +237,26 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A machine that is done stays done. Only when the first of the control plane
+/// Writes down that a machine has its version.
+async fn is_done(at: &Here, turn: &Turn) -> Result<(), StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let written = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if turn.first {
+            next.spec.version = to;
+        }
+        for member in &mut next.members {
+            if member.machine.as_str() == turn.machine {
+                member.version = to;
+            }
+        }
+        Ok(next)
+    });
+    written.await.map(drop).map_err(step_failed)
+}
+
+/// A machine that is done stays done, also one that nobody heard of: its
+/// kubelet goes last, and tells. Only when the first of the control plane
 /// did not come up again, and nobody serves, the state before comes back.
 async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
@@ -261,12 +266,17 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let done = facts
         .member(&turn.machine)
         .is_none_or(|it| it.version == at.input.to);
-    if done || !turn.first {
+    if done {
         return Ok(());
     }
     // A moment's silence is not it: what was written since would be lost.
     for _ in 0..LOOKS {
-        if own.driver.observe(&facts).await.serves {
+        let seen = own.driver.observe(&facts).await;
+        let told = seen.nodes.iter().find(|node| node.name == turn.machine);
+        if told.is_some_and(|node| node.version == at.input.to.to_string()) {
+            return is_done(at, turn).await;
+        }
+        if seen.serves || !turn.first {
             return Ok(());
         }
         at.progress("looking whether the control plane comes up");
