@@ -55,6 +55,7 @@ impl Prove for Proven {
 
 pub(crate) struct Stage {
     pub(crate) core: Core,
+    pub(crate) store: Memory,
     pub(crate) machines: Machines,
     pub(crate) kubernetes: Kubernetes,
     pub(crate) hypervisors: Hypervisors,
@@ -85,8 +86,9 @@ impl Stage {
             lease: Duration::from_secs(3600),
             ..settings()
         };
-        let store = Arc::new(Memory::new());
-        let core = Core::open(store, settings, shutdown.clone()).await.unwrap();
+        let store = Memory::new();
+        let core = Core::open(Arc::new(store.clone()), settings, shutdown.clone()).await;
+        let core = core.unwrap();
         core.set_lead(Lead::Leading(None));
         let ids: Vec<String> = (1..=many).map(|n| format!("m{n}")).collect();
         let machines = Machines::new(ids.iter().map(String::as_str));
@@ -130,6 +132,7 @@ impl Stage {
         let stage = Self {
             _voices: voices(&core, &machines),
             core,
+            store,
             machines,
             kubernetes,
             hypervisors,
@@ -153,12 +156,17 @@ impl Stage {
         *self.engine.lock().unwrap() = Some(engine.unwrap());
     }
 
-    /// Kills the engine, and starts another on what it left.
-    pub(crate) async fn restart(&self) {
+    /// Kills the engine.
+    pub(crate) async fn close(&self) {
         let engine = self.engine.lock().unwrap().take();
         if let Some(engine) = engine {
             engine.shutdown().await;
         }
+    }
+
+    /// Kills the engine, and starts another on what it left.
+    pub(crate) async fn restart(&self) {
+        self.close().await;
         self.open().await;
     }
 
