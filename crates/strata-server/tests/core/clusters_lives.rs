@@ -12,6 +12,7 @@ use strata_server::core::Work;
 use strata_server::operations::{HealCluster, HealInput};
 use strata_server::reconcile::look_at_clusters;
 use strata_types::Result;
+use strata_types::cluster::ClusterRole;
 use strata_workflow::{Filter, OperationId, State};
 
 use crate::clusters_stage::{NAME, Stage, VERSIONS, pools_of};
@@ -28,7 +29,8 @@ fn a_thousand_lives_lose_no_machine_and_leave_nothing() {
     let threads = (0..THREADS).map(|thread| {
         std::thread::spawn(move || {
             let mut ends = Ends::default();
-            for seed in (thread..LIVES).step_by(THREADS as usize) {
+            let other: u64 = std::env::var("SEED").map_or(0, |it| it.parse().unwrap());
+            for seed in (thread + other..LIVES + other).step_by(THREADS as usize) {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_time()
                     .start_paused(true)
@@ -66,12 +68,18 @@ async fn live(seed: u64, ends: &mut Ends) {
     let control = [1, 1, 3][chance.random_range(0..3)];
     let workers = chance.random_range(0..3);
     act(&stage, stage.ask(NAME, control, &[("a", workers)]).await, &mut chance, ends).await;
+    let busy = seed % 2 == 1;
     for _ in 0..chance.random_range(1..4) {
-        let asked = ask(&stage, &mut chance).await;
+        if busy {
+            put_pods(&stage, 2);
+        }
+        let asked = ask(&stage, busy, &mut chance).await;
         act(&stage, asked, &mut chance, ends).await;
     }
     stage.kubernetes.clear_faults();
     stage.machines.clear_faults();
+    // Nobody waits for pods that have nowhere to go.
+    put_pods(&stage, 0);
     // Calls that were never answered end with the engine.
     stage.restart().await;
     at_rest(&stage).await;
@@ -114,6 +122,15 @@ impl Drop for Told {
     }
 }
 
+/// Workers have something to do: they have to be emptied before they go.
+fn put_pods(stage: &Stage, pods: u32) {
+    for (id, node) in stage.kubernetes.nodes(NAME) {
+        if node.role == ClusterRole::Worker {
+            stage.kubernetes.set_pods(NAME, &id, pods);
+        }
+    }
+}
+
 /// One call in twenty goes wrong, in one of all ways.
 fn set_faults(stage: &Stage, seed: u64) {
     let mut chance = StdRng::seed_from_u64(seed ^ 0xa5a5);
@@ -136,7 +153,7 @@ fn set_faults(stage: &Stage, seed: u64) {
 }
 
 /// Asks for something.
-async fn ask(stage: &Stage, chance: &mut StdRng) -> Result<OperationId> {
+async fn ask(stage: &Stage, busy: bool, chance: &mut StdRng) -> Result<OperationId> {
     let (own, who) = (&stage.clusters, admin());
     let pool = ["a", "b"][chance.random_range(0..2)].to_owned();
     let count = chance.random_range(0..4);
@@ -144,11 +161,12 @@ async fn ask(stage: &Stage, chance: &mut StdRng) -> Result<OperationId> {
         0 | 1 => own.scale_pools(&who, NAME, vec![(pool, count)]).await,
         2 => own.add_pools(&who, NAME, pools_of(&[("b", count)])).await,
         3 => own.delete_pools(&who, NAME, vec![pool]).await,
-        4 | 5 => {
+        // A single worker is upgraded with its pods, which is not played.
+        4 | 5 if !busy => {
             let to = VERSIONS[chance.random_range(0..VERSIONS.len())].to_string();
             own.upgrade(&who, NAME, &to).await
         }
-        6 | 7 => {
+        4..8 => {
             let cluster = stage.core.cluster(NAME)?;
             let many = cluster.members.len().max(1);
             let dead = cluster.members.iter().nth(chance.random_range(0..many));
