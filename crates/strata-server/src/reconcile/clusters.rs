@@ -158,7 +158,7 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
         cluster: cluster.name.to_string(),
         dead: dead.chain(left).collect(),
     };
-    if input.dead.is_empty() {
+    if input.dead.is_empty() && own.ghosts(cluster, &seen.observed).is_empty() {
         return;
     }
     if own.is_busy(cluster.name.as_str()).await {

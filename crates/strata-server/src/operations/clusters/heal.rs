@@ -54,8 +54,12 @@ impl Kind for HealCluster {
             .undo(|at: Here| async move { unplan(&at).await }),
             // First: a member of etcd that is dead counts against every other.
             Step::new("forget", |at: Here| async move {
-                let dead = decided(&at)?.dead;
-                let done = machines::forget(&at, &at.input.cluster, &dead).await;
+                let (dead, name) = (decided(&at)?.dead, &at.input.cluster);
+                let done = machines::forget(&at, name, &dead).await;
+                let done = match done {
+                    Ok(()) => machines::forget_ghosts(&at, name).await,
+                    failed => failed,
+                };
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)

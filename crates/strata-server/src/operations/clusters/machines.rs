@@ -289,6 +289,23 @@ pub(super) async fn forget<K: Kind<Context = Clusters>>(
     Ok(())
 }
 
+/// Has the cluster forget machines that are not its any more.
+pub(super) async fn forget_ghosts<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let now = own.core.cluster(cluster).map_err(step_failed)?;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let seen = own.driver.observe(&facts).await;
+    for ghost in own.ghosts(&now, &seen) {
+        at.progress(format!("{}: it is not of this cluster any more", ghost.machine));
+        let gone = own.driver.forget(&facts, &ghost).await;
+        gone.map_err(driver_failed)?;
+    }
+    Ok(())
+}
+
 /// The same on the way back. A cluster that does not answer cannot forget
 /// anybody, and must not keep machines for that.
 pub(super) async fn unjoin<K: Kind<Context = Clusters>>(

@@ -1,7 +1,7 @@
 //! What would be done to a cluster, decided from records and from what was
 //! last seen. Nothing is written here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use strata_api::rest::{ClusterPlan, PlannedMachine};
 use strata_clusters::choose::{self, Candidate, Choice, Want};
@@ -158,6 +158,31 @@ impl Clusters {
         }
         let may = skew::may_go(cluster.spec.version, oldest, to);
         may.map_err(|error| Error::wrong_state(error.to_string()).in_field("version"))
+    }
+
+    /// Machines that a cluster tells of and that are not its any more: as when
+    /// it was put back to a snapshot. Whoever joined by other ways is nobody's
+    /// concern.
+    pub(crate) fn ghosts(&self, cluster: &Cluster, seen: &Observed) -> Vec<Member> {
+        let nodes = seen.nodes.iter().map(|node| &node.name);
+        let told: BTreeSet<&String> = nodes.chain(seen.etcd.keys()).collect();
+        let strange = told.into_iter().filter(|id| cluster.member(id).is_none());
+        let machines = strange.filter_map(|id| self.core.machine(id).ok());
+        let ghost = machines.map(|machine| Member {
+            machine: machine.id.clone(),
+            role: match seen.etcd.contains_key(machine.id.as_str()) {
+                true => ClusterRole::ControlPlane,
+                false => ClusterRole::Worker,
+            },
+            pool: String::new(),
+            number: 0,
+            labels: BTreeMap::new(),
+            version: cluster.spec.version,
+            address: String::new(),
+            joined: false,
+            added_at_ms: 0,
+        });
+        ghost.collect()
     }
 
     /// Whether a machine is down and given back.

@@ -5,7 +5,7 @@ use strata_types::Error;
 use strata_types::cluster::ClusterRole;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, driver_failed, user_name};
+use super::{Clusters, MEMBER, PATIENT, driver_failed, machines, user_name};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -86,7 +86,7 @@ impl Kind for RestoreCluster {
                 attempts: 3,
                 ..PATIENT
             }),
-            Step::new("users", |at: At<Self>| async move {
+            Step::new("admit", |at: At<Self>| async move {
                 let done = admit(&at).await;
                 at.context
                     .note(&at.input.cluster, "restoring it", done)
@@ -143,9 +143,11 @@ async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
     set.await.map(drop).map_err(step_failed)
 }
 
-/// Who was let in since then is so again, and who was let out stays out.
+/// Who was let in since then is so again, and who was let out stays out: people
+/// and machines.
 async fn admit(at: &At<RestoreCluster>) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
+    machines::forget_ghosts(at, name).await?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
     for (who, last) in &now.revoked {
