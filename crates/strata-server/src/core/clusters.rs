@@ -53,6 +53,9 @@ pub struct Cluster {
     /// How often somebody was let out again: no name comes twice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revoked: BTreeMap<String, u32>,
+    /// Who asked for it.
+    #[serde(default)]
+    pub asked_by: String,
     /// When it was asked for, in Unix milliseconds.
     pub created_at_ms: i64,
 }
@@ -144,6 +147,13 @@ impl Core {
             Some(old) => guard.if_unchanged(&*key, old.revision),
             None => guard.if_absent(&*key),
         };
+        // One that is built anew keeps its port.
+        let port = keys::cluster_port(new.port);
+        let guard = match replaces {
+            Some(old) if old.port == new.port => guard,
+            _ => guard.if_absent(&*port),
+        };
+        let guard = guard.put(port, new.name.to_string());
         let secrets: BTreeMap<_, _> = secrets.iter().map(|(k, v)| (k, v.expose())).collect();
         let put = guard
             .put(&*key, encode(new)?)
@@ -225,6 +235,7 @@ impl Core {
             let gone = Transaction::new()
                 .if_unchanged(&*key, now.revision)
                 .delete(key)
+                .delete(keys::cluster_port(now.port))
                 .delete(keys::cluster_secrets(&now.name));
             let gone = self.free_from(gone, &now.name, &machines_of(&now.members))?;
             match self.commit_as_leader(gone).await {

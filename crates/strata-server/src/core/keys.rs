@@ -42,6 +42,11 @@ pub(crate) fn cluster_secrets(name: &Label) -> String {
     format!("cluster-secrets/{name}")
 }
 
+/// Holds a port of this server for the cluster that is reached there.
+pub(crate) fn cluster_port(port: u16) -> String {
+    format!("cluster-port/{port}")
+}
+
 pub(crate) fn schedule(name: &Label) -> String {
     format!("{SCHEDULES}{name}")
 }

@@ -72,8 +72,11 @@ pub async fn look(own: &Clusters) {
 
 async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let name = cluster.name.as_str();
-    if leads(own) && cluster.work == Work::Creating && cluster.operation.is_empty() {
-        begin_again(own, cluster).await;
+    if leads(own) && cluster.work == Work::Creating {
+        match cluster.operation.is_empty() {
+            true => begin_again(own, cluster).await,
+            false => own.call_off(cluster).await,
+        }
     }
     if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
         return;
@@ -111,7 +114,7 @@ async fn begin_again(own: &Clusters, cluster: &Cluster) {
         id: cluster.id.clone(),
         machines: machines.collect(),
     };
-    if let Err(error) = own.begin_create(&Who::server(OWNER), &input).await {
+    if let Err(error) = own.begin_create(&cluster.asked_by, &input).await {
         tracing::warn!(cluster = %cluster.name, %error, "it is not being built yet");
     }
 }
@@ -144,16 +147,20 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
         &own.patience(),
         now_ms(),
     );
-    if dead.is_empty() {
-        return;
-    }
     for one in &dead {
         tracing::warn!(cluster = %cluster.name, machine = %one.machine, why = one.why, "it is replaced");
     }
+    // What was forgotten, or never joined, and whose operation did not end well.
+    let left = cluster.members.iter().filter(|member| !member.joined);
+    let left = left.map(|member| member.machine.to_string());
+    let dead = dead.iter().map(|one| one.machine.to_string());
     let input = HealInput {
         cluster: cluster.name.to_string(),
-        dead: dead.iter().map(|one| one.machine.to_string()).collect(),
+        dead: dead.chain(left).collect(),
     };
+    if input.dead.is_empty() && own.ghosts(cluster, &seen.observed).is_empty() {
+        return;
+    }
     if own.is_busy(cluster.name.as_str()).await {
         return;
     }

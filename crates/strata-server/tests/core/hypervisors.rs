@@ -122,7 +122,7 @@ impl One {
         add(&world, "m1").await;
         let own = hypervisors(&world.core, &sim);
         if self.up {
-            run::<CreateHypervisor>(&own, &CreateInput::hypervisor("m1".into())).await;
+            run::<CreateHypervisor>(&own, &CreateInput::hypervisor("m1")).await;
             world.create("web", spec(1000, 100)).await;
             world.until_state("web", InstanceState::Scheduled).await;
         }
@@ -201,7 +201,7 @@ impl Trial for Creating {
     }
 
     fn input(&self, _: &Hypervisors) -> CreateInput {
-        CreateInput::hypervisor("m1".into())
+        CreateInput::hypervisor("m1")
     }
 
     fn done<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
@@ -349,7 +349,7 @@ async fn a_node_that_is_not_the_machines_own_is_left_alone() {
     };
     core.register_node(&registration).await.unwrap();
     core.see_node("m1", &seen(4, 8000)).await.unwrap();
-    let ended = run_to_end::<CreateHypervisor>(&own, &CreateInput::hypervisor("m1".into())).await;
+    let ended = run_to_end::<CreateHypervisor>(&own, &CreateInput::hypervisor("m1")).await;
     assert!(matches!(ended.state, State::Failed { .. }), "{ended:?}");
     assert!(core.node("m1").is_ok(), "it is there still");
     assert_eq!(machine(&core).phase, MachinePhase::Available);
@@ -361,7 +361,7 @@ async fn a_node_that_is_not_the_machines_own_is_left_alone() {
 async fn bringing_up_what_is_up_is_done_at_once() {
     let one = One::new(true);
     let own = one.make().await;
-    let input = CreateInput::hypervisor("m1".into());
+    let input = CreateInput::hypervisor("m1");
     run::<CreateHypervisor>(&own, &input).await;
     assert_eq!(one.sim().machines()["m1"].boots, 1);
     assert_eq!(machine(&own.core).phase, MachinePhase::Up);

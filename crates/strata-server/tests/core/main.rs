@@ -2,6 +2,10 @@
 //! played by the test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clusters_lives;
+mod clusters_rules;
+mod clusters_stage;
+mod clusters_trials;
 mod hypervisors;
 mod instances;
 mod nodes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_types::cluster::{ClusterRole, Member};
-use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines};
 use crate::core::Work;
@@ -54,7 +54,7 @@ impl Kind for CreateCluster {
             .undo(|at: Here| async move { give_back(&at).await })
             .timeout(BOOTING)
             .undo_timeout(WIPING)
-            .retry(Retry::NEVER),
+            .retry(machines::BOOTED),
             Step::new("install", |at: Here| async move {
                 let done = machines::install(&at, &at.input.cluster, &at.input.machines).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
@@ -117,6 +117,8 @@ async fn give_back(at: &Here) -> Result<(), StepError> {
         _ => return Ok(()),
     }
     machines::take_down(at, name, &at.input.machines).await?;
+    let label = own.core.cluster(name).map_err(step_failed)?.name.clone();
+    own.driver.clear(&label).map_err(driver_failed)?;
     let emptied = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         next.members.clear();

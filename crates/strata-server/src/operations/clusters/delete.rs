@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, driver_failed, machines};
+use super::{Clusters, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -94,7 +94,9 @@ async fn forget(at: &Here) -> Result<(), StepError> {
         return Ok(());
     }
     let now = own.core.cluster(name).map_err(step_failed)?;
-    own.driver.clear(&now.name).map_err(driver_failed)?;
+    let cleared = own.driver.clear(&now.name);
+    let cleared = cleared.map_err(|error| StepError::transient(error.to_string()));
+    own.note(name, "deleting it", cleared).await?;
     own.sight.forget(name);
     own.core.remove_cluster(name).await.map_err(step_failed)
 }

@@ -54,38 +54,49 @@ impl Kind for HealCluster {
             .undo(|at: Here| async move { unplan(&at).await }),
             // First: a member of etcd that is dead counts against every other.
             Step::new("forget", |at: Here| async move {
-                let done = machines::forget(&at, &at.input.cluster, &at.input.dead).await;
+                let (dead, name) = (decided(&at)?.dead, &at.input.cluster);
+                let done = machines::forget(&at, name, &dead).await;
+                let done = match done {
+                    Ok(()) => machines::forget_ghosts(&at, name).await,
+                    failed => failed,
+                };
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("machines", |at: Here| async move {
-                let added: Vec<String> = at.output("plan")?;
+                let added = decided(&at)?.add;
                 let done = machines::bring_up(&at, &at.input.cluster, &added).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .undo(|at: Here| async move {
-                let added: Vec<String> = at.output("plan")?;
+                let added = unused(&at)?;
                 machines::take_down(&at, &at.input.cluster, &added).await
             })
             .timeout(BOOTING)
             .undo_timeout(WIPING)
-            .retry(Retry::NEVER),
+            .retry(machines::BOOTED),
             Step::new("install", |at: Here| async move {
-                let added: Vec<String> = at.output("plan")?;
+                let added = decided(&at)?.add;
                 let done = machines::install(&at, &at.input.cluster, &added).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("join", |at: Here| async move {
-                let added: Vec<String> = at.output("plan")?;
+                let added = decided(&at)?.add;
                 let done = machines::join(&at, &at.input.cluster, &added).await;
+                let done = done.map(|()| added);
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .undo(|at: Here| async move {
-                let added: Vec<String> = at.output("plan")?;
-                machines::forget(&at, &at.input.cluster, &added).await
+                // Once all have joined they stay: what is left to do then is
+                // only to bury the dead, and the next one does.
+                if at.outputs().find::<Vec<String>>("join")?.is_some() {
+                    return Ok(());
+                }
+                let added = decided(&at)?.add;
+                machines::unjoin(&at, &at.input.cluster, &added).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
@@ -97,19 +108,47 @@ impl Kind for HealCluster {
     }
 }
 
+/// What was decided when it was its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Decided {
+    add: Vec<String>,
+    dead: Vec<String>,
+}
+
+fn decided(at: &Here) -> Result<Decided, StepError> {
+    at.output("plan")
+}
+
+/// Those that were added and have not joined.
+fn unused(at: &Here) -> Result<Vec<String>, StepError> {
+    let now = at.context.core.cluster(&at.input.cluster);
+    let joined = |id: &String| {
+        let now = now.as_ref().ok();
+        now.is_some_and(|now| now.member(id).is_some_and(|it| it.joined))
+    };
+    let mut added = decided(at)?.add;
+    added.retain(|id| !joined(id));
+    Ok(added)
+}
+
 /// Chooses who takes their places, and writes it down.
-async fn plan(at: &Here) -> Result<Vec<String>, StepError> {
+async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
     let now = own.core.cluster(name).map_err(step_failed)?;
     if now.operation == operation && now.work == Work::Healing {
-        let fresh = now.members.iter().filter(|member| !member.joined);
-        let fresh = fresh.map(|member| member.machine.to_string());
-        return Ok(fresh.filter(|id| !at.input.dead.contains(id)).collect());
+        let (add, dead) = (machines::chosen(&now), now.leaving.clone());
+        return Ok(Decided { add, dead });
     }
-    let chosen = own
-        .plan_replacements(&now, &at.input.dead)
-        .map_err(step_failed)?;
+    // It may have waited long: who has come back meanwhile is not dead.
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    let seen = own.driver.observe(&facts).await;
+    let is_back = |id: &str| seen.nodes.iter().any(|node| node.ready && node.name == id);
+    let dead = at.input.dead.iter();
+    let dead = dead.filter(|id| now.member(id).is_some() && !is_back(id));
+    let dead: Vec<String> = dead.cloned().collect();
+    let chosen = own.plan_replacements(&now, &dead).map_err(step_failed)?;
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle {
@@ -117,33 +156,33 @@ async fn plan(at: &Here) -> Result<Vec<String>, StepError> {
             }
             let mut next = now.clone();
             next.members.extend(chosen.iter().cloned());
+            next.leaving.clone_from(&dead);
             next.work = Work::Healing;
             operation.clone_into(&mut next.operation);
             Ok(next)
         })
         .await
         .map_err(step_failed)?;
-    Ok(chosen
-        .iter()
-        .map(|member| member.machine.to_string())
-        .collect())
+    let add = chosen.iter().map(|member| member.machine.to_string());
+    let add = add.collect();
+    Ok(Decided { add, dead })
 }
 
 async fn unplan(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
-    let added = at.outputs().find::<Vec<String>>("plan")?;
+    let told = at.outputs().find::<Decided>("plan")?;
     let undone = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         if now.operation != operation || now.work != Work::Healing {
             return Ok(next);
         }
-        let goes = |id: &str| match &added {
-            Some(added) => added.iter().any(|it| it == id),
-            None => !at.input.dead.iter().any(|it| it == id),
-        };
-        next.members
-            .retain(|member| member.joined || !goes(member.machine.as_str()));
+        let told = told.clone().map(|told| told.add);
+        let gone = told.unwrap_or_else(|| machines::chosen(now));
+        next.members.retain(|member| {
+            member.joined || !gone.iter().any(|id| id == member.machine.as_str())
+        });
+        next.leaving.clear();
         next.work = Work::Idle;
         Ok(next)
     });
@@ -154,10 +193,10 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
 }
 
 async fn bury(at: &Here) -> Result<(), StepError> {
-    let (own, name, dead) = (&at.context, &at.input.cluster, &at.input.dead);
+    let (own, name, dead) = (&at.context, &at.input.cluster, decided(at)?.dead);
     let done = async {
-        machines::take_down(at, name, dead).await?;
-        machines::release(at, name, dead).await
+        machines::take_down(at, name, &dead).await?;
+        machines::release(at, name, &dead).await
     };
     let done = done.await;
     own.note(name, WHAT, done).await
@@ -165,7 +204,16 @@ async fn bury(at: &Here) -> Result<(), StepError> {
 
 async fn settle(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
-    let operation = at.operation().to_string();
+    let settled = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        next.leaving.clear();
+        if next.work == Work::Healing {
+            next.work = Work::Idle;
+        }
+        next.failure = None;
+        Ok(next)
+    });
+    settled.await.map_err(step_failed)?;
     own.sight.look_soon(name);
-    own.set_work(name, Work::Idle, &operation).await
+    Ok(())
 }

@@ -4,19 +4,30 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use strata_clusters::Drained;
 use strata_types::cluster::{ClusterRole, Member};
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, ErrorKind};
-use strata_workflow::{At, Kind, OperationId, State, StepError};
+use strata_workflow::{At, Kind, OperationId, Retry, State, StepError};
+use tokio_util::sync::CancellationToken;
 
 use super::{Board, Clusters, driver_failed, members};
+use crate::core::Cluster;
 use crate::operations::hypervisors::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
 };
 use crate::operations::step_failed;
 
+/// Machines are brought up by operations that try for themselves; what is tried
+/// again here is what this server could not write, and the way back.
+pub(super) const BOOTED: Retry = Retry {
+    attempts: 3,
+    first_pause: Duration::from_secs(1),
+    longest_pause: Duration::from_secs(30),
+};
+/// After so many tries, a cluster that does not answer is left as it is.
+const TRIED: u32 = 4;
 /// Between two looks at a node that is being emptied.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -27,17 +38,34 @@ pub(super) async fn bring_up<K: Kind<Context = Clusters>>(
     machines: &[String],
 ) -> Result<(), StepError> {
     let board = Board::new(at);
-    try_join_all(machines.iter().map(|id| bring_one_up(&board, cluster, id))).await?;
-    Ok(())
+    // All are waited for, also when one fails: nothing may still come up when
+    // the way back begins. The others are called off, to have that soon.
+    let failed = CancellationToken::new();
+    let up = machines.iter().map(|id| async {
+        let up = bring_one_up(&board, cluster, id, &failed).await;
+        if up.is_err() {
+            failed.cancel();
+        }
+        up
+    });
+    let up = join_all(up).await;
+    let (calls_off, fails): (Vec<_>, Vec<_>) = up
+        .into_iter()
+        .filter_map(Result::err)
+        .partition(|error| matches!(error, StepError::Cancelled));
+    let first = fails.into_iter().chain(calls_off).next();
+    first.map_or(Ok(()), Err)
 }
 
 async fn bring_one_up<K: Kind<Context = Clusters>>(
     board: &Board<K>,
     cluster: &str,
     machine: &str,
+    failed: &CancellationToken,
 ) -> Result<(), StepError> {
     let (at, own) = (&board.at, &board.at.context);
     let now = own.core.machine(machine).map_err(step_failed)?;
+    crate::operations::is_for(&now, cluster).map_err(step_failed)?;
     if now.phase != MachinePhase::Up {
         let input = CreateInput {
             machine: machine.to_owned(),
@@ -49,7 +77,7 @@ async fn bring_one_up<K: Kind<Context = Clusters>>(
         let id = begun
             .await
             .map_err(|error| step_failed(crate::operations::public(&error)))?;
-        follow(board, id, machine, true).await?;
+        follow(board, id, machine, Some(failed)).await?;
     }
     // Where others reach it is known from here on.
     let node = own.core.node(machine).map_err(step_failed)?;
@@ -70,7 +98,7 @@ pub(super) async fn take_down<K: Kind<Context = Clusters>>(
 ) -> Result<(), StepError> {
     let board = Board::new(at);
     let gone = machines.iter().map(|id| take_one_down(&board, cluster, id));
-    let gone = futures_util::future::join_all(gone).await;
+    let gone = join_all(gone).await;
     gone.into_iter().collect()
 }
 
@@ -83,6 +111,8 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     match own.core.machine(machine) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(step_failed(error)),
+        // It was let go before, and may be another's by now.
+        Ok(now) if crate::operations::is_for(&now, cluster).is_err() => return Ok(()),
         Ok(now) if now.phase == MachinePhase::Available && own.core.node(machine).is_err() => {
             return Ok(());
         }
@@ -95,7 +125,7 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     let id = begun
         .await
         .map_err(|error| step_failed(crate::operations::public(&error)))?;
-    follow(board, id, machine, false).await
+    follow(board, id, machine, None).await
 }
 
 /// For whom machines are brought up and down.
@@ -103,21 +133,32 @@ fn owner(cluster: &str) -> String {
     format!("cluster {cluster}")
 }
 
-/// Waits for another operation and shows how far it is.
+/// Waits for another operation and shows how far it is. It is called off with
+/// whoever waits for it, or when this is told, if at all.
 async fn follow<K: Kind<Context = Clusters>>(
     board: &Board<K>,
     id: OperationId,
     machine: &str,
-    cancel: bool,
+    failed_beside: Option<&CancellationToken>,
 ) -> Result<(), StepError> {
     let operations = board.at.context.operations().map_err(step_failed)?;
     let failed = |error| step_failed(crate::operations::public(&error));
     let mut snapshots = operations.watch(id).await.map_err(failed)?;
     let mut asked = false;
+    let called_off = async {
+        match failed_beside {
+            Some(failed) => tokio::select! {
+                () = board.at.cancelled() => {}
+                () = failed.cancelled() => {}
+            },
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(called_off);
     loop {
         let next = tokio::select! {
             next = snapshots.next() => next,
-            () = board.at.cancelled(), if cancel && !asked => {
+            () = &mut called_off, if !asked => {
                 asked = true;
                 let _ = operations.cancel(id, "its cluster").await;
                 continue;
@@ -251,6 +292,63 @@ pub(super) async fn forget<K: Kind<Context = Clusters>>(
     Ok(())
 }
 
+/// Has the cluster forget machines that are not its any more.
+pub(super) async fn forget_ghosts<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    let now = own.core.cluster(cluster).map_err(step_failed)?;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    let seen = own.driver.observe(&facts).await;
+    for ghost in own.ghosts(&now, &seen) {
+        at.progress(format!("{}: it is not of this cluster any more", ghost.machine));
+        let gone = own.driver.forget(&facts, &ghost).await;
+        gone.map_err(driver_failed)?;
+    }
+    Ok(())
+}
+
+/// The same on the way back. A cluster that does not answer cannot forget
+/// anybody, and must not keep machines for that.
+pub(super) async fn unjoin<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let gone = forget(at, cluster, machines).await;
+    unless_silent(at, cluster, gone).await?;
+    for id in machines {
+        let left = at.context.set_member(cluster, id, |it| it.joined = false);
+        left.await?;
+    }
+    Ok(())
+}
+
+/// What failed only since the cluster has not answered for a while.
+async fn unless_silent<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    done: Result<(), StepError>,
+) -> Result<(), StepError> {
+    let own = &at.context;
+    if done.is_err() && at.attempt() >= TRIED {
+        let facts = own.facts(cluster).await.map_err(step_failed)?;
+        if !own.driver.observe(&facts).await.serves {
+            tracing::warn!(cluster, "it does not answer, and keeps what is gone");
+            return Ok(());
+        }
+    }
+    done
+}
+
+/// Those that were chosen, and with which nothing was begun yet.
+pub(super) fn chosen(cluster: &Cluster) -> Vec<String> {
+    let fresh = |member: &&Member| !member.joined && member.address.is_empty();
+    let fresh = cluster.members.iter().filter(fresh);
+    fresh.map(|member| member.machine.to_string()).collect()
+}
+
 /// Members that are not there any more: the machines are free.
 pub(super) async fn release<K: Kind<Context = Clusters>>(
     at: &At<K>,
@@ -317,6 +415,22 @@ pub(super) async fn reopen<K: Kind<Context = Clusters>>(
     let facts = own.facts(cluster).await.map_err(step_failed)?;
     let opened = own.driver.cordon(&facts, node, false).await;
     opened.map_err(driver_failed)
+}
+
+/// The same on the way back, if the cluster answers.
+pub(super) async fn reopen_again<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<(), StepError> {
+    let there = at.context.core.cluster(cluster);
+    match there {
+        Ok(now) if now.member(node).is_some_and(|member| member.joined) => {}
+        // One that is on its way out stays closed.
+        _ => return Ok(()),
+    }
+    let opened = reopen(at, cluster, node).await;
+    unless_silent(at, cluster, opened).await
 }
 
 /// The error of a cluster that has gone meanwhile.

@@ -200,6 +200,32 @@ impl Clusters {
         }
     }
 
+    /// One whose building ended before it began has nothing on its machines:
+    /// they are free again.
+    pub(crate) async fn call_off(&self, cluster: &Cluster) {
+        let name = cluster.name.as_str();
+        if self.is_busy(name).await {
+            return;
+        }
+        let freed = self.core.lead_cluster(name, |now| {
+            let mut next = now.clone();
+            let untouched = now.members.iter().all(|it| self.is_down(it.machine.as_str()));
+            if now.id == cluster.id && now.work == Work::Creating && untouched {
+                next.members.clear();
+                next.work = Work::Idle;
+                next.failure = Some(ClusterFailure {
+                    what: "building it".into(),
+                    why: "it was called off".into(),
+                    at_ms: now_ms(),
+                });
+            }
+            Ok(next)
+        });
+        if let Err(error) = freed.await {
+            tracing::warn!(cluster = name, %error, "its machines are not free yet");
+        }
+    }
+
     /// Changes what is known of one member.
     async fn set_member(
         &self,

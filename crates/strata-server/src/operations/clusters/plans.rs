@@ -1,12 +1,12 @@
 //! What would be done to a cluster, decided from records and from what was
 //! last seen. Nothing is written here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use strata_api::rest::{ClusterPlan, PlannedMachine};
 use strata_clusters::choose::{self, Candidate, Choice, Want};
 use strata_clusters::{Observed, skew};
-use strata_types::cluster::{ClusterSpec, KubernetesVersion, Member, NodePool};
+use strata_types::cluster::{ClusterRole, ClusterSpec, KubernetesVersion, Member, NodePool};
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, Result};
 
@@ -111,10 +111,18 @@ impl Clusters {
         dead: &[String],
     ) -> Result<Vec<Member>> {
         let mut wants: Vec<Want> = Vec::new();
+        let lives = |member: &&Member| !dead.iter().any(|id| id == member.machine.as_str());
         for id in dead {
             let Some(member) = cluster.member(id) else {
                 continue;
             };
+            // Nobody takes a place that is not asked for, or is taken already.
+            let beside = cluster.members.iter().filter(lives);
+            let beside = beside.filter(|it| it.role == member.role && it.pool == member.pool);
+            let added = wants.iter().filter(|want| want.pool == member.pool).count();
+            if beside.count() + added >= asked_of(cluster, member) {
+                continue;
+            }
             let pool = cluster
                 .spec
                 .pools
@@ -150,6 +158,31 @@ impl Clusters {
         }
         let may = skew::may_go(cluster.spec.version, oldest, to);
         may.map_err(|error| Error::wrong_state(error.to_string()).in_field("version"))
+    }
+
+    /// Machines that a cluster tells of and that are not its any more: as when
+    /// it was put back to a snapshot. Whoever joined by other ways is nobody's
+    /// concern.
+    pub(crate) fn ghosts(&self, cluster: &Cluster, seen: &Observed) -> Vec<Member> {
+        let nodes = seen.nodes.iter().map(|node| &node.name);
+        let told: BTreeSet<&String> = nodes.chain(seen.etcd.keys()).collect();
+        let strange = told.into_iter().filter(|id| cluster.member(id).is_none());
+        let machines = strange.filter_map(|id| self.core.machine(id).ok());
+        let ghost = machines.map(|machine| Member {
+            machine: machine.id.clone(),
+            role: match seen.etcd.contains_key(machine.id.as_str()) {
+                true => ClusterRole::ControlPlane,
+                false => ClusterRole::Worker,
+            },
+            pool: String::new(),
+            number: 0,
+            labels: BTreeMap::new(),
+            version: cluster.spec.version,
+            address: String::new(),
+            joined: false,
+            added_at_ms: 0,
+        });
+        ghost.collect()
     }
 
     /// Whether a machine is down and given back.
@@ -206,6 +239,18 @@ impl PoolPlan {
             remove: remove.collect(),
         }
     }
+}
+
+/// How many there are to be like a member.
+fn asked_of(cluster: &Cluster, member: &Member) -> usize {
+    let mut pools = cluster.spec.pools.iter();
+    let count = match member.role {
+        ClusterRole::ControlPlane => cluster.spec.control_plane.count,
+        ClusterRole::Worker => pools
+            .find(|pool| pool.name == member.pool)
+            .map_or(0, |pool| pool.count),
+    };
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn planned(choice: &Choice) -> PlannedMachine {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_types::cluster::NodePool;
+use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
@@ -146,7 +146,7 @@ fn adding() -> Vec<Step<ScaleCluster>> {
         })
         .timeout(BOOTING)
         .undo_timeout(WIPING)
-        .retry(Retry::NEVER),
+        .retry(machines::BOOTED),
         Step::new("install", |at: Here| async move {
             let added = added(&at)?;
             let done = machines::install(&at, &at.input.cluster, &added).await;
@@ -161,7 +161,7 @@ fn adding() -> Vec<Step<ScaleCluster>> {
         })
         .undo(|at: Here| async move {
             let added = added(&at)?;
-            machines::forget(&at, &at.input.cluster, &added).await
+            machines::unjoin(&at, &at.input.cluster, &added).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
@@ -182,15 +182,7 @@ fn emptying(id: String) -> Step<ScaleCluster> {
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move {
-            // One that is on its way out stays closed.
-            match at.context.core.cluster(&at.input.cluster) {
-                Ok(now) if now.member(&id).is_some_and(|member| member.joined) => {
-                    machines::reopen(&at, &at.input.cluster, &id).await
-                }
-                _ => Ok(()),
-            }
-        }
+        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(TENACIOUS)
@@ -225,14 +217,7 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     let now = own.core.cluster(name).map_err(step_failed)?;
     // Killed after it was written and before it was said: it is this one's.
     if now.operation == operation && now.work == Work::Scaling {
-        let before = now.scaled_from.clone();
-        let add = now.members.iter().filter(|member| !member.joined);
-        let add = add.map(|member| member.machine.to_string()).collect();
-        return Ok(Decided {
-            add,
-            remove: now.leaving.clone(),
-            before,
-        });
+        return Ok(decided(&now));
     }
     let planned = own
         .plan_pools(&now, &at.input.change)
@@ -262,32 +247,44 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     })
 }
 
+/// What was written down, before anything was done about it.
+fn decided(now: &Cluster) -> Decided {
+    Decided {
+        add: machines::chosen(now),
+        remove: now.leaving.clone(),
+        before: now.scaled_from.clone(),
+    }
+}
+
 /// What was chosen is free again, and the pools are as they were: but for the
-/// machines that have left already.
+/// machines that have left already, or are about to.
 async fn unplan(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let told = at.outputs().find::<Decided>("plan")?;
     let undone = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
-        if now.operation != operation || now.work != Work::Scaling {
+        // It never came to writing it down, or this was done before.
+        if now.operation != operation || now.work == Work::Deleting {
             return Ok(next);
         }
-        let gone: Vec<_> = now
-            .leaving
-            .iter()
-            .filter(|id| now.member(id).is_none())
-            .collect();
-        next.members
-            .retain(|member| member.joined || own.is_up(member.machine.as_str()));
-        next.spec.pools = now.scaled_from.clone();
-        if !gone.is_empty() {
-            for pool in &mut next.spec.pools {
-                let has = next
-                    .members
-                    .iter()
-                    .filter(|member| member.pool == pool.name);
-                pool.count = u32::try_from(has.count()).unwrap_or(pool.count);
-            }
+        let decided = match (&told, now.work) {
+            (Some(told), _) => told.clone(),
+            (None, Work::Scaling) => decided(now),
+            _ => return Ok(next),
+        };
+        next.members.retain(|member| {
+            let id = member.machine.as_str();
+            member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
+        });
+        let stays = |member: &&Member| {
+            member.joined || !has(&decided.remove, member.machine.as_str())
+        };
+        next.spec.pools.clone_from(&decided.before);
+        for pool in &mut next.spec.pools {
+            let all = next.members.iter().filter(stays);
+            let left = all.filter(|member| member.pool == pool.name).count();
+            pool.count = pool.count.min(u32::try_from(left).unwrap_or(u32::MAX));
         }
         (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
         next.work = Work::Idle;
@@ -297,6 +294,10 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         Err(error) if machines::is_gone(&error) => Ok(()),
         other => other.map(drop).map_err(step_failed),
     }
+}
+
+fn has(machines: &[String], id: &str) -> bool {
+    machines.iter().any(|it| it == id)
 }
 
 async fn settle(at: &Here) -> Result<(), StepError> {

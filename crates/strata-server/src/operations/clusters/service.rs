@@ -99,6 +99,7 @@ impl Clusters {
                 failure: None,
                 admissions: std::collections::BTreeMap::new(),
                 revoked: std::collections::BTreeMap::new(),
+                asked_by: who.name.clone(),
                 created_at_ms: now_ms(),
             };
             match self
@@ -106,7 +107,7 @@ impl Clusters {
                 .write_new_cluster(old.as_deref(), &new, &secrets)
                 .await
             {
-                Ok(()) => return self.begin_create(who, &input).await,
+                Ok(()) => return self.begin_create(&who.name, &input).await,
                 Err(error) if error.kind() == ErrorKind::Aborted => {}
                 Err(error) => return Err(error),
             }
@@ -117,16 +118,16 @@ impl Clusters {
     }
 
     /// A record whose operation could not be begun is begun by whoever looks
-    /// after clusters; so the key makes it one.
+    /// after clusters, for whoever asked; so the key makes it one.
     pub(crate) async fn begin_create(
         &self,
-        who: &Who,
+        owner: &str,
         input: &CreateClusterInput,
     ) -> Result<OperationId> {
         let key = format!("create/{}", input.id);
         let begun = self.operations()?;
         let id = begun
-            .submit::<CreateCluster>(input, &who.name, Some(&key))
+            .submit::<CreateCluster>(input, owner, Some(&key))
             .await;
         let id = id.map_err(|error| public(&error))?;
         let noted = self.core.change_cluster(&input.cluster, |now| {
@@ -298,17 +299,29 @@ impl Clusters {
         let operations = self.operations()?;
         let all = operations.list(&Filter::default()).await;
         let held = format!("cluster/{name}");
+        let mut under_way = None;
         for one in all.map_err(|error| public(&error))? {
             let here = one.claims.iter().any(|claim| claim.key == held);
-            if one.has_ended() || !here {
+            if !here {
+                continue;
+            }
+            if one.has_ended() {
+                // What it could not undo goes with the cluster.
+                if one.holds_claims() {
+                    drop(operations.give_up(one.id, &who.name).await);
+                }
                 continue;
             }
             if one.kind == DeleteCluster::NAME {
-                return Ok(one.id);
+                under_way = Some(one.id);
+                continue;
             }
             drop(operations.cancel(one.id, &who.name).await);
         }
-        self.begin::<DeleteCluster>(who, &input).await
+        match under_way {
+            Some(id) => Ok(id),
+            None => self.begin::<DeleteCluster>(who, &input).await,
+        }
     }
 
     /// Adds pools.

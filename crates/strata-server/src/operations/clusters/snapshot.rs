@@ -1,11 +1,11 @@
 //! Keeps the state of a cluster in a snapshot, and puts it back.
 
 use serde::{Deserialize, Serialize};
-use strata_clusters::Snapshot;
 use strata_types::Error;
+use strata_types::cluster::ClusterRole;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, driver_failed};
+use super::{Clusters, MEMBER, PATIENT, driver_failed, machines, user_name};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -41,11 +41,12 @@ impl Kind for SnapshotCluster {
     }
 }
 
-async fn keep(at: &At<SnapshotCluster>) -> Result<Snapshot, StepError> {
+async fn keep(at: &At<SnapshotCluster>) -> Result<(), StepError> {
     let own = &at.context;
     let facts = own.facts(&at.input.cluster).await.map_err(step_failed)?;
     let kept = own.driver.snapshot(&facts, &at.input.reason).await;
-    kept.map_err(driver_failed)
+    // Asked again after a lost answer, there are two: no harm.
+    kept.map(drop).map_err(driver_failed)
 }
 
 /// Puts a cluster back to a snapshot.
@@ -85,6 +86,14 @@ impl Kind for RestoreCluster {
                 attempts: 3,
                 ..PATIENT
             }),
+            Step::new("admit", |at: At<Self>| async move {
+                let done = admit(&at).await;
+                at.context
+                    .note(&at.input.cluster, "restoring it", done)
+                    .await
+            })
+            .timeout(MEMBER)
+            .retry(PATIENT),
             Step::new("settle", |at: At<Self>| async move {
                 let operation = at.operation().to_string();
                 at.context.sight.look_soon(&at.input.cluster);
@@ -113,6 +122,45 @@ async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
         .map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
     let tell = |text: String| at.progress(text);
-    let done = own.driver.restore(&facts, &at.input.snapshot, &tell).await;
-    done.map_err(driver_failed)
+    let kept = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
+    let kept = kept.into_iter().find(|it| it.id == at.input.snapshot);
+    let Some(kept) = kept else {
+        let why = format!("there is no snapshot {} any more", at.input.snapshot);
+        return Err(StepError::permanent(why));
+    };
+    let done = own.driver.restore(&facts, &kept.id, &tell).await;
+    done.map_err(driver_failed)?;
+    // Its control plane has the version of then.
+    let set = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        next.spec.version = kept.version;
+        let controls = next.members.iter_mut();
+        for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
+            member.version = kept.version;
+        }
+        Ok(next)
+    });
+    set.await.map(drop).map_err(step_failed)
+}
+
+/// Who was let in since then is so again, and who was let out stays out: people
+/// and machines.
+async fn admit(at: &At<RestoreCluster>) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    machines::forget_ghosts(at, name).await?;
+    let now = own.core.cluster(name).map_err(step_failed)?;
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    for (who, last) in &now.revoked {
+        for generation in 1..=*last {
+            let user = user_name(who, generation);
+            let out = own.driver.admit(&facts, &user, None).await;
+            out.map_err(driver_failed)?;
+        }
+    }
+    for (who, admission) in &now.admissions {
+        let user = user_name(who, admission.generation);
+        let admitted = own.driver.admit(&facts, &user, Some(&admission.role));
+        admitted.await.map_err(driver_failed)?;
+    }
+    Ok(())
 }

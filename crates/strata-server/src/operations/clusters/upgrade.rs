@@ -42,6 +42,10 @@ struct Turn {
 /// As long as a disruption budget keeps something.
 const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How long a control plane is waited for before the state before comes back.
+const LOOKS: u32 = 24;
+const LOOK: Duration = Duration::from_secs(5);
+
 type Here = At<UpgradeCluster>;
 
 impl Kind for UpgradeCluster {
@@ -59,7 +63,7 @@ impl Kind for UpgradeCluster {
                 let done = preflight(&at).await;
                 noted(&at, done).await
             })
-            .undo(|at: Here| async move { at.context.rest(&at.input.cluster).await })
+            .undo(|at: Here| async move { stop(&at).await })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("snapshot", |at: Here| async move {
@@ -141,11 +145,34 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     Ok(turns)
 }
 
+/// Nothing is under way any more. What failed stays written down, unless it
+/// failed when all was done.
+async fn stop(at: &Here) -> Result<(), StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    own.rest(name).await?;
+    let stopped = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if now.spec.version == to && now.members.iter().all(|it| it.version == to) {
+            next.failure = None;
+        }
+        Ok(next)
+    });
+    match stopped.await {
+        Err(error) if machines::is_gone(&error) => Ok(()),
+        other => other.map(drop).map_err(step_failed),
+    }
+}
+
 async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
     at.progress("keeping its state in a snapshot");
-    let reason = format!("before the upgrade to {}", at.input.to);
+    // By the operation, so that done again it is the same one.
+    let reason = format!("before the upgrade to {} by {}", at.input.to, at.operation());
+    let all = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
+    if let Some(kept) = all.into_iter().find(|kept| kept.reason == reason) {
+        return Ok(kept);
+    }
     let kept = own.driver.snapshot(&facts, &reason).await;
     kept.map_err(driver_failed)
 }
@@ -161,7 +188,7 @@ fn emptying(machine: &str) -> Step<UpgradeCluster> {
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen(&at, &at.input.cluster, &id).await }
+        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(PATIENT)
@@ -202,21 +229,7 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
         .upgrade(&facts, &member, to, turn.first, &tell)
         .await;
     done.map_err(driver_failed)?;
-    own.core
-        .lead_cluster(name, |now| {
-            let mut next = now.clone();
-            if turn.first {
-                next.spec.version = to;
-            }
-            for member in &mut next.members {
-                if member.machine.as_str() == turn.machine {
-                    member.version = to;
-                }
-            }
-            Ok(next)
-        })
-        .await
-        .map_err(step_failed)?;
+    is_done(at, turn).await?;
     if turn.drain {
         machines::reopen(at, name, &turn.machine).await?;
     }
@@ -224,7 +237,26 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A machine that is done stays done. Only when the first of the control plane
+/// Writes down that a machine has its version.
+async fn is_done(at: &Here, turn: &Turn) -> Result<(), StepError> {
+    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let written = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if turn.first {
+            next.spec.version = to;
+        }
+        for member in &mut next.members {
+            if member.machine.as_str() == turn.machine {
+                member.version = to;
+            }
+        }
+        Ok(next)
+    });
+    written.await.map(drop).map_err(step_failed)
+}
+
+/// A machine that is done stays done, also one that nobody heard of: its
+/// kubelet goes last, and tells. Only when the first of the control plane
 /// did not come up again, and nobody serves, the state before comes back.
 async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
@@ -234,8 +266,21 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let done = facts
         .member(&turn.machine)
         .is_none_or(|it| it.version == at.input.to);
-    if done || !turn.first || own.driver.observe(&facts).await.serves {
+    if done {
         return Ok(());
+    }
+    // A moment's silence is not it: what was written since would be lost.
+    for _ in 0..LOOKS {
+        let seen = own.driver.observe(&facts).await;
+        let told = seen.nodes.iter().find(|node| node.name == turn.machine);
+        if told.is_some_and(|node| node.version == at.input.to.to_string()) {
+            return is_done(at, turn).await;
+        }
+        if seen.serves || !turn.first {
+            return Ok(());
+        }
+        at.progress("looking whether the control plane comes up");
+        tokio::time::sleep(LOOK).await;
     }
     let kept: Snapshot = at.output("snapshot")?;
     at.progress("the new control plane does not come up: going back to the snapshot");

@@ -14,6 +14,8 @@ use crate::core::{Admission, Cluster, Kept, Who, Work, now_ms};
 const USUAL: u64 = 12 * 3600;
 const SHORTEST: u64 = 600;
 const LONGEST: u64 = 7 * 24 * 3600;
+/// How often somebody is let in anew who is let out at the same time.
+const TRIES: usize = 4;
 /// How long the cluster may take to let somebody in.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,7 +44,21 @@ impl Clusters {
             _ => "view",
         };
         let until_ms = now_ms() + i64::try_from(seconds).unwrap_or(0) * 1000;
-        let admission = self.admit(&cluster, who, role, until_ms).await?;
+        let mut admitted = None;
+        for _ in 0..TRIES {
+            let admission = self.admit(&cluster, who, role, until_ms).await?;
+            // Whoever was let out meanwhile comes in by another name.
+            let now = self.core.cluster(name)?;
+            let known = now.admissions.get(&who.name);
+            if known.is_some_and(|it| it.generation == admission.generation) {
+                admitted = Some(admission);
+                break;
+            }
+            self.let_out(name, &who.name, admission.generation).await?;
+        }
+        let Some(admission) = admitted else {
+            return Err(Error::unavailable("it is being revoked; try again"));
+        };
         let user = user_name(&who.name, admission.generation);
         let facts = self.facts(name).await?;
         let server = self.server_of(&cluster);
@@ -110,18 +126,19 @@ impl Clusters {
         let Some(admission) = cluster.admissions.get(whose).cloned() else {
             return Ok(());
         };
+        self.let_out(name, whose, admission.generation).await?;
+        self.forget_user(name, whose, admission.generation).await?;
+        // Who was being let in at the same moment is out now as well.
+        self.let_out(name, whose, admission.generation).await
+    }
+
+    async fn let_out(&self, name: &str, who: &str, generation: u32) -> Result<()> {
         let facts = self.facts(name).await?;
-        let user = user_name(whose, admission.generation);
+        let user = user_name(who, generation);
         let gone = self.driver.admit(&facts, &user, None);
-        match tokio::time::timeout(PATIENCE, gone).await {
-            Ok(gone) => gone.map_err(driver_public)?,
-            Err(_) => {
-                return Err(Error::unavailable(format!(
-                    "cluster {name} does not answer"
-                )));
-            }
-        }
-        self.forget_user(name, whose, admission.generation).await
+        let gone = tokio::time::timeout(PATIENCE, gone).await;
+        let silent = |_| Error::unavailable(format!("cluster {name} does not answer"));
+        gone.map_err(silent)?.map_err(driver_public)
     }
 
     /// Written down only after the cluster has let them out.

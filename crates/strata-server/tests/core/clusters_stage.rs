@@ -1,0 +1,417 @@
+//! A control plane whose machines and whose Kubernetes are played, with an
+//! engine that runs whatever operations begin, and the rules that hold at every
+//! rest: no machine is lost, none is used twice, records tell what is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use strata_clusters::catalogue::Catalogue;
+use strata_clusters::sim::Sim as Kubernetes;
+use strata_machines::sim::Sim as Machines;
+use strata_machines::{Power, Provider, Providers, Secret};
+use strata_server::core::{Cluster, Core, CoreSettings, Lead, Work};
+use strata_server::operations::{
+    ClusterSettings, Clusters, CreateCluster, CreateHypervisor, DeleteCluster, DestroyHypervisor,
+    HealCluster, HealInput, Hypervisors, Prove, RestoreCluster, ScaleCluster, SnapshotCluster,
+    UpgradeCluster,
+};
+use strata_server::reconcile::look_at_clusters;
+use strata_store::Memory;
+use strata_types::Result;
+use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, KubernetesVersion, NodePool};
+use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
+use strata_workflow::{Kind, Operation, OperationId, Operations, Registry, Settings, State, Workflow};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::world::{admin, label, seen, settings};
+
+/// The versions that can be installed.
+pub(crate) const VERSIONS: [KubernetesVersion; 4] = [
+    KubernetesVersion::new(1, 33, 2),
+    KubernetesVersion::new(1, 34, 1),
+    KubernetesVersion::new(1, 34, 4),
+    KubernetesVersion::new(1, 35, 0),
+];
+/// The one that clusters of trials begin with.
+pub(crate) const FIRST: KubernetesVersion = VERSIONS[1];
+/// The one that they go to.
+pub(crate) const NEXT: KubernetesVersion = VERSIONS[3];
+/// The cluster of a trial.
+pub(crate) const NAME: &str = "c";
+/// How long anything may take; the clock of tests is not the wall's.
+const LONGEST: Duration = Duration::from_secs(8 * 24 * 3600);
+
+struct Proven;
+
+impl Prove for Proven {
+    fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+}
+
+pub(crate) struct Stage {
+    pub(crate) core: Core,
+    pub(crate) store: Memory,
+    pub(crate) machines: Machines,
+    pub(crate) kubernetes: Kubernetes,
+    pub(crate) hypervisors: Hypervisors,
+    pub(crate) clusters: Arc<Clusters>,
+    pub(crate) operations: Operations,
+    engine: std::sync::Mutex<Option<Workflow>>,
+    _voices: AbortOnDropHandle<()>,
+    _folder: tempfile::TempDir,
+    _shutdown: DropGuard,
+}
+
+impl Stage {
+    /// With so many machines, `m1` and on.
+    pub(crate) async fn new(machines: usize) -> Self {
+        Self::with_kinds(machines, true).await
+    }
+
+    /// One whose engine does not know how clusters are created: a record is
+    /// written, and whoever tries that runs the operation.
+    pub(crate) async fn without_creating(machines: usize) -> Self {
+        Self::with_kinds(machines, false).await
+    }
+
+    async fn with_kinds(many: usize, creates: bool) -> Self {
+        let shutdown = CancellationToken::new();
+        let settings = CoreSettings {
+            // Who is off is known by the test, not by a clock on the wall.
+            lease: Duration::from_secs(3600),
+            ..settings()
+        };
+        let store = Memory::new();
+        let core = Core::open(Arc::new(store.clone()), settings, shutdown.clone()).await;
+        let core = core.unwrap();
+        core.set_lead(Lead::Leading(None));
+        let ids: Vec<String> = (1..=many).map(|n| format!("m{n}")).collect();
+        let machines = Machines::new(ids.iter().map(String::as_str));
+        for id in &ids {
+            let spec = serde_json::json!({ "provider": ProviderKind::Sim, "cpu": 4, "ram": 8000 });
+            let spec: MachineSpec = serde_json::from_value(spec).unwrap();
+            core.add_machine(&admin(), &label(id), spec).await.unwrap();
+        }
+        let kubernetes = Kubernetes::default();
+        let looked_at = machines.clone();
+        kubernetes.follow(move |id| {
+            let played = looked_at.machines().get(id).cloned()?;
+            played.on.then_some(played.wipes)
+        });
+        let driver: Arc<dyn Provider> = Arc::new(machines.clone());
+        let hypervisors = Hypervisors {
+            providers: Providers::new([driver]),
+            join_tokens: Arc::new(|_| Ok(Secret::new("once"))),
+            prove: Arc::new(Proven),
+            server: "https://server".into(),
+            run: "test".into(),
+            ..Hypervisors::none(core.clone())
+        };
+        let folder = bundles();
+        let clusters = Arc::new(Clusters {
+            driver: Arc::new(kubernetes.clone()),
+            catalogue: Catalogue::new(folder.path()),
+            settings: ClusterSettings {
+                first_port: 41_800,
+                patience: Duration::ZERO,
+                snapshot_every: Duration::ZERO,
+                ..ClusterSettings::default()
+            },
+            ..Clusters::none(core.clone())
+        });
+        let operations = Operations::new(
+            Arc::new(Memory::new()),
+            registry(&hypervisors, &clusters, creates),
+        );
+        assert!(clusters.operations.set(operations.clone()).is_ok());
+        let stage = Self {
+            _voices: voices(&core, &machines),
+            core,
+            store,
+            machines,
+            kubernetes,
+            hypervisors,
+            clusters,
+            operations,
+            engine: std::sync::Mutex::default(),
+            _folder: folder,
+            _shutdown: shutdown.drop_guard(),
+        };
+        stage.open().await;
+        stage
+    }
+
+    /// Starts the engine.
+    pub(crate) async fn open(&self) {
+        let settings = Settings {
+            at_once: 64,
+            ..Settings::default()
+        };
+        let engine = Workflow::open(self.operations.clone(), settings).await;
+        *self.engine.lock().unwrap() = Some(engine.unwrap());
+    }
+
+    /// Kills the engine.
+    pub(crate) async fn close(&self) {
+        let engine = self.engine.lock().unwrap().take();
+        if let Some(engine) = engine {
+            engine.shutdown().await;
+        }
+    }
+
+    /// Kills the engine, and starts another on what it left.
+    pub(crate) async fn restart(&self) {
+        self.close().await;
+        self.open().await;
+    }
+
+    /// Writes down a cluster; its operation is begun if the engine knows how.
+    pub(crate) async fn ask(&self, name: &str, control: u32, pools: &[(&str, u32)]) -> Result<OperationId> {
+        let (who, version) = (admin(), FIRST.to_string());
+        let made = self.clusters.create(&who, name, &version, plane(control), pools_of(pools));
+        made.await
+    }
+
+    /// The cluster of a trial, running.
+    pub(crate) async fn running(machines: usize, control: u32, pools: &[(&str, u32)]) -> Self {
+        let stage = Self::new(machines).await;
+        let id = stage.ask(NAME, control, pools).await.unwrap();
+        stage.completes(id).await;
+        stage
+    }
+
+    /// Asks for the next version.
+    pub(crate) async fn upgrade(&self) -> OperationId {
+        let (who, to) = (admin(), NEXT.to_string());
+        self.clusters.upgrade(&who, NAME, &to).await.unwrap()
+    }
+
+    pub(crate) async fn wait(&self, id: OperationId) -> Operation {
+        let ended = tokio::time::timeout(LONGEST, self.operations.wait(id)).await;
+        match ended {
+            Ok(ended) => ended.unwrap(),
+            Err(_) => panic!("it has not ended: {:?}", self.operations.get(id).await),
+        }
+    }
+
+    pub(crate) async fn completes(&self, id: OperationId) {
+        let ended = self.wait(id).await;
+        assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
+    }
+
+    pub(crate) async fn fails(&self, id: OperationId) {
+        let ended = self.wait(id).await;
+        assert!(matches!(ended.state, State::Failed { .. }), "{ended:?}");
+        assert!(ended.leftovers().is_empty(), "{ended:?}");
+    }
+
+    /// Runs an operation to its good end.
+    pub(crate) async fn run<K: Kind>(&self, input: &K::Input) {
+        let id = self.operations.submit::<K>(input, "test", None).await.unwrap();
+        self.completes(id).await;
+    }
+
+    /// Whether the API of a cluster answers.
+    pub(crate) async fn serves(&self, name: &str) -> bool {
+        look_at_clusters(&self.clusters).await;
+        let cluster = self.cluster(name);
+        let seen = self.clusters.sight.get(name, &cluster.id);
+        seen.is_some_and(|seen| seen.observed.serves)
+    }
+
+    /// A machine loses its power.
+    pub(crate) async fn kill(&self, id: &str) {
+        let (provider, target) = self.hypervisors.reach(id).unwrap();
+        // Past all faults: this is the world, not a call.
+        while provider.power(&target, Power::Off).await.is_err() {}
+    }
+
+    pub(crate) fn cluster(&self, name: &str) -> Cluster {
+        self.core.cluster(name).unwrap().record.clone()
+    }
+
+    /// The machines of a pool, or of the control plane.
+    pub(crate) fn of_pool(&self, name: &str, pool: &str) -> Vec<String> {
+        let cluster = self.cluster(name);
+        let of = cluster.members.iter().filter(|member| member.pool == pool);
+        of.map(|member| member.machine.to_string()).collect()
+    }
+
+    /// Replaces these, and whoever an earlier try left.
+    pub(crate) async fn heal(&self, name: &str, dead: &[String]) {
+        let cluster = self.cluster(name);
+        let left = cluster.members.iter().filter(|member| !member.joined);
+        let left = left.map(|member| member.machine.to_string());
+        let input = HealInput {
+            cluster: name.into(),
+            dead: left.chain(dead.iter().cloned()).collect(),
+        };
+        self.run::<HealCluster>(&input).await;
+    }
+
+    /// What holds whenever nothing is under way: every machine is a cluster's
+    /// or free, and as it should be then; nobody tried what may not be tried.
+    pub(crate) fn assert_owned(&self) {
+        assert_eq!(self.kubernetes.violations(), Vec::<String>::new());
+        assert_eq!(self.machines.double_uses(), 0);
+        let mut owners: BTreeMap<String, String> = BTreeMap::new();
+        for cluster in self.core.clusters() {
+            // One whose deletion was called off is deleted by the next one.
+            let rests = matches!(cluster.work, Work::Idle | Work::Deleting);
+            assert!(rests, "{cluster:?}");
+            assert!(cluster.leaving.is_empty() && cluster.scaled_from.is_empty(), "{cluster:?}");
+            let numbers: BTreeSet<u8> = cluster.members.iter().map(|it| it.number).collect();
+            assert_eq!(numbers.len(), cluster.members.len(), "{cluster:?}");
+            for member in &cluster.members {
+                let twice = owners.insert(member.machine.to_string(), cluster.name.to_string());
+                assert_eq!(twice, None, "{member:?}");
+            }
+        }
+        for machine in self.core.machines() {
+            let id = machine.id.as_str();
+            let owner = machine.cluster.as_ref().map(ToString::to_string);
+            assert_eq!(owner.as_ref(), owners.get(id), "{id}: {machine:?}");
+            if owner.is_none() {
+                let played = self.machines.machines()[id].clone();
+                assert_eq!(machine.phase, MachinePhase::Available, "{id}");
+                assert!(self.core.node(id).is_err(), "{id} has a node");
+                assert!(played.tag.is_none() && !played.on && !played.dirty, "{id}: {played:?}");
+                self.kubernetes.wipe(id);
+            }
+        }
+    }
+
+    /// A cluster is just as its record says, and that is what was asked for.
+    pub(crate) fn assert_whole(&self, name: &str) {
+        self.assert_owned();
+        let cluster = self.cluster(name);
+        assert_eq!(cluster.failure, None);
+        let count = |role: ClusterRole, pool: &str| {
+            let members = cluster.members.iter();
+            let of = members.filter(|it| it.role == role && it.pool == pool);
+            u32::try_from(of.count()).unwrap()
+        };
+        let control = count(ClusterRole::ControlPlane, "");
+        assert_eq!(control, cluster.spec.control_plane.count);
+        let mut all = control;
+        for pool in &cluster.spec.pools {
+            assert_eq!(count(ClusterRole::Worker, &pool.name), pool.count, "{cluster:?}");
+            all += pool.count;
+        }
+        assert_eq!(cluster.members.len(), all as usize, "{cluster:?}");
+        let played = self.kubernetes.cluster(name).unwrap();
+        assert_eq!(played.id, cluster.id);
+        assert_eq!(played.version, cluster.spec.version);
+        let nodes: BTreeSet<_> = played.nodes.keys().cloned().collect();
+        let machines = cluster.members.iter().map(|it| it.machine.to_string());
+        assert_eq!(nodes, machines.collect());
+        let control = cluster.members.iter().filter(|it| it.role == ClusterRole::ControlPlane);
+        let control: BTreeSet<_> = control.map(|it| it.machine.to_string()).collect();
+        assert_eq!(played.etcd, control);
+        for member in &cluster.members {
+            let id = member.machine.as_str();
+            assert!(member.joined && !member.address.is_empty(), "{member:?}");
+            assert_eq!(self.core.machine(id).unwrap().phase, MachinePhase::Up);
+            assert!(self.core.node(id).unwrap().draining, "it takes no instances");
+            assert_eq!(played.nodes[id].version, member.version);
+            assert!(!played.nodes[id].cordoned, "{id} is closed");
+            assert_eq!(played.nodes[id].labels, member.labels);
+        }
+        assert!(self.kubernetes.is_acquainted(name));
+    }
+
+    /// No cluster is left, nor anything of one.
+    pub(crate) fn assert_nothing(&self) {
+        self.assert_owned();
+        assert!(self.core.clusters().iter().all(|cluster| cluster.members.is_empty()));
+        assert_eq!(self.kubernetes.leftovers(), Vec::<String>::new());
+        assert_eq!(self.core.nodes().len(), 0);
+    }
+
+    /// A running cluster can be deleted, and then there is nothing.
+    pub(crate) async fn delete(&self, name: &str) {
+        let id = self.clusters.delete(&admin(), name).await.unwrap();
+        self.completes(id).await;
+        assert!(self.core.cluster(name).is_err());
+        self.assert_nothing();
+    }
+}
+
+fn registry(hypervisors: &Hypervisors, clusters: &Arc<Clusters>, creates: bool) -> Registry {
+    let mut registry = Registry::new();
+    let machines = Arc::new(hypervisors.clone());
+    registry.register(CreateHypervisor, machines.clone()).unwrap();
+    registry.register(DestroyHypervisor, machines).unwrap();
+    if creates {
+        registry.register(CreateCluster, clusters.clone()).unwrap();
+    }
+    registry.register(DeleteCluster, clusters.clone()).unwrap();
+    registry.register(ScaleCluster, clusters.clone()).unwrap();
+    registry.register(HealCluster, clusters.clone()).unwrap();
+    registry.register(UpgradeCluster, clusters.clone()).unwrap();
+    registry.register(SnapshotCluster, clusters.clone()).unwrap();
+    registry.register(RestoreCluster, clusters.clone()).unwrap();
+    registry
+}
+
+/// Whatever is on and was booted has a node that speaks.
+fn voices(core: &Core, machines: &Machines) -> AbortOnDropHandle<()> {
+    let (core, machines) = (core.clone(), machines.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut changes = core.watch_all();
+        let mut spoken = BTreeMap::new();
+        loop {
+            for (id, played) in machines.machines() {
+                let life = (played.boots, played.wipes);
+                let speaks = played.on && played.boot.is_some() && core.node(&id).is_ok();
+                if !speaks {
+                    spoken.remove(&id);
+                } else if spoken.get(&id) != Some(&life)
+                    && core.see_node(&id, &seen(4, 8000)).await.is_ok()
+                {
+                    spoken.insert(id, life);
+                }
+            }
+            // A boot is followed by a change of a record; this is for missed ones.
+            drop(tokio::time::timeout(Duration::from_secs(30), changes.recv()).await);
+        }
+    }))
+}
+
+fn bundles() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for version in VERSIONS {
+        let bundle = folder.path().join(version.to_string());
+        std::fs::create_dir(&bundle).unwrap();
+        let text = serde_json::json!({
+            "version": version.to_string(),
+            "etcd": "3.6.0-0", "coredns": "v1.12.1", "pause": "3.10.1",
+            "images": ["strata.internal/kubernetes/pause:3.10.1"],
+        });
+        std::fs::write(bundle.join("bundle.json"), text.to_string()).unwrap();
+    }
+    folder
+}
+
+pub(crate) fn plane(count: u32) -> ControlPlane {
+    ControlPlane {
+        count,
+        instance_type: InstanceType::Standard,
+        labels: BTreeMap::new(),
+    }
+}
+
+pub(crate) fn pools_of(pools: &[(&str, u32)]) -> Vec<NodePool> {
+    let pools = pools.iter().map(|(name, count)| NodePool {
+        name: (*name).into(),
+        count: *count,
+        instance_type: InstanceType::Standard,
+        labels: [("pool".to_owned(), (*name).to_owned())].into(),
+    });
+    pools.collect()
+}
