@@ -1,6 +1,8 @@
 //! The driver on machines inside this machine, with Kubernetes as it is. It
 //! takes a program of this product (`STRATA_PROGRAM`), a bundle, and minutes.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
 #[path = "real/hands.rs"]
 mod hands;
 
@@ -192,6 +194,13 @@ async fn a_cluster_comes_to_be_is_changed_and_is_restored() {
         }
         let seen = world.driver.observe(&world.cluster).await;
         world.tell(&format!("{seen:?}"));
+        assert_eq!(seen.version, next.version.to_string());
+        // Back to what was before, with the version that it was then.
+        let restored = world.driver.restore(&world.cluster, &snapshot.id, &told);
+        restored.await.unwrap();
+        let seen = world.driver.observe(&world.cluster).await;
+        world.tell(&format!("{seen:?}"));
+        assert_eq!(seen.version, world.cluster.version.to_string());
     }
     drop(world.outside);
 }

@@ -56,7 +56,7 @@ pub(super) async fn bring(
             Item::File { name, bytes } => (name, bytes),
         };
         let told = |done: u64| {
-            if done % TOLD == 0 {
+            if done.is_multiple_of(TOLD) {
                 let (done, total) = ((sent + done) >> 20, total >> 20);
                 progress(format!(
                     "sending Kubernetes {version}: {done} of {total} MiB"
