@@ -1,6 +1,8 @@
 //! The driver on machines inside this machine, with Kubernetes as it is. It
 //! takes a program of this product (`STRATA_PROGRAM`), a bundle, and minutes.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
 #[path = "real/hands.rs"]
 mod hands;
 
@@ -192,6 +194,42 @@ async fn a_cluster_comes_to_be_is_changed_and_is_restored() {
         }
         let seen = world.driver.observe(&world.cluster).await;
         world.tell(&format!("{seen:?}"));
+        assert_eq!(seen.version, next.version.to_string());
+        // Back to what was before, with the version that it was then.
+        let restored = world.driver.restore(&world.cluster, &snapshot.id, &told);
+        restored.await.unwrap();
+        let seen = world.driver.observe(&world.cluster).await;
+        world.tell(&format!("{seen:?}"));
+        assert_eq!(seen.version, world.cluster.version.to_string());
     }
     drop(world.outside);
+}
+
+#[tokio::test]
+#[ignore = "takes a program, a bundle and minutes"]
+async fn a_control_plane_of_three_loses_one_and_goes_on() {
+    let Some(mut world) = World::new(&["c1", "c2", "c3"]).await else {
+        return strata_testkit::skip("STRATA_PROGRAM or a bundle of Kubernetes is missing");
+    };
+    for at in 0..3 {
+        world.enter(at).await;
+    }
+    let lost = world.cluster.members[2].clone();
+    let node = world.outside.node().await;
+    node.destroy_machine("c3").await.unwrap();
+    world.tell("c3 is gone");
+    let driver = &world.driver;
+    driver.forget(&world.cluster, &lost).await.unwrap();
+    world.tell("c3 is forgotten");
+    world.cluster.members.pop();
+    let driver = &world.driver;
+    let seen = driver.observe(&world.cluster).await;
+    assert!(seen.serves && seen.nodes.len() == 2, "{seen:?}");
+    let snapshot = driver.snapshot(&world.cluster, "asked").await.unwrap();
+    let told = |what: String| world.tell(&what);
+    let restored = driver.restore(&world.cluster, &snapshot.id, &told);
+    restored.await.unwrap();
+    world.tell("restored");
+    let seen = driver.observe(&world.cluster).await;
+    assert!(seen.serves && seen.nodes.len() == 2, "{seen:?}");
 }

@@ -15,6 +15,8 @@ use crate::catalogue::Bundle;
 
 /// What one call carries of a file.
 const PIECE: u64 = 1 << 20;
+/// How often it is told how far it is.
+const TOLD: u64 = 16 << 20;
 /// What says that all of it is there: built last, and sent last.
 const LAST: &str = "bundle.json";
 
@@ -54,10 +56,12 @@ pub(super) async fn bring(
             Item::File { name, bytes } => (name, bytes),
         };
         let told = |done: u64| {
-            let (done, total) = ((sent + done) >> 20, total >> 20);
-            progress(format!(
-                "sending Kubernetes {version}: {done} of {total} MiB"
-            ));
+            if done.is_multiple_of(TOLD) {
+                let (done, total) = ((sent + done) >> 20, total >> 20);
+                progress(format!(
+                    "sending Kubernetes {version}: {done} of {total} MiB"
+                ));
+            }
         };
         let to = format!("{here}/{name}");
         send(machine, &bundle.folder.join(&name), &to, mode(&name), &told).await?;

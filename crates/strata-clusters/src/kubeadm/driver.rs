@@ -159,6 +159,10 @@ impl Driver for Kubeadm {
                 to,
                 bundle: &self.catalogue.find(to)?,
                 machine: self.machine(member),
+                own: match member.role {
+                    ClusterRole::ControlPlane => Some(self.api_at(cluster, once(member))?),
+                    ClusterRole::Worker => None,
+                },
                 progress,
             };
             upgrade.run(&self.api(cluster)?, first).await

@@ -19,7 +19,7 @@ fn node(name: &str, ready: &str) -> Value {
     })
 }
 
-fn pod(name: &str, more: Value) -> Value {
+fn pod(name: &str, more: &Value) -> Value {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "default", "uid": name},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
@@ -41,9 +41,9 @@ async fn a_cluster_is_seen_by_what_its_api_says() {
             json!({"items": [node("c1", "True"), node("w1", "False")]}),
         ),
         "GET /api/v1/namespaces/kube-system/pods" => {
-            let mut sick = pod("coredns-1", json!({"namespace": "kube-system"}));
+            let mut sick = pod("coredns-1", &json!({"namespace": "kube-system"}));
             sick["status"]["conditions"][0]["status"] = json!("False");
-            (200, json!({"items": [pod("etcd-c1", json!({})), sick]}))
+            (200, json!({"items": [pod("etcd-c1", &json!({})), sick]}))
         }
         _ => (404, json!({})),
     })
@@ -85,10 +85,10 @@ async fn a_drain_moves_what_can_be_moved_and_waits_for_budgets() {
             "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dw1" => (
                 200,
                 json!({"items": [
-                    pod("web", json!({})),
-                    pod("going", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
-                    pod("daemon", json!({"ownerReferences": [{"kind": "DaemonSet"}]})),
-                    pod("static", json!({"annotations": {"kubernetes.io/config.mirror": "x"}})),
+                    pod("web", &json!({})),
+                    pod("going", &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+                    pod("daemon", &json!({"ownerReferences": [{"kind": "DaemonSet"}]})),
+                    pod("static", &json!({"annotations": {"kubernetes.io/config.mirror": "x"}})),
                 ]}),
             ),
             "POST /api/v1/namespaces/default/pods/web/eviction" => {
