@@ -23,7 +23,9 @@ use strata_store::Memory;
 use strata_types::Result;
 use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, KubernetesVersion, NodePool};
 use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
-use strata_workflow::{Kind, Operation, OperationId, Operations, Registry, Settings, State, Workflow};
+use strata_workflow::{
+    Kind, Operation, OperationId, Operations, Registry, Settings, State, Workflow,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -171,9 +173,16 @@ impl Stage {
     }
 
     /// Writes down a cluster; its operation is begun if the engine knows how.
-    pub(crate) async fn ask(&self, name: &str, control: u32, pools: &[(&str, u32)]) -> Result<OperationId> {
+    pub(crate) async fn ask(
+        &self,
+        name: &str,
+        control: u32,
+        pools: &[(&str, u32)],
+    ) -> Result<OperationId> {
         let (who, version) = (admin(), FIRST.to_string());
-        let made = self.clusters.create(&who, name, &version, plane(control), pools_of(pools));
+        let made = self
+            .clusters
+            .create(&who, name, &version, plane(control), pools_of(pools));
         made.await
     }
 
@@ -212,7 +221,11 @@ impl Stage {
 
     /// Runs an operation to its good end.
     pub(crate) async fn run<K: Kind>(&self, input: &K::Input) {
-        let id = self.operations.submit::<K>(input, "test", None).await.unwrap();
+        let id = self
+            .operations
+            .submit::<K>(input, "test", None)
+            .await
+            .unwrap();
         self.completes(id).await;
     }
 
@@ -264,7 +277,10 @@ impl Stage {
             // One whose deletion was called off is deleted by the next one.
             let rests = matches!(cluster.work, Work::Idle | Work::Deleting);
             assert!(rests, "{cluster:?}");
-            assert!(cluster.leaving.is_empty() && cluster.scaled_from.is_empty(), "{cluster:?}");
+            assert!(
+                cluster.leaving.is_empty() && cluster.scaled_from.is_empty(),
+                "{cluster:?}"
+            );
             let numbers: BTreeSet<u8> = cluster.members.iter().map(|it| it.number).collect();
             assert_eq!(numbers.len(), cluster.members.len(), "{cluster:?}");
             for member in &cluster.members {
@@ -280,7 +296,10 @@ impl Stage {
                 let played = self.machines.machines()[id].clone();
                 assert_eq!(machine.phase, MachinePhase::Available, "{id}");
                 assert!(self.core.node(id).is_err(), "{id} has a node");
-                assert!(played.tag.is_none() && !played.on && !played.dirty, "{id}: {played:?}");
+                assert!(
+                    played.tag.is_none() && !played.on && !played.dirty,
+                    "{id}: {played:?}"
+                );
                 self.kubernetes.wipe(id);
             }
         }
@@ -300,7 +319,11 @@ impl Stage {
         assert_eq!(control, cluster.spec.control_plane.count);
         let mut all = control;
         for pool in &cluster.spec.pools {
-            assert_eq!(count(ClusterRole::Worker, &pool.name), pool.count, "{cluster:?}");
+            assert_eq!(
+                count(ClusterRole::Worker, &pool.name),
+                pool.count,
+                "{cluster:?}"
+            );
             all += pool.count;
         }
         assert_eq!(cluster.members.len(), all as usize, "{cluster:?}");
@@ -310,14 +333,20 @@ impl Stage {
         let nodes: BTreeSet<_> = played.nodes.keys().cloned().collect();
         let machines = cluster.members.iter().map(|it| it.machine.to_string());
         assert_eq!(nodes, machines.collect());
-        let control = cluster.members.iter().filter(|it| it.role == ClusterRole::ControlPlane);
+        let control = cluster
+            .members
+            .iter()
+            .filter(|it| it.role == ClusterRole::ControlPlane);
         let control: BTreeSet<_> = control.map(|it| it.machine.to_string()).collect();
         assert_eq!(played.etcd, control);
         for member in &cluster.members {
             let id = member.machine.as_str();
             assert!(member.joined && !member.address.is_empty(), "{member:?}");
             assert_eq!(self.core.machine(id).unwrap().phase, MachinePhase::Up);
-            assert!(self.core.node(id).unwrap().draining, "it takes no instances");
+            assert!(
+                self.core.node(id).unwrap().draining,
+                "it takes no instances"
+            );
             assert_eq!(played.nodes[id].version, member.version);
             assert!(!played.nodes[id].cordoned, "{id} is closed");
             assert_eq!(played.nodes[id].labels, member.labels);
@@ -328,7 +357,12 @@ impl Stage {
     /// No cluster is left, nor anything of one.
     pub(crate) fn assert_nothing(&self) {
         self.assert_owned();
-        assert!(self.core.clusters().iter().all(|cluster| cluster.members.is_empty()));
+        assert!(
+            self.core
+                .clusters()
+                .iter()
+                .all(|cluster| cluster.members.is_empty())
+        );
         assert_eq!(self.kubernetes.leftovers(), Vec::<String>::new());
         assert_eq!(self.core.nodes().len(), 0);
     }
@@ -345,7 +379,9 @@ impl Stage {
 fn registry(hypervisors: &Hypervisors, clusters: &Arc<Clusters>, creates: bool) -> Registry {
     let mut registry = Registry::new();
     let machines = Arc::new(hypervisors.clone());
-    registry.register(CreateHypervisor, machines.clone()).unwrap();
+    registry
+        .register(CreateHypervisor, machines.clone())
+        .unwrap();
     registry.register(DestroyHypervisor, machines).unwrap();
     if creates {
         registry.register(CreateCluster, clusters.clone()).unwrap();
@@ -354,7 +390,9 @@ fn registry(hypervisors: &Hypervisors, clusters: &Arc<Clusters>, creates: bool) 
     registry.register(ScaleCluster, clusters.clone()).unwrap();
     registry.register(HealCluster, clusters.clone()).unwrap();
     registry.register(UpgradeCluster, clusters.clone()).unwrap();
-    registry.register(SnapshotCluster, clusters.clone()).unwrap();
+    registry
+        .register(SnapshotCluster, clusters.clone())
+        .unwrap();
     registry.register(RestoreCluster, clusters.clone()).unwrap();
     registry
 }

@@ -148,7 +148,11 @@ async fn creating_a_cluster_passes_every_trial() {
 }
 
 /// A trial of a change, which comes again after a failure and works then.
-fn scaling(world: fn() -> BoxFuture<'static, Stage>, change: PoolChange, done: fn(&Stage)) -> On<ScaleCluster> {
+fn scaling(
+    world: fn() -> BoxFuture<'static, Stage>,
+    change: PoolChange,
+    done: fn(&Stage),
+) -> On<ScaleCluster> {
     let input = move |_: &Stage| ScaleInput {
         cluster: NAME.into(),
         change: change.clone(),

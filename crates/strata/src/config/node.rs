@@ -59,7 +59,9 @@ impl NodeTable {
         };
         for (key, path) in [("pool", &self.pool), ("kubernetes", &self.kubernetes)] {
             if path.as_ref().is_some_and(|path| !path.is_absolute()) {
-                return Err(format!("[node] {key}: a path that begins with / is expected"));
+                return Err(format!(
+                    "[node] {key}: a path that begins with / is expected"
+                ));
             }
         }
         Ok(NodeSettings {

@@ -179,9 +179,8 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         }
         let told = told.clone().map(|told| told.add);
         let gone = told.unwrap_or_else(|| machines::chosen(now));
-        next.members.retain(|member| {
-            member.joined || !gone.iter().any(|id| id == member.machine.as_str())
-        });
+        next.members
+            .retain(|member| member.joined || !gone.iter().any(|id| id == member.machine.as_str()));
         next.leaving.clear();
         next.work = Work::Idle;
         Ok(next)

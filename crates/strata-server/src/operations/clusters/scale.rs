@@ -277,9 +277,8 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
             let id = member.machine.as_str();
             member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
         });
-        let stays = |member: &&Member| {
-            member.joined || !has(&decided.remove, member.machine.as_str())
-        };
+        let stays =
+            |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
         next.spec.pools.clone_from(&decided.before);
         for pool in &mut next.spec.pools {
             let all = next.members.iter().filter(stays);
