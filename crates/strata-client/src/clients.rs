@@ -1,8 +1,8 @@
 //! What can be called on a node and on a server, as generated clients over
 //! one connection.
 
-use strata_api::kaas::cluster_client::ClusterClient;
 use strata_api::controller::scheduler_service_client::SchedulerServiceClient;
+use strata_api::kaas::cluster_client::ClusterClient;
 use strata_api::observe::observe_client::ObserveClient;
 use strata_api::operations::v1::operations_service_client::OperationsServiceClient;
 use strata_api::runtime::cell_service_client::CellServiceClient;

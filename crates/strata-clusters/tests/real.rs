@@ -77,6 +77,7 @@ impl World {
         let settings = KubeadmSettings {
             catalogue: catalogue.folder().to_owned(),
             snapshots: snapshots.path().to_owned(),
+            keep: 8,
         };
         let driver = Kubeadm::new(Arc::new(Reached(reached)), settings);
         let name = "blue".parse().unwrap();

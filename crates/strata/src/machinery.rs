@@ -86,6 +86,7 @@ pub(crate) fn build(
     let kubeadm = KubeadmSettings {
         catalogue: clusters.bundles.clone(),
         snapshots: all.data_dir.join("clusters"),
+        keep: clusters.keep_snapshots,
     };
     let host = settings.host_socket.as_deref().or(host);
     let near = settings.server.as_deref().or(door).unwrap_or(server);

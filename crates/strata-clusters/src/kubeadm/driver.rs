@@ -174,7 +174,9 @@ impl Driver for Kubeadm {
         async move {
             let etcd = self.etcd(cluster, None)?;
             let snapshots = self.snapshots_of(&cluster.name);
-            snapshots.take(&etcd, cluster.version, reason).await
+            let taken = snapshots.take(&etcd, cluster.version, reason).await?;
+            snapshots.keep(self.keep)?;
+            Ok(taken)
         }
         .boxed()
     }

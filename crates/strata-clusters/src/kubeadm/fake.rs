@@ -190,6 +190,7 @@ pub(super) fn driver(hands: Arc<FakeHands>, api: &FakeApi) -> Kubeadm {
     let settings = KubeadmSettings {
         catalogue: "/nowhere".into(),
         snapshots: "/nowhere".into(),
+        keep: 8,
     };
     Kubeadm {
         port: api.address.port(),

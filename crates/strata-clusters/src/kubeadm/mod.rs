@@ -66,6 +66,8 @@ pub struct KubeadmSettings {
     pub catalogue: PathBuf,
     /// Where snapshots are kept, in a folder for each cluster.
     pub snapshots: PathBuf,
+    /// How many of each cluster; the oldest go.
+    pub keep: usize,
 }
 
 /// Kubernetes by kubeadm.
@@ -74,6 +76,8 @@ pub struct Kubeadm {
     catalogue: Catalogue,
     /// The folder of snapshots.
     snapshots: PathBuf,
+    /// How many of each cluster.
+    keep: usize,
     /// Connections by the cluster's id, while their certificate is fresh.
     clients: Mutex<HashMap<String, (Instant, Api)>>,
     /// Of the API servers.
@@ -87,6 +91,7 @@ impl Kubeadm {
             hands,
             catalogue: Catalogue::new(settings.catalogue),
             snapshots: settings.snapshots,
+            keep: settings.keep,
             clients: Mutex::default(),
             port: config::API_PORT,
         }

@@ -47,6 +47,8 @@ pub(super) struct Condition {
     pub(super) status: String,
     pub(super) reason: String,
     pub(super) message: String,
+    #[serde(rename = "lastTransitionTime")]
+    pub(super) since: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -118,6 +120,14 @@ impl Pod {
     pub(super) fn is_ready(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")
+    }
+
+    /// Since when it is not ready, in Unix milliseconds, where it says so.
+    pub(super) fn unready_since_ms(&self) -> Option<i64> {
+        let mut conditions = self.status.conditions.iter();
+        let ready = conditions.find(|condition| condition.kind == "Ready")?;
+        let since: jiff::Timestamp = ready.since.as_ref()?.parse().ok()?;
+        Some(since.as_millisecond())
     }
 
     /// It ran to its end, well or badly.

@@ -12,6 +12,8 @@ use crate::{Observed, SeenNode};
 
 /// All in all: one server that is silent is waited for, and another asked.
 const BOUND: Duration = Duration::from_secs(6);
+/// Pods may be not ready for so long before it is told.
+const A_WHILE_MS: i64 = 45_000;
 /// Whoever scales down takes these first.
 const MARK: &str = "cluster.k8s.io/delete-machine";
 pub(super) const SYSTEM: &str = "/api/v1/namespaces/kube-system";
@@ -40,7 +42,7 @@ pub(super) async fn observe(api: &Api, members: &[Member]) -> Observed {
         why: ready.err().map(|error| why(&error)).unwrap_or_default(),
         version: version.map(|it| it.git_version).unwrap_or_default(),
         etcd: etcd(&pods, members),
-        broken_pods: broken(&pods),
+        broken_pods: broken_for_long(&pods, jiff::Timestamp::now().as_millisecond()),
         nodes: nodes.iter().map(seen).collect(),
     }
 }
@@ -88,10 +90,24 @@ fn etcd(pods: &[Pod], members: &[Member]) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// Those of the system that should run and do not. One that is being deleted
-/// is on its way out, and one that ended has done its work.
+/// Those of the system that should run and have not for a while: whoever was
+/// started just now, or is started again, is not worth a word.
+fn broken_for_long(pods: &[Pod], now_ms: i64) -> Vec<String> {
+    let lasts = |pod: &&Pod| {
+        let since = pod.unready_since_ms();
+        is_broken(pod) && since.is_some_and(|since| now_ms - since >= A_WHILE_MS)
+    };
+    pods.iter().filter(lasts).map(Pod::full_name).collect()
+}
+
+/// Those of the system that should run and do not.
 pub(super) fn broken(pods: &[Pod]) -> Vec<String> {
-    let counts =
-        |pod: &&Pod| pod.metadata.deletion_timestamp.is_none() && !pod.is_over() && !pod.is_ready();
-    pods.iter().filter(counts).map(Pod::full_name).collect()
+    let broken = pods.iter().filter(|pod| is_broken(pod));
+    broken.map(Pod::full_name).collect()
+}
+
+/// One that is being deleted is on its way out, and one that ended has done
+/// its work.
+fn is_broken(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && !pod.is_over() && !pod.is_ready()
 }

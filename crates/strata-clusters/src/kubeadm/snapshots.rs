@@ -96,6 +96,19 @@ impl Snapshots {
         Ok(snapshot)
     }
 
+    /// Forgets the oldest, until so many are left.
+    pub(super) fn keep(&self, most: usize) -> Result<(), DriverError> {
+        let all = self.list()?;
+        let too_many = all.len().saturating_sub(most.max(1));
+        for snapshot in all.iter().take(too_many) {
+            // What says what it is goes first: half of one is none.
+            for path in [self.description(&snapshot.id), self.file(&snapshot.id)] {
+                fs::remove_file(&path).map_err(|error| files_error(&path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets all of them.
     pub(super) fn clear(&self) -> Result<(), DriverError> {
         match fs::remove_dir_all(&self.0) {
@@ -107,7 +120,7 @@ impl Snapshots {
     }
 
     fn describe(&self, snapshot: &Snapshot) -> Result<(), DriverError> {
-        let path = self.0.join(format!("{}.json", snapshot.id));
+        let path = self.description(&snapshot.id);
         let text = serde_json::to_vec_pretty(snapshot).unwrap_or_default();
         let write = || {
             let mut file = create(&path)?;
@@ -115,6 +128,10 @@ impl Snapshots {
             file.sync_all()
         };
         write().map_err(|error| files_error(&path, &error))
+    }
+
+    fn description(&self, id: &str) -> PathBuf {
+        self.0.join(format!("{id}.json"))
     }
 
     fn file(&self, id: &str) -> PathBuf {
@@ -227,5 +244,33 @@ mod tests {
         snapshots.clear().unwrap();
         snapshots.clear().unwrap();
         assert_eq!(snapshots.list().unwrap(), []);
+    }
+
+    #[test]
+    fn the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let name: ClusterName = "blue".parse().unwrap();
+        let snapshots = Snapshots::of(folder.path(), &name);
+        fs::create_dir_all(&snapshots.0).unwrap();
+        for at_ms in [3, 1, 2] {
+            let snapshot = Snapshot {
+                id: format!("{at_ms}"),
+                at_ms,
+                size: 3,
+                version: KubernetesVersion::new(1, 34, 4),
+                reason: "asked".into(),
+            };
+            fs::write(snapshots.file(&snapshot.id), "abc").unwrap();
+            snapshots.describe(&snapshot).unwrap();
+        }
+        snapshots.keep(2).unwrap();
+        let left: Vec<_> = snapshots
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|it| it.id)
+            .collect();
+        assert_eq!(left, ["2", "3"]);
+        assert_eq!(fs::read_dir(&snapshots.0).unwrap().count(), 4);
     }
 }

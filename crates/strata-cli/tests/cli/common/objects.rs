@@ -1,8 +1,8 @@
 //! What the REST API of the fake tells of.
 
 use strata_api::rest::{
-    Claim, Cluster, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement, PlacementNode,
-    Project, ProjectUse, Quota, Resources, Wanted, Workload,
+    Claim, Cluster, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement,
+    PlacementNode, Project, ProjectUse, Quota, Resources, Wanted, Workload,
 };
 use strata_types::instance::InstanceSpec;
 

@@ -46,6 +46,9 @@ const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 const LOOKS: u32 = 24;
 const LOOK: Duration = Duration::from_secs(5);
 
+/// What was changed just before needs a moment to be well again.
+const SETTLING: Duration = Duration::from_secs(30);
+
 type Here = At<UpgradeCluster>;
 
 impl Kind for UpgradeCluster {
@@ -101,14 +104,24 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     own.may_upgrade(&now, to).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
     at.progress("looking whether anything is in the way");
-    let found = own.driver.preflight(&facts, to).await;
-    let blockers = found.map_err(driver_failed)?.blockers;
-    if !blockers.is_empty() {
-        let all = blockers
-            .iter()
-            .map(|it| format!("{}: {}", it.what, it.hint));
-        let all = all.collect::<Vec<_>>().join("; ");
-        return Err(StepError::permanent(format!("nothing was begun: {all}")));
+    let until = tokio::time::Instant::now() + SETTLING;
+    loop {
+        let found = own.driver.preflight(&facts, to).await;
+        let blockers = found.map_err(driver_failed)?.blockers;
+        let Some(first) = blockers.first() else {
+            break;
+        };
+        if tokio::time::Instant::now() >= until {
+            let all = blockers.iter();
+            let all = all.map(|it| format!("{}: {}", it.what, it.hint));
+            let all = all.collect::<Vec<_>>().join("; ");
+            return Err(StepError::permanent(format!("nothing was begun: {all}")));
+        }
+        at.progress(format!("waiting whether that passes: {}", first.what));
+        tokio::select! {
+            () = at.cancelled() => return Err(StepError::Cancelled),
+            () = tokio::time::sleep(LOOK) => {}
+        }
     }
     let operation = at.operation().to_string();
     own.core
