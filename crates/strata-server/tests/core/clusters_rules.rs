@@ -22,14 +22,6 @@ use strata_workflow::{Filter, State};
 use crate::clusters_stage::{FIRST, NAME, NEXT, Stage, plane, pools_of};
 use crate::world::admin;
 
-fn who(name: &str, role: Role) -> Who {
-    Who {
-        name: name.into(),
-        role,
-        projects: None,
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_built_is_refused_whole() {
     let stage = Stage::new(3).await;
@@ -46,7 +38,13 @@ async fn what_cannot_be_built_is_refused_whole() {
         ("c", &right, 2, few.clone(), ErrorKind::Invalid),
         ("c", &right, 3, few.clone(), ErrorKind::Exhausted),
         ("c", &right, 1, pools_of(&[("w", 3)]), ErrorKind::Exhausted),
-        ("c", &right, 1, pools_of(&[("w", 1), ("w", 1)]), ErrorKind::Invalid),
+        (
+            "c",
+            &right,
+            1,
+            pools_of(&[("w", 1), ("w", 1)]),
+            ErrorKind::Invalid,
+        ),
         ("c", &right, 1, gpu(few.clone()), ErrorKind::Exhausted),
     ];
     for (name, version, control, pools, kind) in cases {
@@ -118,8 +116,14 @@ async fn a_name_is_free_again_when_building_failed() {
     stage.assert_nothing();
     let failed = stage.clusters.get(NAME).unwrap();
     assert_eq!(failed.status, ClusterStatus::Error);
-    assert!(failed.message.contains("strata cluster delete"), "{failed:?}");
-    let refused = stage.clusters.scale_pools(&admin(), NAME, vec![("w".into(), 2)]).await;
+    assert!(
+        failed.message.contains("strata cluster delete"),
+        "{failed:?}"
+    );
+    let refused = stage
+        .clusters
+        .scale_pools(&admin(), NAME, vec![("w".into(), 2)])
+        .await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::WrongState);
 
     stage.machines.clear_faults();
@@ -139,10 +143,12 @@ async fn a_name_is_free_again_when_building_failed() {
 async fn what_is_being_built_can_be_deleted() {
     for call in ["install", "init", "join"] {
         let stage = Stage::new(3).await;
-        stage.kubernetes.set_faults(move |name, _| match name == call {
-            true => Fault::DieBefore,
-            false => Fault::None,
-        });
+        stage
+            .kubernetes
+            .set_faults(move |name, _| match name == call {
+                true => Fault::DieBefore,
+                false => Fault::None,
+            });
         let begun = stage.ask(NAME, 1, &[("w", 1)]).await.unwrap();
         tokio::time::sleep(Duration::from_secs(5)).await;
         let refused = stage.clusters.snapshot(&admin(), NAME).await;
@@ -162,14 +168,19 @@ async fn what_is_being_built_can_be_deleted() {
 #[tokio::test(start_paused = true)]
 async fn pools_change_after_the_upgrade_that_is_under_way() {
     let stage = Stage::running(5, 1, &[("w", 2)]).await;
-    stage.kubernetes.set_faults(|name, _| match name == "upgrade" {
-        true => Fault::DieBefore,
-        false => Fault::None,
-    });
+    stage
+        .kubernetes
+        .set_faults(|name, _| match name == "upgrade" {
+            true => Fault::DieBefore,
+            false => Fault::None,
+        });
     let upgrade = stage.upgrade().await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(matches!(stage.cluster(NAME).work, Work::Upgrading { .. }));
-    let grown = stage.clusters.scale_pools(&admin(), NAME, vec![("w".into(), 4)]).await;
+    let grown = stage
+        .clusters
+        .scale_pools(&admin(), NAME, vec![("w".into(), 4)])
+        .await;
     let grown = grown.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let waits = stage.operations.get(grown).await.unwrap();
@@ -184,91 +195,29 @@ async fn pools_change_after_the_upgrade_that_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_let_in_by_their_role_and_out_for_good() {
-    let stage = Stage::running(2, 1, &[("w", 1)]).await;
-    let own = &stage.clusters;
-    let (reads, runs) = (who("eve", Role::Viewer), who("bob", Role::Operator));
-    let eve = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    let bob = own.kubeconfig(&runs, NAME, Some(600)).await.unwrap();
-    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
-    assert_eq!(users()[&eve.user], "view");
-    assert_eq!(users()[&bob.user], "cluster-admin");
-    assert!(eve.kubeconfig.contains(&own.get(NAME).unwrap().server));
-    for wrong in [0, 599, 7 * 24 * 3600 + 1] {
-        let refused = own.kubeconfig(&reads, NAME, Some(wrong)).await;
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
-    }
-    let again = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert_eq!(again.user, eve.user, "the same while it is not revoked");
-
-    let refused = own.revoke(&reads, NAME, Some("bob")).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
-    own.revoke(&reads, NAME, None).await.unwrap();
-    own.revoke(&reads, NAME, None).await.unwrap();
-    own.revoke(&admin(), NAME, Some("bob")).await.unwrap();
-    assert!(users().is_empty());
-    let back = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert_ne!(back.user, eve.user, "what was revoked stays so");
-
-    // What a certificate does not reach any more ends.
-    end_admissions(&stage).await;
-    look_at_clusters(own).await;
-    assert!(users().is_empty(), "{:?}", users());
-    assert!(stage.cluster(NAME).admissions.is_empty());
-    let last = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert!(last.user != back.user && last.user != eve.user);
-}
-
-/// Has all that was let in be over.
-async fn end_admissions(stage: &Stage) {
-    let key = format!("cluster/{NAME}");
-    let entry = stage.store.get(&key).await.unwrap().unwrap();
-    let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-    for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
-        admission["untilMs"] = 1.into();
-    }
-    let put = Transaction::new().put(key, record.to_string());
-    stage.store.commit(put).await.unwrap();
-    let over = || stage.cluster(NAME).admissions.values().all(|it| it.until_ms == 1);
-    while !over() {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Let in and out at the same time, whoever has a name that counts is known.
-#[tokio::test(start_paused = true)]
-async fn nobody_slips_in_while_being_revoked() {
-    let stage = Stage::running(2, 1, &[("w", 1)]).await;
-    let (own, eve) = (stage.clusters.clone(), who("eve", Role::Viewer));
-    for _ in 0..50 {
-        let (made, revoked, _) = tokio::join!(
-            own.kubeconfig(&eve, NAME, None),
-            own.revoke(&eve, NAME, None),
-            own.kubeconfig(&eve, NAME, None),
-        );
-        made.unwrap();
-        revoked.unwrap();
-        let known = stage.cluster(NAME).admissions;
-        let known = known.iter().map(|(who, it)| format!("strata:{who}:{}", it.generation));
-        let known: Vec<_> = known.collect();
-        let users = stage.kubernetes.cluster(NAME).unwrap().users;
-        let users: Vec<_> = users.into_keys().collect();
-        assert!(users.iter().all(|user| known.contains(user)), "{users:?} {known:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_machines_of_a_cluster_are_its_own() {
     let stage = Stage::running(3, 1, &[("w", 1)]).await;
     let id = stage.of_pool(NAME, "w").remove(0);
     let up = CreateInput::hypervisor(id.clone());
-    let up = stage.operations.submit::<CreateHypervisor>(&up, "test", None).await;
+    let up = stage
+        .operations
+        .submit::<CreateHypervisor>(&up, "test", None)
+        .await;
     stage.fails(up.unwrap()).await;
-    for down in [DestroyInput::at_once(id.clone()), DestroyInput::of_cluster(id.clone(), "other")] {
-        let down = stage.operations.submit::<DestroyHypervisor>(&down, "test", None).await;
+    for down in [
+        DestroyInput::at_once(id.clone()),
+        DestroyInput::of_cluster(id.clone(), "other"),
+    ] {
+        let down = stage
+            .operations
+            .submit::<DestroyHypervisor>(&down, "test", None)
+            .await;
         stage.fails(down.unwrap()).await;
     }
-    let removed = stage.core.remove_machine(&admin(), &id, Default::default()).await;
+    let removed = stage
+        .core
+        .remove_machine(&admin(), &id, Default::default())
+        .await;
     assert_eq!(removed.unwrap_err().kind(), ErrorKind::WrongState);
     stage.assert_whole(NAME);
 
@@ -278,11 +227,19 @@ async fn the_machines_of_a_cluster_are_its_own() {
         cpu,
         ..Default::default()
     };
-    stage.core.set_autoscaling(&admin(), keep(100_000)).await.unwrap();
+    stage
+        .core
+        .set_autoscaling(&admin(), keep(100_000))
+        .await
+        .unwrap();
     let plan = stage.core.autoscale_plan().await.unwrap();
     assert_eq!(plan.create.len(), 1, "{plan:?}");
     stage.core.set_autoscaling(&admin(), keep(0)).await.unwrap();
-    assert!(!autoscale::act(&stage.core, &stage.operations, None).await.unwrap());
+    assert!(
+        !autoscale::act(&stage.core, &stage.operations, None)
+            .await
+            .unwrap()
+    );
     stage.assert_whole(NAME);
 }
 
@@ -297,7 +254,11 @@ async fn whoever_died_is_found_and_replaced() {
             look_at_clusters(&stage.clusters).await;
             at_rest(&stage).await;
         }
-        assert!(stage.cluster(NAME).member(&dead).is_none(), "{:?}", stage.cluster(NAME));
+        assert!(
+            stage.cluster(NAME).member(&dead).is_none(),
+            "{:?}",
+            stage.cluster(NAME)
+        );
         stage.assert_whole(NAME);
     }
     stage.delete(NAME).await;
@@ -330,14 +291,21 @@ async fn a_machine_that_is_anothers_by_now_is_left_alone() {
     let spare = ["m1", "m2", "m3"].into_iter();
     let spare = spare.filter(|id| stage.cluster(NAME).member(id).is_none());
     let spare = spare.last().unwrap();
-    stage.run::<CreateHypervisor>(&CreateInput::hypervisor(spare)).await;
+    stage
+        .run::<CreateHypervisor>(&CreateInput::hypervisor(spare))
+        .await;
     let input = HealInput {
         cluster: NAME.into(),
         dead: vec![spare.into()],
     };
     stage.run::<HealCluster>(&input).await;
-    assert!(stage.machines.machines()[spare].on, "a hypervisor was destroyed");
-    stage.run::<DestroyHypervisor>(&DestroyInput::at_once(spare)).await;
+    assert!(
+        stage.machines.machines()[spare].on,
+        "a hypervisor was destroyed"
+    );
+    stage
+        .run::<DestroyHypervisor>(&DestroyInput::at_once(spare))
+        .await;
     stage.assert_whole(NAME);
 }
 
@@ -385,11 +353,16 @@ async fn a_building_that_was_called_off_before_it_began_keeps_no_machines() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_something_stuck_can_be_deleted() {
     let stage = Stage::running(4, 1, &[("w", 1)]).await;
-    stage.kubernetes.set_faults(|call, machine| match (call, machine) {
-        ("join", "m4") | ("forget", _) => Fault::Refused,
-        _ => Fault::None,
-    });
-    let grown = stage.clusters.scale_pools(&admin(), NAME, vec![("w".into(), 3)]).await;
+    stage
+        .kubernetes
+        .set_faults(|call, machine| match (call, machine) {
+            ("join", "m4") | ("forget", _) => Fault::Refused,
+            _ => Fault::None,
+        });
+    let grown = stage
+        .clusters
+        .scale_pools(&admin(), NAME, vec![("w".into(), 3)])
+        .await;
     let ended = stage.wait(grown.unwrap()).await;
     assert!(!ended.leftovers().is_empty(), "{ended:?}");
     stage.delete(NAME).await;
@@ -404,7 +377,10 @@ async fn what_is_planned_is_what_is_done() {
         let sizes = ["a", "b"].map(|pool| (pool.to_owned(), chance.random_range(0..7u32)));
         let before = stage.cluster(NAME);
         let planned = stage.clusters.plan_scale(NAME, &sizes);
-        let asked = stage.clusters.scale_pools(&admin(), NAME, sizes.to_vec()).await;
+        let asked = stage
+            .clusters
+            .scale_pools(&admin(), NAME, sizes.to_vec())
+            .await;
         let fits = sizes.iter().map(|(_, count)| count).sum::<u32>() <= 8;
         // What grows is brought up before what shrinks is free.
         let grows = |(pool, count): &(String, u32)| {
@@ -421,9 +397,13 @@ async fn what_is_planned_is_what_is_done() {
         stage.assert_whole(NAME);
         let now = stage.cluster(NAME);
         let came = now.members.iter().map(|it| it.machine.to_string());
-        let came = came.filter(|id| before.member(id).is_none()).collect::<Vec<_>>();
+        let came = came
+            .filter(|id| before.member(id).is_none())
+            .collect::<Vec<_>>();
         let went = before.members.iter().map(|it| it.machine.to_string());
-        let went = went.filter(|id| now.member(id).is_none()).collect::<Vec<_>>();
+        let went = went
+            .filter(|id| now.member(id).is_none())
+            .collect::<Vec<_>>();
         let sorted = |machines: Vec<strata_api::rest::PlannedMachine>| {
             let mut all: Vec<_> = machines.into_iter().map(|it| it.machine).collect();
             all.sort();

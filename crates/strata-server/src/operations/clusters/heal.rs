@@ -136,7 +136,7 @@ fn unused(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
-    let now = own.core.cluster(name).map_err(step_failed)?;
+    let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     if now.operation == operation && now.work == Work::Healing {
         let (add, dead) = (machines::chosen(&now), now.leaving.clone());
         return Ok(Decided { add, dead });
@@ -179,9 +179,8 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         }
         let told = told.clone().map(|told| told.add);
         let gone = told.unwrap_or_else(|| machines::chosen(now));
-        next.members.retain(|member| {
-            member.joined || !gone.iter().any(|id| id == member.machine.as_str())
-        });
+        next.members
+            .retain(|member| member.joined || !gone.iter().any(|id| id == member.machine.as_str()));
         next.leaving.clear();
         next.work = Work::Idle;
         Ok(next)

@@ -299,7 +299,10 @@ pub(super) async fn forget_ghosts<K: Kind<Context = Clusters>>(
     let facts = own.facts(cluster).await.map_err(step_failed)?;
     let seen = own.driver.observe(&facts).await;
     for ghost in own.ghosts(&now, &seen) {
-        at.progress(format!("{}: it is not of this cluster any more", ghost.machine));
+        at.progress(format!(
+            "{}: it is not of this cluster any more",
+            ghost.machine
+        ));
         let gone = own.driver.forget(&facts, &ghost).await;
         gone.map_err(driver_failed)?;
     }

@@ -209,7 +209,10 @@ impl Clusters {
         }
         let freed = self.core.lead_cluster(name, |now| {
             let mut next = now.clone();
-            let untouched = now.members.iter().all(|it| self.is_down(it.machine.as_str()));
+            let untouched = now
+                .members
+                .iter()
+                .all(|it| self.is_down(it.machine.as_str()));
             if now.id == cluster.id && now.work == Work::Creating && untouched {
                 next.members.clear();
                 next.work = Work::Idle;

@@ -168,7 +168,11 @@ async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
     let facts = own.facts(name).await.map_err(step_failed)?;
     at.progress("keeping its state in a snapshot");
     // By the operation, so that done again it is the same one.
-    let reason = format!("before the upgrade to {} by {}", at.input.to, at.operation());
+    let reason = format!(
+        "before the upgrade to {} by {}",
+        at.input.to,
+        at.operation()
+    );
     let all = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
     if let Some(kept) = all.into_iter().find(|kept| kept.reason == reason) {
         return Ok(kept);
