@@ -14,9 +14,8 @@ use strata_server::operations::{
     HealInput,
 };
 use strata_server::reconcile::look_at_clusters;
-use strata_store::{Store as _, Transaction};
+use strata_types::ErrorKind;
 use strata_types::cluster::{ClusterStatus, InstanceType};
-use strata_types::{ErrorKind, Role};
 use strata_workflow::{Filter, State};
 
 use crate::clusters_stage::{FIRST, NAME, NEXT, Stage, plane, pools_of};
@@ -410,7 +409,8 @@ async fn what_is_planned_is_what_is_done() {
             all
         };
         let mut done = (came, went);
-        (done.0.sort(), done.1.sort());
+        done.0.sort();
+        done.1.sort();
         assert_eq!((sorted(planned.add), sorted(planned.remove)), done);
         for (pool, count) in &sizes {
             assert_eq!(stage.of_pool(NAME, pool).len(), *count as usize);

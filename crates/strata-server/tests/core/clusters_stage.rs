@@ -1,7 +1,7 @@
 //! A control plane whose machines and whose Kubernetes are played, with an
 //! engine that runs whatever operations begin.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use strata_clusters::catalogue::Catalogue;
 use strata_clusters::sim::Sim as Kubernetes;
 use strata_machines::sim::Sim as Machines;
 use strata_machines::{Power, Provider, Providers, Secret};
-use strata_server::core::{Cluster, Core, CoreSettings, Lead, Work};
+use strata_server::core::{Cluster, Core, CoreSettings, Lead};
 use strata_server::operations::{
     ClusterSettings, Clusters, CreateCluster, CreateHypervisor, DeleteCluster, DestroyHypervisor,
     HealCluster, HealInput, Hypervisors, Prove, RestoreCluster, ScaleCluster, SnapshotCluster,
@@ -20,8 +20,8 @@ use strata_server::operations::{
 use strata_server::reconcile::look_at_clusters;
 use strata_store::Memory;
 use strata_types::Result;
-use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, KubernetesVersion, NodePool};
-use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
+use strata_types::cluster::{ControlPlane, InstanceType, KubernetesVersion, NodePool};
+use strata_types::machine::{MachineSpec, ProviderKind};
 use strata_workflow::{
     Kind, Operation, OperationId, Operations, Registry, Settings, State, Workflow,
 };

@@ -4,18 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use strata_clusters::sim::Fault;
-use strata_server::core::Who;
 use strata_server::operations::{
     Clusters, CreateCluster, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster,
-    HealInput, PoolChange, RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput,
-    SnapshotCluster, SnapshotInput, UpgradeCluster, UpgradeInput,
+    HealInput, PoolChange, ScaleCluster, ScaleInput, SnapshotCluster, SnapshotInput,
 };
 use strata_workflow::Kind;
 use strata_workflow::testing::{self, Trial};
 
-use crate::clusters_stage::{FIRST, NAME, NEXT, Stage, pools_of};
-use crate::world::admin;
+use crate::clusters_stage::{NAME, Stage, pools_of};
 
 /// A kind on trial, in a world of its own each time.
 pub(crate) struct On<K: Kind> {
