@@ -13,11 +13,14 @@ use strata_workflow::testing::{self, Trial};
 
 use crate::clusters_stage::{NAME, Stage, pools_of};
 
+/// Tells what is asked for in a world.
+type Asks<K> = Box<dyn Fn(&Stage) -> <K as Kind>::Input + Send + Sync>;
+
 /// A kind on trial, in a world of its own each time.
 pub(crate) struct On<K: Kind> {
     stage: Mutex<Option<Arc<Stage>>>,
     world: fn() -> BoxFuture<'static, Stage>,
-    input: Box<dyn Fn(&Stage) -> K::Input + Send + Sync>,
+    input: Asks<K>,
     done: fn(&Stage),
     /// After a failure; the future tries it again.
     clean: for<'a> fn(&'a Stage, K::Input) -> BoxFuture<'a, ()>,

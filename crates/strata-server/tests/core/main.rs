@@ -4,6 +4,7 @@
 
 mod clusters_asserts;
 mod clusters_lives;
+mod clusters_plans;
 mod clusters_rules;
 mod clusters_stage;
 mod clusters_trials;
