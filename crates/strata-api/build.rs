@@ -45,6 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".strata.v1.ConsoleOutput")
         // Written by hand, without the secret.
         .skip_debug([
+            ".cnct.kaas.api.ClusterDetailItem",
             ".strata.v1.ImageCredentials",
             ".strata.v1.ExecutableOptions",
         ])

@@ -11,7 +11,8 @@ use std::time::Duration;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
 use strata_api::rest::{
-    Backup, BackupSchedule, Instance, Machine, Node, Operation, Pool, PoolVolume, Project, Workload,
+    Backup, BackupSchedule, Cluster, Instance, KubernetesBundle, Machine, Node, Operation, Pool,
+    PoolVolume, Project, Workload,
 };
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
@@ -170,6 +171,16 @@ pub(crate) fn backups() -> ArgValueCompleter {
 /// Completes the names of schedules of backups.
 pub(crate) fn backup_schedules() -> ArgValueCompleter {
     objects(|one: BackupSchedule| one.name, false)
+}
+
+/// Completes the names of clusters.
+pub(crate) fn clusters() -> ArgValueCompleter {
+    objects(|one: Cluster| one.name, false)
+}
+
+/// Completes the versions of Kubernetes that can be installed.
+pub(crate) fn kubernetes() -> ArgValueCompleter {
+    objects(|one: KubernetesBundle| one.version, false)
 }
 
 /// Completes what the server has; of the line's project, where it has some in

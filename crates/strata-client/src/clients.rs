@@ -1,6 +1,7 @@
 //! What can be called on a node and on a server, as generated clients over
 //! one connection.
 
+use strata_api::kaas::cluster_client::ClusterClient;
 use strata_api::controller::scheduler_service_client::SchedulerServiceClient;
 use strata_api::observe::observe_client::ObserveClient;
 use strata_api::operations::v1::operations_service_client::OperationsServiceClient;
@@ -132,6 +133,11 @@ impl ServerClient {
     /// `operations.v1.OperationsService`: hypervisors, the pool, backups.
     pub fn operations(&self) -> OperationsServiceClient<Channel> {
         OperationsServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `cnct.kaas.api.Cluster`: Kubernetes clusters.
+    pub fn clusters(&self) -> ClusterClient<Channel> {
+        ClusterClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `strata.v1.Identity`.

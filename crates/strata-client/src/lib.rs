@@ -27,4 +27,5 @@ pub use context::{Context, Contexts};
 pub use discovery::{Discovery, Places};
 pub use endpoints::Endpoints;
 pub use error::{Error, Result};
+pub use private_file::write as write_private;
 pub use target::Target;

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// Puts `content` where `path` says. A reader sees the old file or the new.
-pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
+pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     let failed = || Error::file("write", path);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed())?;

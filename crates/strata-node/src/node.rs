@@ -41,6 +41,9 @@ pub struct NodeConfig {
     pub authority: Option<Arc<strata_identity::Authority>>,
     /// Where the storage pool is mounted, whether or not it is there yet.
     pub pool: Option<PathBuf>,
+    /// The folder of the versions of Kubernetes that machines inside this one
+    /// find, unchangeable, at `/run/strata/kubernetes`.
+    pub kubernetes: Option<PathBuf>,
 }
 
 /// How long pods and virtual machines get to end when the daemon ends and they go along.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::core::{Core, CoreSettings, Lead};
 use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
-use crate::faces::{ControllerFace, Faces, InstancesFace, OperationsFace};
+use crate::faces::{ClusterFace, ControllerFace, Faces, InstancesFace, OperationsFace};
 use crate::link::{AssignmentsFace, Tunnels};
 use crate::operations::{
     Backups, ByCell, ClusterSettings, Clusters, Estate, Hypervisors, JoinTokens, Place, Sight,
@@ -188,8 +188,11 @@ impl ControlPlane {
             talk.clone(),
             self.shutdown.clone(),
         );
+        let clusters = ClusterFace::new(self.estate.clusters.clone(), faces.build().clone());
         faces
             .http(rest::routes(rest))
+            .http(rest::gateway(clusters.clone()))
+            .grpc(clusters.service())
             .grpc(NodeFace::new(core.clone()).service())
             .grpc(InstanceFace::new(core.clone()).service())
             .grpc(ControllerFace::new(core.clone()).service())

@@ -27,7 +27,8 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(client: NodeClient) -> Self {
+    /// By a client that is connected.
+    pub fn new(client: NodeClient) -> Self {
         Self { client }
     }
 

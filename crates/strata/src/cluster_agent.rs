@@ -1,8 +1,9 @@
 //! `strata cluster-agent`: what runs beside the kubelet on every machine of a
 //! Kubernetes cluster. Strata starts it, no person does, so it is not among
 //! the commands that are told of. It is apart from them for another reason
-//! too: to read all that the binary understands takes ten times the memory
-//! that the agent needs for its work. One thread is enough for it.
+//! too: what it takes to understand all of them would stay in memory for as
+//! long as the agent runs, and it runs on every machine. One thread is enough
+//! for it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ const NAME: &str = "cluster-agent";
 
 /// Serve a machine of a Kubernetes cluster; started by Strata itself
 #[derive(Parser)]
-#[command(name = "strata cluster-agent", version)]
+#[command(name = "strata cluster-agent", bin_name = "strata cluster-agent")]
 pub(crate) struct ClusterAgentArguments {
     /// The file that tells what to do, which is followed
     #[arg(long, value_name = "FILE")]
@@ -59,8 +60,7 @@ fn run_until_told(
     })
 }
 
-/// To standard error, which is kept where the agent is started. Without the
-/// filters of the daemons: they would take more memory than all the rest.
+/// To standard error, which is kept where the agent is started.
 fn start_logging() {
     let wanted = std::env::var("STRATA_LOG").ok();
     let level = wanted.and_then(|level| level.parse().ok());

@@ -213,6 +213,10 @@ impl Daemon {
                 NodeAuthority::Joined(..) => None,
             },
             pool: settings.node.pool.clone(),
+            kubernetes: Some(match &settings.node.kubernetes {
+                Some(folder) => folder.clone(),
+                None => settings.clusters.bundles(),
+            }),
         });
         opened.await.map_err(unexpected)
     }

@@ -2,6 +2,7 @@
 //! input that did not come through here.
 
 mod cell;
+mod cluster;
 mod executable;
 mod image;
 pub mod instance;

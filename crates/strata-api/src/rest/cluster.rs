@@ -12,7 +12,9 @@ use strata_types::cluster::{ClusterRole, ClusterStatus, ControlPlane, InstanceTy
 pub struct NewCluster {
     /// A DNS label.
     pub name: String,
-    /// Of Kubernetes: `v1.34.4`, or `1.34` for the newest of these here.
+    /// Of Kubernetes: `v1.34.4`, or `1.34` for the newest of these here; the
+    /// newest of all when it is not told.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// What controls it.
     pub control_plane: ControlPlane,

@@ -5,6 +5,7 @@ mod backup;
 mod begun;
 mod cell;
 mod certificate;
+mod cluster;
 mod completion;
 mod doctor;
 mod each;
@@ -19,6 +20,7 @@ mod machine;
 mod node;
 mod operation;
 mod pod;
+mod pool;
 mod project;
 mod scope;
 mod spawn;
@@ -65,6 +67,12 @@ pub enum Command {
     /// Machines that host instances: brought up, emptied, taken down
     #[command(subcommand)]
     Hypervisor(hypervisor::HypervisorCommand),
+    /// Kubernetes clusters made of machines
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
+    /// The workers of a cluster, pool by pool
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
     /// The storage pool: its room, its devices, its volumes
     #[command(subcommand)]
     Storage(storage::StorageCommand),
@@ -130,6 +138,8 @@ impl Command {
             Self::Project(command) => command.run(session).await,
             Self::Machine(command) => command.run(session).await,
             Self::Hypervisor(command) => command.run(session).await,
+            Self::Cluster(command) => command.run(session).await,
+            Self::Pool(command) => command.run(session).await,
             Self::Storage(command) => command.run(session).await,
             Self::Backup(command) => command.run(session).await,
             Self::Apply(command) => command.run(session).await,

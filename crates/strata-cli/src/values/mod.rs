@@ -11,6 +11,7 @@ mod millicpus;
 mod name;
 mod path;
 mod placement;
+mod pool;
 mod probe;
 mod root;
 mod since;
@@ -30,6 +31,7 @@ pub(crate) use name::{
 };
 pub(crate) use path::absolute;
 pub(crate) use placement::{GpuArg, PreferArg};
+pub(crate) use pool::PoolArg;
 pub(crate) use probe::HttpProbeArg;
 pub(crate) use root::Root;
 pub(crate) use since::Since;

@@ -3,6 +3,7 @@
 
 mod backup;
 mod cell;
+mod cluster;
 mod event;
 mod executable;
 mod identity;
@@ -23,6 +24,7 @@ mod workload;
 
 pub(crate) use backup::short_id;
 pub(crate) use cell::CellView;
+pub(crate) use cluster::{PlannedView, cluster_tone, cluster_word};
 pub(crate) use event::event_line;
 pub(crate) use executable::{ExecutableView, pid_phrase};
 pub(crate) use identity::{CallerView, TokenView};

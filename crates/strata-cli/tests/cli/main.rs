@@ -5,6 +5,7 @@
 mod apply;
 mod backup;
 mod cell;
+mod cluster;
 mod common;
 mod errors;
 mod help;

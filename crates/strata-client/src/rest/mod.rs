@@ -6,6 +6,7 @@
 //! `strata_api::rest`, which the server writes.
 
 mod call;
+mod clusters;
 mod problem;
 mod query;
 mod resource;

@@ -175,7 +175,7 @@ impl RestClient {
         Ok(Watch::new(self.0.clone(), call.open().await?.into_body()))
     }
 
-    fn call(&self, method: Method, target: String) -> Call<'_> {
+    pub(super) fn call(&self, method: Method, target: String) -> Call<'_> {
         Call::new(&self.0, method, target)
     }
 }

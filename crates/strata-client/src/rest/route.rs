@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use strata_api::rest::{
-    Autoscaling, Backup, BackupSchedule, Event, Instance, Machine, Node, Operation, Pool,
-    PoolDevice, PoolVolume, Project, Workload,
+    Autoscaling, Backup, BackupSchedule, Cluster, Event, Instance, KubernetesBundle, Machine, Node,
+    Operation, Pool, PoolDevice, PoolVolume, Project, Workload,
 };
 
 /// Objects of one kind, or the one there is: that one has no name.
@@ -41,4 +41,6 @@ routes! {
     PoolVolume => "storage/volume",
     Backup => "backup",
     BackupSchedule => "backup-schedule",
+    Cluster => "cluster",
+    KubernetesBundle => "kubernetes",
 }

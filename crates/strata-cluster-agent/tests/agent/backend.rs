@@ -86,7 +86,7 @@ impl Manner {
             }
             Self::Hang => std::future::pending().await,
             Self::HangUp => {
-                stream.read(&mut piece).await?;
+                stream.read_u8().await?;
             }
         }
         Ok(())

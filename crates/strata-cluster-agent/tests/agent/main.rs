@@ -1,6 +1,8 @@
 //! The agent for real: machines that are network namespaces, pods that the
 //! plugins of CNI attach, API servers that refuse, hang and die.
 
+#![allow(clippy::unwrap_used)]
+
 mod backend;
 mod balancer;
 mod door;

@@ -1,12 +1,14 @@
 //! What kubeadm is told. JSON is YAML too, and nothing in it needs quotes
 //! that we would have to get right.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use strata_types::Secret;
 use strata_types::cluster::{ClusterRole, Member};
 
-use super::bundle::Bundle;
 use crate::ClusterFacts;
+use crate::catalogue::Bundle;
 
 /// Where a machine finds the API of its cluster, whoever serves it: its own
 /// agent is behind it.
@@ -24,10 +26,13 @@ const SOCKET: &str = "unix:///run/containerd/containerd.sock";
 /// What the kubelet would keep in `/usr`, which can be unchangeable.
 const PLUGINS: &str = "/var/lib/kubelet/volumeplugins";
 
+/// Where that file is on a machine.
+pub(super) const DISCOVERY: &str = "/var/lib/strata-kubernetes/discovery.conf";
+
 /// What kubeadm finds wrong with machines inside another machine and with
 /// small ones: their kernel has no configuration to be read, its cgroups may
 /// be of the first version, and memory and cpus may be few.
-const NOT_MINDED: [&str; 4] = ["SystemVerification", "NumCPU", "Mem", "Swap"];
+const NOT_MINDED: [&str; 3] = ["SystemVerification", "NumCPU", "Mem"];
 
 /// For the first machine.
 pub(super) fn init(
@@ -50,18 +55,16 @@ pub(super) fn init(
     texts(&[init, whole(cluster, member, bundle), kubelet(), proxy()])
 }
 
-/// For a further one.
-pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret, pin: &str) -> String {
+/// For a further one, which knows its cluster by [`discovery`]. A token alone
+/// would do too, with the sum of the authority's key, but the cluster takes
+/// seconds to sign what a new token is checked against.
+pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret) -> String {
     let mut join = json!({
         "apiVersion": KUBEADM,
         "kind": "JoinConfiguration",
         "nodeRegistration": registration(cluster, member),
         "discovery": {
-            "bootstrapToken": {
-                "token": token.expose(),
-                "apiServerEndpoint": ENDPOINT,
-                "caCertHashes": [pin],
-            },
+            "file": {"kubeConfigPath": DISCOVERY},
             "tlsBootstrapToken": token.expose(),
         },
         "timeouts": timeouts(),
@@ -70,6 +73,21 @@ pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret, pin:
         join["controlPlane"] = json!({"localAPIEndpoint": endpoint(member)});
     }
     texts(&[join])
+}
+
+/// The file by which one that joins knows the cluster: where it is, and its
+/// authority. There is no secret in it.
+pub(super) fn discovery(authority: &str) -> String {
+    let cluster = json!({
+        "server": format!("https://{ENDPOINT}"),
+        "certificate-authority-data": STANDARD.encode(authority),
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": cluster}],
+    })
+    .to_string()
 }
 
 fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
@@ -106,6 +124,7 @@ fn registration(cluster: &ClusterFacts, member: &Member) -> Value {
         "criSocket": SOCKET,
         // They are here already; nobody else has them.
         "imagePullPolicy": "Never",
+        "imagePullSerial": false,
         "kubeletExtraArgs": [{"name": "node-ip", "value": member.address}],
         "ignorePreflightErrors": NOT_MINDED,
     });
@@ -139,19 +158,23 @@ fn kubelet() -> Value {
         "cgroupDriver": "cgroupfs",
         "containerRuntimeEndpoint": SOCKET,
         "failSwapOn": false,
+        // Inside another machine nobody may make it less likely to be killed.
+        "oomScoreAdj": 0,
+        // Services are by nftables.
+        "makeIPTablesUtilChains": false,
         // From 1.35 on the first version of cgroups has to be asked for.
         "failCgroupV1": false,
         "volumePluginDir": PLUGINS,
         // An image that is deleted cannot be had again: there is no registry.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        // In bytes: the disk is shared with others, and how full it is says
-        // nothing of this machine.
+        // The disk is shared with others, and how full it is says nothing of
+        // this machine.
         "evictionHard": {
             "memory.available": "100Mi",
-            "nodefs.available": "512Mi",
-            "imagefs.available": "512Mi",
-            "nodefs.inodesFree": "1%",
+            "nodefs.available": "0%",
+            "imagefs.available": "0%",
+            "nodefs.inodesFree": "0%",
         },
     })
 }
@@ -161,7 +184,8 @@ fn proxy() -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "mode": "iptables",
+        "mode": "nftables",
+        "clusterCIDR": POD_RANGE,
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,
@@ -174,4 +198,79 @@ fn proxy() -> Value {
 fn texts(documents: &[Value]) -> String {
     let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
     texts.join("\n---\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubeadm::fake;
+
+    fn documents(text: &str) -> Vec<Value> {
+        let documents = text.split("\n---\n");
+        documents
+            .map(|one| serde_json::from_str(one).unwrap())
+            .collect()
+    }
+
+    fn bundle() -> Bundle {
+        Bundle {
+            version: fake::VERSION,
+            etcd: "3.6.5-0".into(),
+            coredns: "v1.12.1".into(),
+            pause: "3.10.1".into(),
+            images: Vec::new(),
+            folder: Default::default(),
+        }
+    }
+
+    #[test]
+    fn the_first_machine_is_told_who_it_is_and_what_there_is() {
+        let cluster = fake::cluster(&["c1", "w1"]);
+        let token = Secret::new("abcdef.0123456789abcdef");
+        let all = documents(&init(&cluster, &cluster.members[0], &bundle(), &token));
+        let kinds: Vec<_> = all
+            .iter()
+            .map(|one| one["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "InitConfiguration",
+                "ClusterConfiguration",
+                "KubeletConfiguration",
+                "KubeProxyConfiguration"
+            ]
+        );
+        assert_eq!(all[0]["localAPIEndpoint"]["advertiseAddress"], "127.0.0.1");
+        assert_eq!(all[0]["nodeRegistration"]["name"], "c1");
+        assert_eq!(all[0]["nodeRegistration"]["taints"], Value::Null);
+        assert_eq!(all[1]["kubernetesVersion"], "v1.34.4");
+        assert_eq!(all[1]["etcd"]["local"]["imageTag"], "3.6.5-0");
+        assert_eq!(all[1]["controlPlaneEndpoint"], "api.strata.internal:7443");
+        let names = json!([
+            "kubernetes",
+            "api.strata.internal",
+            "127.0.0.1",
+            "127.0.0.1"
+        ]);
+        assert_eq!(all[1]["apiServer"]["certSANs"], names);
+    }
+
+    #[test]
+    fn where_nobody_else_works_the_control_plane_does() {
+        let cluster = fake::cluster(&["c1"]);
+        let token = Secret::new("abcdef.0123456789abcdef");
+        let all = documents(&init(&cluster, &cluster.members[0], &bundle(), &token));
+        assert_eq!(all[0]["nodeRegistration"]["taints"], json!([]));
+    }
+
+    #[test]
+    fn only_control_planes_join_with_an_api_server() {
+        let cluster = fake::cluster(&["c1", "w1"]);
+        let token = Secret::new("abcdef.0123456789abcdef");
+        let of = |at: usize| documents(&join(&cluster, &cluster.members[at], &token)).remove(0);
+        assert_eq!(of(0)["controlPlane"]["localAPIEndpoint"]["bindPort"], 6443);
+        assert_eq!(of(1)["controlPlane"], Value::Null);
+        assert_eq!(of(1)["discovery"]["tlsBootstrapToken"], token.expose());
+    }
 }

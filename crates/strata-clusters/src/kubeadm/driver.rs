@@ -1,6 +1,7 @@
 //! [`Driver`] by kubeadm: whom each call concerns, and who does it.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
@@ -9,11 +10,10 @@ use strata_types::Secret;
 use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
 
 use super::enter::Entry;
-use super::machine::HERE;
 use super::restore::Restore;
 use super::snapshots::Snapshots;
 use super::upgrade::Upgrade;
-use super::{Kubeadm, access, agent, bundle, controls, drain, install, observe, pki, preflight};
+use super::{Kubeadm, access, agent, controls, drain, install, observe, pki, preflight};
 use crate::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
 };
@@ -33,7 +33,7 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
+            let bundle = self.catalogue.find(member.version)?;
             let machine = self.machine(member);
             install::install(cluster, member, &bundle, machine, progress).await
         }
@@ -47,8 +47,8 @@ impl Driver for Kubeadm {
         progress: Told<'a>,
     ) -> Done<'a> {
         async move {
-            let bundle = bundle::find(&self.settings.catalogue, member.version)?;
-            let api = self.api_at(cluster, vec![member.address.clone()])?;
+            let bundle = self.catalogue.find(member.version)?;
+            let api = self.api_at(cluster, once(member))?;
             let entry = self.entry(cluster, member, progress);
             entry.init(&api, &bundle).await
         }
@@ -73,10 +73,8 @@ impl Driver for Kubeadm {
     fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
         let told = cluster.members.iter().filter(|it| !it.address.is_empty());
         let told = told.map(async |member| {
-            let file = agent::file(cluster, member);
-            let path = format!("{HERE}/agent.json");
-            let put = self.machine(member).replace("introduce", &path, file);
-            if let Err(error) = put.await {
+            let told = agent::tell(cluster, member, self.machine(member));
+            if let Err(error) = told.await {
                 tracing::warn!(machine = %member.machine, %error, "not told who the others are");
             }
         });
@@ -118,7 +116,6 @@ impl Driver for Kubeadm {
                 others.remove(machine, &member.address).await?;
             }
             let others = controls(cluster).filter(|it| it.machine != member.machine);
-            let others = others.map(|member| member.address.clone()).collect();
             let api = self.api_at(cluster, others)?;
             Ok(api.delete(&format!("/api/v1/nodes/{machine}")).await?)
         }
@@ -133,15 +130,15 @@ impl Driver for Kubeadm {
         async move {
             let api = self.api(cluster)?;
             let servers = controls(cluster)
-                .map(|member| self.api_at(cluster, vec![member.address.clone()]))
+                .map(|member| self.api_at(cluster, once(member)))
                 .collect::<Result<Vec<_>, _>>()?;
             let (members, from) = (&cluster.members, cluster.version);
             let found = preflight::preflight(&api, &servers, members, from, to).await;
             let mut found = found?;
-            if let Err(error) = bundle::find(&self.settings.catalogue, to) {
+            if let Err(error) = self.catalogue.find(to) {
                 found.blockers.push(Blocker {
-                    what: format!("Kubernetes {to} is not here"),
-                    hint: error.to_string(),
+                    what: error.to_string(),
+                    hint: error.hint(),
                 });
             }
             Ok(found)
@@ -159,11 +156,13 @@ impl Driver for Kubeadm {
     ) -> Done<'a> {
         async move {
             let upgrade = Upgrade {
-                cluster,
-                member,
                 to,
-                bundle: &bundle::find(&self.settings.catalogue, to)?,
+                bundle: &self.catalogue.find(to)?,
                 machine: self.machine(member),
+                own: match member.role {
+                    ClusterRole::ControlPlane => Some(self.api_at(cluster, once(member))?),
+                    ClusterRole::Worker => None,
+                },
                 progress,
             };
             upgrade.run(&self.api(cluster)?, first).await
@@ -198,7 +197,7 @@ impl Driver for Kubeadm {
             };
             let restore = Restore {
                 cluster: &then,
-                bundle: &bundle::find(&self.settings.catalogue, snapshot.version)?,
+                bundle: &self.catalogue.find(snapshot.version)?,
                 snapshot: &snapshot,
                 file: &file,
                 controls: controls(cluster)
@@ -261,6 +260,6 @@ impl Kubeadm {
     }
 
     fn snapshots_of(&self, name: &ClusterName) -> Snapshots {
-        Snapshots::of(&self.settings.snapshots, name)
+        Snapshots::of(&self.snapshots, name)
     }
 }

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::api::Api;
 use super::archive::Archive;
-use super::bundle::Bundle;
 use super::etcd::Etcd;
 use super::install::Progress;
 use super::machine::{HERE, Machine, Script};
 use super::objects::Node;
 use super::token::Token;
 use super::{config, pki};
+use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
 /// What kubeadm may take, on a machine that shares its cpus.
@@ -78,8 +78,12 @@ impl Entry<'_> {
     }
 
     async fn join_with(&self, token: &Secret) -> Result<(), DriverError> {
-        let pin = pki::pin(&self.cluster.secrets)?;
-        let text = config::join(self.cluster, self.member, token, &pin);
+        let authority = pki::of(&self.cluster.secrets, "ca.crt")?;
+        let known = config::discovery(authority).into_bytes();
+        self.machine
+            .replace("put", config::DISCOVERY, known)
+            .await?;
+        let text = config::join(self.cluster, self.member, token);
         self.kubeadm("with-config join", "kubeadm join", text).await
     }
 

@@ -16,13 +16,15 @@ mod access;
 mod agent;
 mod api;
 mod archive;
-mod bundle;
+mod bring;
 mod config;
 mod drain;
 mod driver;
 mod enter;
 mod etcd;
 mod etcd_wire;
+#[cfg(test)]
+mod fake;
 mod hands;
 mod install;
 mod machine;
@@ -33,6 +35,8 @@ mod preflight;
 mod renew;
 mod restore;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod token;
 mod upgrade;
@@ -46,6 +50,7 @@ use strata_types::cluster::{ClusterRole, Member};
 
 pub use hands::{Hands, Ran, Run};
 
+use crate::catalogue::Catalogue;
 use crate::{ClusterFacts, DriverError};
 use api::Api;
 use etcd::Etcd;
@@ -66,7 +71,9 @@ pub struct KubeadmSettings {
 /// Kubernetes by kubeadm.
 pub struct Kubeadm {
     hands: Arc<dyn Hands>,
-    settings: KubeadmSettings,
+    catalogue: Catalogue,
+    /// The folder of snapshots.
+    snapshots: PathBuf,
     /// Connections by the cluster's id, while their certificate is fresh.
     clients: Mutex<HashMap<String, (Instant, Api)>>,
     /// Of the API servers.
@@ -78,7 +85,8 @@ impl Kubeadm {
     pub fn new(hands: Arc<dyn Hands>, settings: KubeadmSettings) -> Self {
         Self {
             hands,
-            settings,
+            catalogue: Catalogue::new(settings.catalogue),
+            snapshots: settings.snapshots,
             clients: Mutex::default(),
             port: config::API_PORT,
         }
@@ -93,13 +101,16 @@ impl Kubeadm {
 
     /// The API of a cluster, by all that serve it.
     fn api(&self, cluster: &ClusterFacts) -> Result<Api, DriverError> {
-        let addresses = controls(cluster).map(|member| member.address.clone());
-        self.api_at(cluster, addresses.collect())
+        self.api_at(cluster, controls(cluster))
     }
 
-    fn api_at(&self, cluster: &ClusterFacts, addresses: Vec<String>) -> Result<Api, DriverError> {
-        let servers = addresses.iter();
-        let servers = servers.map(|address| format!("{address}:{}", self.port));
+    /// The API of a cluster, by these of its machines.
+    fn api_at<'a>(
+        &self,
+        cluster: &ClusterFacts,
+        members: impl Iterator<Item = &'a Member>,
+    ) -> Result<Api, DriverError> {
+        let servers = members.map(|member| format!("{}:{}", member.address, self.port));
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, (made, _)| made.elapsed() < FRESH);
         let api = match clients.get(&cluster.id) {

@@ -12,7 +12,6 @@ use rcgen::{
 };
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use sha2::{Digest as _, Sha256};
 use strata_types::Secret;
 
 use crate::DriverError;
@@ -76,15 +75,6 @@ pub(super) fn client(
         certificate: signed.pem(),
         key: Secret::new(own.serialize_pem()),
     })
-}
-
-/// How one who joins knows the authority again: `sha256:…` of its public key.
-pub(super) fn pin(secrets: &BTreeMap<String, Secret>) -> Result<String, DriverError> {
-    let der = der(of(secrets, "ca.crt")?)?;
-    let (_, parsed) =
-        x509_parser::parse_x509_certificate(&der).map_err(wrong("the authority's certificate"))?;
-    let sum = Sha256::digest(parsed.public_key().raw);
-    Ok(format!("sha256:{sum:x}"))
 }
 
 /// When the first certificate of these ends, in Unix seconds.
@@ -215,7 +205,5 @@ mod tests {
                 .expose()
                 .starts_with("-----BEGIN PRIVATE KEY")
         );
-        let pin = pin(&secrets).unwrap();
-        assert_eq!(pin.len(), "sha256:".len() + 64);
     }
 }

@@ -3,7 +3,6 @@
 //! so are their API servers and etcds ended, the data is put in place, and
 //! they begin again as members of one new etcd.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,16 +12,16 @@ use strata_types::cluster::Member;
 use tokio::time::Instant;
 
 use super::api::Api;
-use super::bundle::Bundle;
+use super::bring;
 use super::config;
-use super::install::{self, Progress, files_error};
+use super::install::Progress;
 use super::machine::{HERE, Machine, Script};
 use super::token::Token;
+use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError, Snapshot};
 
 const BOUND: Duration = Duration::from_secs(3 * 60);
 const AGAIN: Duration = Duration::from_millis(500);
-const PIECE: usize = 1 << 20;
 
 /// What a restore takes.
 pub(super) struct Restore<'a> {
@@ -43,8 +42,9 @@ impl Restore<'_> {
         self.keep_who_is_up().await?;
         for (member, machine) in &self.controls {
             (self.progress)(format!("sending the snapshot to {}", member.machine));
-            install::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
-            self.send(*machine).await?;
+            bring::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
+            let to = format!("{HERE}/snapshot.db");
+            bring::send(*machine, self.file, &to, 0o600, &|_| {}).await?;
         }
         (self.progress)("making etcd's data".into());
         let made = self
@@ -99,23 +99,6 @@ impl Restore<'_> {
         }
     }
 
-    async fn send(&self, machine: Machine<'_>) -> Result<(), DriverError> {
-        let to = format!("{HERE}/snapshot.db");
-        let failed = |error| files_error(self.file, &error);
-        let mut file = std::fs::File::open(self.file).map_err(failed)?;
-        let text = format!("umask 077; rm -f {to} && : >{to}");
-        machine.shell("send", &text, None).await?;
-        loop {
-            let mut piece = Vec::with_capacity(PIECE);
-            let read = file.by_ref().take(PIECE as u64).read_to_end(&mut piece);
-            if read.map_err(failed)? == 0 {
-                return Ok(());
-            }
-            let text = format!("cat >>{to}");
-            machine.shell("send", &text, Some(piece)).await?;
-        }
-    }
-
     async fn make(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
         let everybody: Vec<String> = self
             .controls
@@ -147,7 +130,7 @@ impl Restore<'_> {
             .await?;
         let (mut line, mut input) = ("restore-swap".to_owned(), None);
         let version = self.snapshot.version.to_string();
-        if now.trim() != version {
+        if now.trim_end().lines().last() != Some(&version) {
             line = format!("restore-swap {version}");
             // Nobody joins with it: kubeadm wants one.
             let token: Secret = Token::new().text();

@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use strata_types::cluster::{ClusterName, KubernetesVersion};
 
+use super::bring::files_error;
 use super::etcd::Etcd;
-use super::install::files_error;
 use crate::{DriverError, Snapshot};
 
 /// A large etcd on a slow disk.

@@ -5,26 +5,39 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use strata_types::cluster::{KubernetesVersion, Member};
+use strata_types::cluster::KubernetesVersion;
+use tokio::time::Instant;
 
-use super::api::Api;
-use super::bundle::Bundle;
+use super::api::{Api, ApiError};
+use super::bring;
 use super::enter::wait_for;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
+use super::objects::Pod;
 use super::observe::SYSTEM;
-use crate::{ClusterFacts, DriverError};
+use crate::DriverError;
+use crate::catalogue::Bundle;
 
 /// With an etcd and an API server that start anew on a busy machine.
 const KUBEADM: Duration = Duration::from_secs(10 * 60);
+const SETTLE: Duration = Duration::from_secs(4 * 60);
+/// How long all has to be well without a break.
+const STEADY: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(500);
+const PARTS: [&str; 4] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
 
 /// What an upgrade of one member takes.
 pub(super) struct Upgrade<'a> {
-    pub(super) cluster: &'a ClusterFacts,
-    pub(super) member: &'a Member,
     pub(super) to: KubernetesVersion,
     pub(super) bundle: &'a Bundle,
     pub(super) machine: Machine<'a>,
+    /// The API server of this very machine, where it has one.
+    pub(super) own: Option<Api>,
     pub(super) progress: Progress<'a>,
 }
 
@@ -33,9 +46,9 @@ impl Upgrade<'_> {
     pub(super) async fn run(&self, api: &Api, first: bool) -> Result<(), DriverError> {
         let (to, machine) = (self.to, self.machine);
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
-        let files = install::files(self.cluster, self.member, self.bundle);
+        let files = install::files(self.bundle);
         machine.put("put", files).await?;
-        install::bring(self.bundle, to, machine, self.progress).await?;
+        bring::bring(self.bundle, to, machine, self.progress).await?;
         (self.progress)("importing images".into());
         install::import(machine, to).await?;
         if first {
@@ -63,13 +76,61 @@ impl Upgrade<'_> {
         machine.stop("kubelet").await?;
         let version = format!("{HERE}/version");
         machine.replace("put", &version, to.clone().into()).await?;
+        // Pods outlive it, and the old bundle may go one day.
+        machine.stop("containerd").await?;
+        let command = format!("/bin/sh {HERE}/run-containerd");
+        machine.supervise("containerd", &command).await?;
         let command = format!("/bin/sh {HERE}/run-kubelet");
         machine.supervise("kubelet", &command).await?;
         wait_for(api, machine.name, |node| {
             node.is_ready() && node.status.node_info.kubelet_version == to
         })
-        .await
+        .await?;
+        match &self.own {
+            Some(own) => self.settle(own).await,
+            None => Ok(()),
+        }
     }
+
+    /// A kubelet of another version starts etcd and the API server anew, a
+    /// moment after it has come: whoever is next waits until they have been
+    /// there for a while.
+    async fn settle(&self, own: &Api) -> Result<(), DriverError> {
+        (self.progress)("waiting for the control plane to settle".into());
+        let end = Instant::now() + SETTLE;
+        let mut since = Instant::now();
+        loop {
+            let well = is_well(own, self.machine.name).await;
+            match &well {
+                Ok(()) if since.elapsed() >= STEADY => return Ok(()),
+                Ok(()) => {}
+                Err(_) => since = Instant::now(),
+            }
+            if Instant::now() >= end {
+                return Err(DriverError::Failed {
+                    what: "starting the control plane".into(),
+                    machine: self.machine.name.to_owned(),
+                    why: well.err().unwrap_or_else(|| "it comes and goes".into()),
+                    passing: true,
+                });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Whether the API server of a machine and all that steers there is ready.
+async fn is_well(own: &Api, machine: &str) -> Result<(), String> {
+    let say = |error: ApiError| error.to_string();
+    own.text("/readyz").await.map_err(say)?;
+    for part in PARTS {
+        let path = format!("{SYSTEM}/pods/{part}-{machine}");
+        let pod: Pod = own.get(&path).await.map_err(say)?;
+        if !pod.is_ready() {
+            return Err(format!("{part} is not ready"));
+        }
+    }
+    Ok(())
 }
 
 /// kubeadm keeps what it was told of images by tag; the new version has others.

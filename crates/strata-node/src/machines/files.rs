@@ -10,6 +10,9 @@ pub(super) const CONFIG: &str = "/etc/strata/node.toml";
 /// Where it finds the storage pool. Not where the host has it, which may be in
 /// the data folder: what clears that of the machine's node must not come there.
 pub(super) const POOL: &str = "/run/strata/pool";
+/// Where it finds the versions of Kubernetes that the node around has. The
+/// scripts of clusters look there.
+pub(super) const KUBERNETES: &str = "/run/strata/kubernetes";
 
 /// The label by which a provider knows its machines again.
 const TAG: &str = "strata.dev/tag";

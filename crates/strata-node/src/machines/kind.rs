@@ -42,6 +42,8 @@ pub(crate) struct MachineKind {
     pub(super) network: Arc<NodeNetwork>,
     /// The storage pool, which its machines reach too.
     pub(super) pool: Arc<NodePool>,
+    /// The versions of Kubernetes that its machines find.
+    pub(super) kubernetes: Option<PathBuf>,
     pub(super) identities: Identities,
     /// Of the node around: not to be seen inside.
     pub(super) data_dir: PathBuf,

@@ -35,6 +35,7 @@ impl Machines {
             cells: Cells::recover(Arc::new(shared)).await?,
             network: parts.network.clone(),
             pool: parts.pool.clone(),
+            kubernetes: config.kubernetes.clone(),
             identities: Identities::new(config.authority.clone()),
             data_dir: config.data_dir.clone(),
             folders: sub("folders")?,

@@ -62,7 +62,26 @@ impl MachineKind {
         let disk = bind(&self.disk(&record.id), false, false)?;
         fittings.push(Fitting::Folder("/var/lib".into(), disk));
         fittings.extend(self.pool_as_it_is()?);
+        fittings.extend(self.kubernetes_as_it_is()?);
         Ok((root, fittings))
+    }
+
+    /// The versions of Kubernetes, if there is a folder of them now: what is
+    /// built into it later is seen too. Half a gigabyte each, which nobody
+    /// wants to copy into every machine.
+    fn kubernetes_as_it_is(&self) -> Result<Option<Fitting>> {
+        let folder = self.kubernetes.as_deref().filter(|path| path.is_dir());
+        let bound = folder.map(|path| {
+            let options = BindOptions {
+                read_only: true,
+                no_suid: true,
+                no_dev: true,
+                ..BindOptions::default()
+            };
+            strata_rootfs::bind(path, options).map_err(failed)
+        });
+        let place = |mount| Fitting::Folder(files::KUBERNETES.into(), mount);
+        Ok(bound.transpose()?.map(place))
     }
 
     /// The storage pool, if it is there now: a machine that is started before

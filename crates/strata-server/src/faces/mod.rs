@@ -2,6 +2,7 @@
 //! reflection, and HTTP routes beside them. The control plane and a node that
 //! runs alone are both put together here.
 
+mod clusters;
 mod controller;
 mod http;
 mod identity;
@@ -26,6 +27,7 @@ use tower_service::Service;
 
 use crate::Metrics;
 use crate::metrics::count;
+pub use clusters::ClusterFace;
 pub use controller::ControllerFace;
 pub use identity::IdentityFace;
 pub use instances::InstancesFace;
@@ -82,6 +84,11 @@ impl Faces {
         self.services.add_service(service);
         self.names.push(S::NAME);
         self
+    }
+
+    /// What was built, as it is told.
+    pub fn build(&self) -> &crate::Build {
+        self.metrics.build()
     }
 
     /// Adds HTTP routes.

@@ -5,6 +5,8 @@
 
 mod backups;
 mod bad_input;
+mod clusters;
+mod gateway;
 mod idempotency;
 mod instances;
 mod machines;

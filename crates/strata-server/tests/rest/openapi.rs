@@ -60,14 +60,17 @@ async fn every_route_is_described_and_every_description_is_a_route() {
         let described = described.contains(&(verb.to_owned(), path.to_owned()));
         let real = path
             .replace("{id}", "nothing")
-            .replace("{snapshot}", "nothing");
+            .replace("{snapshot}", "nothing")
+            .replace("{pool}", "nothing");
         for real in [real.clone(), format!("{real}/")] {
             let verb: Method = verb.parse().unwrap();
             let answer = world
                 .ask(caller(Role::Admin), verb.as_str(), &real, &[], "")
                 .await;
             let nowhere = answer.status == 405 || (answer.status == 404 && answer.text.is_empty());
-            let served = !nowhere && path != "/openapi.json";
+            // The gateway has a published document of its own.
+            let ours = path != "/openapi.json" && !path.starts_with("/api/v1/");
+            let served = !nowhere && ours;
             assert_eq!(described, served, "{verb} {real}: {answer:?}");
         }
     }

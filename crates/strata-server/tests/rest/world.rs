@@ -15,9 +15,9 @@ use strata_identity::{Caller, Clock, Proof};
 use strata_scheduler::{Overcommit, Settings};
 use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
 use strata_server::faces::rest::{self, RestState};
-use strata_server::faces::{ControllerFace, InstancesFace};
+use strata_server::faces::{ClusterFace, ControllerFace, InstancesFace};
 use strata_server::link::Tunnels;
-use strata_server::{operations, placement};
+use strata_server::{Build, operations, placement};
 use strata_store::Memory;
 use strata_transport::{Gate, GateService, Peer};
 use strata_types::Role;
@@ -32,6 +32,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) state: RestState,
+    pub(crate) face: ClusterFace,
     app: GateService<axum::Router>,
     shutdown: CancellationToken,
 }
@@ -129,11 +130,19 @@ impl World {
             talk,
             shutdown.clone(),
         );
+        let build = Build {
+            version: "1.2.3".into(),
+            compiler: "rustc 1.95.0".into(),
+            ..Build::default()
+        };
+        let face = ClusterFace::new(state.estate.clusters.clone(), build);
+        let routes = rest::routes(state.clone()).merge(rest::gateway(face.clone()));
         let gate = Gate::new(None, Clock::system());
         Self {
             core,
-            app: gate.layer(rest::routes(state.clone())),
+            app: gate.layer(routes),
             state,
+            face,
             shutdown,
         }
     }

@@ -39,6 +39,11 @@ pub(crate) struct ClustersTable {
 }
 
 impl ClustersTable {
+    /// The folder of all bundles.
+    pub(crate) fn bundles(&self) -> PathBuf {
+        self.bundles.clone().unwrap_or_else(cache)
+    }
+
     /// For a server that listens there.
     pub(crate) fn settings(&self, listen: SocketAddr) -> ClusterSettings {
         let usual = ClusterSettings::default();
@@ -52,7 +57,7 @@ impl ClustersTable {
         });
         let seconds = |seconds: u64| Duration::from_secs(seconds);
         ClusterSettings {
-            bundles: self.bundles.clone().unwrap_or_else(cache),
+            bundles: self.bundles(),
             host,
             listen: listen.ip(),
             first_port: self

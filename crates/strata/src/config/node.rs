@@ -30,6 +30,9 @@ pub(super) struct NodeTable {
     servers: Vec<String>,
     /// Where the storage pool is mounted on this machine, now or later.
     pool: Option<PathBuf>,
+    /// The folder of the versions of Kubernetes, for machines inside this one;
+    /// that of the server beside it unless told, else the cache's.
+    kubernetes: Option<PathBuf>,
 }
 
 /// The same, checked.
@@ -38,6 +41,7 @@ pub(crate) struct NodeSettings {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) servers: Vec<Address>,
     pub(crate) pool: Option<PathBuf>,
+    pub(crate) kubernetes: Option<PathBuf>,
 }
 
 impl NodeTable {
@@ -53,11 +57,16 @@ impl NodeTable {
             let address = text.parse::<Address>();
             address.map_err(|why| format!("[node] servers: {why}"))
         };
-        if self.pool.as_ref().is_some_and(|path| !path.is_absolute()) {
-            return Err("[node] pool: a path that begins with / is expected".into());
+        for (key, path) in [("pool", &self.pool), ("kubernetes", &self.kubernetes)] {
+            if path.as_ref().is_some_and(|path| !path.is_absolute()) {
+                return Err(format!(
+                    "[node] {key}: a path that begins with / is expected"
+                ));
+            }
         }
         Ok(NodeSettings {
             pool: self.pool,
+            kubernetes: self.kubernetes,
             servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,
             labels: self.labels,
         })

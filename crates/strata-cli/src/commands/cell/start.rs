@@ -28,7 +28,7 @@ Examples:
   strata cell start batch job --follow -- sh -c 'echo $HOSTNAME; exit 3'
   strata cell start web tick --uid 1000 --env TZ=UTC --command 'sleep 60'
   strata cell start web main --restart always -- nginx -g 'daemon off;'
-  strata cell start batch apply -i settings.yaml --follow -- tool apply /dev/stdin")]
+  strata cell start batch sums -i files.txt --follow -- xargs sha256sum")]
 pub struct Start {
     /// The cell
     #[arg(value_parser = cell_name, add = complete::cells())]

@@ -4,7 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use strata_api::rest::Operation;
 
-use super::progress::step_line;
+use super::progress::step_lines;
 use super::{One, current};
 use crate::failure::Result;
 use crate::output::{self, Details, Format, OutputArgs};
@@ -55,7 +55,9 @@ fn describe(operation: &Operation, now: Timestamp, printer: &Printer) -> String 
         details.row("About", about);
     }
     for step in &operation.steps {
-        details.row("Step", &step_line(step));
+        for (at, line) in step_lines(step).iter().enumerate() {
+            details.row(if at == 0 { "Step" } else { "" }, line);
+        }
     }
     for left in &operation.leftovers {
         details.row("Left", left);

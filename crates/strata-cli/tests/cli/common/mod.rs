@@ -1,6 +1,7 @@
 //! Runs whole commands in this process, against a fake node on a socket in a
 //! folder of its own.
 
+pub mod clusters;
 mod data;
 mod estate;
 mod exec;

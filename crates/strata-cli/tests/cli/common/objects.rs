@@ -1,7 +1,7 @@
 //! What the REST API of the fake tells of.
 
 use strata_api::rest::{
-    Claim, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement, PlacementNode,
+    Claim, Cluster, Event, Instance, InstanceState, Node, NodeStatus, Operation, Placement, PlacementNode,
     Project, ProjectUse, Quota, Resources, Wanted, Workload,
 };
 use strata_types::instance::InstanceSpec;
@@ -21,6 +21,7 @@ pub struct Objects {
     pub operations: Vec<Operation>,
     /// Those that are followed come to no good end.
     pub operations_fail: bool,
+    pub clusters: Vec<Cluster>,
     /// Machines, the pool and backups.
     pub estate: Estate,
     pub placement: Placement,
@@ -171,6 +172,7 @@ pub fn objects() -> Objects {
         event_streams: Vec::new(),
         operations: super::operations::operations(),
         operations_fail: false,
+        clusters: super::clusters::clusters(),
         estate: super::estate::estate(),
         placement: Placement {
             node: Some("rack1-7".into()),

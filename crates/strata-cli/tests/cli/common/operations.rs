@@ -98,6 +98,22 @@ pub fn begun(objects: &mut Objects, kind: &str, about: &str) -> Response {
     scheduled(objects, operation)
 }
 
+/// One that works at several machines at once.
+pub fn several(objects: &mut Objects, kind: &str, about: &str) -> Response {
+    let lines = "m1: installs v1.34.4\nm2: waits for m1";
+    let operation = Operation {
+        kind: kind.into(),
+        about: vec![about.into()],
+        message: format!("join: {lines}"),
+        steps: vec![
+            step("boot", "done", "m1: up\nm2: up", None),
+            step("join", "running", lines, None),
+        ],
+        ..drain(BEGUN, "")
+    };
+    scheduled(objects, operation)
+}
+
 fn scheduled(objects: &mut Objects, operation: Operation) -> Response {
     let begun = Operation {
         status: OperationStatus::Scheduled,

@@ -16,7 +16,9 @@ use super::{RestState, answer, watch};
 use crate::core::{Core, Event, Page, Who};
 use strata_types::Label;
 
-const KINDS: [&str; 5] = ["instance", "workload", "node", "project", "machine"];
+const KINDS: [&str; 6] = [
+    "instance", "workload", "node", "project", "machine", "cluster",
+];
 
 pub(super) async fn list(
     State(state): State<RestState>,

@@ -98,6 +98,11 @@ impl Parameters {
         Ok(())
     }
 
+    /// All of them, as they came.
+    pub(super) fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// A text, if it is given.
     pub(super) fn text(&self, name: &str) -> Answer<Option<&str>> {
         let found = self.0.iter().find(|(key, _)| key == name);
@@ -230,7 +235,7 @@ async fn collect(mut body: axum::body::Body) -> Answer<Bytes> {
     Ok(whole.freeze())
 }
 
-fn check_kind(headers: &HeaderMap, patch: bool) -> Answer<()> {
+pub(super) fn check_kind(headers: &HeaderMap, patch: bool) -> Answer<()> {
     let kind = headers.get(CONTENT_TYPE).map(|kind| kind.to_str());
     let kind = kind.and_then(Result::ok).unwrap_or("");
     let bare = kind.split(';').next().unwrap_or("").trim();

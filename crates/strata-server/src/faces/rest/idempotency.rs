@@ -36,9 +36,10 @@ pub(super) async fn once(State(state): State<RestState>, request: Request, next:
         Err(refusal) => return refusal.into_response(),
     };
     // A command may take longer than a claim lasts: it is run as often as it
-    // is asked for.
-    let command = parts.uri.path().trim_end_matches('/').ends_with("/exec");
-    if command || !parts.headers.contains_key(IDEMPOTENCY_KEY) {
+    // is asked for. And credentials are not kept.
+    let path = parts.uri.path().trim_end_matches('/');
+    let as_often = path.ends_with("/exec") || path.ends_with("/kubeconfig");
+    if as_often || !parts.headers.contains_key(IDEMPOTENCY_KEY) {
         let request = Request::from_parts(parts, Body::from(body));
         return next.run(request).await;
     }

@@ -1,7 +1,8 @@
 //! JSON that others wrote: what is no JSON is told with its place, what is
 //! JSON and something else than it should be with its field.
 
-use serde::de::{DeserializeOwned, IgnoredAny};
+use prost_reflect::{DynamicMessage, MessageDescriptor};
+use serde::de::{DeserializeOwned, DeserializeSeed as _, IgnoredAny};
 use serde_json::{Map, Value};
 use strata_types::instance::{InstanceSpec, Resources};
 use strata_types::{Error, Result};
@@ -11,18 +12,30 @@ use super::refusal::{Answer, Refusal};
 /// What a body says.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let error = error.into_inner();
-        // What comes after it may be no JSON at all.
-        match serde_json::from_slice::<IgnoredAny>(body) {
-            Ok(_) if error.is_data() => Refusal::from(at(&path, &error)),
-            Ok(_) => no_json(&error),
-            Err(error) => no_json(&error),
-        }
-    })?;
+    let value = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| unfit(body, &error.path().to_string(), error.inner()))?;
     reader.end().map_err(|error| no_json(&error))?;
     Ok(value)
+}
+
+/// What a body says, as a message of this kind.
+pub(super) fn parse_as(body: &[u8], kind: MessageDescriptor) -> Answer<DynamicMessage> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let message = kind.deserialize(tracked);
+    let message = message.map_err(|error| unfit(body, &track.path().to_string(), &error))?;
+    reader.end().map_err(|error| no_json(&error))?;
+    Ok(message)
+}
+
+fn unfit(body: &[u8], path: &str, error: &serde_json::Error) -> Refusal {
+    // What comes after it may be no JSON at all.
+    match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) if error.is_data() => Refusal::from(at(path, error)),
+        Ok(_) => no_json(error),
+        Err(error) => no_json(&error),
+    }
 }
 
 /// What an object says that was read before.
@@ -38,10 +51,16 @@ fn no_json(error: &serde_json::Error) -> Refusal {
 /// The field at fault: where the reader stood, and in it what it names.
 fn at(path: &str, error: &serde_json::Error) -> Error {
     let text = error.to_string();
-    let named = ["unknown field `", "missing field `", "duplicate field `"];
-    let named = named.iter().find_map(|begin| {
+    let named = [
+        ("unknown field `", '`'),
+        ("missing field `", '`'),
+        ("duplicate field `", '`'),
+        // Of messages that are known by their descriptor.
+        ("unrecognized field name '", '\''),
+    ];
+    let named = named.iter().find_map(|(begin, end)| {
         let rest = text.strip_prefix(begin)?;
-        rest.split_once('`').map(|(name, _)| name)
+        rest.split_once(*end).map(|(name, _)| name)
     });
     let field = match (path, named) {
         (".", Some(name)) => name.to_owned(),

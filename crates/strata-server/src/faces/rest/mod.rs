@@ -8,9 +8,11 @@
 
 mod answer;
 mod backups;
+mod clusters;
 mod etag;
 mod events;
 mod extract;
+mod gateway;
 mod hypervisors;
 mod idempotency;
 mod instances;
@@ -31,7 +33,7 @@ mod workloads;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch as patch_of, post, put};
 use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,7 @@ use crate::core::Core;
 use crate::faces::InstancesFace;
 use crate::operations::Estate;
 use crate::placement::PlacementHandle;
+pub use gateway::gateway;
 pub use openapi::document;
 
 /// What the routes work on. Cheap to clone.
@@ -187,6 +190,34 @@ pub fn routes(state: RestState) -> Router {
             "/backup-schedule/{id}",
             get(backups::show_schedule).delete(backups::remove_schedule),
         ),
+        ("/cluster", get(clusters::list).put(clusters::create)),
+        (
+            "/cluster/{id}",
+            get(clusters::show).delete(clusters::delete),
+        ),
+        ("/cluster/{id}/node", get(clusters::nodes)),
+        (
+            "/cluster/{id}/pool",
+            get(clusters::pools).put(clusters::add_pool),
+        ),
+        (
+            "/cluster/{id}/pool/{pool}",
+            patch_of(clusters::scale_pool).delete(clusters::delete_pool),
+        ),
+        (
+            "/cluster/{id}/upgrade",
+            get(clusters::upgrade_plan).post(clusters::upgrade),
+        ),
+        (
+            "/cluster/{id}/kubeconfig",
+            post(clusters::kubeconfig).delete(clusters::revoke),
+        ),
+        (
+            "/cluster/{id}/snapshot",
+            get(clusters::snapshots).post(clusters::snapshot),
+        ),
+        ("/cluster/{id}/restore", post(clusters::restore)),
+        ("/kubernetes", get(clusters::versions)),
     ];
     routes
         .into_iter()
@@ -197,10 +228,11 @@ pub fn routes(state: RestState) -> Router {
 }
 
 /// With and without a slash at the end.
-fn both(router: Router<RestState>, (path, methods): Route) -> Router<RestState> {
+fn both<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    (path, methods): (&'static str, MethodRouter<S>),
+) -> Router<S> {
     router
         .route(path, methods.clone())
         .route(&format!("{path}/"), methods)
 }
-
-type Route = (&'static str, MethodRouter<RestState>);

@@ -101,7 +101,11 @@ pub(super) async fn drain(
 pub(super) async fn begin<K: Kind>(state: &RestState, who: &Who, input: &K::Input) -> Answer {
     who.everywhere()?;
     let id = state.operations.submit::<K>(input, &who.name, None).await;
-    let id = id.map_err(|error| public(&error))?;
+    begun(state, id.map_err(|error| public(&error))?).await
+}
+
+/// Tells of a long action that was begun.
+pub(super) async fn begun(state: &RestState, id: OperationId) -> Answer {
     let begun = state
         .operations
         .get(id)

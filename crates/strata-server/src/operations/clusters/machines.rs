@@ -226,6 +226,9 @@ pub(super) async fn join<K: Kind<Context = Clusters>>(
 ) -> Result<(), StepError> {
     let own = &at.context;
     let board = Board::new(at);
+    // Whoever joins must know where the API is.
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    own.driver.introduce(&facts).await.map_err(driver_failed)?;
     let all = members(&*own.core.cluster(cluster).map_err(step_failed)?, machines);
     let (control, workers): (Vec<_>, Vec<_>) = all
         .into_iter()

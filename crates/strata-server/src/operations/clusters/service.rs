@@ -214,7 +214,8 @@ impl Clusters {
         }
     }
 
-    fn tell(&self, cluster: &Cluster) -> Told {
+    /// A cluster as it is told.
+    pub(crate) fn tell(&self, cluster: &Cluster) -> Told {
         let (status, message) = self.status(cluster);
         let seen = self.observed(cluster);
         let ready = cluster.members.iter().filter(|member| {

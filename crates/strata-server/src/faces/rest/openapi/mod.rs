@@ -3,6 +3,7 @@
 //! `paths.rs`. The whole is checked in as `docs/openapi.json`, and a test
 //! fails when that is not what is served, or when a route is left out.
 
+mod clusters;
 mod estate;
 mod estate_schemas;
 mod operation;
@@ -28,7 +29,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Strata",
             "description": "Instances, workloads, nodes, projects and events of a Strata control plane, \
-                its machines, its storage pool and its backups. \
+                its machines, its storage pool, its backups and its clusters. \
                 Every path works with and without a slash at the end. \
                 Errors are `application/problem+json` with a `code` that stays the same.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },

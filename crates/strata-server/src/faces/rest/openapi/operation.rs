@@ -153,6 +153,18 @@ impl Operation {
         self.answers(200, "As it is.", json!({}), content)
     }
 
+    /// Answers with one of two things, neither of which has a version.
+    pub(super) fn tells_either(self, one: &str, other: &str) -> Self {
+        let either = json!({ "anyOf": [schema(one), schema(other)] });
+        let content = json!({ "application/json": { "schema": either } });
+        self.answers(200, "As it is.", json!({}), content)
+    }
+
+    /// Has nothing to say when it is done.
+    pub(super) fn forgets(self) -> Self {
+        self.answers(204, "It is so.", json!({}), json!({}))
+    }
+
     /// Only tells what would be done, when that is asked for.
     pub(super) fn plans(self, name: &str) -> Self {
         let content = json!({ "application/json": { "schema": schema(name) } });

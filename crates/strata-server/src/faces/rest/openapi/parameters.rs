@@ -49,7 +49,7 @@ pub(super) fn parameter(name: &str) -> Value {
             "Only of this workload, by its id or name.",
         ),
         "kind" => (
-            json!({ "type": "string", "enum": ["instance", "workload", "node", "project", "machine"] }),
+            json!({ "type": "string", "enum": ["instance", "workload", "node", "project", "machine", "cluster"] }),
             "Only of things of this kind.",
         ),
         "after" => (
@@ -73,6 +73,14 @@ pub(super) fn parameter(name: &str) -> Value {
         ),
         "previous" => (flag, "Of the run before the latest."),
         "dryRun" => (flag, "Only tell what would be done."),
+        "version" => (
+            json!({ "type": "string", "maxLength": 32, "minLength": 1 }),
+            "Of Kubernetes, as `v1.35.4`, or `1.35` for the newest of these here.",
+        ),
+        "user" => (
+            json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 128 }),
+            "Whose; the caller's unless told.",
+        ),
         "cascade" => (flag, "With its instances."),
         other => return header(other),
     };

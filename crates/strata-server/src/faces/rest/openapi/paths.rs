@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::estate;
 use super::operation::Operation;
+use super::{clusters, estate};
 
 /// Things that are known by id or name.
 const THING: &str = "Its id, its name, or PROJECT/NAME with the slash written as %2F.";
@@ -21,6 +21,7 @@ pub(super) fn tags() -> Value {
         { "name": "hypervisor", "description": "Machines that are brought up and taken down." },
         { "name": "storage", "description": "The pool: its devices and its volumes." },
         { "name": "backup", "description": "What is saved, and brought back." },
+        { "name": "cluster", "description": "Kubernetes clusters made of machines." },
         { "name": "event", "description": "What happened." },
     ])
 }
@@ -103,6 +104,7 @@ pub(super) fn all() -> Value {
         estate::storage(),
         estate::volumes(),
         estate::backups(),
+        clusters::paths(),
     ];
     for (path, operations) in seams.into_iter().flatten() {
         add(path, operations);

@@ -11,7 +11,7 @@ use strata_api::rest::{
 use strata_types::instance::InstanceSpec;
 use utoipa::OpenApi;
 
-use super::estate_schemas;
+use super::{clusters, estate_schemas};
 
 #[derive(OpenApi)]
 #[openapi(components(schemas(
@@ -86,6 +86,7 @@ pub(super) fn all() -> Value {
     }
     set(&mut all, "NewWorkload", "/required", json!(["name", "uri"]));
     estate_schemas::add(&mut all);
+    clusters::add(&mut all);
     all.values_mut().for_each(without_null_defaults);
     examples(&mut all);
     Value::Object(all)

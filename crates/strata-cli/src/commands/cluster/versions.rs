@@ -1,0 +1,33 @@
+//! `strata cluster versions`: what can be installed.
+
+use clap::Args;
+use strata_api::rest::KubernetesBundle;
+use strata_client::rest::Query;
+
+use crate::failure::{Result, unable};
+use crate::output::{self, OutputArgs};
+use crate::session::Session;
+
+/// The versions of Kubernetes that can be installed
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Each is a bundle on the server's machine; docs/kubernetes.md tells how they
+are made.
+
+Examples:
+  strata cluster versions
+  strata cluster versions -o name")]
+pub struct Versions {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Versions {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        let found = rest.list::<KubernetesBundle>(&Query::new()).await;
+        let found = found.map_err(unable("list the versions"))?;
+        let empty = "no versions; see docs/kubernetes.md for how they are made";
+        output::rows(session, self.output.format(), &found, empty)
+    }
+}

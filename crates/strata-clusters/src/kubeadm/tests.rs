@@ -1,0 +1,213 @@
+//! The driver against an API server that is played.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fake::{FakeApi, FakeHands, cluster, driver};
+use crate::{Drained, Driver as _, DriverError};
+
+fn node(name: &str, ready: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": {"cluster.k8s.io/delete-machine": ""}},
+        "spec": {"unschedulable": true},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "reason": "KubeletNotReady", "message": "no network"}],
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        },
+    })
+}
+
+fn pod(name: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    for (key, value) in more.as_object().unwrap() {
+        pod["metadata"][key] = value.clone();
+    }
+    pod
+}
+
+#[tokio::test]
+async fn a_cluster_is_seen_by_what_its_api_says() {
+    let facts = cluster(&["c1", "w1"]);
+    let api = FakeApi::new(&facts.secrets, |line, _| match line {
+        "GET /readyz" => (200, json!("ok")),
+        "GET /version" => (200, json!({"gitVersion": "v1.34.4"})),
+        "GET /api/v1/nodes" => (
+            200,
+            json!({"items": [node("c1", "True"), node("w1", "False")]}),
+        ),
+        "GET /api/v1/namespaces/kube-system/pods" => {
+            let mut sick = pod("coredns-1", &json!({"namespace": "kube-system"}));
+            sick["status"]["conditions"][0]["status"] = json!("False");
+            (200, json!({"items": [pod("etcd-c1", &json!({})), sick]}))
+        }
+        _ => (404, json!({})),
+    })
+    .await;
+    let seen = driver(FakeHands::ending_with(0), &api)
+        .observe(&facts)
+        .await;
+    assert!(seen.serves, "{seen:?}");
+    assert_eq!(seen.version, "v1.34.4");
+    assert!(seen.nodes[0].ready && seen.nodes[0].unschedulable && seen.nodes[0].marked);
+    assert_eq!(seen.nodes[1].reason, "KubeletNotReady: no network");
+    assert_eq!(seen.etcd, [("c1".to_owned(), true)].into());
+    assert_eq!(seen.broken_pods, ["kube-system/coredns-1"]);
+}
+
+#[tokio::test]
+async fn a_cluster_of_another_authority_is_not_believed() {
+    let facts = cluster(&["c1"]);
+    let other = cluster(&["c1"]);
+    let api = FakeApi::new(&other.secrets, |_, _| (200, json!("ok"))).await;
+    let seen = driver(FakeHands::ending_with(0), &api)
+        .observe(&facts)
+        .await;
+    assert!(!seen.serves, "{seen:?}");
+    assert!(seen.why.contains("does not answer"), "{}", seen.why);
+    assert_eq!(api.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_drain_moves_what_can_be_moved_and_waits_for_budgets() {
+    static FREE: AtomicBool = AtomicBool::new(false);
+    let facts = cluster(&["c1", "w1"]);
+    let api = FakeApi::new(&facts.secrets, |line, body| {
+        let free = FREE.load(Ordering::Relaxed);
+        match line {
+            "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dw1" if free => {
+                (200, json!({"items": null}))
+            }
+            "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dw1" => (
+                200,
+                json!({"items": [
+                    pod("web", &json!({})),
+                    pod("going", &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+                    pod("daemon", &json!({"ownerReferences": [{"kind": "DaemonSet"}]})),
+                    pod("static", &json!({"annotations": {"kubernetes.io/config.mirror": "x"}})),
+                ]}),
+            ),
+            "POST /api/v1/namespaces/default/pods/web/eviction" => {
+                assert_eq!(body["kind"], "Eviction");
+                (429, json!({"message": "it would violate the budget"}))
+            }
+            _ => (404, json!({})),
+        }
+    })
+    .await;
+    let driver = driver(FakeHands::ending_with(0), &api);
+    let way = driver.api(&facts).unwrap();
+    let short = Duration::from_millis(600);
+    let drained = super::drain::drain_within(&way, "w1", short).await.unwrap();
+    let left = ["default/web", "default/going"].map(str::to_owned).to_vec();
+    assert_eq!(drained, Drained::Waiting(left));
+    let evicted: Vec<_> = api
+        .asked()
+        .into_iter()
+        .filter(|line| line.starts_with("POST"))
+        .collect();
+    assert!(
+        evicted.iter().all(|line| line.contains("/web/")),
+        "{evicted:?}"
+    );
+    FREE.store(true, Ordering::Relaxed);
+    assert_eq!(driver.drain(&facts, "w1").await.unwrap(), Drained::Empty);
+}
+
+#[tokio::test]
+async fn a_token_ends_with_the_join_well_or_badly() {
+    for code in [0, 1] {
+        let facts = cluster(&["c1", "w1"]);
+        let api = FakeApi::new(&facts.secrets, |line, _| match line {
+            "GET /api/v1/nodes/w1" => (200, node("w1", "True")),
+            _ => (200, json!({})),
+        })
+        .await;
+        let hands = FakeHands::ending_with(code);
+        let driver = driver(hands.clone(), &api);
+        let joined = driver.join(&facts, &facts.members[1], &|_| ()).await;
+        let asked = api.asked();
+        let token = api.body_of("POST /api/v1/namespaces/kube-system/secrets");
+        let name = token["metadata"]["name"].as_str().unwrap();
+        let deleted = format!("DELETE /api/v1/namespaces/kube-system/secrets/{name}");
+        assert!(asked.contains(&deleted), "{asked:?}");
+        assert_eq!(token["stringData"]["description"], "lets w1 join");
+        let secret = token["stringData"]["token-secret"].as_str().unwrap();
+        let ran = hands.ran.lock().unwrap().join("\n");
+        assert!(!ran.contains(secret), "no secret is in a command: {ran}");
+        match code {
+            0 => {
+                joined.unwrap();
+                let change = api.body_of("PATCH /api/v1/nodes/w1");
+                assert_eq!(change["metadata"]["labels"]["tier"], "one");
+            }
+            _ => assert!(
+                matches!(joined, Err(DriverError::Failed { what, .. }) if what == "kubeadm join")
+            ),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_binding_is_made_once_and_again_for_another_role() {
+    let facts = cluster(&["c1"]);
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let one = "/strata%3Aada";
+    let api = FakeApi::new(&facts.secrets, move |line, _| {
+        if line == format!("GET {path}{one}") {
+            return (200, json!({"roleRef": {"name": "view"}}));
+        }
+        (200, json!({}))
+    })
+    .await;
+    let driver = driver(FakeHands::ending_with(0), &api);
+    driver.admit(&facts, "ada", Some("view")).await.unwrap();
+    driver
+        .admit(&facts, "ada", Some("cluster-admin"))
+        .await
+        .unwrap();
+    driver.admit(&facts, "ada", None).await.unwrap();
+    let expected = [
+        format!("GET {path}{one}"),
+        format!("GET {path}{one}"),
+        format!("DELETE {path}{one}"),
+        format!("POST {path}"),
+        format!("DELETE {path}{one}"),
+    ];
+    assert_eq!(api.asked(), expected);
+    assert_eq!(api.body_of("POST")["roleRef"]["name"], "cluster-admin");
+}
+
+#[tokio::test]
+async fn the_next_server_is_asked_when_one_is_silent() {
+    let facts = cluster(&["c1"]);
+    let api = FakeApi::new(&facts.secrets, |_, _| (200, json!("ok"))).await;
+    let driver = driver(FakeHands::ending_with(0), &api);
+    let way = driver.api(&facts).unwrap();
+    // Nobody listens on a port that was just given back.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    let way = way.over(vec![silent, api.address.to_string()]);
+    way.text("/readyz").await.unwrap();
+    assert_eq!(api.asked(), ["GET /readyz"]);
+}
+
+#[test]
+fn a_kubeconfig_names_the_user_and_no_group() {
+    let facts = cluster(&["c1"]);
+    let text = super::access::kubeconfig(&facts, "ada", "192.0.2.1:7800", 3600).unwrap();
+    let text = text.expose();
+    for line in [
+        "    server: https://192.0.2.1:7800",
+        "    tls-server-name: kubernetes",
+        "- name: \"ada\"",
+        "current-context: \"ada@blue\"",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+    }
+}

@@ -1,0 +1,258 @@
+//! A cluster gets machines that fit, all of them or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use strata_clusters::choose::{
+    Candidate, MOST_MEMBERS, Want, changes, check, check_added, check_scaled, choose, free_numbers,
+    pod_subnet, victims,
+};
+use strata_types::ErrorKind;
+use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, NodePool};
+
+use crate::world::{all_well, any_members, control, pool, spec, worker};
+
+fn candidate(machine: &str, gpu: bool, megabytes: u64) -> Candidate {
+    Candidate {
+        machine: machine.parse().unwrap(),
+        gpu,
+        threads: 4,
+        megabytes,
+        failed_lately: false,
+    }
+}
+
+fn want(role: ClusterRole, instance_type: InstanceType, count: u32) -> Want {
+    let pool = match role {
+        ClusterRole::ControlPlane => "",
+        ClusterRole::Worker => "web",
+    };
+    Want {
+        role,
+        pool: pool.into(),
+        instance_type,
+        labels: BTreeMap::new(),
+        count,
+    }
+}
+
+#[test]
+fn fields_of_the_published_document_are_named() {
+    let fine = spec(3, vec![pool("web", 2)]);
+    let one = |name: &str, control: &ControlPlane, pools: &[NodePool]| {
+        let error = check(name, control, pools).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        error.field().unwrap().to_owned()
+    };
+    let control = &fine.control_plane;
+    check("c", control, &fine.pools).unwrap();
+    assert_eq!(one("C", control, &[]), "name");
+    assert_eq!(one(&"c".repeat(41), control, &[]), "name");
+    for count in [0, 2, 4, 6, 7, u32::MAX] {
+        let field = one("c", &spec(count, vec![]).control_plane, &[]);
+        assert_eq!(field, "control_plane_nodes.count");
+    }
+    let twice = [pool("web", 1), pool("web", 1)];
+    assert_eq!(one("c", control, &twice), "worker_node_pools[1].name");
+    assert_eq!(
+        one("c", control, &[pool("a_b", 1)]),
+        "worker_node_pools[0].name"
+    );
+    let many = [pool("a", 100), pool("b", 101)];
+    assert_eq!(one("c", control, &many), "worker_node_pools[1].count");
+    let endless = [pool("a", u32::MAX), pool("b", u32::MAX)];
+    assert_eq!(one("c", control, &endless), "worker_node_pools[0].count");
+    let mut labelled = spec(1, vec![pool("web", 1)]);
+    labelled.pools[0].labels.insert("a b".into(), String::new());
+    assert_eq!(
+        one("c", control, &labelled.pools),
+        "worker_node_pools[0].labels"
+    );
+    let added = check_added(&fine.pools, &[pool("web", 1)]).unwrap_err();
+    assert_eq!(added.field(), Some("worker_node_pools[0].name"));
+}
+
+#[test]
+fn several_pools_are_scaled_all_or_not_at_all() {
+    let there = [pool("a", 150), pool("b", 1)];
+    let scaled = check_scaled(&there, &[("b".into(), 150), ("a".into(), 0)]).unwrap();
+    assert_eq!(scaled, [pool("a", 0), pool("b", 150)]);
+    let none = check_scaled(&there, &[("a".into(), 1), ("x".into(), 1)]).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    assert_eq!(none.field(), Some("node_pools[1].name"));
+    let twice = check_scaled(&there, &[("a".into(), 1), ("a".into(), 2)]).unwrap_err();
+    assert_eq!(twice.field(), Some("node_pools[1].name"));
+    let many = check_scaled(&there, &[("b".into(), 51)]).unwrap_err();
+    assert_eq!(many.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn the_control_plane_is_small_and_workers_are_large() {
+    let mut all = vec![
+        candidate("local-10", false, 8000),
+        candidate("local-2", false, 8000),
+        candidate("tiny", false, 1000),
+        candidate("large", false, 64_000),
+        candidate("gpu", true, 1_000_000),
+    ];
+    all[3].failed_lately = true;
+    let wants = [
+        want(ClusterRole::ControlPlane, InstanceType::Standard, 1),
+        want(ClusterRole::Worker, InstanceType::Standard, 1),
+    ];
+    let chosen = choose(&all, &wants, &[]).unwrap();
+    let names: Vec<_> = chosen
+        .iter()
+        .map(|choice| choice.machine.as_str())
+        .collect();
+    assert_eq!(names, ["local-2", "local-10"]);
+    assert_eq!((chosen[0].number, chosen[1].number), (1, 2));
+    assert!(chosen.iter().all(|choice| !choice.why.is_empty()));
+    all.remove(0);
+    let wants = [want(ClusterRole::Worker, InstanceType::Standard, 3)];
+    let chosen = choose(&all, &wants, &[control(1)]).unwrap();
+    assert_eq!(chosen[2].machine.as_str(), "large");
+    assert!(chosen[2].why.contains("failed lately"));
+    assert_eq!(chosen[0].number, 2);
+}
+
+#[test]
+fn what_is_missing_is_counted_by_type() {
+    let wants = [
+        want(ClusterRole::ControlPlane, InstanceType::Standard, 3),
+        want(ClusterRole::Worker, InstanceType::Gpu, 1),
+    ];
+    let error = choose(&[candidate("a", false, 1)], &wants, &[]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted);
+    assert_eq!(
+        error.message(),
+        "2 standard machines are missing (3 asked for, 1 free), and 1 gpu machine is missing (1 asked for, 0 free)"
+    );
+    assert!(error.hint().unwrap().contains("strata machine add"));
+}
+
+#[test]
+fn members_have_addresses_of_their_own() {
+    assert_eq!(pod_subnet(7), "10.244.7.0/24");
+    let members = [control(1), worker("a", 3)];
+    assert_eq!(free_numbers(&members, 3).unwrap(), [2, 4, 5]);
+    assert_eq!(
+        free_numbers(&[], usize::from(MOST_MEMBERS)).unwrap().len(),
+        250
+    );
+    assert!(free_numbers(&members, 249).is_err());
+}
+
+fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
+    let one = (
+        "[a-z][0-9]?",
+        any::<bool>(),
+        0u32..5,
+        0u64..5000,
+        any::<bool>(),
+    );
+    proptest::collection::vec(one, 0..20).prop_map(|all| {
+        let all = all
+            .into_iter()
+            .map(|(name, gpu, threads, megabytes, failed_lately)| Candidate {
+                machine: name.parse().unwrap(),
+                gpu,
+                threads,
+                megabytes,
+                failed_lately,
+            });
+        // By name, once each: what two say about one machine is no fact.
+        let all: BTreeMap<_, _> = all.map(|c| (c.machine.clone(), c)).collect();
+        all.into_values().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn chosen_machines_are_distinct_and_of_the_type(
+        candidates in any_candidates(),
+        controls in 0u32..4,
+        counts in proptest::collection::vec((any::<bool>(), 0u32..5), 0..4),
+        members in any_members(),
+        shuffle in any::<u64>(),
+    ) {
+        let mut wants = vec![want(ClusterRole::ControlPlane, InstanceType::Standard, controls)];
+        wants.extend(counts.into_iter().map(|(gpu, count)| {
+            let kind = if gpu { InstanceType::Gpu } else { InstanceType::Standard };
+            want(ClusterRole::Worker, kind, count)
+        }));
+        let chosen = choose(&candidates, &wants, &members);
+        let mut other = candidates.clone();
+        let by = usize::try_from(shuffle % 20).unwrap() % candidates.len().max(1);
+        other.rotate_left(by);
+        prop_assert_eq!(&choose(&other, &wants, &members), &chosen);
+        let fits = |gpu: bool| {
+            let asked: u32 = wants.iter()
+                .filter(|w| (w.instance_type == InstanceType::Gpu) == gpu)
+                .map(|w| w.count)
+                .sum();
+            candidates.iter().filter(|c| c.gpu == gpu).count() >= asked as usize
+        };
+        prop_assert_eq!(chosen.is_ok(), fits(true) && fits(false));
+        let Ok(chosen) = chosen else { return Ok(()) };
+        let machines: BTreeSet<_> = chosen.iter().map(|c| &c.machine).collect();
+        prop_assert_eq!(machines.len(), chosen.len());
+        let mut numbers: BTreeSet<u8> = members.iter().map(|m| m.number).collect();
+        for choice in &chosen {
+            prop_assert!(numbers.insert(choice.number) && choice.number > 0);
+        }
+        let mut given = chosen.iter();
+        for want in &wants {
+            for choice in given.by_ref().take(want.count as usize) {
+                prop_assert_eq!((choice.role, &choice.pool), (want.role, &want.pool));
+                let it = candidates.iter().find(|c| c.machine == choice.machine).unwrap();
+                prop_assert_eq!(it.gpu, want.instance_type == InstanceType::Gpu);
+                // One that failed is taken only when all others of its type
+                // are taken too.
+                if it.failed_lately {
+                    let kin = candidates.iter().filter(|c| c.gpu == it.gpu && !c.failed_lately);
+                    prop_assert!(kin.into_iter().all(|c| machines.contains(&c.machine)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_lead_to_what_is_asked(
+        members in any_members(),
+        controls in prop_oneof![Just(1u32), Just(3), Just(5)],
+        counts in proptest::collection::vec(0u32..4, 3),
+    ) {
+        let names = ["a", "b", "d"];
+        let asked = spec(controls, names.iter().zip(&counts).map(|(n, c)| pool(n, *c)).collect());
+        let todo = changes(&asked, &members);
+        let mut after = members.clone();
+        for surplus in &todo.remove {
+            let go = victims(&surplus.pool, surplus.count as usize, &after, &all_well(&after));
+            prop_assert_eq!(go.len(), surplus.count as usize);
+            after.retain(|member| !go.iter().any(|(machine, _)| *machine == member.machine));
+        }
+        for want in &todo.add {
+            for number in free_numbers(&after, want.count as usize).unwrap() {
+                after.push(match want.role {
+                    ClusterRole::ControlPlane => control(number),
+                    ClusterRole::Worker => worker(&want.pool, number),
+                });
+            }
+        }
+        let rest = changes(&asked, &after);
+        prop_assert!(rest.is_empty(), "{:?}", rest);
+        let count = |all: &[strata_types::cluster::Member], role, pool: &str| {
+            all.iter().filter(|m| m.role == role && m.pool == pool).count()
+        };
+        let had = count(&members, ClusterRole::ControlPlane, "");
+        let has = count(&after, ClusterRole::ControlPlane, "");
+        prop_assert_eq!(has, had.max(controls as usize));
+        for (name, asked) in names.iter().zip(counts) {
+            prop_assert_eq!(count(&after, ClusterRole::Worker, name), asked as usize);
+        }
+        prop_assert_eq!(count(&after, ClusterRole::Worker, "c"), 0);
+        // Nothing goes from a pool that something comes to.
+        prop_assert!(todo.add.iter().all(|w| todo.remove.iter().all(|s| s.pool != w.pool)));
+    }
+}

@@ -1,0 +1,239 @@
+//! How a cluster stands follows from what was seen, and is never prettier.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use strata_clusters::Observed;
+use strata_clusters::status::{Facts, Memory, Patience, Work, status};
+use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, Member};
+
+use crate::world::{all_well, any_members, any_sight, control, pool, spec, v, worker};
+
+struct Case {
+    spec: ClusterSpec,
+    members: Vec<Member>,
+    seen: Observed,
+    memory: Memory,
+}
+
+impl Case {
+    fn new(controls: u8, workers: u8) -> Self {
+        let mut members: Vec<_> = (1..=controls).map(control).collect();
+        members.extend((controls + 1..=controls + workers).map(|n| worker("web", n)));
+        Self {
+            spec: spec(u32::from(controls), vec![pool("web", u32::from(workers))]),
+            seen: all_well(&members),
+            members,
+            memory: Memory::default(),
+        }
+    }
+
+    fn down(&mut self, name: &str, reason: &str) {
+        for node in self.seen.nodes.iter_mut().filter(|node| node.name == name) {
+            (node.ready, node.reason) = (false, reason.into());
+        }
+    }
+
+    fn told(&self, work: Work<'_>, stopped: Option<&str>) -> (ClusterStatus, String) {
+        let facts = Facts {
+            name: "shop",
+            spec: &self.spec,
+            members: &self.members,
+            work,
+            stopped,
+        };
+        status(
+            &facts,
+            Some(&self.seen),
+            &self.memory,
+            &Patience::default(),
+            0,
+        )
+    }
+}
+
+#[test]
+fn all_well_is_running_and_says_nothing() {
+    let case = Case::new(3, 2);
+    assert_eq!(
+        case.told(Work::Idle, None),
+        (ClusterStatus::Running, String::new())
+    );
+}
+
+#[test]
+fn what_is_under_way_comes_first() {
+    let mut case = Case::new(1, 1);
+    let word = |case: &Case, work| case.told(work, None).0;
+    assert_eq!(word(&case, Work::Creating), ClusterStatus::Provisioning);
+    assert_eq!(word(&case, Work::Deleting), ClusterStatus::Stopping);
+    assert_eq!(word(&case, Work::Changing("x")), ClusterStatus::Reconciling);
+    // The only API server goes away while it is upgraded; nothing else may.
+    case.seen = Observed::default();
+    let upgrading = Work::Upgrading(v("v1.35.4"));
+    assert_eq!(word(&case, upgrading), ClusterStatus::Reconciling);
+    assert_eq!(word(&case, Work::Changing("x")), ClusterStatus::Error);
+    let mut three = Case::new(3, 0);
+    three.seen = Observed::default();
+    assert_eq!(word(&three, upgrading), ClusterStatus::Error);
+    assert_eq!(
+        word(&three, Work::Restoring("s")),
+        ClusterStatus::Reconciling
+    );
+}
+
+#[test]
+fn nobody_looked_is_not_running() {
+    let case = Case::new(1, 1);
+    let facts = Facts {
+        name: "shop",
+        spec: &case.spec,
+        members: &case.members,
+        work: Work::Idle,
+        stopped: None,
+    };
+    let told = status(&facts, None, &case.memory, &Patience::default(), 0);
+    assert_eq!(told.0, ClusterStatus::Unspecified);
+}
+
+#[test]
+fn a_broken_worker_is_told_with_what_comes() {
+    let mut case = Case::new(1, 2);
+    case.down("w-3", "Kubelet stopped posting node status.");
+    case.memory
+        .note(&case.members, &case.seen, &BTreeSet::new(), -120_000);
+    assert_eq!(
+        case.told(Work::Idle, None),
+        (
+            ClusterStatus::Degraded,
+            "worker w-3 is NotReady: Kubelet stopped posting node status.; it is replaced in 3 minutes; look with: strata machine console w-3".into()
+        )
+    );
+}
+
+#[test]
+fn the_most_important_is_told_first_and_the_rest_is_counted() {
+    let mut case = Case::new(3, 6);
+    for number in 4..=9 {
+        case.down(&format!("w-{number}"), "");
+    }
+    case.down("cp-2", "gone\nfor good");
+    case.seen.etcd.insert("cp-2".into(), false);
+    let (status, message) = case.told(Work::Idle, Some("the upgrade stopped at w-4"));
+    assert_eq!(status, ClusterStatus::Degraded);
+    assert!(
+        message.starts_with("the upgrade stopped at w-4; etcd on cp-2 does not answer; 2 of 3 do, and 2 must for the cluster to serve; control-plane machine cp-2 is NotReady: gone for good; "),
+        "{message}"
+    );
+    assert!(message.ends_with("; and 5 more"), "{message}");
+}
+
+#[test]
+fn silence_is_an_error_that_says_what_to_do() {
+    let mut case = Case::new(3, 1);
+    case.seen.serves = false;
+    case.seen.why = "connection refused".into();
+    case.seen.etcd.insert("cp-1".into(), false);
+    case.seen.etcd.insert("cp-2".into(), false);
+    let (status, message) = case.told(Work::Idle, None);
+    assert_eq!(status, ClusterStatus::Error);
+    assert_eq!(
+        message,
+        "its API does not answer: connection refused; etcd has lost its majority (1 of 3 answer); look at its machines with: strata machine list, strata machine console cp-1; or put it back to a snapshot with: strata cluster restore shop"
+    );
+}
+
+#[test]
+fn what_is_not_as_asked_is_not_running() {
+    let mut case = Case::new(1, 1);
+    case.spec.pools[0].count = 2;
+    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
+    case.spec.pools[0].count = 1;
+    case.seen.broken_pods = vec!["kube-system/coredns-1".into()];
+    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
+    case.seen.broken_pods.clear();
+    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Running);
+    case.spec.version = v("v1.34.5");
+    let (status, message) = case.told(Work::Idle, None);
+    assert_eq!(status, ClusterStatus::Degraded);
+    assert!(
+        message.ends_with("strata cluster upgrade shop"),
+        "{message}"
+    );
+}
+
+fn any_work() -> impl Strategy<Value = Work<'static>> {
+    prop_oneof![
+        4 => Just(Work::Idle),
+        1 => Just(Work::Creating),
+        1 => Just(Work::Changing("pool web")),
+        1 => Just(Work::Upgrading(v("v1.35.4"))),
+        1 => Just(Work::Restoring("s")),
+        1 => Just(Work::Deleting),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn status_is_total_and_never_prettier_than_what_was_seen(
+        (mut members, mut seen) in any_members().prop_flat_map(any_sight),
+        work in any_work(),
+        stopped in proptest::option::weighted(0.3, ".{1,400}"),
+        looked in proptest::bool::weighted(0.9),
+        (as_asked, well) in any::<(bool, bool)>(),
+    ) {
+        let mut spec = spec(3, vec![pool("a", 2), pool("b", 1)]);
+        if as_asked {
+            let count = |name: &str| {
+                let mine = members.iter().filter(|m| m.pool == name);
+                u32::try_from(mine.count()).expect("few")
+            };
+            spec.control_plane.count = count("");
+            spec.pools = ["a", "b", "c"].map(|name| pool(name, count(name))).into();
+            for member in &mut members {
+                (member.version, member.joined) = (spec.version, true);
+            }
+        }
+        if well {
+            seen = all_well(&members);
+        }
+        let facts = Facts {
+            name: "shop",
+            spec: &spec,
+            members: &members,
+            work,
+            stopped: stopped.as_deref(),
+        };
+        let memory = Memory::default();
+        let seen_or_not = looked.then_some(&seen);
+        let (word, message) = status(&facts, seen_or_not, &memory, &Patience::default(), 0);
+        let takes_part = |m: &Member| {
+            m.joined && seen.nodes.iter().any(|n| n.ready && n.name == m.machine.as_str())
+        };
+        let whole = looked && seen.serves && members.iter().all(takes_part);
+        if word == ClusterStatus::Running {
+            prop_assert!(whole && work == Work::Idle && stopped.is_none());
+            prop_assert!(seen.etcd.values().all(|answers| *answers));
+            prop_assert!(seen.broken_pods.is_empty());
+            prop_assert!(members.iter().all(|m| m.version == spec.version));
+            let controls = members.iter().filter(|m| m.role == ClusterRole::ControlPlane);
+            prop_assert!(controls.count() >= spec.control_plane.count as usize);
+        }
+        // And never uglier.
+        if as_asked && well && looked && work == Work::Idle && stopped.is_none() {
+            prop_assert_eq!(word, ClusterStatus::Running);
+        }
+        prop_assert_eq!(word == ClusterStatus::Running, message.is_empty());
+        prop_assert!(!message.contains('\n') && message.len() < 6000);
+        let idle = work == Work::Idle;
+        prop_assert_eq!(word == ClusterStatus::Stopping, work == Work::Deleting);
+        prop_assert_eq!(word == ClusterStatus::Provisioning, work == Work::Creating);
+        if looked && idle {
+            prop_assert_eq!(word == ClusterStatus::Error, !seen.serves);
+            prop_assert!(word != ClusterStatus::Reconciling);
+        }
+        if word == ClusterStatus::Degraded {
+            prop_assert!(looked && seen.serves && idle);
+        }
+    }
+}
