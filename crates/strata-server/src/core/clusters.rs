@@ -194,6 +194,15 @@ impl Core {
         Err(Error::unavailable(format!("{name} changes too fast")))
     }
 
+    /// A cluster as it is in the store now. A step that was abandoned may have
+    /// written a moment ago: whoever decides by less would think that nothing
+    /// is left to undo.
+    pub(crate) async fn newest_cluster(&self, name: &str) -> Result<Arc<Kept<Cluster>>> {
+        let key = keys::cluster(&self.cluster(name)?.name);
+        self.caught_up(&key).await?;
+        self.cluster(name)
+    }
+
     /// Changes a cluster as the server that leads; machines that it gets or
     /// loses with that are written as its own, or as free, with it.
     pub(crate) async fn lead_cluster(
@@ -201,13 +210,13 @@ impl Core {
         name: &str,
         mut rule: impl FnMut(&Cluster) -> Result<Cluster>,
     ) -> Result<Arc<Kept<Cluster>>> {
+        let key = keys::cluster(&self.newest_cluster(name).await?.name);
         for _ in 0..32 {
             let now = self.cluster(name)?;
             let next = rule(&now)?;
             if next == now.record {
                 return Ok(now);
             }
-            let key = keys::cluster(&now.name);
             let (had, has) = (machines_of(&now.members), machines_of(&next.members));
             let put = Transaction::new()
                 .if_unchanged(&*key, now.revision)

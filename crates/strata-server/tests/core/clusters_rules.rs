@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::{Rng as _, SeedableRng as _};
 use strata_api::rest::Autoscaling;
 use strata_clusters::sim::Fault;
 use strata_machines::sim::Fault as MachineFault;
@@ -14,21 +13,12 @@ use strata_server::operations::{
     HealInput,
 };
 use strata_server::reconcile::look_at_clusters;
-use strata_store::{Store as _, Transaction};
+use strata_types::ErrorKind;
 use strata_types::cluster::{ClusterStatus, InstanceType};
-use strata_types::{ErrorKind, Role};
 use strata_workflow::{Filter, State};
 
 use crate::clusters_stage::{FIRST, NAME, NEXT, Stage, plane, pools_of};
 use crate::world::admin;
-
-fn who(name: &str, role: Role) -> Who {
-    Who {
-        name: name.into(),
-        role,
-        projects: None,
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_built_is_refused_whole() {
@@ -203,91 +193,6 @@ async fn pools_change_after_the_upgrade_that_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_let_in_by_their_role_and_out_for_good() {
-    let stage = Stage::running(2, 1, &[("w", 1)]).await;
-    let own = &stage.clusters;
-    let (reads, runs) = (who("eve", Role::Viewer), who("bob", Role::Operator));
-    let eve = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    let bob = own.kubeconfig(&runs, NAME, Some(600)).await.unwrap();
-    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
-    assert_eq!(users()[&eve.user], "view");
-    assert_eq!(users()[&bob.user], "cluster-admin");
-    assert!(eve.kubeconfig.contains(&own.get(NAME).unwrap().server));
-    for wrong in [0, 599, 7 * 24 * 3600 + 1] {
-        let refused = own.kubeconfig(&reads, NAME, Some(wrong)).await;
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
-    }
-    let again = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert_eq!(again.user, eve.user, "the same while it is not revoked");
-
-    let refused = own.revoke(&reads, NAME, Some("bob")).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
-    own.revoke(&reads, NAME, None).await.unwrap();
-    own.revoke(&reads, NAME, None).await.unwrap();
-    own.revoke(&admin(), NAME, Some("bob")).await.unwrap();
-    assert!(users().is_empty());
-    let back = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert_ne!(back.user, eve.user, "what was revoked stays so");
-
-    // What a certificate does not reach any more ends.
-    end_admissions(&stage).await;
-    look_at_clusters(own).await;
-    assert!(users().is_empty(), "{:?}", users());
-    assert!(stage.cluster(NAME).admissions.is_empty());
-    let last = own.kubeconfig(&reads, NAME, None).await.unwrap();
-    assert!(last.user != back.user && last.user != eve.user);
-}
-
-/// Has all that was let in be over.
-async fn end_admissions(stage: &Stage) {
-    let key = format!("cluster/{NAME}");
-    let entry = stage.store.get(&key).await.unwrap().unwrap();
-    let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-    for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
-        admission["untilMs"] = 1.into();
-    }
-    let put = Transaction::new().put(key, record.to_string());
-    stage.store.commit(put).await.unwrap();
-    let over = || {
-        stage
-            .cluster(NAME)
-            .admissions
-            .values()
-            .all(|it| it.until_ms == 1)
-    };
-    while !over() {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Let in and out at the same time, whoever has a name that counts is known.
-#[tokio::test(start_paused = true)]
-async fn nobody_slips_in_while_being_revoked() {
-    let stage = Stage::running(2, 1, &[("w", 1)]).await;
-    let (own, eve) = (stage.clusters.clone(), who("eve", Role::Viewer));
-    for _ in 0..50 {
-        let (made, revoked, _) = tokio::join!(
-            own.kubeconfig(&eve, NAME, None),
-            own.revoke(&eve, NAME, None),
-            own.kubeconfig(&eve, NAME, None),
-        );
-        made.unwrap();
-        revoked.unwrap();
-        let known = stage.cluster(NAME).admissions;
-        let known = known
-            .iter()
-            .map(|(who, it)| format!("strata:{who}:{}", it.generation));
-        let known: Vec<_> = known.collect();
-        let users = stage.kubernetes.cluster(NAME).unwrap().users;
-        let users: Vec<_> = users.into_keys().collect();
-        assert!(
-            users.iter().all(|user| known.contains(user)),
-            "{users:?} {known:?}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_machines_of_a_cluster_are_its_own() {
     let stage = Stage::running(3, 1, &[("w", 1)]).await;
     let id = stage.of_pool(NAME, "w").remove(0);
@@ -459,54 +364,4 @@ async fn a_cluster_with_something_stuck_can_be_deleted() {
     let ended = stage.wait(grown.unwrap()).await;
     assert!(!ended.leftovers().is_empty(), "{ended:?}");
     stage.delete(NAME).await;
-}
-
-/// What a plan shows is what is done then, whatever is asked for.
-#[tokio::test(start_paused = true)]
-async fn what_is_planned_is_what_is_done() {
-    let mut chance = rand::rngs::StdRng::seed_from_u64(6);
-    let stage = Stage::running(9, 1, &[("a", 2), ("b", 1)]).await;
-    for _ in 0..40 {
-        let sizes = ["a", "b"].map(|pool| (pool.to_owned(), chance.random_range(0..7u32)));
-        let before = stage.cluster(NAME);
-        let planned = stage.clusters.plan_scale(NAME, &sizes);
-        let asked = stage
-            .clusters
-            .scale_pools(&admin(), NAME, sizes.to_vec())
-            .await;
-        let fits = sizes.iter().map(|(_, count)| count).sum::<u32>() <= 8;
-        // What grows is brought up before what shrinks is free.
-        let grows = |(pool, count): &(String, u32)| {
-            (*count as usize).saturating_sub(stage.of_pool(NAME, pool).len())
-        };
-        let free = 9 - before.members.len();
-        let fits = fits && sizes.iter().map(grows).sum::<usize>() <= free;
-        assert_eq!(planned.is_ok(), fits, "{sizes:?}: {planned:?}");
-        let (Ok(planned), Ok(asked)) = (planned, asked) else {
-            assert_eq!(stage.cluster(NAME), before, "all or nothing");
-            continue;
-        };
-        stage.completes(asked).await;
-        stage.assert_whole(NAME);
-        let now = stage.cluster(NAME);
-        let came = now.members.iter().map(|it| it.machine.to_string());
-        let came = came
-            .filter(|id| before.member(id).is_none())
-            .collect::<Vec<_>>();
-        let went = before.members.iter().map(|it| it.machine.to_string());
-        let went = went
-            .filter(|id| now.member(id).is_none())
-            .collect::<Vec<_>>();
-        let sorted = |machines: Vec<strata_api::rest::PlannedMachine>| {
-            let mut all: Vec<_> = machines.into_iter().map(|it| it.machine).collect();
-            all.sort();
-            all
-        };
-        let mut done = (came, went);
-        (done.0.sort(), done.1.sort());
-        assert_eq!((sorted(planned.add), sorted(planned.remove)), done);
-        for (pool, count) in &sizes {
-            assert_eq!(stage.of_pool(NAME, pool).len(), *count as usize);
-        }
-    }
 }

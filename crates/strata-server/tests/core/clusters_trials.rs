@@ -4,31 +4,30 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use strata_clusters::sim::Fault;
-use strata_server::core::Who;
 use strata_server::operations::{
     Clusters, CreateCluster, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster,
-    HealInput, PoolChange, RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput,
-    SnapshotCluster, SnapshotInput, UpgradeCluster, UpgradeInput,
+    HealInput, PoolChange, ScaleCluster, ScaleInput, SnapshotCluster, SnapshotInput,
 };
 use strata_workflow::Kind;
 use strata_workflow::testing::{self, Trial};
 
-use crate::clusters_stage::{FIRST, NAME, NEXT, Stage, pools_of};
-use crate::world::admin;
+use crate::clusters_stage::{NAME, Stage, pools_of};
+
+/// Tells what is asked for in a world.
+type Asks<K> = Box<dyn Fn(&Stage) -> <K as Kind>::Input + Send + Sync>;
 
 /// A kind on trial, in a world of its own each time.
-struct On<K: Kind> {
+pub(crate) struct On<K: Kind> {
     stage: Mutex<Option<Arc<Stage>>>,
     world: fn() -> BoxFuture<'static, Stage>,
-    input: Box<dyn Fn(&Stage) -> K::Input + Send + Sync>,
+    input: Asks<K>,
     done: fn(&Stage),
     /// After a failure; the future tries it again.
     clean: for<'a> fn(&'a Stage, K::Input) -> BoxFuture<'a, ()>,
 }
 
 impl<K: Kind<Context = Clusters> + Default> On<K> {
-    fn new(
+    pub(crate) fn new(
         world: fn() -> BoxFuture<'static, Stage>,
         input: impl Fn(&Stage) -> K::Input + Send + Sync + 'static,
         done: fn(&Stage),
@@ -47,12 +46,15 @@ impl<K: Kind<Context = Clusters> + Default> On<K> {
         self.stage.lock().unwrap().clone().unwrap()
     }
 
-    async fn passes_all(&self) {
-        self.passes_without_undoing_twice().await;
+    pub(crate) async fn passes_all(&self) {
+        testing::every_step_twice(self).await;
         testing::fail_and_undo_twice(self).await;
+        testing::cancel_at_every_step(self).await;
+        testing::die_at_every_step(self).await;
     }
 
-    async fn passes_without_undoing_twice(&self) {
+    /// Of a kind that goes only forward.
+    pub(crate) async fn passes_without_undoing_twice(&self) {
         testing::every_step_twice(self).await;
         testing::fail_at_every_step(self).await;
         testing::cancel_at_every_step(self).await;
@@ -95,7 +97,7 @@ impl<K: Kind<Context = Clusters> + Default> Trial for On<K> {
     }
 }
 
-fn whole(stage: &Stage) {
+pub(crate) fn whole(stage: &Stage) {
     stage.assert_whole(NAME);
 }
 
@@ -273,52 +275,6 @@ async fn replacing_one_of_three_that_control_passes_every_trial() {
     healing(world, "m1").passes_all().await;
 }
 
-fn upgraded(stage: &Stage) {
-    stage.assert_whole(NAME);
-    let now = stage.cluster(NAME);
-    assert_eq!(now.spec.version, NEXT);
-    assert!(now.members.iter().all(|it| it.version == NEXT), "{now:?}");
-}
-
-/// It stops where it is: the cluster serves, its record says where it stands,
-/// and the same wish goes on.
-async fn goes_on(stage: &Stage) {
-    stage.assert_owned();
-    let now = stage.cluster(NAME);
-    let played = stage.kubernetes.cluster(NAME).unwrap();
-    assert_eq!(played.version, now.spec.version);
-    for member in &now.members {
-        let node = &played.nodes[member.machine.as_str()];
-        assert_eq!(node.version, member.version);
-        assert!(!node.cordoned, "{} is closed", member.machine);
-    }
-    let all = now.members.iter().all(|it| it.version == NEXT);
-    if !(all && now.spec.version == NEXT) {
-        stage.completes(stage.upgrade().await).await;
-    }
-    upgraded(stage);
-}
-
-fn upgrading(world: fn() -> BoxFuture<'static, Stage>) -> On<UpgradeCluster> {
-    let input = |_: &Stage| UpgradeInput {
-        cluster: NAME.into(),
-        to: NEXT,
-    };
-    On::new(world, input, upgraded, |stage, _| goes_on(stage).boxed())
-}
-
-#[tokio::test(start_paused = true)]
-async fn upgrading_a_small_cluster_passes_every_trial() {
-    let world = || Stage::running(4, 1, &[("w", 2)]).boxed();
-    upgrading(world).passes_all().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn upgrading_a_cluster_passes_every_trial() {
-    let world = || Stage::running(4, 3, &[("w", 1)]).boxed();
-    upgrading(world).passes_all().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn deleting_a_cluster_passes_every_trial() {
     let gone = |stage: &Stage| {
@@ -360,77 +316,4 @@ async fn keeping_a_snapshot_passes_every_trial() {
         async { stage.assert_whole(NAME) }.boxed()
     });
     trial.passes_without_undoing_twice().await;
-}
-
-/// A cluster that was upgraded since its snapshot, and whose users changed.
-async fn long_after() -> Stage {
-    let stage = Stage::running(5, 3, &[("w", 2)]).await;
-    let clusters = &stage.clusters;
-    let (out, stays) = (named("out"), named("stays"));
-    clusters.kubeconfig(&out, NAME, None).await.unwrap();
-    let kept = clusters.snapshot(&admin(), NAME).await.unwrap();
-    stage.completes(kept).await;
-    clusters.revoke(&out, NAME, None).await.unwrap();
-    clusters.kubeconfig(&stays, NAME, None).await.unwrap();
-    stage.completes(stage.upgrade().await).await;
-    stage
-}
-
-fn named(name: &str) -> Who {
-    Who {
-        name: name.into(),
-        ..admin()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn going_back_to_a_snapshot_passes_every_trial() {
-    let input = |stage: &Stage| RestoreClusterInput {
-        cluster: NAME.into(),
-        snapshot: stage.clusters.snapshots(NAME).unwrap()[0].id.clone(),
-    };
-    let done = |stage: &Stage| {
-        whole(stage);
-        let now = stage.cluster(NAME);
-        assert_eq!(now.spec.version, FIRST);
-        let users = stage.kubernetes.cluster(NAME).unwrap().users;
-        let users: Vec<_> = users.into_keys().collect();
-        assert_eq!(users, ["strata:stays:1"], "who was let out stays out");
-    };
-    let world = || long_after().boxed();
-    let trial = On::<RestoreCluster>::new(world, input, done, |stage, input| {
-        async move {
-            stage.assert_owned();
-            stage.run::<RestoreCluster>(&input).await;
-            stage.assert_whole(NAME);
-            stage.completes(stage.upgrade().await).await;
-            upgraded(stage);
-        }
-        .boxed()
-    });
-    trial.passes_all().await;
-}
-
-/// Whatever call to Kubernetes fails in an upgrade, and however: it serves, and
-/// the same wish completes.
-#[tokio::test(start_paused = true)]
-async fn an_upgrade_goes_on_after_a_failure_of_every_call() {
-    for (control, workers) in [(1, 2), (3, 1)] {
-        for fault in [Fault::Refused, Fault::Before, Fault::After] {
-            for call in 1.. {
-                let many = usize::try_from(control + workers).unwrap();
-                let stage = Stage::running(many, control, &[("w", workers)]).await;
-                let before = stage.kubernetes.calls().len();
-                stage.kubernetes.fail_at(call, fault);
-                let ended = stage.wait(stage.upgrade().await).await;
-                let calls = stage.kubernetes.calls().len() - before;
-                stage.kubernetes.clear_faults();
-                assert!(ended.leftovers().is_empty(), "{ended:?}");
-                goes_on(&stage).await;
-                if call as usize > calls {
-                    break;
-                }
-            }
-        }
-    }
 }

@@ -2,10 +2,14 @@
 //! played by the test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clusters_asserts;
 mod clusters_lives;
+mod clusters_plans;
 mod clusters_rules;
 mod clusters_stage;
 mod clusters_trials;
+mod clusters_users;
+mod clusters_versions;
 mod hypervisors;
 mod instances;
 mod nodes;

@@ -68,7 +68,7 @@ async fn take_down(at: &Here) -> Result<(), StepError> {
     own.set_work(name, Work::Deleting, &operation).await?;
     own.sight.look_soon(name);
     loop {
-        let now = own.core.cluster(name).map_err(step_failed)?;
+        let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
         let members = now.members.iter().map(|member| member.machine.to_string());
         let all: Vec<_> = members.collect();
         if all.is_empty() {

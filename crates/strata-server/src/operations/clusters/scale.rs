@@ -214,7 +214,7 @@ fn added(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
-    let now = own.core.cluster(name).map_err(step_failed)?;
+    let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     // Killed after it was written and before it was said: it is this one's.
     if now.operation == operation && now.work == Work::Scaling {
         return Ok(decided(&now));

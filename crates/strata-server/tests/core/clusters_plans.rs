@@ -1,0 +1,57 @@
+//! Plans, and what comes of them.
+
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::clusters_stage::{NAME, Stage};
+use crate::world::admin;
+
+/// What a plan shows is what is done then, whatever is asked for.
+#[tokio::test(start_paused = true)]
+async fn what_is_planned_is_what_is_done() {
+    let mut chance = rand::rngs::StdRng::seed_from_u64(6);
+    let stage = Stage::running(9, 1, &[("a", 2), ("b", 1)]).await;
+    for _ in 0..40 {
+        let sizes = ["a", "b"].map(|pool| (pool.to_owned(), chance.random_range(0..7u32)));
+        let before = stage.cluster(NAME);
+        let planned = stage.clusters.plan_scale(NAME, &sizes);
+        let asked = stage
+            .clusters
+            .scale_pools(&admin(), NAME, sizes.to_vec())
+            .await;
+        let fits = sizes.iter().map(|(_, count)| count).sum::<u32>() <= 8;
+        // What grows is brought up before what shrinks is free.
+        let grows = |(pool, count): &(String, u32)| {
+            (*count as usize).saturating_sub(stage.of_pool(NAME, pool).len())
+        };
+        let free = 9 - before.members.len();
+        let fits = fits && sizes.iter().map(grows).sum::<usize>() <= free;
+        assert_eq!(planned.is_ok(), fits, "{sizes:?}: {planned:?}");
+        let (Ok(planned), Ok(asked)) = (planned, asked) else {
+            assert_eq!(stage.cluster(NAME), before, "all or nothing");
+            continue;
+        };
+        stage.completes(asked).await;
+        stage.assert_whole(NAME);
+        let now = stage.cluster(NAME);
+        let came = now.members.iter().map(|it| it.machine.to_string());
+        let came = came
+            .filter(|id| before.member(id).is_none())
+            .collect::<Vec<_>>();
+        let went = before.members.iter().map(|it| it.machine.to_string());
+        let went = went
+            .filter(|id| now.member(id).is_none())
+            .collect::<Vec<_>>();
+        let sorted = |machines: Vec<strata_api::rest::PlannedMachine>| {
+            let mut all: Vec<_> = machines.into_iter().map(|it| it.machine).collect();
+            all.sort();
+            all
+        };
+        let mut done = (came, went);
+        done.0.sort();
+        done.1.sort();
+        assert_eq!((sorted(planned.add), sorted(planned.remove)), done);
+        for (pool, count) in &sizes {
+            assert_eq!(stage.of_pool(NAME, pool).len(), *count as usize);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Who is let into clusters, as what, and out again.
+
+use strata_server::core::Who;
+use strata_server::reconcile::look_at_clusters;
+use strata_store::{Store as _, Transaction};
+use strata_types::{ErrorKind, Role};
+
+use crate::clusters_stage::{NAME, Stage};
+use crate::world::admin;
+
+fn who(name: &str, role: Role) -> Who {
+    Who {
+        name: name.into(),
+        role,
+        projects: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_let_in_by_their_role_and_out_for_good() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let own = &stage.clusters;
+    let (reads, runs) = (who("eve", Role::Viewer), who("bob", Role::Operator));
+    let eve = own.kubeconfig(&reads, NAME, None).await.unwrap();
+    let bob = own.kubeconfig(&runs, NAME, Some(600)).await.unwrap();
+    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
+    assert_eq!(users()[&eve.user], "view");
+    assert_eq!(users()[&bob.user], "cluster-admin");
+    assert!(eve.kubeconfig.contains(&own.get(NAME).unwrap().server));
+    for wrong in [0, 599, 7 * 24 * 3600 + 1] {
+        let refused = own.kubeconfig(&reads, NAME, Some(wrong)).await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let again = own.kubeconfig(&reads, NAME, None).await.unwrap();
+    assert_eq!(again.user, eve.user, "the same while it is not revoked");
+
+    let refused = own.revoke(&reads, NAME, Some("bob")).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    own.revoke(&reads, NAME, None).await.unwrap();
+    own.revoke(&reads, NAME, None).await.unwrap();
+    own.revoke(&admin(), NAME, Some("bob")).await.unwrap();
+    assert!(users().is_empty());
+    let back = own.kubeconfig(&reads, NAME, None).await.unwrap();
+    assert_ne!(back.user, eve.user, "what was revoked stays so");
+
+    // What a certificate does not reach any more ends.
+    end_admissions(&stage).await;
+    look_at_clusters(own).await;
+    assert!(users().is_empty(), "{:?}", users());
+    assert!(stage.cluster(NAME).admissions.is_empty());
+    let last = own.kubeconfig(&reads, NAME, None).await.unwrap();
+    assert!(last.user != back.user && last.user != eve.user);
+}
+
+/// Has all that was let in be over.
+async fn end_admissions(stage: &Stage) {
+    let key = format!("cluster/{NAME}");
+    let entry = stage.store.get(&key).await.unwrap().unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+    for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
+        admission["untilMs"] = 1.into();
+    }
+    let put = Transaction::new().put(key, record.to_string());
+    stage.store.commit(put).await.unwrap();
+    let over = || {
+        stage
+            .cluster(NAME)
+            .admissions
+            .values()
+            .all(|it| it.until_ms == 1)
+    };
+    while !over() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Let in and out at the same time, whoever has a name that counts is known.
+#[tokio::test(start_paused = true)]
+async fn nobody_slips_in_while_being_revoked() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let (own, eve) = (stage.clusters.clone(), who("eve", Role::Viewer));
+    for _ in 0..50 {
+        let (made, revoked, _) = tokio::join!(
+            own.kubeconfig(&eve, NAME, None),
+            own.revoke(&eve, NAME, None),
+            own.kubeconfig(&eve, NAME, None),
+        );
+        made.unwrap();
+        revoked.unwrap();
+        let known = stage.cluster(NAME).admissions;
+        let known = known
+            .iter()
+            .map(|(who, it)| format!("strata:{who}:{}", it.generation));
+        let known: Vec<_> = known.collect();
+        let users = stage.kubernetes.cluster(NAME).unwrap().users;
+        let users: Vec<_> = users.into_keys().collect();
+        assert!(
+            users.iter().all(|user| known.contains(user)),
+            "{users:?} {known:?}"
+        );
+    }
+}
