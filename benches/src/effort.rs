@@ -38,6 +38,9 @@ pub(crate) struct Effort {
     /// Saved and brought back.
     pub(crate) backup_bytes: usize,
     pub(crate) backup_rounds: usize,
+    /// Clusters from nothing to nothing, beside one by hand each.
+    pub(crate) cluster_rounds: usize,
+    pub(crate) cluster_upgrade: bool,
 }
 
 impl Effort {
@@ -68,6 +71,8 @@ impl Effort {
             pool_bytes: 600 << 20,
             backup_bytes: 2 << 30,
             backup_rounds: 3,
+            cluster_rounds: 3,
+            cluster_upgrade: true,
         }
     }
 
@@ -98,6 +103,8 @@ impl Effort {
             pool_bytes: 600 << 20,
             backup_bytes: 400 << 20,
             backup_rounds: 1,
+            cluster_rounds: 1,
+            cluster_upgrade: false,
         }
     }
 }

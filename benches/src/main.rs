@@ -6,6 +6,7 @@
 mod backup;
 mod bare;
 mod big_image;
+mod cluster;
 mod cold;
 mod containerd;
 mod control;
@@ -42,7 +43,7 @@ pub(crate) use effort::Effort;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What there is to measure, in the order it is measured in.
-const BENCHES: [(&str, &str); 18] = [
+const BENCHES: [(&str, &str); 19] = [
     ("starts", "Starting"),
     ("logs", "Logs"),
     ("memory", "Memory"),
@@ -61,6 +62,7 @@ const BENCHES: [(&str, &str); 18] = [
     ("hypervisor", "Machines, until they take instances"),
     ("pool", "Storage pool"),
     ("backup", "Backups"),
+    ("cluster", "Clusters"),
 ];
 
 fn main() -> Result {
@@ -153,6 +155,7 @@ async fn one(name: &str, binary: &Path, effort: Effort) -> Result {
         "hypervisor" => hypervisor::run(binary, effort).await,
         "pool" => pool::run(effort).await,
         "backup" => backup::run(effort),
+        "cluster" => cluster::run(binary, effort).await,
         _ => Err(format!("nothing is called {name}").into()),
     }
 }

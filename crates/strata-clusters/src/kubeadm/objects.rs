@@ -30,6 +30,7 @@ pub(super) struct Metadata {
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) owner_references: Vec<Owner>,
+    pub(super) creation_timestamp: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
 }
 
@@ -125,8 +126,10 @@ impl Pod {
     /// Since when it is not ready, in Unix milliseconds, where it says so.
     pub(super) fn unready_since_ms(&self) -> Option<i64> {
         let mut conditions = self.status.conditions.iter();
-        let ready = conditions.find(|condition| condition.kind == "Ready")?;
-        let since: jiff::Timestamp = ready.since.as_ref()?.parse().ok()?;
+        let ready = conditions.find(|condition| condition.kind == "Ready");
+        let since = ready.and_then(|condition| condition.since.as_ref());
+        let since = since.or(self.metadata.creation_timestamp.as_ref())?;
+        let since: jiff::Timestamp = since.parse().ok()?;
         Some(since.as_millisecond())
     }
 

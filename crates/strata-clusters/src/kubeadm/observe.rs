@@ -95,7 +95,7 @@ fn etcd(pods: &[Pod], members: &[Member]) -> BTreeMap<String, bool> {
 fn broken_for_long(pods: &[Pod], now_ms: i64) -> Vec<String> {
     let lasts = |pod: &&Pod| {
         let since = pod.unready_since_ms();
-        is_broken(pod) && since.is_some_and(|since| now_ms - since >= A_WHILE_MS)
+        is_broken(pod) && since.is_none_or(|since| now_ms - since >= A_WHILE_MS)
     };
     pods.iter().filter(lasts).map(Pod::full_name).collect()
 }

@@ -30,6 +30,10 @@ fn pod(name: &str, more: &Value) -> Value {
     pod
 }
 
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
 #[tokio::test]
 async fn a_cluster_is_seen_by_what_its_api_says() {
     let facts = cluster(&["c1", "w1"]);
@@ -43,7 +47,13 @@ async fn a_cluster_is_seen_by_what_its_api_says() {
         "GET /api/v1/namespaces/kube-system/pods" => {
             let mut sick = pod("coredns-1", &json!({"namespace": "kube-system"}));
             sick["status"]["conditions"][0]["status"] = json!("False");
-            (200, json!({"items": [pod("etcd-c1", &json!({})), sick]}))
+            let fresh = json!({"namespace": "kube-system", "creationTimestamp": now()});
+            let mut fresh = pod("coredns-2", &fresh);
+            fresh["status"] = json!({"phase": "Pending"});
+            (
+                200,
+                json!({"items": [pod("etcd-c1", &json!({})), sick, fresh]}),
+            )
         }
         _ => (404, json!({})),
     })
