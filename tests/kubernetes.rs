@@ -1,0 +1,36 @@
+//! Clusters, end to end: real Kubernetes on machines inside the machine, used
+//! with its own kubectl, scaled, upgraded, restored, broken and healed while a
+//! client asks on. Each test has a control plane of its own, as `strata up`
+//! makes it, in a network of its own; one runs after the other, because each
+//! takes all that the machine has.
+//!
+//! They need Kubernetes of two minor versions in the cache, which `make test`
+//! builds where that can be done.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "kubernetes/asking.rs"]
+mod asking;
+#[path = "kubernetes/bundles.rs"]
+mod bundles;
+#[path = "kubernetes/kubectl.rs"]
+mod kubectl;
+#[path = "kubernetes/life.rs"]
+mod life;
+#[path = "kubernetes/lost.rs"]
+mod lost;
+#[path = "kubernetes/python.rs"]
+mod python;
+#[path = "kubernetes/upgrade.rs"]
+mod upgrade;
+#[path = "kubernetes/web.rs"]
+mod web;
+#[path = "kubernetes/world.rs"]
+mod world;
+
+const STRATA: &str = env!("CARGO_BIN_EXE_strata");
+
+/// Says it whether or not the test's output is captured.
+fn tell(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "kubernetes: {text}");
+}

@@ -1,0 +1,81 @@
+//! A client that asks a web server again and again, each time by a connection
+//! of its own, and remembers what was not answered.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use strata_testkit::{NetworkNamespace, Way};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+const EVERY: Duration = Duration::from_millis(50);
+/// A connection that lost its first packet comes about by the second.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) answered: u64,
+    /// When, since the beginning, and why.
+    pub(crate) failed: Vec<(Duration, String)>,
+    pub(crate) slowest: Duration,
+}
+
+/// A client that asks on until it is told to stop.
+pub(crate) struct Asking {
+    count: Arc<Mutex<Count>>,
+    task: JoinHandle<()>,
+    _way: Way,
+}
+
+impl Asking {
+    /// Begins to ask an address of the network.
+    pub(crate) async fn begin(network: &NetworkNamespace, far: SocketAddr) -> Self {
+        let way = Way::to(network, far).await;
+        let count = Arc::new(Mutex::new(Count::default()));
+        let task = tokio::spawn(ask_on(way.near(), Arc::clone(&count)));
+        Self {
+            count,
+            task,
+            _way: way,
+        }
+    }
+
+    /// Stops; what came of it.
+    pub(crate) fn end(self) -> Count {
+        self.task.abort();
+        self.count.lock().unwrap().clone()
+    }
+}
+
+async fn ask_on(near: SocketAddr, count: Arc<Mutex<Count>>) {
+    let begin = Instant::now();
+    let mut ticks = tokio::time::interval(EVERY);
+    loop {
+        ticks.tick().await;
+        let asked = Instant::now();
+        let answer = tokio::time::timeout(PATIENCE, ask(near)).await;
+        let mut count = count.lock().unwrap();
+        count.slowest = count.slowest.max(asked.elapsed());
+        match answer {
+            Ok(Ok(())) => count.answered += 1,
+            Ok(Err(why)) => count.failed.push((begin.elapsed(), why)),
+            Err(_) => count.failed.push((begin.elapsed(), "no answer".into())),
+        }
+    }
+}
+
+async fn ask(near: SocketAddr) -> Result<(), String> {
+    let told = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect(near).await.map_err(told)?;
+    let request = b"GET / HTTP/1.0\r\n\r\n";
+    stream.write_all(request).await.map_err(told)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.map_err(told)?;
+    match answer.starts_with("HTTP/1.") && answer.contains(" 200 ") {
+        true => Ok(()),
+        false => Err(format!("{answer:?}")),
+    }
+}
