@@ -265,12 +265,14 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Puts the control plane back to a snapshot: all its members that are up
     /// begin again from it, with the version that the snapshot was made of.
+    /// Gives the machines that did: a member of the control plane that is not
+    /// among them is no member of etcd any more.
     fn restore<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         snapshot: &'a str,
         progress: &'a (dyn Fn(String) + Send + Sync),
-    ) -> Done<'a>;
+    ) -> Done<'a, Vec<String>>;
 
     /// Renews certificates of a member that end soon. Whether any was.
     fn renew<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool>;

@@ -190,7 +190,7 @@ impl Driver for Kubeadm {
         cluster: &'a ClusterFacts,
         snapshot: &'a str,
         progress: Told<'a>,
-    ) -> Done<'a> {
+    ) -> Done<'a, Vec<String>> {
         async move {
             let (snapshot, file) = self.snapshots_of(&cluster.name).find(snapshot)?;
             let then = ClusterFacts {

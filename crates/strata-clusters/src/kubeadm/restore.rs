@@ -36,8 +36,9 @@ pub(super) struct Restore<'a> {
 }
 
 impl Restore<'_> {
-    /// Does all of it. `api` is that of the machines.
-    pub(super) async fn run(mut self, api: &Api) -> Result<(), DriverError> {
+    /// Does all of it, and gives the machines that began again. `api` is that
+    /// of the machines.
+    pub(super) async fn run(mut self, api: &Api) -> Result<Vec<String>, DriverError> {
         (self.progress)("looking who is up".into());
         self.keep_who_is_up().await?;
         for (member, machine) in &self.controls {
@@ -70,7 +71,9 @@ impl Restore<'_> {
             .iter()
             .map(|(_, machine)| machine.supervise("kubelet", &command));
         try_join_all(started).await?;
-        serves(api).await
+        serves(api).await?;
+        let machines = self.controls.iter().map(|(_, machine)| machine.name);
+        Ok(machines.map(str::to_owned).collect())
     }
 
     /// Those that do not answer are no members of the new etcd: they have to

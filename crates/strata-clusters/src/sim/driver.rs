@@ -152,7 +152,7 @@ impl Driver for Sim {
         cluster: &'a ClusterFacts,
         snapshot: &'a str,
         progress: Progress<'a>,
-    ) -> Done<'a> {
+    ) -> Done<'a, Vec<String>> {
         async move {
             progress(format!("going back to {snapshot}"));
             self.call("restore", "", |world| world.restore(cluster, snapshot))

@@ -107,7 +107,7 @@ impl World {
         &mut self,
         facts: &ClusterFacts,
         snapshot: &str,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Vec<String>, DriverError> {
         let kept = self.snapshots.get(facts.name.as_str());
         let mut kept = kept.into_iter().flatten();
         let Some((_, then)) = kept.find(|(kept, _)| kept.id == snapshot).cloned() else {
@@ -148,12 +148,12 @@ impl World {
             id: facts.id.clone(),
             first,
             nodes,
-            etcd: up.into_iter().collect(),
+            etcd: up.iter().cloned().collect(),
             knows: knows.unwrap_or_default(),
             ..then
         };
         self.clusters.insert(facts.id.clone(), restored);
-        Ok(())
+        Ok(up)
     }
 }
 

@@ -206,7 +206,10 @@ fn a_snapshot_brings_the_control_plane_back() {
     sim.set_up("cp-3", false);
     assert!(!now(sim.observe(&cluster)).serves);
     assert!(now(sim.restore(&cluster, "none", &quiet)).is_err());
-    now(sim.restore(&cluster, &kept.id, &quiet)).unwrap();
+    assert_eq!(
+        now(sim.restore(&cluster, &kept.id, &quiet)).unwrap(),
+        ["cp-1"]
+    );
     let seen = now(sim.observe(&cluster));
     assert!(seen.serves && seen.version == "v1.34.4");
     assert_eq!(sim.nodes("shop")["cp-1"].version, v("v1.34.4"));
