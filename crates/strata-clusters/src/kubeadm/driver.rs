@@ -83,8 +83,9 @@ impl Driver for Kubeadm {
 
     fn observe<'a>(&'a self, cluster: &'a ClusterFacts) -> BoxFuture<'a, Observed> {
         async move {
-            match self.api(cluster) {
-                Ok(api) => observe::observe(&api, &cluster.members).await,
+            let etcd = self.etcd(cluster, None);
+            match self.api(cluster).and_then(|api| Ok((api, etcd?))) {
+                Ok((api, etcd)) => observe::observe(&api, &etcd).await,
                 Err(error) => Observed {
                     why: error.to_string(),
                     ..Observed::default()

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::Uri;
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
@@ -26,6 +27,20 @@ use crate::DriverError;
 
 const PORT: u16 = 2379;
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// For each of the two questions by which the members are looked at.
+const LOOK: Duration = Duration::from_millis(1500);
+const LIST: &str = "/etcdserverpb.Cluster/MemberList";
+
+/// What one member says of all.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Who was asked.
+    pub(super) address: String,
+    /// Everybody, as far as it knows; none where it does not answer.
+    pub(super) knows: Option<Vec<wire::Member>>,
+    /// Everybody, as the majority says that it is.
+    pub(super) sure: Option<Vec<wire::Member>>,
+}
 
 /// The etcd of one cluster, by the addresses of its machines.
 pub(super) struct Etcd {
@@ -51,8 +66,7 @@ impl Etcd {
     /// never came up has no name yet. One that is not there is fine.
     pub(super) async fn remove(&self, name: &str, address: &str) -> Result<(), DriverError> {
         let known = wire::MemberListRequest { linearizable: true };
-        let path = "/etcdserverpb.Cluster/MemberList";
-        let listed: wire::MemberListResponse = self.ask(path, known).await?;
+        let listed: wire::MemberListResponse = self.ask(LIST, known).await?;
         let peer = format!("https://{address}:2380");
         let is_meant = |member: &&wire::Member| {
             member.name == name || (!address.is_empty() && member.peer_urls.contains(&peer))
@@ -63,6 +77,31 @@ impl Etcd {
             let _: wire::MemberListResponse = self.ask(path, going).await?;
         }
         Ok(())
+    }
+
+    /// Asks everybody at once who the members are. One that has no majority
+    /// around it still tells what it knows.
+    pub(super) async fn look(&self) -> Vec<Told> {
+        join_all(self.addresses.iter().map(|address| self.look_at(address))).await
+    }
+
+    async fn look_at(&self, address: &str) -> Told {
+        let mut told = Told {
+            address: address.to_owned(),
+            knows: None,
+            sure: None,
+        };
+        let opened = async {
+            let mut client = self.client(address).await?;
+            let knows = list(&mut client, false).await?;
+            Ok::<_, Status>((client, knows))
+        };
+        if let Ok(Ok((mut client, knows))) = tokio::time::timeout(LOOK, opened).await {
+            told.knows = Some(knows);
+            let sure = tokio::time::timeout(LOOK, list(&mut client, true)).await;
+            told.sure = sure.ok().and_then(Result::ok);
+        }
+        told
     }
 
     /// All that etcd knows, in pieces, from the first member that answers.
@@ -127,6 +166,21 @@ impl Etcd {
             .map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(client)
     }
+}
+
+async fn list(
+    client: &mut tonic::client::Grpc<Channel>,
+    linearizable: bool,
+) -> Result<Vec<wire::Member>, Status> {
+    client
+        .ready()
+        .await
+        .map_err(|error| Status::unavailable(error.to_string()))?;
+    let request = Request::new(wire::MemberListRequest { linearizable });
+    let codec = ProstCodec::<wire::MemberListRequest, wire::MemberListResponse>::default();
+    let path = PathAndQuery::from_static(LIST);
+    let answer = client.unary(request, path, codec).await?;
+    Ok(answer.into_inner().members)
 }
 
 async fn open(

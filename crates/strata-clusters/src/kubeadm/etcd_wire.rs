@@ -22,6 +22,9 @@ pub(super) struct Member {
     pub(super) name: String,
     #[prost(string, repeated, tag = "3")]
     pub(super) peer_urls: Vec<String>,
+    /// It follows, and does not decide yet.
+    #[prost(bool, tag = "5")]
+    pub(super) is_learner: bool,
 }
 
 /// Answered as [`MemberListResponse`] is.

@@ -1,12 +1,12 @@
-//! How a cluster looks from outside, with a few questions to its API that are
-//! asked at once.
+//! How a cluster looks from outside, with a few questions to its API and to
+//! its etcd that are asked at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use strata_types::cluster::{ClusterRole, Member};
-
 use super::api::{Api, ApiError};
+use super::etcd::{Etcd, Told};
+use super::etcd_wire as wire;
 use super::objects::{List, Node, Pod, Version};
 use crate::{Observed, SeenNode};
 
@@ -19,7 +19,7 @@ const MARK: &str = "cluster.k8s.io/delete-machine";
 pub(super) const SYSTEM: &str = "/api/v1/namespaces/kube-system";
 
 /// Looks once.
-pub(super) async fn observe(api: &Api, members: &[Member]) -> Observed {
+pub(super) async fn observe(api: &Api, etcd: &Etcd) -> Observed {
     let pods = format!("{SYSTEM}/pods");
     let asked = async {
         tokio::join!(
@@ -29,19 +29,27 @@ pub(super) async fn observe(api: &Api, members: &[Member]) -> Observed {
             api.get::<List<Pod>>(&pods),
         )
     };
-    let Ok((ready, version, nodes, pods)) = tokio::time::timeout(BOUND, asked).await else {
+    let asked = tokio::time::timeout(BOUND, asked);
+    let (asked, told) = tokio::join!(asked, etcd.look());
+    let Ok((ready, version, nodes, pods)) = asked else {
         return Observed {
             why: format!("no answer within {BOUND:?}"),
+            etcd: members(&told, &[]),
             ..Observed::default()
         };
     };
-    let nodes = nodes.map(|list| list.items).unwrap_or_default();
+    let mut silent = ready.err().map(|error| why(&error));
+    // Nobody must look absent because the question failed.
+    let nodes = nodes.map(|list| list.items).unwrap_or_else(|error| {
+        silent.get_or_insert_with(|| format!("its API answers, but not about its nodes: {error}"));
+        Vec::new()
+    });
     let pods = pods.map(|list| list.items).unwrap_or_default();
     Observed {
-        serves: ready.is_ok(),
-        why: ready.err().map(|error| why(&error)).unwrap_or_default(),
+        serves: silent.is_none(),
+        why: silent.unwrap_or_default(),
         version: version.map(|it| it.git_version).unwrap_or_default(),
-        etcd: etcd(&pods, members),
+        etcd: members(&told, &pods),
         broken_pods: broken_for_long(&pods, jiff::Timestamp::now().as_millisecond()),
         nodes: nodes.iter().map(seen).collect(),
     }
@@ -72,22 +80,36 @@ pub(super) fn seen(node: &Node) -> SeenNode {
     }
 }
 
-/// By the pod of each member: its readiness is etcd's own answer.
-fn etcd(pods: &[Pod], members: &[Member]) -> BTreeMap<String, bool> {
-    let ready = |machine: &str| {
-        let name = format!("etcd-{machine}");
-        let pod = pods.iter().find(|pod| pod.metadata.name == name);
-        pod.is_some_and(Pod::is_ready)
+/// The members as etcd itself has them, with those that nobody of ours knows:
+/// they count for the majority. Whether one answers is its own word; one that
+/// was not asked is believed by its pod. A learner does not decide yet, and is
+/// as one that does not answer.
+fn members(told: &[Told], pods: &[Pod]) -> BTreeMap<String, bool> {
+    let sure = told.iter().find_map(|told| told.sure.as_ref());
+    let known = sure.or_else(|| told.iter().find_map(|told| told.knows.as_ref()));
+    let answers = |member: &wire::Member| {
+        let asked = told.iter().find(|told| {
+            let peer = format!("https://{}:2380", told.address);
+            member.peer_urls.contains(&peer)
+        });
+        asked.map_or_else(|| is_up(pods, &member.name), |told| told.knows.is_some())
     };
-    if pods.is_empty() {
-        return BTreeMap::new();
-    }
-    members
-        .iter()
-        .filter(|member| member.joined && member.role == ClusterRole::ControlPlane)
-        .map(|member| member.machine.as_str())
-        .map(|machine| (machine.to_owned(), ready(machine)))
+    let name = |member: &wire::Member| match (member.name.as_str(), member.peer_urls.first()) {
+        ("", Some(peer)) => peer.clone(),
+        ("", None) => format!("{:x}", member.id),
+        (name, _) => name.to_owned(),
+    };
+    let known = known.into_iter().flatten();
+    known
+        .map(|member| (name(member), !member.is_learner && answers(member)))
         .collect()
+}
+
+/// By the pod of a member: its readiness is etcd's own answer.
+fn is_up(pods: &[Pod], machine: &str) -> bool {
+    let name = format!("etcd-{machine}");
+    let pod = pods.iter().find(|pod| pod.metadata.name == name);
+    pod.is_some_and(Pod::is_ready)
 }
 
 /// Those of the system that should run and have not for a while: whoever was
@@ -110,4 +132,84 @@ pub(super) fn broken(pods: &[Pod]) -> Vec<String> {
 /// its work.
 fn is_broken(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !pod.is_over() && !pod.is_ready()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, address: &str) -> wire::Member {
+        wire::Member {
+            id: 1,
+            name: name.into(),
+            peer_urls: vec![format!("https://{address}:2380")],
+            is_learner: false,
+        }
+    }
+
+    fn told(address: &str, members: Option<&[wire::Member]>, sure: bool) -> Told {
+        let knows = members.map(<[_]>::to_vec);
+        Told {
+            address: address.into(),
+            sure: knows.clone().filter(|_| sure),
+            knows,
+        }
+    }
+
+    fn seen(told: &[Told], pods: &[Pod]) -> Vec<(String, bool)> {
+        members(told, pods).into_iter().collect()
+    }
+
+    #[test]
+    fn members_that_nobody_knows_count() {
+        let list = [
+            member("c1", "192.0.2.1"),
+            member("c2", "192.0.2.2"),
+            member("ghost", "192.0.2.9"),
+            member("", "192.0.2.3"),
+        ];
+        let told = [
+            told("192.0.2.1", Some(&list), true),
+            told("192.0.2.2", None, false),
+        ];
+        let expected = [
+            ("c1", true),
+            ("c2", false),
+            ("ghost", false),
+            ("https://192.0.2.3:2380", false),
+        ];
+        let expected = expected.map(|(name, up)| (name.to_owned(), up));
+        assert_eq!(seen(&told, &[]), expected);
+    }
+
+    #[test]
+    fn one_that_was_not_asked_is_believed_by_its_pod_and_a_learner_is_not() {
+        let mut list = [member("c1", "192.0.2.1"), member("c2", "192.0.2.2")];
+        let pod = serde_json::json!({
+            "metadata": {"name": "etcd-c2"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let pods: Vec<Pod> = vec![serde_json::from_value(pod).unwrap()];
+        let known = [told("192.0.2.1", Some(&list), true)];
+        let both = [("c1".to_owned(), true), ("c2".to_owned(), true)];
+        assert_eq!(seen(&known, &pods), both);
+        list[1].is_learner = true;
+        let known = [told("192.0.2.1", Some(&list), true)];
+        assert_eq!(seen(&known, &pods)[1], ("c2".to_owned(), false));
+    }
+
+    #[test]
+    fn the_word_of_the_majority_goes_before_that_of_one_alone() {
+        let before = [member("c1", "192.0.2.1"), member("c2", "192.0.2.2")];
+        let now = [member("c2", "192.0.2.2")];
+        let alone = told("192.0.2.1", Some(&before), false);
+        let known = [alone, told("192.0.2.2", Some(&now), true)];
+        assert_eq!(seen(&known, &[]), [("c2".to_owned(), true)]);
+        // Without a majority, what one knows tells who is missing.
+        let alone = told("192.0.2.1", Some(&before), false);
+        let known = [alone, told("192.0.2.2", None, false)];
+        let lost = [("c1".to_owned(), true), ("c2".to_owned(), false)];
+        assert_eq!(seen(&known, &[]), lost);
+        assert_eq!(seen(&[told("192.0.2.1", None, false)], &[]), []);
+    }
 }

@@ -65,8 +65,24 @@ async fn a_cluster_is_seen_by_what_its_api_says() {
     assert_eq!(seen.version, "v1.34.4");
     assert!(seen.nodes[0].ready && seen.nodes[0].unschedulable && seen.nodes[0].marked);
     assert_eq!(seen.nodes[1].reason, "KubeletNotReady: no network");
-    assert_eq!(seen.etcd, [("c1".to_owned(), true)].into());
+    assert_eq!(seen.etcd, [].into(), "nobody could tell");
     assert_eq!(seen.broken_pods, ["kube-system/coredns-1"]);
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_tell_of_its_nodes_does_not_serve() {
+    let facts = cluster(&["c1"]);
+    let api = FakeApi::new(&facts.secrets, |line, _| match line {
+        "GET /api/v1/nodes" => (500, json!({"message": "etcd: request timed out"})),
+        _ => (200, json!({})),
+    })
+    .await;
+    let seen = driver(FakeHands::ending_with(0), &api)
+        .observe(&facts)
+        .await;
+    assert!(!seen.serves, "{seen:?}");
+    let begin = "its API answers, but not about its nodes: ";
+    assert!(seen.why.starts_with(begin), "{}", seen.why);
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ pub(super) fn silence(facts: &Facts<'_>, seen: &Observed) -> String {
     let mut found: Vec<String> = facts.stopped.map(cut).into_iter().collect();
     found.push(match seen.why.is_empty() {
         true => "its API does not answer".into(),
+        false if seen.why.starts_with("its API") => cut(&seen.why),
         false => format!("its API does not answer: {}", cut(&seen.why)),
     });
     let answer = seen.etcd.values().filter(|answers| **answers).count();
