@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::once;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
@@ -13,10 +14,14 @@ use super::enter::Entry;
 use super::restore::Restore;
 use super::snapshots::Snapshots;
 use super::upgrade::Upgrade;
-use super::{Kubeadm, access, agent, controls, drain, install, observe, pki, preflight};
+use super::{Kubeadm, access, agent, controls, drain, enter, install, observe, pki, preflight};
 use crate::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
 };
+
+/// How long a machine that is to be forgotten is waited for: most do not answer
+/// any more.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Who is told how far a call has come.
 type Told<'a> = &'a (dyn Fn(String) + Send + Sync);
@@ -111,7 +116,9 @@ impl Driver for Kubeadm {
     fn forget<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
         async move {
             let machine = member.machine.as_str();
-            // First etcd: it must not wait for one that will not come back.
+            // A join that was given up may still run, and come in afterwards.
+            self.quiet(member).await;
+            // Then etcd: it must not wait for one that will not come back.
             if member.role == ClusterRole::ControlPlane {
                 let others = self.etcd(cluster, Some(member))?;
                 others.remove(machine, &member.address).await?;
@@ -213,11 +220,14 @@ impl Driver for Kubeadm {
         .boxed()
     }
 
-    fn renew<'a>(&'a self, _: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool> {
+    fn renew<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool> {
         async move {
             match member.role {
                 ClusterRole::Worker => Ok(false),
-                ClusterRole::ControlPlane => super::renew::renew(self.machine(member)).await,
+                ClusterRole::ControlPlane => {
+                    let own = self.api_at(cluster, once(member))?;
+                    super::renew::renew(self.machine(member), &own).await
+                }
             }
         }
         .boxed()
@@ -259,6 +269,22 @@ impl Kubeadm {
             member,
             machine: self.machine(member),
             progress,
+        }
+    }
+
+    /// Ends what makes a machine a node, if it answers.
+    async fn quiet(&self, member: &Member) {
+        let machine = self.machine(member);
+        let ended =
+            async { tokio::join!(machine.stop(enter::KUBEADM_RUN), machine.stop("kubelet")) };
+        match tokio::time::timeout(QUIET, ended).await {
+            Ok((Ok(()), Ok(()))) => {}
+            Ok((Err(error), _) | (_, Err(error))) => {
+                tracing::debug!(machine = %member.machine, %error, "not ended before it is forgotten");
+            }
+            Err(_) => {
+                tracing::debug!(machine = %member.machine, "not ended in time before it is forgotten");
+            }
         }
     }
 

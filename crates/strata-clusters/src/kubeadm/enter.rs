@@ -26,6 +26,8 @@ const RESET: Duration = Duration::from_secs(2 * 60);
 /// How long a node may take to be ready once it is in.
 const READY: Duration = Duration::from_secs(3 * 60);
 const AGAIN: Duration = Duration::from_millis(500);
+/// The name by which kubeadm runs: its script's.
+pub(super) const KUBEADM_RUN: &str = "with-config";
 /// The pool that a node is of.
 const POOL: &str = "strata.dev/pool";
 
@@ -46,8 +48,7 @@ impl Entry<'_> {
             (self.progress)("kubeadm init".into());
             let token = Token::new();
             let text = config::init(self.cluster, self.member, bundle, &token.text());
-            self.kubeadm("with-config init", "kubeadm init", text)
-                .await?;
+            self.kubeadm("init", "kubeadm init", text).await?;
             token.forget(api).await?;
         }
         self.kubelet().await?;
@@ -84,7 +85,7 @@ impl Entry<'_> {
             .replace("put", config::DISCOVERY, known)
             .await?;
         let text = config::join(self.cluster, self.member, token);
-        self.kubeadm("with-config join", "kubeadm join", text).await
+        self.kubeadm("join", "kubeadm join", text).await
     }
 
     /// Whether it is in already. What is left of an attempt that did not end
@@ -134,9 +135,9 @@ impl Entry<'_> {
         self.machine.supervise("kubelet", &command).await
     }
 
-    async fn kubeadm(&self, line: &str, what: &str, config: String) -> Result<(), DriverError> {
+    async fn kubeadm(&self, word: &str, what: &str, config: String) -> Result<(), DriverError> {
         let script = Script {
-            line,
+            line: &format!("{KUBEADM_RUN} {word}"),
             what,
             input: Some(config.into_bytes()),
             timeout: KUBEADM,

@@ -140,26 +140,37 @@ fn server(secrets: &BTreeMap<String, Secret>) -> ServerConfig {
 
 /// Hands that note what is run, and answer as they are told.
 pub(super) struct FakeHands {
-    pub(super) code: i32,
+    /// What ends with the code; all else ends well.
+    fails: &'static str,
+    code: i32,
     pub(super) ran: Mutex<Vec<String>>,
 }
 
 impl FakeHands {
+    /// By the code of kubeadm's init and join.
     pub(super) fn ending_with(code: i32) -> Arc<Self> {
+        Self::failing("with-config", code)
+    }
+
+    /// By what fails, and its code.
+    pub(super) fn failing(fails: &'static str, code: i32) -> Arc<Self> {
         Arc::new(Self {
+            fails,
             code,
             ran: Mutex::default(),
         })
+    }
+
+    fn note(&self, machine: &str, what: &str) {
+        let mut ran = self.ran.lock().unwrap();
+        ran.push(format!("{machine}: {what}"));
     }
 }
 
 impl Hands for FakeHands {
     fn run<'a>(&'a self, machine: &'a str, run: Run) -> Done<'a, Ran> {
-        self.ran
-            .lock()
-            .unwrap()
-            .push(format!("{machine}: {}", run.command));
-        let fails = run.name == "with-config";
+        self.note(machine, &run.command);
+        let fails = run.name == self.fails;
         let ran = Ran {
             code: Some(if fails { self.code } else { 0 }),
             output: if run.name == "state" {
@@ -172,11 +183,13 @@ impl Hands for FakeHands {
         Box::pin(async { Ok(ran) })
     }
 
-    fn supervise<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> Done<'a> {
+    fn supervise<'a>(&'a self, machine: &'a str, name: &'a str, _: &'a str) -> Done<'a> {
+        self.note(machine, &format!("keep {name}"));
         Box::pin(async { Ok(()) })
     }
 
-    fn stop<'a>(&'a self, _: &'a str, _: &'a str) -> Done<'a> {
+    fn stop<'a>(&'a self, machine: &'a str, name: &'a str) -> Done<'a> {
+        self.note(machine, &format!("stop {name}"));
         Box::pin(async { Ok(()) })
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::api::Api;
 use super::bring;
 use super::config;
-use super::install::Progress;
+use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
 use super::token::Token;
 use crate::catalogue::Bundle;
@@ -44,6 +44,8 @@ impl Restore<'_> {
         for (member, machine) in &self.controls {
             (self.progress)(format!("sending the snapshot to {}", member.machine));
             bring::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
+            // One that came later never had them.
+            install::import(*machine, self.snapshot.version).await?;
             let to = format!("{HERE}/snapshot.db");
             bring::send(*machine, self.file, &to, 0o600, &|_| {}).await?;
         }
@@ -53,27 +55,41 @@ impl Restore<'_> {
             .iter()
             .map(|(member, machine)| self.make(member, *machine));
         try_join_all(made).await?;
+        self.begin_again().await?;
+        serves(api).await?;
+        let machines = self.controls.iter().map(|(_, machine)| machine.name);
+        Ok(machines.map(str::to_owned).collect())
+    }
+
+    /// Ends the control plane, puts the data in place and starts it. What was
+    /// stopped is started also when something failed: a machine without its
+    /// kubelet would stay dead.
+    async fn begin_again(&self) -> Result<(), DriverError> {
         (self.progress)("ending the control plane".into());
-        let stopped = self
-            .controls
-            .iter()
-            .map(|(_, machine)| machine.stop("kubelet"));
-        try_join_all(stopped).await?;
-        let swapped = self
-            .controls
-            .iter()
-            .map(|(member, machine)| self.swap(member, *machine));
-        try_join_all(swapped).await?;
+        let swapped = self.stop_and_swap().await;
         (self.progress)("starting the control plane".into());
         let command = format!("/bin/sh {HERE}/run-kubelet");
         let started = self
             .controls
             .iter()
             .map(|(_, machine)| machine.supervise("kubelet", &command));
-        try_join_all(started).await?;
-        serves(api).await?;
-        let machines = self.controls.iter().map(|(_, machine)| machine.name);
-        Ok(machines.map(str::to_owned).collect())
+        let started = all(join_all(started).await);
+        swapped.and(started)
+    }
+
+    /// Waits for everybody, also when one failed: nothing is started before
+    /// the last has ended.
+    async fn stop_and_swap(&self) -> Result<(), DriverError> {
+        let stopped = self
+            .controls
+            .iter()
+            .map(|(_, machine)| machine.stop("kubelet"));
+        all(join_all(stopped).await)?;
+        let swapped = self
+            .controls
+            .iter()
+            .map(|(member, machine)| self.swap(member, *machine));
+        all(join_all(swapped).await)
     }
 
     /// Those that do not answer are no members of the new etcd: they have to
@@ -127,27 +143,26 @@ impl Restore<'_> {
         machine.script(script).await.map(drop)
     }
 
+    /// Always with the manifests of the snapshot's version: an upgrade that
+    /// stopped half way has changed them and says so nowhere.
     async fn swap(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
-        let now = machine
-            .shell("look", &format!("cat {HERE}/version"), None)
-            .await?;
-        let (mut line, mut input) = ("restore-swap".to_owned(), None);
-        let version = self.snapshot.version.to_string();
-        if now.trim_end().lines().last() != Some(&version) {
-            line = format!("restore-swap {version}");
-            // Nobody joins with it: kubeadm wants one.
-            let token: Secret = Token::new().text();
-            input = Some(config::init(self.cluster, member, self.bundle, &token).into_bytes());
-        }
+        // Nobody joins with it: kubeadm wants one.
+        let token: Secret = Token::new().text();
+        let config = config::init(self.cluster, member, self.bundle, &token);
         let script = Script {
-            line: &line,
+            line: &format!("restore-swap {}", self.snapshot.version),
             what: "putting the snapshot in place",
-            input,
+            input: Some(config.into_bytes()),
             timeout: BOUND,
             passing: true,
         };
         machine.script(script).await.map(drop)
     }
+}
+
+/// The first error, if there is one.
+fn all(done: Vec<Result<(), DriverError>>) -> Result<(), DriverError> {
+    done.into_iter().collect()
 }
 
 /// Waits until the API is ready.
@@ -158,6 +173,55 @@ pub(super) async fn serves(api: &Api) -> Result<(), DriverError> {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() + AGAIN >= end => return Err(error.into()),
             Err(_) => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{FakeHands, VERSION, cluster};
+    use super::*;
+
+    #[tokio::test]
+    async fn kubelets_are_started_again_also_when_a_swap_failed() {
+        let facts = cluster(&["c1", "c2"]);
+        let bundle = Bundle {
+            version: VERSION,
+            etcd: "3.6.5-0".into(),
+            coredns: "v1.12.1".into(),
+            pause: "3.10.1".into(),
+            images: Vec::new(),
+            folder: "/nowhere".into(),
+        };
+        let snapshot = Snapshot {
+            id: "1".into(),
+            at_ms: 1,
+            size: 1,
+            version: VERSION,
+            reason: "asked".into(),
+        };
+        for code in [0, 1] {
+            let hands = FakeHands::failing("restore-swap", code);
+            let members = facts.members.iter();
+            let controls = members.map(|member| {
+                let name = member.machine.as_str();
+                let hands = &*hands;
+                (member, Machine { hands, name })
+            });
+            let restore = Restore {
+                cluster: &facts,
+                snapshot: &snapshot,
+                file: Path::new("/nowhere"),
+                bundle: &bundle,
+                controls: controls.collect(),
+                progress: &|_| (),
+            };
+            assert_eq!(restore.begin_again().await.is_ok(), code == 0);
+            let ran = hands.ran.lock().unwrap();
+            let swap = format!("/bin/sh {HERE}/restore-swap {VERSION}");
+            let expected = ["stop kubelet", &swap, "keep kubelet"]
+                .map(|what| ["c1", "c2"].map(|machine| format!("{machine}: {what}")));
+            assert_eq!(*ran, expected.concat());
         }
     }
 }

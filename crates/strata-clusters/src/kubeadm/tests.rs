@@ -179,6 +179,18 @@ async fn a_token_ends_with_the_join_well_or_badly() {
 }
 
 #[tokio::test]
+async fn what_makes_a_node_is_ended_before_it_is_forgotten() {
+    let facts = cluster(&["c1", "w1"]);
+    let api = FakeApi::new(&facts.secrets, |_, _| (200, json!({}))).await;
+    let hands = FakeHands::ending_with(0);
+    let driver = driver(hands.clone(), &api);
+    driver.forget(&facts, &facts.members[1]).await.unwrap();
+    let ended = ["w1: stop with-config", "w1: stop kubelet"];
+    assert_eq!(*hands.ran.lock().unwrap(), ended);
+    assert_eq!(api.asked(), ["DELETE /api/v1/nodes/w1"]);
+}
+
+#[tokio::test]
 async fn a_binding_is_made_once_and_again_for_another_role() {
     let facts = cluster(&["c1"]);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";

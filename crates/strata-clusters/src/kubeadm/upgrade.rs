@@ -87,35 +87,37 @@ impl Upgrade<'_> {
         })
         .await?;
         match &self.own {
-            Some(own) => self.settle(own).await,
+            Some(own) => {
+                (self.progress)("waiting for the control plane to settle".into());
+                settle(own, machine.name).await
+            }
             None => Ok(()),
         }
     }
+}
 
-    /// A kubelet of another version starts etcd and the API server anew, a
-    /// moment after it has come: whoever is next waits until they have been
-    /// there for a while.
-    async fn settle(&self, own: &Api) -> Result<(), DriverError> {
-        (self.progress)("waiting for the control plane to settle".into());
-        let end = Instant::now() + SETTLE;
-        let mut since = Instant::now();
-        loop {
-            let well = is_well(own, self.machine.name).await;
-            match &well {
-                Ok(()) if since.elapsed() >= STEADY => return Ok(()),
-                Ok(()) => {}
-                Err(_) => since = Instant::now(),
-            }
-            if Instant::now() >= end {
-                return Err(DriverError::Failed {
-                    what: "starting the control plane".into(),
-                    machine: self.machine.name.to_owned(),
-                    why: well.err().unwrap_or_else(|| "it comes and goes".into()),
-                    passing: true,
-                });
-            }
-            tokio::time::sleep(AGAIN).await;
+/// What starts etcd and the API server anew does so a moment after it was
+/// asked to: whoever is next waits until they have been there for a while.
+/// `own` is the API server of this very machine.
+pub(super) async fn settle(own: &Api, machine: &str) -> Result<(), DriverError> {
+    let end = Instant::now() + SETTLE;
+    let mut since = Instant::now();
+    loop {
+        let well = is_well(own, machine).await;
+        match &well {
+            Ok(()) if since.elapsed() >= STEADY => return Ok(()),
+            Ok(()) => {}
+            Err(_) => since = Instant::now(),
         }
+        if Instant::now() >= end {
+            return Err(DriverError::Failed {
+                what: "starting the control plane".into(),
+                machine: machine.to_owned(),
+                why: well.err().unwrap_or_else(|| "it comes and goes".into()),
+                passing: true,
+            });
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
