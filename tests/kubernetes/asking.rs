@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use strata_testkit::{NetworkNamespace, Way};
+use strata_testkit::{NetworkNamespace, Way, wait_for};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -31,11 +31,13 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Begins to ask an address of the network.
+    /// Begins to ask an address of the network, once somebody answers there.
     pub(crate) async fn begin(network: &NetworkNamespace, far: SocketAddr) -> Self {
         let way = Way::to(network, far).await;
+        let near = way.near();
+        wait_for("the first answer", PATIENCE, async || ask(near).await).await;
         let count = Arc::new(Mutex::new(Count::default()));
-        let task = tokio::spawn(ask_on(way.near(), Arc::clone(&count)));
+        let task = tokio::spawn(ask_on(near, Arc::clone(&count)));
         Self {
             count,
             task,

@@ -76,8 +76,10 @@ async fn upgrades(world: &mut World, new: &str) {
     let path = format!("/cluster/{CLUSTER}/upgrade");
     let targets = world.rest().get(&path).await;
     assert_eq!(targets["versions"], json!([new]), "{targets}");
-    let plan = world.rest().get(&format!("{path}?version={new}")).await;
-    assert_eq!(plan["blockers"], json!([]), "{plan:#}");
+    // What has only just come up is waited for.
+    let plan = format!("{path}?version={new}");
+    let open = |plan: &Value| plan["blockers"] == json!([]);
+    let plan = world.until(&plan, open).await;
     assert_eq!(plan["steps"].as_array().unwrap().len(), 3, "{plan:#}");
     let begun = std::time::Instant::now();
     let id = world.begin("POST", &path, json!({ "version": new })).await;
