@@ -36,7 +36,8 @@ test: ## Run every test (root); ARGS="name" runs those with that name
 	fi
 	@scripts/setup build test
 	@scripts/guest-kernel
-	@STRATA_REQUIRE_ALL=1 $(CARGO) test --workspace --locked $(ARGS)
+	@why=$$(scripts/kubernetes-for-tests); \
+	  STRATA_NO_KUBERNETES="$$why" STRATA_REQUIRE_ALL=1 $(CARGO) test --workspace --locked $(ARGS)
 
 test-unit: setup-build ## Run the tests that need no root
 	@$(CARGO) test --workspace --locked --lib --bins $(ARGS)
