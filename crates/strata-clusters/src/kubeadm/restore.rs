@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
+use jiff::Timestamp;
 use strata_types::Secret;
 use strata_types::cluster::Member;
 use tokio::time::Instant;
@@ -50,10 +51,11 @@ impl Restore<'_> {
             bring::send(*machine, self.file, &to, 0o600, &|_| {}).await?;
         }
         (self.progress)("making etcd's data".into());
+        let number = number(Timestamp::now());
         let made = self
             .controls
             .iter()
-            .map(|(member, machine)| self.make(member, *machine));
+            .map(|(member, machine)| self.make(member, *machine, number));
         try_join_all(made).await?;
         self.begin_again().await?;
         serves(api).await?;
@@ -118,20 +120,25 @@ impl Restore<'_> {
         }
     }
 
-    async fn make(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
+    /// All with the same number: the word of the new etcd comes from it, so
+    /// that nobody takes one for a member of the etcd before, and the revision
+    /// that it goes on from.
+    async fn make(
+        &self,
+        member: &Member,
+        machine: Machine<'_>,
+        number: i64,
+    ) -> Result<(), DriverError> {
         let everybody: Vec<String> = self
             .controls
             .iter()
             .map(|(member, _)| format!("{}=https://{}:2380", member.machine, member.address))
             .collect();
-        // The word is new each time, so that nobody takes one for a member of
-        // the etcd before.
         let line = format!(
-            "restore-data {} {} {} strata-{}",
+            "restore-data {} {} {} {number}",
             member.machine,
             member.address,
             everybody.join(","),
-            self.snapshot.id,
         );
         let script = Script {
             line: &line,
@@ -160,6 +167,14 @@ impl Restore<'_> {
     }
 }
 
+/// Microseconds since 2020: no etcd writes as often, so a later restore always
+/// goes on from a higher revision than the one before has come to. A JSON
+/// number still holds it exactly for centuries.
+fn number(now: Timestamp) -> i64 {
+    const YEAR_2020: i64 = 1_577_836_800_000_000;
+    (now.as_microsecond() - YEAR_2020).max(1)
+}
+
 /// The first error, if there is one.
 fn all(done: Vec<Result<(), DriverError>>) -> Result<(), DriverError> {
     done.into_iter().collect()
@@ -181,6 +196,13 @@ pub(super) async fn serves(api: &Api) -> Result<(), DriverError> {
 mod tests {
     use super::super::fake::{FakeHands, VERSION, cluster};
     use super::*;
+
+    #[test]
+    fn the_number_counts_from_2020_and_grows() {
+        let at = |text: &str| number(text.parse().unwrap());
+        assert_eq!(at("2020-01-01T00:00:01Z"), 1_000_000);
+        assert!(at("2026-01-01T00:00:00.001Z") > at("2026-01-01T00:00:00Z"));
+    }
 
     #[tokio::test]
     async fn kubelets_are_started_again_also_when_a_swap_failed() {

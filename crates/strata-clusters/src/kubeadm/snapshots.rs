@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -26,6 +26,8 @@ const BOUND: Duration = Duration::from_secs(5 * 60);
 /// What stands at the end of what etcd gives: the sum of all before.
 const SUM: usize = 32;
 const PRIVATE: u32 = 0o600;
+/// Far longer than one takes.
+const YOUNG: Duration = Duration::from_secs(60 * 60);
 
 /// The snapshots of one cluster.
 pub(super) struct Snapshots(PathBuf);
@@ -71,6 +73,7 @@ impl Snapshots {
         reason: &str,
     ) -> Result<Snapshot, DriverError> {
         fs::create_dir_all(&self.0).map_err(|error| files_error(&self.0, &error))?;
+        self.sweep(SystemTime::now());
         let at_ms = Timestamp::now().as_millisecond();
         let id = at_ms.to_string();
         let part = self.0.join(format!("{id}.part"));
@@ -94,6 +97,27 @@ impl Snapshots {
         };
         self.describe(&snapshot)?;
         Ok(snapshot)
+    }
+
+    /// Takes away what was never finished: somebody was killed meanwhile. What
+    /// is young may be in the making.
+    fn sweep(&self, now: SystemTime) {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let unfinished = match path.extension().and_then(|it| it.to_str()) {
+                Some("part") => true,
+                Some("db") => !path.with_extension("json").exists(),
+                _ => false,
+            };
+            let written = fs::metadata(&path).and_then(|it| it.modified());
+            let age = written.ok().and_then(|then| now.duration_since(then).ok());
+            if !unfinished || age.is_none_or(|age| age < YOUNG) {
+                continue;
+            }
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "what is left of a snapshot stays");
+            }
+        }
     }
 
     /// Forgets the oldest, until so many are left.
@@ -244,6 +268,27 @@ mod tests {
         snapshots.clear().unwrap();
         snapshots.clear().unwrap();
         assert_eq!(snapshots.list().unwrap(), []);
+    }
+
+    #[test]
+    fn what_was_never_finished_goes_after_an_hour() {
+        let folder = tempfile::tempdir().unwrap();
+        let name: ClusterName = "blue".parse().unwrap();
+        let snapshots = Snapshots::of(folder.path(), &name);
+        fs::create_dir_all(&snapshots.0).unwrap();
+        for file in ["1.part", "2.db", "3.db", "3.json"] {
+            fs::write(snapshots.0.join(file), "abc").unwrap();
+        }
+        let left = || {
+            let entries = fs::read_dir(&snapshots.0).unwrap().flatten();
+            let mut names: Vec<_> = entries.map(|it| it.file_name()).collect();
+            names.sort();
+            names
+        };
+        snapshots.sweep(SystemTime::now());
+        assert_eq!(left().len(), 4, "they are young");
+        snapshots.sweep(SystemTime::now() + YOUNG + Duration::from_secs(60));
+        assert_eq!(left(), ["3.db", "3.json"]);
     }
 
     #[test]
