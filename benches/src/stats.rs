@@ -64,6 +64,12 @@ impl Board {
         }
     }
 
+    /// The latest time of a way.
+    pub(crate) fn last(&self, what: &str) -> Option<Duration> {
+        let (_, times) = self.0.iter().find(|(known, _)| known == what)?;
+        times.last().copied()
+    }
+
     /// The median of a way; none when it was not measured.
     pub(crate) fn median(&self, what: &str) -> Option<Duration> {
         self.at(what, 0.5)

@@ -90,7 +90,7 @@ END
     exec ctr -n k8s.io images import --local $top/bundle/images.tar" >&2
 }
 
-mark begin
+mark prepare
 prepare hand1 0 "$address_hand2" 1
 prepare hand2 1 "$address_hand1" 0
 

@@ -46,7 +46,7 @@ pub(crate) fn by_hand(world: &World, bundle: &Bundle) -> Result<ByHand> {
         _ => None,
     });
     Ok(ByHand {
-        whole: since("begin").ok_or("the script did not begin")?,
+        whole: since("prepare").ok_or("the script did not begin")?,
         from_init: since("init").ok_or("the script did not come to init")?,
         parts: parts.collect(),
     })

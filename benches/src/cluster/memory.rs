@@ -14,7 +14,8 @@ use crate::daemon::resident_kb;
 pub(crate) struct Memory {
     /// With the pages of the binary that it has touched, which all share.
     pub(crate) resident: u64,
-    /// What nobody else has and the disk has not either.
+    /// What no file has. Not the private dirty pages: of a binary that was
+    /// written a moment ago, all are.
     pub(crate) own: u64,
 }
 
@@ -22,13 +23,13 @@ impl Memory {
     pub(crate) fn of(pid: impl std::fmt::Display) -> Result<Self> {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let number = |line: &str| {
-            let rest = line.strip_prefix("Private_Dirty:")?;
+            let rest = line.strip_prefix("Anonymous:")?;
             rest.trim().strip_suffix(" kB")?.parse().ok()
         };
         let own = rollup.lines().find_map(number);
         Ok(Self {
             resident: resident_kb(pid)?,
-            own: own.ok_or("no private size")?,
+            own: own.ok_or("no anonymous size")?,
         })
     }
 }

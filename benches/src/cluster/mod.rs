@@ -103,9 +103,18 @@ fn create(world: &World, name: &str, bundles: &Bundles, board: &mut Board) -> Re
     Ok(())
 }
 
+/// Says at once how it stands to the last one of ours: a busy moment of the
+/// machine is seldom that of all rounds.
+#[allow(clippy::print_stdout)]
 fn by_hand_once(world: &World, bundles: &Bundles, board: &mut Board) -> Result {
     settle();
     let times = by_hand::by_hand(world, &bundles.first)?;
+    if let Some(ours) = board.last(CREATE) {
+        let (ours, theirs) = (ours.as_secs_f64(), times.whole.as_secs_f64());
+        let ratio = ours / theirs.max(f64::MIN_POSITIVE);
+        println!("strata {ours:.1} s, by hand after it {theirs:.1} s: {ratio:.2}");
+        load("then");
+    }
     board.add(WHOLE, times.whole);
     board.add(FROM_INIT, times.from_init);
     for (name, time) in times.parts {
