@@ -302,6 +302,15 @@ impl Core {
         precondition: Precondition,
     ) -> Result<Arc<Kept<Node>>> {
         who.everywhere()?;
+        let opened = change.draining == Some(false);
+        if (opened || change.leaves)
+            && let Ok(machine) = self.machine(name)
+            && let Some(cluster) = &machine.cluster
+        {
+            let why = format!("node {name} is of a machine of cluster {cluster}");
+            return Err(Error::wrong_state(why)
+                .with_hint("it takes no instances, and goes with its cluster"));
+        }
         for (key, value) in &change.labels {
             let plain = |text: &str| !text.contains(char::is_control);
             if key.is_empty()

@@ -23,9 +23,9 @@ pub use backups::{
 pub(crate) use clusters::user_name;
 pub use clusters::{
     ClusterSettings, Clusters, CreateCluster, CreateClusterInput, DeleteCluster,
-    DeleteClusterInput, HealCluster, HealInput, PoolChange, RestoreCluster, RestoreClusterInput,
-    ScaleCluster, ScaleInput, Seen, Sight, SnapshotCluster, SnapshotInput, Tunnelled,
-    UpgradeCluster, UpgradeInput,
+    DeleteClusterInput, HealCluster, HealInput, PoolChange, RenewCluster, RenewInput,
+    RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput, Seen, Sight, SnapshotCluster,
+    SnapshotInput, Tunnelled, UpgradeCluster, UpgradeInput,
 };
 pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
@@ -100,6 +100,7 @@ pub fn start(
         .and_then(|()| registry.register(HealCluster, clusters.clone()))
         .and_then(|()| registry.register(UpgradeCluster, clusters.clone()))
         .and_then(|()| registry.register(SnapshotCluster, clusters.clone()))
+        .and_then(|()| registry.register(RenewCluster, clusters.clone()))
         .and_then(|()| registry.register(RestoreCluster, clusters))
         .map_err(|error| public(&error))?;
     let operations = Operations::new(store, registry);

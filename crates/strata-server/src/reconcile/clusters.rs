@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::{Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
 use crate::operations::{
-    Clusters, CreateClusterInput, HealCluster, HealInput, Seen, SnapshotCluster, SnapshotInput,
-    user_name,
+    Clusters, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster, HealInput,
+    RenewCluster, RenewInput, Seen, SnapshotCluster, SnapshotInput, user_name,
 };
 
 /// How often it looks when nothing wakes it.
@@ -22,6 +22,8 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Certificates are looked at that often.
 const RENEWING_MS: i64 = 12 * 3600 * 1000;
+/// How long a server that was just started lets others be first.
+const SETTLED_MS: i64 = 10 * 60 * 1000;
 /// Until a failed cure is tried again.
 const SORE_MS: i64 = 2 * 60 * 1000;
 const OWNER: &str = "clusters";
@@ -37,7 +39,8 @@ pub fn start(clusters: Clusters, shutdown: CancellationToken) {
 }
 
 async fn run(own: &Clusters) {
-    let mut renewed_ms = now_ms();
+    // Soon after the start too: nobody knows when it was last done.
+    let mut renewed_ms = now_ms() - RENEWING_MS + SETTLED_MS;
     loop {
         look(own).await;
         if now_ms() - renewed_ms > RENEWING_MS && leads(own) {
@@ -78,6 +81,9 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
             false => own.call_off(cluster).await,
         }
     }
+    if leads(own) && cluster.work == Work::Deleting && !own.is_busy(name).await {
+        delete_on(own, cluster).await;
+    }
     if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
         return;
     }
@@ -87,8 +93,13 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let observed = tokio::time::timeout(PATIENCE, own.driver.observe(&facts)).await;
     let observed = observed.unwrap_or_default();
     let before = own.sight.get(name, &cluster.id);
+    let known = before.is_some();
     let mut memory = before.map(|seen| seen.memory).unwrap_or_default();
+    let away = memory.lost.len();
     memory.note(&cluster.members, &observed, &lost(own, cluster), now_ms());
+    // Who was away has not heard who came and went; nor has anybody of whom
+    // this server, just started, cannot know.
+    let returned = !known || memory.lost.len() < away;
     let seen = Seen {
         id: cluster.id.clone(),
         observed,
@@ -97,6 +108,9 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     };
     own.sight.put(name, seen.clone());
     if leads(own) && cluster.work == Work::Idle {
+        if returned && let Err(error) = own.driver.introduce(&facts).await {
+            tracing::warn!(cluster = name, %error, "not everybody knows the others yet");
+        }
         heal(own, cluster, &seen).await;
         keep(own, cluster, &seen).await;
         let_out(own, cluster).await;
@@ -119,6 +133,24 @@ async fn begin_again(own: &Clusters, cluster: &Cluster) {
     }
 }
 
+/// A deletion ends, whatever became of the operation that began it.
+async fn delete_on(own: &Clusters, cluster: &Cluster) {
+    let input = DeleteClusterInput {
+        cluster: cluster.name.to_string(),
+        id: cluster.id.clone(),
+    };
+    let who = Who::server(OWNER);
+    if let Err(error) = own.begin::<DeleteCluster>(&who, &input).await {
+        tracing::warn!(cluster = %cluster.name, %error, "it is not deleted yet");
+    }
+}
+
+/// Whether something of a cluster failed a moment ago.
+fn is_sore(cluster: &Cluster) -> bool {
+    let failure = cluster.failure.as_ref();
+    failure.is_some_and(|failure| now_ms() - failure.at_ms < SORE_MS)
+}
+
 /// The machines whose own nodes do not answer.
 fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
     let machines = cluster
@@ -135,8 +167,7 @@ fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
 /// Has what died replaced.
 async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
     // A cure that failed is not tried again at once.
-    let sore = cluster.failure.as_ref();
-    if sore.is_some_and(|failure| now_ms() - failure.at_ms < SORE_MS) {
+    if is_sore(cluster) {
         return;
     }
     let dead = status::heal(
@@ -172,7 +203,7 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
 /// Has its state kept when that is due.
 async fn keep(own: &Clusters, cluster: &Cluster, seen: &Seen) {
     let every = i64::try_from(own.settings.snapshot_every.as_millis()).unwrap_or(i64::MAX);
-    if every == 0 || !seen.observed.serves {
+    if every == 0 || !seen.observed.serves || is_sore(cluster) {
         return;
     }
     let Ok(all) = own.driver.snapshots(&cluster.name) else {
@@ -212,25 +243,18 @@ async fn let_out(own: &Clusters, cluster: &Cluster) {
     }
 }
 
-/// Has certificates renewed that end soon.
+/// Has certificates looked at, and renewed where they end soon.
 async fn renew(own: &Clusters) {
     for cluster in own.core.clusters() {
-        if cluster.work != Work::Idle {
+        let name = cluster.name.as_str();
+        if cluster.work != Work::Idle || own.is_busy(name).await {
             continue;
         }
-        let Ok(facts) = own.facts(cluster.name.as_str()).await else {
-            continue;
+        let input = RenewInput {
+            cluster: name.to_owned(),
         };
-        for member in facts.members.iter().filter(|member| member.joined) {
-            match own.driver.renew(&facts, member).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    tracing::info!(cluster = %cluster.name, machine = %member.machine, "certificates renewed");
-                }
-                Err(error) => {
-                    tracing::warn!(cluster = %cluster.name, machine = %member.machine, %error, "certificates are not renewed");
-                }
-            }
+        if let Err(error) = own.begin::<RenewCluster>(&Who::server(OWNER), &input).await {
+            tracing::warn!(cluster = name, %error, "its certificates are not looked at");
         }
     }
 }

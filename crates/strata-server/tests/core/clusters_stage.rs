@@ -14,8 +14,8 @@ use strata_machines::{Power, Provider, Providers, Secret};
 use strata_server::core::{Cluster, Core, CoreSettings, Lead};
 use strata_server::operations::{
     ClusterSettings, Clusters, CreateCluster, CreateHypervisor, DeleteCluster, DestroyHypervisor,
-    HealCluster, HealInput, Hypervisors, Prove, RestoreCluster, ScaleCluster, SnapshotCluster,
-    UpgradeCluster,
+    HealCluster, HealInput, Hypervisors, Prove, RenewCluster, RestoreCluster, ScaleCluster,
+    SnapshotCluster, SwitchMachine, UpgradeCluster,
 };
 use strata_server::reconcile::look_at_clusters;
 use strata_store::Memory;
@@ -281,7 +281,10 @@ fn registry(hypervisors: &Hypervisors, clusters: &Arc<Clusters>, creates: bool) 
     registry
         .register(CreateHypervisor, machines.clone())
         .unwrap();
-    registry.register(DestroyHypervisor, machines).unwrap();
+    registry
+        .register(DestroyHypervisor, machines.clone())
+        .unwrap();
+    registry.register(SwitchMachine, machines).unwrap();
     if creates {
         registry.register(CreateCluster, clusters.clone()).unwrap();
     }
@@ -293,6 +296,7 @@ fn registry(hypervisors: &Hypervisors, clusters: &Arc<Clusters>, creates: bool) 
         .register(SnapshotCluster, clusters.clone())
         .unwrap();
     registry.register(RestoreCluster, clusters.clone()).unwrap();
+    registry.register(RenewCluster, clusters.clone()).unwrap();
     registry
 }
 

@@ -92,7 +92,11 @@ async fn going_back_to_a_snapshot_passes_every_trial() {
         assert_eq!(now.spec.version, FIRST);
         let users = stage.kubernetes.cluster(NAME).unwrap().users;
         let users: Vec<_> = users.into_keys().collect();
-        assert_eq!(users, ["strata:stays:1"], "who was let out stays out");
+        assert_eq!(
+            users,
+            ["strata:stays:cluster-admin:1"],
+            "who was let out stays out"
+        );
     };
     let world = || long_after().boxed();
     let trial = On::<RestoreCluster>::new(world, input, done, |stage, input| {

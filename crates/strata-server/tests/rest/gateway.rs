@@ -56,7 +56,7 @@ async fn the_gateway_leads_a_cluster_through_its_life() {
     let told = stage.comes("/api/v1/cluster?name=dev", running).await;
     let told = told.json();
     let kubeconfig = told["cluster"]["kubeconfig"].as_str().unwrap();
-    assert!(kubeconfig.contains("strata:admin:1"), "{told}");
+    assert!(kubeconfig.contains("strata:admin:cluster-admin:1"), "{told}");
     let list = stage.get("/api/v1/cluster/list").await.json();
     assert_eq!(list["clusters"][0]["status"], "RUNNING", "{list}");
 

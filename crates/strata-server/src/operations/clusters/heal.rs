@@ -52,7 +52,16 @@ impl Kind for HealCluster {
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .undo(|at: Here| async move { unplan(&at).await }),
-            // First: a member of etcd that is dead counts against every other.
+            // What runs on it must have ended before the cluster may start it
+            // elsewhere.
+            Step::new("fence", |at: Here| async move {
+                let dead = decided(&at)?.dead;
+                let done = machines::switch_off(&at, &dead).await;
+                at.context.note(&at.input.cluster, WHAT, done).await
+            })
+            .timeout(MEMBER)
+            .retry(PATIENT),
+            // A member of etcd that is dead counts against every other.
             Step::new("forget", |at: Here| async move {
                 let (dead, name) = (decided(&at)?.dead, &at.input.cluster);
                 let done = machines::forget(&at, name, &dead).await;
@@ -144,9 +153,14 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     // It may have waited long: who has come back meanwhile is not dead.
     let facts = own.facts(name).await.map_err(step_failed)?;
     let seen = own.driver.observe(&facts).await;
-    let is_back = |id: &str| seen.nodes.iter().any(|node| node.ready && node.name == id);
-    let dead = at.input.dead.iter();
-    let dead = dead.filter(|id| now.member(id).is_some() && !is_back(id));
+    if !seen.serves {
+        let why = format!("the cluster does not answer: {}", seen.why);
+        return Err(StepError::transient(why));
+    }
+    let is_ready = |id: &str| seen.nodes.iter().any(|node| node.ready && node.name == id);
+    // Whoever was forgotten already does not come back by itself.
+    let is_dead = |id: &str| now.member(id).is_some_and(|it| !it.joined || !is_ready(id));
+    let dead = at.input.dead.iter().filter(|id| is_dead(id));
     let dead: Vec<String> = dead.cloned().collect();
     let chosen = own.plan_replacements(&now, &dead).map_err(step_failed)?;
     own.core

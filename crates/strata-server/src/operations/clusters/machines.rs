@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Board, Clusters, driver_failed, members};
 use crate::core::Cluster;
 use crate::operations::hypervisors::{
-    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput,
+    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, SwitchInput, SwitchMachine,
 };
 use crate::operations::step_failed;
 
@@ -122,6 +122,40 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     let begun = own.operations().map_err(step_failed)?;
     let owner = owner(cluster);
     let begun = begun.submit::<DestroyHypervisor>(&input, &owner, None);
+    let id = begun
+        .await
+        .map_err(|error| step_failed(crate::operations::public(&error)))?;
+    follow(board, id, machine, None).await
+}
+
+/// Switches machines off, all at once: nothing runs on them any more.
+pub(super) async fn switch_off<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let board = Board::new(at);
+    let off = machines.iter().map(|id| switch_one_off(&board, id));
+    try_join_all(off).await.map(drop)
+}
+
+async fn switch_one_off<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    machine: &str,
+) -> Result<(), StepError> {
+    let own = &board.at.context;
+    match own.core.machine(machine) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(step_failed(error)),
+        // It never came up, or is on its way down.
+        Ok(now) if now.phase != MachinePhase::Up => return Ok(()),
+        Ok(_) => {}
+    }
+    let input = SwitchInput {
+        machine: machine.to_owned(),
+        power: strata_api::rest::PowerAction::Off,
+    };
+    let begun = own.operations().map_err(step_failed)?;
+    let begun = begun.submit::<SwitchMachine>(&input, "clusters", None);
     let id = begun
         .await
         .map_err(|error| step_failed(crate::operations::public(&error)))?;
@@ -391,6 +425,10 @@ pub(super) async fn empty<K: Kind<Context = Clusters>>(
     closed.map_err(driver_failed)?;
     loop {
         at.safe_point()?;
+        if own.is_dead(cluster, node) {
+            at.progress(format!("{node} is lost: there is nothing to move"));
+            return Ok(());
+        }
         at.progress(format!("{node}: moving pods off it"));
         let drained = tokio::select! {
             drained = own.driver.drain(&facts, node) => drained.map_err(driver_failed)?,

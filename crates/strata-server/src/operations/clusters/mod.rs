@@ -10,6 +10,7 @@ mod hands;
 mod heal;
 mod machines;
 mod plans;
+mod renew;
 mod scale;
 mod seen;
 mod service;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use strata_clusters::catalogue::Catalogue;
 use strata_clusters::sim::Sim;
 use strata_clusters::{ClusterFacts, Driver, DriverError};
-use strata_types::cluster::Member;
+use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 use strata_types::{Error, ErrorKind, Result};
 use strata_workflow::{At, Claim, Kind, Operations, Retry, StepError};
 
@@ -33,6 +34,7 @@ pub use create::{CreateCluster, CreateClusterInput};
 pub use delete::{DeleteCluster, DeleteClusterInput};
 pub use hands::Tunnelled;
 pub use heal::{HealCluster, HealInput};
+pub use renew::{RenewCluster, RenewInput};
 pub use scale::{PoolChange, ScaleCluster, ScaleInput};
 pub use seen::{Seen, Sight};
 pub use snapshot::{RestoreCluster, RestoreClusterInput, SnapshotCluster, SnapshotInput};
@@ -227,6 +229,30 @@ impl Clusters {
         if let Err(error) = freed.await {
             tracing::warn!(cluster = name, %error, "its machines are not free yet");
         }
+    }
+
+    /// After a restore: its control plane has the version of then, and whoever
+    /// was not reached is no part of it any more. It has another etcd, and must
+    /// not be asked; another machine takes its place.
+    async fn part_with(
+        &self,
+        name: &str,
+        restored: &[String],
+        version: KubernetesVersion,
+    ) -> Result<(), StepError> {
+        let set = self.core.lead_cluster(name, |now| {
+            let mut next = now.clone();
+            next.spec.version = version;
+            let controls = next.members.iter_mut();
+            for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
+                member.version = version;
+                member.joined &= restored.iter().any(|id| id == member.machine.as_str());
+            }
+            Ok(next)
+        });
+        set.await.map_err(step_failed)?;
+        let facts = self.facts(name).await.map_err(step_failed)?;
+        self.driver.introduce(&facts).await.map_err(driver_failed)
     }
 
     /// Changes what is known of one member.

@@ -67,6 +67,7 @@ impl Clusters {
 
     /// What a change of pools comes to now.
     pub(super) fn plan_pools(&self, cluster: &Cluster, change: &PoolChange) -> Result<PoolPlan> {
+        let pools = change.apply(cluster)?;
         match change {
             PoolChange::Add(pools) => choose::check_added(&cluster.spec.pools, pools)?,
             PoolChange::Scale(sizes) => {
@@ -74,7 +75,6 @@ impl Clusters {
             }
             PoolChange::Delete(_) => {}
         }
-        let pools = change.apply(cluster)?;
         let spec = ClusterSpec {
             pools: pools.clone(),
             ..cluster.spec.clone()
@@ -98,7 +98,7 @@ impl Clusters {
         }
         Ok(PoolPlan {
             pools,
-            add: members(&choices, cluster.spec.version),
+            add: members(&choices, oldest_server(cluster)),
             remove,
             reasons,
         })
@@ -139,7 +139,12 @@ impl Clusters {
             });
         }
         let choices = choose::choose(&self.candidates(), &wants, &cluster.members)?;
-        Ok(members(&choices, cluster.spec.version))
+        let mut all = members(&choices, oldest_server(cluster));
+        let controls = all.iter_mut();
+        for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
+            member.version = cluster.spec.version;
+        }
+        Ok(all)
     }
 
     /// What was last seen, or nothing.
@@ -151,13 +156,34 @@ impl Clusters {
     /// Whether a cluster may go to a version that is here.
     pub(super) fn may_upgrade(&self, cluster: &Cluster, to: KubernetesVersion) -> Result<()> {
         self.catalogue.find(to).map_err(missing)?;
-        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
         // Going on where an earlier upgrade stopped.
         if cluster.spec.version == to && cluster.members.iter().any(|it| it.version != to) {
             return Ok(());
         }
+        if is_half_way(cluster) {
+            let (name, begun) = (&cluster.name, cluster.spec.version);
+            let why = format!("the upgrade of {name} to {begun} has not ended");
+            return Err(Error::wrong_state(why)
+                .in_field("version")
+                .with_hint(format!(
+                    "end it first: strata cluster upgrade {name} {begun}"
+                )));
+        }
+        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
         let may = skew::may_go(cluster.spec.version, oldest, to);
         may.map_err(|error| Error::wrong_state(error.to_string()).in_field("version"))
+    }
+
+    /// The versions that a cluster can go to now.
+    pub fn upgrade_targets(&self, name: &str) -> Result<Vec<KubernetesVersion>> {
+        let cluster = self.core.cluster(name)?;
+        if is_half_way(&cluster) {
+            return Ok(vec![cluster.spec.version]);
+        }
+        let here = self.catalogue.versions();
+        let here: Vec<_> = here.iter().map(|bundle| bundle.version).collect();
+        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
+        Ok(skew::targets(cluster.spec.version, oldest, &here))
     }
 
     /// Machines that a cluster tells of and that are not its any more: as when
@@ -276,6 +302,19 @@ fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
         added_at_ms,
     };
     choices.iter().map(member).collect()
+}
+
+/// Whether an upgrade of the control plane stopped between two machines.
+fn is_half_way(cluster: &Cluster) -> bool {
+    oldest_server(cluster) != cluster.spec.version
+}
+
+/// The oldest of its API servers: no kubelet may be newer.
+fn oldest_server(cluster: &Cluster) -> KubernetesVersion {
+    let controls = cluster.members.iter();
+    let controls = controls.filter(|it| it.joined && it.role == ClusterRole::ControlPlane);
+    let oldest = controls.map(|member| member.version).min();
+    oldest.unwrap_or(cluster.spec.version)
 }
 
 /// A version that is not here.

@@ -6,9 +6,7 @@ use strata_api::rest::{
     UpgradeBlocker, UpgradePlan, UpgradeStep,
 };
 use strata_clusters::{choose, skew, status};
-use strata_types::cluster::{
-    ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, KubernetesVersion, NodePool,
-};
+use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, NodePool};
 use strata_types::{Error, ErrorKind, Label, Result};
 use strata_workflow::{Filter, Kind, OperationId};
 
@@ -373,19 +371,6 @@ impl Clusters {
             change,
         };
         self.begin::<ScaleCluster>(who, &input).await
-    }
-
-    /// The versions that a cluster can go to now.
-    pub fn upgrade_targets(&self, name: &str) -> Result<Vec<KubernetesVersion>> {
-        let cluster = self.core.cluster(name)?;
-        let here: Vec<_> = self
-            .catalogue
-            .versions()
-            .iter()
-            .map(|b| b.version)
-            .collect();
-        let oldest = skew::oldest(&cluster.members).unwrap_or(cluster.spec.version);
-        Ok(skew::targets(cluster.spec.version, oldest, &here))
     }
 
     /// What an upgrade would do, and what is in its way.

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use strata_types::Error;
-use strata_types::cluster::ClusterRole;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
 use super::{Clusters, MEMBER, PATIENT, driver_failed, machines, user_name};
 use crate::core::Work;
 use crate::operations::step_failed;
+
+const KEEPING: &str = "keeping its state";
 
 /// Keeps the state of a cluster.
 #[derive(Default)]
@@ -34,9 +35,12 @@ impl Kind for SnapshotCluster {
 
     fn steps(&self, _: &SnapshotInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
-            Step::new("snapshot", |at: At<Self>| async move { keep(&at).await })
-                .timeout(MEMBER)
-                .retry(PATIENT),
+            Step::new("snapshot", |at: At<Self>| async move {
+                let done = keep(&at).await;
+                at.context.note(&at.input.cluster, KEEPING, done).await
+            })
+            .timeout(MEMBER)
+            .retry(PATIENT),
         ])
     }
 }
@@ -46,7 +50,13 @@ async fn keep(at: &At<SnapshotCluster>) -> Result<(), StepError> {
     let facts = own.facts(&at.input.cluster).await.map_err(step_failed)?;
     let kept = own.driver.snapshot(&facts, &at.input.reason).await;
     // Asked again after a lost answer, there are two: no harm.
-    kept.map(drop).map_err(driver_failed)
+    kept.map_err(driver_failed)?;
+    let mended = own.core.lead_cluster(&at.input.cluster, |now| {
+        let mut next = now.clone();
+        next.failure.take_if(|failure| failure.what == KEEPING);
+        Ok(next)
+    });
+    mended.await.map(drop).map_err(step_failed)
 }
 
 /// Puts a cluster back to a snapshot.
@@ -129,18 +139,8 @@ async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
         return Err(StepError::permanent(why));
     };
     let done = own.driver.restore(&facts, &kept.id, &tell).await;
-    done.map_err(driver_failed)?;
-    // Its control plane has the version of then.
-    let set = own.core.lead_cluster(name, |now| {
-        let mut next = now.clone();
-        next.spec.version = kept.version;
-        let controls = next.members.iter_mut();
-        for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
-            member.version = kept.version;
-        }
-        Ok(next)
-    });
-    set.await.map(drop).map_err(step_failed)
+    let restored = done.map_err(driver_failed)?;
+    own.part_with(name, &restored, kept.version).await
 }
 
 /// Who was let in since then is so again, and who was let out stays out: people

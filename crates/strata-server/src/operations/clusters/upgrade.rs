@@ -303,7 +303,8 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     at.progress("the new control plane does not come up: going back to the snapshot");
     let tell = |text: String| at.progress(text);
     let restored = own.driver.restore(&facts, &kept.id, &tell).await;
-    restored.map_err(driver_failed)
+    let restored = restored.map_err(driver_failed)?;
+    own.part_with(name, &restored, kept.version).await
 }
 
 async fn settle(at: &Here) -> Result<(), StepError> {

@@ -11,6 +11,8 @@ use strata_types::{Error, ErrorKind, Result, Role};
 use super::{Clusters, driver_public};
 use crate::core::{Admission, Cluster, Kept, Who, Work, now_ms};
 
+const ADMIN: &str = "cluster-admin";
+const VIEW: &str = "view";
 const USUAL: u64 = 12 * 3600;
 const SHORTEST: u64 = 600;
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -42,28 +44,29 @@ impl Clusters {
                 .with_hint(format!("see how it stands: strata cluster show {name}")));
         }
         let role = match who.role {
-            Role::Admin | Role::Operator => "cluster-admin",
-            _ => "view",
+            Role::Admin | Role::Operator => ADMIN,
+            _ => VIEW,
         };
+        let key = admission_key(&who.name, role);
         let until_ms = now_ms() + i64::try_from(seconds).unwrap_or(0) * 1000;
         // Whoever asks every second does not have it written every second.
         let written_ms = until_ms - until_ms.rem_euclid(ROUND_MS) + ROUND_MS;
         let mut admitted = None;
         for _ in 0..TRIES {
-            let admission = self.admit(&cluster, who, role, written_ms).await?;
+            let admission = self.admit(&cluster, &key, role, written_ms).await?;
             // Whoever was let out meanwhile comes in by another name.
             let now = self.core.cluster(name)?;
-            let known = now.admissions.get(&who.name);
+            let known = now.admissions.get(&key);
             if known.is_some_and(|it| it.generation == admission.generation) {
                 admitted = Some(admission);
                 break;
             }
-            self.let_out(name, &who.name, admission.generation).await?;
+            self.let_out(name, &key, admission.generation).await?;
         }
         let Some(admission) = admitted else {
             return Err(Error::unavailable("it is being revoked; try again"));
         };
-        let user = user_name(&who.name, admission.generation);
+        let user = user_name(&key, admission.generation);
         let facts = self.facts(name).await?;
         let server = self.server_of(&cluster);
         let made = self.driver.kubeconfig(&facts, &user, &server, seconds);
@@ -84,7 +87,7 @@ impl Clusters {
     async fn admit(
         &self,
         cluster: &Kept<Cluster>,
-        who: &Who,
+        key: &str,
         role: &str,
         until_ms: i64,
     ) -> Result<Admission> {
@@ -92,20 +95,19 @@ impl Clusters {
         let changed = self.core.change_cluster(name, |now| {
             let mut next = now.clone();
             let fresh = Admission {
-                generation: next.revoked.get(&who.name).map_or(1, |last| last + 1),
+                generation: next.revoked.get(key).map_or(1, |last| last + 1),
                 role: role.to_owned(),
                 until_ms,
             };
-            let entry = next.admissions.entry(who.name.clone()).or_insert(fresh);
+            let entry = next.admissions.entry(key.to_owned()).or_insert(fresh);
             entry.until_ms = entry.until_ms.max(until_ms);
-            role.clone_into(&mut entry.role);
             Ok(next)
         });
         let now = changed.await?;
-        let admission = now.admissions.get(&who.name).cloned();
+        let admission = now.admissions.get(key).cloned();
         let admission = admission.ok_or_else(|| Error::internal("nobody was let in"))?;
         let facts = self.facts(name).await?;
-        let user = user_name(&who.name, admission.generation);
+        let user = user_name(key, admission.generation);
         let admitted = self.driver.admit(&facts, &user, Some(role));
         match tokio::time::timeout(PATIENCE, admitted).await {
             Ok(admitted) => admitted.map_err(driver_public)?,
@@ -127,13 +129,17 @@ impl Clusters {
             return Err(Error::new(ErrorKind::PermissionDenied, why));
         }
         let cluster = self.core.cluster(name)?;
-        let Some(admission) = cluster.admissions.get(whose).cloned() else {
-            return Ok(());
-        };
-        self.let_out(name, whose, admission.generation).await?;
-        self.forget_user(name, whose, admission.generation).await?;
-        // Who was being let in at the same moment is out now as well.
-        self.let_out(name, whose, admission.generation).await
+        for role in [ADMIN, VIEW] {
+            let key = admission_key(whose, role);
+            let Some(admission) = cluster.admissions.get(&key).cloned() else {
+                continue;
+            };
+            self.let_out(name, &key, admission.generation).await?;
+            self.forget_user(name, &key, admission.generation).await?;
+            // Who was being let in at the same moment is out now as well.
+            self.let_out(name, &key, admission.generation).await?;
+        }
+        Ok(())
     }
 
     async fn let_out(&self, name: &str, who: &str, generation: u32) -> Result<()> {
@@ -160,7 +166,13 @@ impl Clusters {
     }
 }
 
+/// Under what somebody's admission is kept. Two who have the same name and
+/// another role are two.
+fn admission_key(who: &str, role: &str) -> String {
+    format!("{who}:{role}")
+}
+
 /// Somebody's name in a cluster.
-pub(crate) fn user_name(who: &str, generation: u32) -> String {
-    format!("strata:{who}:{generation}")
+pub(crate) fn user_name(key: &str, generation: u32) -> String {
+    format!("strata:{key}:{generation}")
 }

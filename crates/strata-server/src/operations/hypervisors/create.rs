@@ -119,7 +119,14 @@ async fn take(at: &Here) -> Result<Taken, StepError> {
         );
         return Err(StepError::permanent(why));
     }
-    phase(at, MachinePhase::Taking).await?;
+    // Somebody may take it for a cluster at this very moment.
+    let taken = core.lead_machine(id, |now| {
+        super::is_for(now, &at.input.cluster)?;
+        let mut next = now.clone();
+        next.turn(MachinePhase::Taking, &operation)?;
+        Ok(next)
+    });
+    taken.await.map_err(step_failed)?;
     Ok(Taken::Free)
 }
 
