@@ -56,7 +56,10 @@ async fn the_gateway_leads_a_cluster_through_its_life() {
     let told = stage.comes("/api/v1/cluster?name=dev", running).await;
     let told = told.json();
     let kubeconfig = told["cluster"]["kubeconfig"].as_str().unwrap();
-    assert!(kubeconfig.contains("strata:admin:cluster-admin:1"), "{told}");
+    assert!(
+        kubeconfig.contains("strata:admin:cluster-admin:1"),
+        "{told}"
+    );
     let list = stage.get("/api/v1/cluster/list").await.json();
     assert_eq!(list["clusters"][0]["status"], "RUNNING", "{list}");
 
@@ -273,7 +276,7 @@ async fn every_rpc_answers_and_refuses_as_published() {
     let told = face.get_cluster(get("dev")).await.unwrap().into_inner();
     let told = told.cluster.unwrap();
     assert_eq!(told.status(), ClusterStatus::Running);
-    assert!(told.kubeconfig.contains("strata:operator:1"));
+    assert!(told.kubeconfig.contains("strata:operator:cluster-admin:1"));
     let all = face.get_cluster_list(by(GetClusterListMsg {})).await;
     assert_eq!(all.unwrap().into_inner().clusters.len(), 1);
     pools(&stage).await;

@@ -67,7 +67,6 @@ impl Clusters {
 
     /// What a change of pools comes to now.
     pub(super) fn plan_pools(&self, cluster: &Cluster, change: &PoolChange) -> Result<PoolPlan> {
-        let pools = change.apply(cluster)?;
         match change {
             PoolChange::Add(pools) => choose::check_added(&cluster.spec.pools, pools)?,
             PoolChange::Scale(sizes) => {
@@ -75,6 +74,7 @@ impl Clusters {
             }
             PoolChange::Delete(_) => {}
         }
+        let pools = change.apply(cluster)?;
         let spec = ClusterSpec {
             pools: pools.clone(),
             ..cluster.spec.clone()

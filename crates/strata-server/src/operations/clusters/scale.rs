@@ -51,14 +51,8 @@ impl PoolChange {
         };
         match self {
             Self::Add(new) => {
-                for pool in new {
-                    if pools.iter().any(|it| it.name == pool.name) {
-                        let why = format!("there is a pool {} already", pool.name);
-                        return Err(Error::already_exists(why)
-                            .with_hint("give it more machines: strata pool scale"));
-                    }
-                    pools.push(pool.clone());
-                }
+                // That no name is there twice was looked at before.
+                pools.extend(new.iter().cloned());
             }
             Self::Delete(names) => {
                 for name in names {
