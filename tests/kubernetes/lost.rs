@@ -80,7 +80,7 @@ async fn are_replaced(world: &World, kubectl: &Kubectl, worker: &str) {
             world.members("workers").await,
         );
         let gone = |name: &&str| !control.iter().chain(&workers).any(|it| it == name);
-        let whole = control.len() == 3 && workers.len() == 1 && dead.iter().all(|it| gone(it));
+        let whole = control.len() == 3 && workers.len() == 1 && dead.iter().all(gone);
         whole
             .then_some(())
             .ok_or(format!("{control:?} {workers:?}"))
