@@ -175,7 +175,7 @@ def life(client, version):
 
     both = [client.spec(name="more"), client.spec(name="web")]
     client.refused(
-        code.ALREADY_EXISTS, "web",
+        code.INVALID_ARGUMENT, "worker_node_pools[1].name",
         "AddNodePool", clusterName=CLUSTER, worker_node_pools=both,
     )
     check(client.call("AddNodePool", clusterName=CLUSTER, worker_node_pools=both[:1]).ok)
