@@ -34,7 +34,13 @@ pub(super) async fn preflight(
     let mut blockers: Vec<Blocker> = versions(from, to).into_iter().collect();
     blockers.extend(unready(&nodes.items, members));
     blockers.extend(nodes.items.iter().filter_map(|node| too_old(node, to)));
-    blockers.extend(broken(&pods.items).into_iter().map(|pod| Blocker {
+    // Pods of a node that has left are swept away a little later.
+    let is_there = |pod: &Pod| {
+        let mut nodes = nodes.items.iter();
+        pod.spec.node_name.is_empty() || nodes.any(|it| it.metadata.name == pod.spec.node_name)
+    };
+    let pods: Vec<Pod> = pods.items.into_iter().filter(is_there).collect();
+    blockers.extend(broken(&pods).into_iter().map(|pod| Blocker {
         what: format!("{pod} does not run"),
         hint: format!(
             "look at it: kubectl -n kube-system describe pod {}",
