@@ -52,6 +52,8 @@ impl Kubectl {
     /// Runs it to its end.
     pub(crate) async fn output(&self, words: &str, input: &str) -> Output {
         let file = self.file.display().to_string();
+        // It keeps what it learnt below its home: in the folder of the test.
+        let home = self.file.parent().expect("it is in a folder");
         let start = ["timeout", "100", &self.program, "--kubeconfig", &file];
         let mut command = self.network.command(start);
         command
@@ -59,7 +61,7 @@ impl Kubectl {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .env("HOME", "/nonexistent");
+            .env("HOME", home);
         let input = input.to_owned();
         let ran = tokio::task::spawn_blocking(move || {
             let mut child = command.spawn()?;
