@@ -115,7 +115,7 @@ fn copy(fs: &Fs, task: &Task, to: &std::path::Path) -> Result<(), Refused> {
     }
 }
 
-const TRIES: u32 = 30;
+const TRIES: u32 = 150;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
