@@ -52,6 +52,19 @@ impl Fs {
         }
     }
 
+    /// Gives back to the devices what chunks hold that use no more than so
+    /// many hundredths of it; what they use is written to others.
+    pub(crate) fn gather(&self, hundredths: u64) -> Result<(), Errno> {
+        const DATA: u64 = 1;
+        const USAGE: u64 = 1 << 1;
+        const ARGUMENTS: usize = 16;
+        let mut argument = Bytes::new()
+            .with(0, DATA)
+            .with(ARGUMENTS + 8, hundredths)
+            .with(ARGUMENTS + 64, USAGE);
+        sys::ioctl(&self.root, &sys::BALANCE_V2, &mut argument).map(drop)
+    }
+
     /// Writes a chunk anew where there is most room.
     pub(crate) fn move_chunk(&self, chunk: &Chunk) -> Result<(), Errno> {
         const DATA: u64 = 1;

@@ -65,8 +65,13 @@ impl Fs {
 
     pub(crate) fn cancel_replace(&self) -> Result<(), Errno> {
         const CANCEL: u64 = 2;
+        const NOT_STARTED: u64 = 1;
         let mut argument = Bytes::new().with(0, CANCEL);
-        sys::ioctl(&self.root, &sys::DEV_REPLACE, &mut argument).map(drop)
+        sys::ioctl(&self.root, &sys::DEV_REPLACE, &mut argument)?;
+        match argument.get(8) {
+            NOT_STARTED => Err(Errno::NOTCONN),
+            _ => Ok(()),
+        }
     }
 
     /// Reads all of a device over, and mends what can be.

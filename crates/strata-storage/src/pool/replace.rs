@@ -1,5 +1,7 @@
 //! One device in the place of another, also of one that is not there.
 
+use std::path::Path;
+
 use rustix::io::Errno;
 use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
@@ -47,7 +49,8 @@ impl StoragePool {
                     _ => None,
                 },
                 stop: |fs: &Fs| {
-                    if let Err(errno) = fs.cancel_replace() {
+                    // One of the two runs, if any.
+                    if let Err(errno) = fs.cancel_replace().or_else(|_| fs.cancel_convert()) {
                         tracing::debug!(%errno, "a replacement cannot be stopped just now");
                     }
                 },
@@ -98,25 +101,34 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
     }))
 }
 
-/// Copies it. The kernel holds each part still while it is copied, and finds no
-/// room for what is written meanwhile now and then, in a small pool: what was
-/// written is flushed, and it is begun again.
-fn copy(fs: &Fs, task: &Task, to: &std::path::Path) -> Result<(), Refused> {
-    let mut tries = 0;
+/// Copies it. The kernel holds each chunk still while it is copied, and takes
+/// another for what is written meanwhile; there is none when chunks have all of
+/// the devices, be they empty. By itself it gives empty ones back twice a minute:
+/// they are given back here, then those that hold little.
+fn copy(fs: &Fs, task: &Task, to: &Path) -> Result<(), Refused> {
+    let mut tries = GATHER.iter();
     loop {
-        match fs.replace(task.number, to, task.avoid) {
-            Err(Refused::Failed(Errno::NOSPC)) if tries < TRIES => {
-                tries += 1;
-                fs.sync().map_err(Refused::Failed)?;
-                std::thread::sleep(PAUSE);
-            }
-            other => return other,
+        match (fs.replace(task.number, to, task.avoid), tries.next()) {
+            (Err(Refused::Failed(Errno::NOSPC)), Some(hundredths)) => gather(fs, *hundredths)?,
+            (other, _) => return other,
         }
     }
 }
 
-const TRIES: u32 = 150;
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+/// How full a chunk may be to be given back, try by try. The last are for a
+/// pool that is written so fast that what was given back is gone again.
+const GATHER: [u64; 12] = [0, 0, 20, 40, 60, 80, 90, 90, 90, 90, 90, 90];
+
+fn gather(fs: &Fs, hundredths: u64) -> Result<(), Refused> {
+    tracing::info!(hundredths, "no chunk is left to copy with, gathering");
+    fs.sync().map_err(Refused::Failed)?;
+    match fs.gather(hundredths) {
+        // Some may have been given back before the room ended, or before it
+        // was stopped: then the copy that follows is stopped too.
+        Ok(()) | Err(Errno::NOSPC | Errno::CANCELED) => Ok(()),
+        Err(errno) => Err(Refused::Failed(errno)),
+    }
+}
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     let attached = devices::prepare(pool, &task.with)?;

@@ -206,7 +206,6 @@ async fn a_scrub_mends_what_one_copy_has_wrong() {
 }
 
 #[tokio::test]
-#[ignore = "one run in eight the kernel finds no room to copy for half a minute and more"]
 async fn a_device_that_breaks_while_in_use_is_seen_and_replaced() {
     let world = World::new();
     let (pool, written) = filled(&world, Profile::Mirrored, 2, 1).await;
