@@ -16,6 +16,8 @@ pub struct ClusterFacts {
     pub id: String,
     /// The version of its control plane.
     pub version: KubernetesVersion,
+    /// How many machines are to control it, which is settled when it is made.
+    pub controls: u32,
     /// Everybody that was taken for it, joined or not.
     pub members: Vec<Member>,
     /// Its authorities and keys: PEM by the name of the file, as
@@ -204,7 +206,15 @@ pub trait Driver: Send + Sync + 'static {
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> Done<'a>;
 
-    /// Makes the first machine the control plane.
+    /// Puts the images of its version on a member's machine. Nothing of
+    /// Kubernetes runs there before, but all else may be made ready meanwhile.
+    fn images<'a>(
+        &'a self,
+        member: &'a Member,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> Done<'a>;
+
+    /// Makes the first machine the control plane, whose API serves afterwards.
     fn init<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
@@ -215,6 +225,15 @@ pub trait Driver: Send + Sync + 'static {
     /// Joins a further machine, by its role. What it joins with ends with the
     /// call.
     fn join<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> Done<'a>;
+
+    /// Waits until a member that came in takes part, and gives its node the
+    /// labels it is to have.
+    fn ready<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,

@@ -108,6 +108,7 @@ mod tests {
             name: "blue".parse().unwrap(),
             id: "one".into(),
             version: KubernetesVersion::new(1, 34, 4),
+            controls: 2,
             members: vec![
                 member("c1", 1, true),
                 member("c2", 2, false),

@@ -15,10 +15,18 @@ impl Archive {
     ///
     /// Paths are our own, and none is too long; one that were would be cut by
     /// the format.
-    pub(super) fn file(mut self, path: &str, mode: u32, content: impl AsRef<[u8]>) -> Self {
-        let content = content.as_ref();
+    pub(super) fn file(self, path: &str, mode: u32, content: impl AsRef<[u8]>) -> Self {
+        self.entry(path, mode, b"0", "", content.as_ref())
+    }
+
+    /// Adds a link to a path.
+    pub(super) fn link(self, path: &str, to: &str) -> Self {
+        self.entry(path, 0o777, b"2", to, b"")
+    }
+
+    fn entry(mut self, path: &str, mode: u32, kind: &[u8; 1], to: &str, content: &[u8]) -> Self {
         let path = path.trim_start_matches('/');
-        debug_assert!(path.len() <= LONGEST, "{path}");
+        debug_assert!(path.len().max(to.len()) <= LONGEST, "{path}");
         let mut header = [0_u8; BLOCK];
         let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
         put(0, &path.as_bytes()[..path.len().min(LONGEST)]);
@@ -29,7 +37,8 @@ impl Archive {
         put(136, b"00000000000");
         // The sum is made with spaces in its own place.
         put(148, b"        ");
-        put(156, b"0");
+        put(156, kind);
+        put(157, &to.as_bytes()[..to.len().min(LONGEST)]);
         put(257, b"ustar\x0000");
         let sum: u32 = header.iter().copied().map(u32::from).sum();
         header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
@@ -62,6 +71,7 @@ mod tests {
         let tar = Archive::default()
             .file("/etc/kubernetes/pki/etcd/ca.key", 0o600, "secret")
             .file("/run/it", 0o755, vec![b'x'; 1025])
+            .link("/run/now", "/run/it")
             .finish();
         let mut child = Command::new("tar")
             .args(["-x", "-p", "-C"])
@@ -78,5 +88,7 @@ mod tests {
         let run = folder.path().join("run/it");
         assert_eq!(std::fs::metadata(&run).unwrap().len(), 1025);
         assert_eq!(mode(run), 0o755);
+        let link = std::fs::read_link(folder.path().join("run/now")).unwrap();
+        assert_eq!(link.to_str(), Some("/run/it"));
     }
 }

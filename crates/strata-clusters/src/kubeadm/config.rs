@@ -28,6 +28,14 @@ const PLUGINS: &str = "/var/lib/kubelet/volumeplugins";
 
 /// Where that file is on a machine.
 pub(super) const DISCOVERY: &str = "/var/lib/strata-kubernetes/discovery.conf";
+/// Where a kubelet finds the key and certificate that it is known by, and puts
+/// a link to the next one in time.
+pub(super) const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+/// The first of them.
+pub(super) const KUBELET_FIRST: &str = "/var/lib/kubelet/pki/kubelet-client-first.pem";
+/// kubeadm thinks that a machine with this is in already; it is put there for
+/// it to join.
+const KUBELET_KNOWN: &str = "FileAvailable--etc-kubernetes-kubelet.conf";
 
 /// What kubeadm finds wrong with machines inside another machine and with
 /// small ones: their kernel has no configuration to be read, its cgroups may
@@ -69,6 +77,8 @@ pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret) -> S
         },
         "timeouts": timeouts(),
     });
+    let minded = NOT_MINDED.iter().chain(&[KUBELET_KNOWN]);
+    join["nodeRegistration"]["ignorePreflightErrors"] = minded.copied().collect();
     if member.role == ClusterRole::ControlPlane {
         join["controlPlane"] = json!({"localAPIEndpoint": endpoint(member)});
     }
@@ -90,7 +100,34 @@ pub(super) fn discovery(authority: &str) -> String {
     .to_string()
 }
 
+/// The file by which a kubelet knows the cluster and itself. On a machine that
+/// controls it asks the API server beside it, which is of its own version.
+pub(super) fn kubelet_access(authority: &str, member: &Member) -> String {
+    let server = match member.role {
+        ClusterRole::ControlPlane => format!("{}:{API_PORT}", member.address),
+        ClusterRole::Worker => ENDPOINT.to_owned(),
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default", "cluster": {
+            "server": format!("https://{server}"),
+            "certificate-authority-data": STANDARD.encode(authority),
+        }}],
+        "users": [{"name": "default", "user": {
+            "client-certificate": KUBELET_CLIENT,
+            "client-key": KUBELET_CLIENT,
+        }}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+        "current-context": "default",
+    })
+    .to_string()
+}
+
 fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
+    // Who is alone need not win an election, for which a new cluster waits.
+    let elect = (cluster.controls > 1).to_string();
+    let elect = json!({"name": "leader-elect", "value": elect});
     json!({
         "apiVersion": KUBEADM,
         "kind": "ClusterConfiguration",
@@ -113,7 +150,9 @@ fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
             // Which pods a machine has is its number's business.
             {"name": "allocate-node-cidrs", "value": "false"},
             {"name": "flex-volume-plugin-dir", "value": PLUGINS},
+            elect,
         ]},
+        "scheduler": {"extraArgs": [elect]},
     })
 }
 
@@ -272,5 +311,31 @@ mod tests {
         assert_eq!(of(0)["controlPlane"]["localAPIEndpoint"]["bindPort"], 6443);
         assert_eq!(of(1)["controlPlane"], Value::Null);
         assert_eq!(of(1)["discovery"]["tlsBootstrapToken"], token.expose());
+        let minded = &of(1)["nodeRegistration"]["ignorePreflightErrors"];
+        assert_eq!(minded[3], "FileAvailable--etc-kubernetes-kubelet.conf");
+    }
+
+    #[test]
+    fn a_kubelet_asks_the_api_server_beside_it_if_there_is_one() {
+        let cluster = fake::cluster(&["c1", "w1"]);
+        let of = |at: usize| -> Value {
+            serde_json::from_str(&kubelet_access("PEM", &cluster.members[at])).unwrap()
+        };
+        let server = |of: Value| of["clusters"][0]["cluster"]["server"].clone();
+        assert_eq!(server(of(0)), "https://127.0.0.1:6443");
+        assert_eq!(server(of(1)), "https://api.strata.internal:7443");
+    }
+
+    #[test]
+    fn whoever_is_alone_holds_no_election() {
+        for (names, elects) in [(&["c1", "w1"][..], "false"), (&["c1", "c2", "c3"], "true")] {
+            let cluster = fake::cluster(names);
+            let all = whole(&cluster, &cluster.members[0], &bundle());
+            for part in ["controllerManager", "scheduler"] {
+                let arguments = all[part]["extraArgs"].as_array().unwrap();
+                let elect = json!({"name": "leader-elect", "value": elects});
+                assert!(arguments.contains(&elect), "{part}: {arguments:?}");
+            }
+        }
     }
 }

@@ -45,6 +45,11 @@ impl Driver for Kubeadm {
         .boxed()
     }
 
+    fn images<'a>(&'a self, member: &'a Member, progress: Told<'a>) -> Done<'a> {
+        progress("importing images".into());
+        install::import(self.machine(member), member.version).boxed()
+    }
+
     fn init<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
@@ -71,6 +76,19 @@ impl Driver for Kubeadm {
             let etcd = self.etcd(cluster, Some(member))?;
             let entry = self.entry(cluster, member, progress);
             entry.join(&api, &etcd).await
+        }
+        .boxed()
+    }
+
+    fn ready<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Told<'a>,
+    ) -> Done<'a> {
+        async move {
+            let api = self.api(cluster)?;
+            self.entry(cluster, member, progress).ready(&api).await
         }
         .boxed()
     }

@@ -25,7 +25,7 @@ const KUBEADM: Duration = Duration::from_secs(8 * 60);
 const RESET: Duration = Duration::from_secs(2 * 60);
 /// How long a node may take to be ready once it is in.
 const READY: Duration = Duration::from_secs(3 * 60);
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(200);
 /// The name by which kubeadm runs: its script's.
 pub(super) const KUBEADM_RUN: &str = "with-config";
 /// The pool that a node is of.
@@ -51,8 +51,7 @@ impl Entry<'_> {
             self.kubeadm("init", "kubeadm init", text).await?;
             token.forget(api).await?;
         }
-        self.kubelet().await?;
-        self.ready(api).await
+        self.kubelet().await
     }
 
     /// As a further one: `api` and `etcd` are those of the others.
@@ -74,16 +73,28 @@ impl Entry<'_> {
                 tracing::warn!(%error, "a join token ends by itself in 15 minutes");
             }
         }
-        self.kubelet().await?;
-        self.ready(api).await
+        self.kubelet().await
     }
 
+    /// The token lets kubeadm read what the cluster is; what the kubelet is
+    /// known by comes from here, where the authority is. It would ask for it by
+    /// the token otherwise, and in a new cluster it takes seconds until there
+    /// is somebody to sign.
     async fn join_with(&self, token: &Secret) -> Result<(), DriverError> {
         let authority = pki::of(&self.cluster.secrets, "ca.crt")?;
-        let known = config::discovery(authority).into_bytes();
-        self.machine
-            .replace("put", config::DISCOVERY, known)
-            .await?;
+        let name = self.member.machine.as_str();
+        let identity = pki::node(&self.cluster.secrets, name)?;
+        let pem = format!("{}{}", identity.certificate, identity.key.expose());
+        let files = Archive::default()
+            .file(config::DISCOVERY, 0o600, config::discovery(authority))
+            .file(config::KUBELET_FIRST, 0o600, pem)
+            .link(config::KUBELET_CLIENT, config::KUBELET_FIRST)
+            .file(
+                &format!("{HERE}/etc/kubelet.conf"),
+                0o600,
+                config::kubelet_access(authority, self.member),
+            );
+        self.machine.put("put", files).await?;
         let text = config::join(self.cluster, self.member, token);
         self.kubeadm("join", "kubeadm join", text).await
     }
@@ -106,6 +117,8 @@ impl Entry<'_> {
         }
         if state == "half" {
             (self.progress)("taking back what was begun".into());
+            // One that an earlier try left behind may still be at it.
+            self.machine.stop(KUBEADM_RUN).await?;
             self.machine.stop("kubelet").await?;
             let reset = Script {
                 line: "reset",
@@ -147,7 +160,7 @@ impl Entry<'_> {
     }
 
     /// Waits for the node and says whose it is.
-    async fn ready(&self, api: &Api) -> Result<(), DriverError> {
+    pub(super) async fn ready(&self, api: &Api) -> Result<(), DriverError> {
         (self.progress)("waiting for the node to be ready".into());
         let name = self.member.machine.as_str();
         wait_for(api, name, Node::is_ready).await?;

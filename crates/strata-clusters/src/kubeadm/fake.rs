@@ -45,6 +45,8 @@ pub(super) fn cluster(names: &[&str]) -> ClusterFacts {
         name: "blue".parse().unwrap(),
         id: "one".into(),
         version: VERSION,
+        controls: u32::try_from(names.iter().filter(|name| !name.starts_with('w')).count())
+            .unwrap(),
         members: names.iter().enumerate().map(member).collect(),
         secrets: pki::secrets().unwrap(),
     }

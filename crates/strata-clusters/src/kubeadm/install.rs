@@ -16,13 +16,17 @@ const IMPORT: Duration = Duration::from_secs(5 * 60);
 const PROGRAM: u32 = 0o755;
 
 /// Our scripts, by the names that they have on the machine.
-const SCRIPTS: [(&str, &str); 14] = [
+const SCRIPTS: [(&str, &str); 15] = [
     ("prepare", include_str!("scripts/prepare")),
     ("run", include_str!("scripts/run")),
     ("run-containerd", include_str!("scripts/run-containerd")),
     ("run-agent", include_str!("scripts/run-agent")),
     ("run-kubelet", include_str!("scripts/run-kubelet")),
     ("introduce", include_str!("scripts/introduce")),
+    (
+        "wait-for-containerd",
+        include_str!("scripts/wait-for-containerd"),
+    ),
     ("import", include_str!("scripts/import")),
     ("with-config", include_str!("scripts/with-config")),
     ("state", include_str!("scripts/state")),
@@ -56,9 +60,7 @@ pub(super) async fn install(
     let agent = format!("/bin/sh {HERE}/run-agent {program}");
     machine.supervise("agent", &agent).await?;
     let containerd = format!("/bin/sh {HERE}/run-containerd");
-    machine.supervise("containerd", &containerd).await?;
-    progress("importing images".into());
-    import(machine, member.version).await
+    machine.supervise("containerd", &containerd).await
 }
 
 /// The images of a version that the machine has the bundle of.

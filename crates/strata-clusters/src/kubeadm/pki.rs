@@ -77,6 +77,16 @@ pub(super) fn client(
     })
 }
 
+/// What the kubelet of a machine is known by. It gets itself the next one.
+pub(super) fn node(
+    secrets: &BTreeMap<String, Secret>,
+    machine: &str,
+) -> Result<Identity, DriverError> {
+    let name = format!("system:node:{machine}");
+    let lifetime = Duration::from_secs(365 * DAY);
+    client(secrets, CLUSTER, &name, Some("system:nodes"), lifetime)
+}
+
 /// When the first certificate of these ends, in Unix seconds.
 pub(super) fn first_end(pem: &str) -> Option<i64> {
     let found = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten();

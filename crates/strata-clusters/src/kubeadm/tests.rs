@@ -168,6 +168,8 @@ async fn a_token_ends_with_the_join_well_or_badly() {
         match code {
             0 => {
                 joined.unwrap();
+                let ready = driver.ready(&facts, &facts.members[1], &|_| ());
+                ready.await.unwrap();
                 let change = api.body_of("PATCH /api/v1/nodes/w1");
                 assert_eq!(change["metadata"]["labels"]["tier"], "one");
             }

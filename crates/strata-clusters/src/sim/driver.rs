@@ -35,6 +35,16 @@ impl Driver for Sim {
         .boxed()
     }
 
+    fn images<'a>(&'a self, member: &'a Member, progress: Progress<'a>) -> Done<'a> {
+        async move {
+            progress("importing".into());
+            let machine = member.machine.as_str();
+            self.call("images", machine, |world| world.images(member))
+                .await
+        }
+        .boxed()
+    }
+
     fn init<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
@@ -60,6 +70,21 @@ impl Driver for Sim {
             progress("joining".into());
             let machine = member.machine.as_str();
             self.call("join", machine, |world| world.join(cluster, member))
+                .await
+        }
+        .boxed()
+    }
+
+    fn ready<'a>(
+        &'a self,
+        cluster: &'a ClusterFacts,
+        member: &'a Member,
+        progress: Progress<'a>,
+    ) -> Done<'a> {
+        async move {
+            progress("waiting for it".into());
+            let machine = member.machine.as_str();
+            self.call("ready", machine, |world| world.ready(cluster, member))
                 .await
         }
         .boxed()

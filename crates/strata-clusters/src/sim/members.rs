@@ -65,6 +65,14 @@ impl World {
         held.ok_or_else(|| failed(what, name, "nothing was installed".into()))
     }
 
+    pub(super) fn images(&mut self, member: &Member) -> Result<(), DriverError> {
+        let name = member.machine.as_str();
+        match self.up(name)?.holds {
+            Some(_) => Ok(()),
+            None => Err(self.violation("images", name, "nothing was installed".into())),
+        }
+    }
+
     pub(super) fn init(
         &mut self,
         facts: &ClusterFacts,
@@ -144,6 +152,21 @@ impl World {
         }
         self.installed("join", facts, member)?.joined = true;
         Ok(())
+    }
+
+    pub(super) fn ready(
+        &mut self,
+        facts: &ClusterFacts,
+        member: &Member,
+    ) -> Result<(), DriverError> {
+        let name = member.machine.as_str();
+        let up = self.machine(name).up;
+        let there = self.serving(facts)?.nodes.contains_key(name);
+        match (there, up) {
+            (true, true) => Ok(()),
+            (true, false) => Err(failed("ready", name, "it is down".into())),
+            (false, _) => Err(self.violation("ready", name, "it has not come in".into())),
+        }
     }
 
     pub(super) fn introduce(&mut self, facts: &ClusterFacts) {

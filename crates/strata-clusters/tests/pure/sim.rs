@@ -27,6 +27,7 @@ fn facts(sim: &Sim, members: Vec<Member>) -> ClusterFacts {
         name,
         id: "1".into(),
         version: v("v1.34.4"),
+        controls: 1,
         members,
     }
 }
@@ -38,6 +39,7 @@ fn enter(sim: &Sim, cluster: &ClusterFacts, member: &Member, first: bool) {
         true => now(sim.init(cluster, member, &quiet)),
         false => now(sim.join(cluster, member, &quiet)),
     });
+    again(|| now(sim.ready(cluster, member, &quiet)));
 }
 
 fn again<T>(mut call: impl FnMut() -> Result<T, DriverError>) -> T {
@@ -297,7 +299,7 @@ proptest! {
         let controls = controls * 2 + 1;
         let mut members: Vec<_> = (1..=controls).map(control).collect();
         members.extend((controls + 1..=controls + workers).map(|n| worker("web", n)));
-        let cluster = ClusterFacts { name, id: "1".into(), version: v("v1.34.4"), members, secrets };
+        let cluster = ClusterFacts { name, id: "1".into(), version: v("v1.34.4"), controls: 1, members, secrets };
         for member in &cluster.members {
             enter(&sim, &cluster, member, member.number == 1);
         }

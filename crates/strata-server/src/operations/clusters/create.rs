@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strata_clusters::ClusterFacts;
 use strata_types::cluster::{ClusterRole, Member};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
@@ -55,20 +56,14 @@ impl Kind for CreateCluster {
             .timeout(BOOTING)
             .undo_timeout(WIPING)
             .retry(machines::BOOTED),
-            Step::new("install", |at: Here| async move {
-                let done = machines::install(&at, &at.input.cluster, &at.input.machines).await;
-                at.context.note(&at.input.cluster, WHAT, done).await
-            })
-            .timeout(MEMBER)
-            .retry(PATIENT),
             Step::new("control plane", |at: Here| async move {
-                let done = init(&at).await;
+                let done = control_plane(&at).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
-            .timeout(MEMBER)
+            .timeout(2 * MEMBER)
             .retry(PATIENT),
             Step::new("join", |at: Here| async move {
-                let done = machines::join(&at, &at.input.cluster, &at.input.machines).await;
+                let done = join(&at).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(2 * MEMBER)
@@ -78,28 +73,68 @@ impl Kind for CreateCluster {
     }
 }
 
-async fn init(at: &Here) -> Result<(), StepError> {
+/// The first machine becomes the control plane. It gets its images meanwhile,
+/// then the others all that they need: all wait for the first, and machines may
+/// share their cpus and disks.
+async fn control_plane(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
-    let first = facts.members.iter().find(|member| is_control(member));
-    let Some(first) = first.cloned() else {
-        return Err(StepError::permanent("it has no machine to control it"));
-    };
+    let first = first(&facts)?;
+    let id = first.machine.to_string();
+    let others = at.input.machines.iter().filter(|it| **it != id);
+    let others: Vec<String> = others.cloned().collect();
     let board = Board::new(at);
-    let id = first.machine.as_str();
-    let tell = |text: String| board.tell(id, &text);
+    let begun = async {
+        let tell = |text: String| board.tell(&id, &text);
+        let done = own.driver.init(&facts, first, &tell).await;
+        done.map_err(driver_failed)
+    };
+    let work = async {
+        let alone = std::slice::from_ref(&id);
+        machines::install(&board, name, alone).await?;
+        let beside = async {
+            machines::images(&board, name, alone).await?;
+            machines::prepare(&board, name, &others).await
+        };
+        futures_util::try_join!(begun, beside).map(drop)
+    };
     tokio::select! {
-        done = own.driver.init(&facts, &first, &tell) => done.map_err(driver_failed)?,
+        done = work => done?,
         () = at.cancelled() => return Err(StepError::Cancelled),
     }
-    own.set_member(name, id, |member| member.joined = true)
+    own.set_member(name, &id, |member| member.joined = true)
         .await?;
     own.sight.look_soon(name);
     Ok(())
 }
 
-fn is_control(member: &Member) -> bool {
-    member.role == ClusterRole::ControlPlane
+/// The others join, while the first gets ready.
+async fn join(at: &Here) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    let first = first(&facts)?;
+    let board = Board::new(at);
+    let ready = async {
+        let tell = |text: String| board.tell(first.machine.as_str(), &text);
+        let done = own.driver.ready(&facts, first, &tell).await;
+        done.map_err(driver_failed)
+    };
+    let ready = async {
+        tokio::select! {
+            done = ready => done,
+            () = at.cancelled() => Err(StepError::Cancelled),
+        }
+    };
+    let joined = machines::join(&board, name, &at.input.machines);
+    futures_util::try_join!(ready, joined).map(drop)
+}
+
+/// The machine that the cluster begins on.
+fn first(facts: &ClusterFacts) -> Result<&Member, StepError> {
+    let mut members = facts.members.iter();
+    members
+        .find(|member| member.role == ClusterRole::ControlPlane)
+        .ok_or_else(|| StepError::permanent("it has no machine to control it"))
 }
 
 async fn ready(at: &Here) -> Result<(), StepError> {

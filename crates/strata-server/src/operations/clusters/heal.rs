@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -87,14 +87,14 @@ impl Kind for HealCluster {
             .retry(machines::BOOTED),
             Step::new("install", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::install(&at, &at.input.cluster, &added).await;
+                let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("join", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::join(&at, &at.input.cluster, &added).await;
+                let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
                 let done = done.map(|()| added);
                 at.context.note(&at.input.cluster, WHAT, done).await
             })

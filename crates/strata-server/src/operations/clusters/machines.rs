@@ -224,24 +224,52 @@ async fn follow<K: Kind<Context = Clusters>>(
     }
 }
 
-/// Installs what members need, on all at once.
-pub(super) async fn install<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+/// Installs what members need, on all at once, and the images.
+pub(super) async fn prepare<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
     cluster: &str,
     machines: &[String],
 ) -> Result<(), StepError> {
-    let own = &at.context;
+    install(board, cluster, machines).await?;
+    images(board, cluster, machines).await
+}
+
+/// Puts images on the machines of members, on all at once.
+pub(super) async fn images<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let own = &board.at.context;
+    let all = members(&*own.core.cluster(cluster).map_err(step_failed)?, machines);
+    let imported = all.iter().map(|member| async move {
+        let id = member.machine.as_str();
+        let tell = |text: String| board.tell(id, &text);
+        let done = own.driver.images(member, &tell).await;
+        done.map_err(driver_failed)
+    });
+    tokio::select! {
+        done = try_join_all(imported) => done.map(drop),
+        () = board.at.cancelled() => Err(StepError::Cancelled),
+    }
+}
+
+/// Installs what members need but the images, on all at once.
+pub(super) async fn install<K: Kind<Context = Clusters>>(
+    board: &Board<K>,
+    cluster: &str,
+    machines: &[String],
+) -> Result<(), StepError> {
+    let (at, own) = (&board.at, &board.at.context);
     let facts = own.facts(cluster).await.map_err(step_failed)?;
-    let board = Board::new(at);
     let all = members(&*own.core.cluster(cluster).map_err(step_failed)?, machines);
     let installed = all.iter().map(|member| {
-        let (facts, board) = (&facts, &board);
+        let facts = &facts;
         async move {
             let id = member.machine.as_str();
             let tell = |text: String| board.tell(id, &text);
             let done = own.driver.install(facts, member, &tell).await;
             done.map_err(driver_failed)?;
-            board.tell(id, "installed");
             Ok(())
         }
     });
@@ -254,12 +282,11 @@ pub(super) async fn install<K: Kind<Context = Clusters>>(
 /// Joins members: those that control one after the other, workers all at once
 /// and beside them.
 pub(super) async fn join<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+    board: &Board<K>,
     cluster: &str,
     machines: &[String],
 ) -> Result<(), StepError> {
-    let own = &at.context;
-    let board = Board::new(at);
+    let (at, own) = (&board.at, &board.at.context);
     // Whoever joins must know where the API is.
     let facts = own.facts(cluster).await.map_err(step_failed)?;
     own.driver.introduce(&facts).await.map_err(driver_failed)?;
@@ -270,14 +297,14 @@ pub(super) async fn join<K: Kind<Context = Clusters>>(
         .partition(|member| member.role == ClusterRole::ControlPlane);
     let one_by_one = async {
         for member in &control {
-            join_one(&board, cluster, member).await?;
+            join_one(board, cluster, member).await?;
         }
         Ok(())
     };
     let at_once = try_join_all(
         workers
             .iter()
-            .map(|member| join_one(&board, cluster, member)),
+            .map(|member| join_one(board, cluster, member)),
     );
     let work = async { futures_util::try_join!(one_by_one, at_once).map(drop) };
     tokio::select! {
@@ -299,6 +326,8 @@ async fn join_one<K: Kind<Context = Clusters>>(
     let tell = |text: String| board.tell(id, &text);
     let joined = own.driver.join(&facts, member, &tell).await;
     joined.map_err(driver_failed)?;
+    let ready = own.driver.ready(&facts, member, &tell).await;
+    ready.map_err(driver_failed)?;
     own.set_member(cluster, id, |member| member.joined = true)
         .await?;
     board.tell(id, "ready");

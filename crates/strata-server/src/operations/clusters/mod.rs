@@ -138,6 +138,7 @@ impl Clusters {
             name: cluster.name.clone(),
             id: cluster.id.clone(),
             version: cluster.spec.version,
+            controls: cluster.spec.control_plane.count,
             members: cluster.members.clone(),
             secrets: self.core.cluster_secrets(&cluster.name).await?,
         })

@@ -9,7 +9,7 @@ use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, machines};
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
 
@@ -143,14 +143,14 @@ fn adding() -> Vec<Step<ScaleCluster>> {
         .retry(machines::BOOTED),
         Step::new("install", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::install(&at, &at.input.cluster, &added).await;
+            let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
         Step::new("join", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::join(&at, &at.input.cluster, &added).await;
+            let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .undo(|at: Here| async move {
