@@ -35,6 +35,7 @@ mod preflight;
 mod renew;
 mod restore;
 mod snapshots;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod tls;

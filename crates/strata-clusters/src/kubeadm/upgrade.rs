@@ -1,10 +1,12 @@
-//! One member to another version: kubeadm's part with the new kubeadm, then
-//! the kubelet, which is never newer than the API server that it speaks to.
+//! One member to another version: the parts of a control plane first, then
+//! what else kubeadm looks after, then the kubelet, which is never newer than
+//! the API server that it speaks to.
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use strata_types::cluster::KubernetesVersion;
 use tokio::time::Instant;
 
@@ -13,22 +15,34 @@ use super::bring;
 use super::enter::wait_for;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
-use super::objects::Pod;
+use super::objects::{List, Node, Pod};
 use super::observe::SYSTEM;
+use super::restore::serves;
+use super::swap;
 use crate::DriverError;
 use crate::catalogue::Bundle;
 
-/// With an etcd and an API server that start anew on a busy machine.
-const KUBEADM: Duration = Duration::from_secs(10 * 60);
+/// What is left of kubeadm's work, on a busy machine.
+const KUBEADM: Duration = Duration::from_secs(3 * 60);
 const SETTLE: Duration = Duration::from_secs(4 * 60);
 /// How long all has to be well without a break.
 const STEADY: Duration = Duration::from_secs(10);
+/// The same where it is known that the new ones run: only the kubelet was
+/// started again since, and what it finds wrong it finds at once.
+const SEEN: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(500);
+/// How many machines take images at the same time.
+const AT_ONCE: usize = 4;
 const PARTS: [&str; 4] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
+];
+/// What kubeadm runs in the cluster, and how many of it there should be.
+const ADD_ONS: [(&str, &str); 2] = [
+    ("daemonsets/kube-proxy", "/status/desiredNumberScheduled"),
+    ("deployments/coredns", "/spec/replicas"),
 ];
 
 /// What an upgrade of one member takes.
@@ -46,13 +60,20 @@ impl Upgrade<'_> {
     pub(super) async fn run(&self, api: &Api, first: bool) -> Result<(), DriverError> {
         let (to, machine) = (self.to, self.machine);
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
-        let files = install::files(self.bundle);
+        let files = install::files(self.bundle).file(&swap::path(), 0o755, swap::SCRIPT);
         machine.put("put", files).await?;
-        bring::bring(self.bundle, to, machine, self.progress).await?;
-        (self.progress)("importing images".into());
-        install::import(machine, to).await?;
+        self.bring(machine).await?;
+        // One that was ended in the middle may have left nobody to answer yet.
+        serves(api).await?;
         if first {
-            tell_images(api, self.bundle).await?;
+            self.bring_everywhere(api).await?;
+        }
+        if self.own.is_some() {
+            (self.progress)("starting the control plane anew".into());
+            swap::swap(api, machine, to, self.bundle, first).await?;
+        }
+        if first {
+            swap::tell_images(api, self.bundle).await?;
         }
         (self.progress)("kubeadm upgrade".into());
         let line = match first {
@@ -67,7 +88,48 @@ impl Upgrade<'_> {
             passing: true,
         };
         machine.script(script).await?;
-        self.swap_kubelet(api).await
+        self.swap_kubelet(api).await?;
+        let Some(own) = &self.own else {
+            return Ok(());
+        };
+        (self.progress)("waiting for the control plane to settle".into());
+        settle_for(own, machine.name, SEEN).await?;
+        match first {
+            true => self.rolled_out(api).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The bundle and its images on a machine.
+    async fn bring(&self, machine: Machine<'_>) -> Result<(), DriverError> {
+        bring::bring(self.bundle, self.to, machine, self.progress).await?;
+        install::import(machine, self.to).await
+    }
+
+    /// The same on all others, before anything is touched: with the first of
+    /// the control plane, kubeadm changes what runs on every machine. One that
+    /// does not answer has it when its turn comes.
+    async fn bring_everywhere(&self, api: &Api) -> Result<(), DriverError> {
+        let nodes: List<Node> = api.get("/api/v1/nodes").await?;
+        let mut others: Vec<String> = Vec::new();
+        for node in nodes.items {
+            if node.metadata.name != self.machine.name {
+                others.push(node.metadata.name);
+            }
+        }
+        (self.progress)("bringing it to all other machines".into());
+        for some in others.chunks(AT_ONCE) {
+            let brought = some.iter().map(|name| self.try_to_bring(name));
+            join_all(brought).await;
+        }
+        Ok(())
+    }
+
+    async fn try_to_bring(&self, name: &str) {
+        let hands = self.machine.hands;
+        if let Err(error) = self.bring(Machine { hands, name }).await {
+            tracing::warn!(machine = name, %error, "it has no images of the new version yet");
+        }
     }
 
     async fn swap_kubelet(&self, api: &Api) -> Result<(), DriverError> {
@@ -85,27 +147,67 @@ impl Upgrade<'_> {
         wait_for(api, machine.name, |node| {
             node.is_ready() && node.status.node_info.kubelet_version == to
         })
-        .await?;
-        match &self.own {
-            Some(own) => {
-                (self.progress)("waiting for the control plane to settle".into());
-                settle(own, machine.name).await
-            }
-            None => Ok(()),
-        }
+        .await
     }
+
+    /// Waits until what kubeadm runs in the cluster is there in its new form.
+    /// That also says that the new controllers and the scheduler work: without
+    /// them nothing that is moved off a machine would come up elsewhere, and
+    /// nobody would be told that it has gone.
+    async fn rolled_out(&self, api: &Api) -> Result<(), DriverError> {
+        (self.progress)("waiting for DNS and the proxies".into());
+        let end = Instant::now() + SETTLE;
+        for (path, wanted) in ADD_ONS {
+            let path = format!("/apis/apps/v1/namespaces/kube-system/{path}");
+            loop {
+                let why = match api.get::<Value>(&path).await {
+                    Ok(found) if is_rolled_out(&found, wanted) => break,
+                    Ok(found) => found["status"].to_string(),
+                    // Somebody has something else in its place.
+                    Err(error) if error.is(StatusCode::NOT_FOUND) => break,
+                    Err(error) => error.to_string(),
+                };
+                if Instant::now() >= end {
+                    return Err(DriverError::Failed {
+                        what: format!("waiting for {path}"),
+                        machine: self.machine.name.to_owned(),
+                        why,
+                        passing: true,
+                    });
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether all that should be there of a workload is there in its new form.
+fn is_rolled_out(found: &Value, wanted: &str) -> bool {
+    let number = |path: &str| found.pointer(path).and_then(Value::as_i64).unwrap_or(0);
+    let (wanted, status) = (number(wanted), &found["status"]);
+    let counted = |names: [&str; 2]| names.map(|name| status[name].as_i64().unwrap_or(0));
+    let updated = counted(["updatedNumberScheduled", "updatedReplicas"]);
+    let there = counted(["numberAvailable", "availableReplicas"]);
+    number("/status/observedGeneration") >= number("/metadata/generation")
+        && updated.iter().sum::<i64>() >= wanted
+        && there.iter().sum::<i64>() >= wanted
 }
 
 /// What starts etcd and the API server anew does so a moment after it was
 /// asked to: whoever is next waits until they have been there for a while.
 /// `own` is the API server of this very machine.
 pub(super) async fn settle(own: &Api, machine: &str) -> Result<(), DriverError> {
+    settle_for(own, machine, STEADY).await
+}
+
+async fn settle_for(own: &Api, machine: &str, steady: Duration) -> Result<(), DriverError> {
     let end = Instant::now() + SETTLE;
     let mut since = Instant::now();
     loop {
         let well = is_well(own, machine).await;
         match &well {
-            Ok(()) if since.elapsed() >= STEADY => return Ok(()),
+            Ok(()) if since.elapsed() >= steady => return Ok(()),
             Ok(()) => {}
             Err(_) => since = Instant::now(),
         }
@@ -135,56 +237,29 @@ async fn is_well(own: &Api, machine: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// kubeadm keeps what it was told of images by tag; the new version has others.
-async fn tell_images(api: &Api, bundle: &Bundle) -> Result<(), DriverError> {
-    let path = format!("{SYSTEM}/configmaps/kubeadm-config");
-    let found: Value = match api.get(&path).await {
-        Err(error) if error.is(StatusCode::NOT_FOUND) => {
-            let why = "its ConfigMap kubeadm-config is gone; put it back first";
-            return Err(DriverError::Refused(why.into()));
-        }
-        other => other?,
-    };
-    let before = found["data"]["ClusterConfiguration"].as_str();
-    let after = with_tags(before.unwrap_or_default(), &bundle.etcd, &bundle.coredns);
-    if before == Some(&after) {
-        return Ok(());
-    }
-    let change = json!({"data": {"ClusterConfiguration": after}});
-    Ok(api.patch(&path, &change).await?)
-}
-
-/// The same text with other tags: of `dns:` and of `etcd:` below.
-fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
-    let mut section = "";
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
-        if !line.starts_with([' ', '-']) {
-            section = line.split(':').next().unwrap_or_default();
-        }
-        let tag = match section {
-            "etcd" => Some(etcd),
-            "dns" => Some(coredns),
-            _ => None,
-        };
-        match (tag, line.find("imageTag:")) {
-            (Some(tag), Some(at)) => out.push_str(&format!("{}imageTag: {tag}", &line[..at])),
-            _ => out.push_str(line),
-        }
-        out.push('\n');
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn only_the_tags_of_etcd_and_dns_are_changed() {
-        let text = "apiServer: {}\ndns:\n  imageTag: v1.12.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.5-0\nkubernetesVersion: v1.34.4\n";
-        let expected = "apiServer: {}\ndns:\n  imageTag: v1.13.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.6-0\nkubernetesVersion: v1.34.4\n";
-        assert_eq!(with_tags(text, "3.6.6-0", "v1.13.1"), expected);
-        assert_eq!(with_tags(expected, "3.6.6-0", "v1.13.1"), expected);
+    fn an_add_on_is_rolled_out_when_all_of_it_is_new_and_there() {
+        let (set, replicas) = (ADD_ONS[0].1, ADD_ONS[1].1);
+        let proxy = |seen: i64, updated: i64, there: i64| {
+            json!({"metadata": {"generation": 2}, "status": {
+                "observedGeneration": seen, "desiredNumberScheduled": 3,
+                "updatedNumberScheduled": updated, "numberAvailable": there,
+            }})
+        };
+        assert!(is_rolled_out(&proxy(2, 3, 3), set));
+        assert!(!is_rolled_out(&proxy(1, 3, 3), set));
+        assert!(!is_rolled_out(&proxy(2, 2, 3), set));
+        assert!(!is_rolled_out(&proxy(2, 3, 2), set));
+        let names = |status: Value| json!({"metadata": {"generation": 1}, "spec": {"replicas": 2}, "status": status});
+        let whole = json!({"observedGeneration": 1, "updatedReplicas": 2, "availableReplicas": 2});
+        assert!(is_rolled_out(&names(whole), replicas));
+        let half = json!({"observedGeneration": 1, "updatedReplicas": 1, "availableReplicas": 2});
+        assert!(!is_rolled_out(&names(half), replicas));
     }
 }

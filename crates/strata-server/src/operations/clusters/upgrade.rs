@@ -45,6 +45,8 @@ const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a control plane is waited for before the state before comes back.
 const LOOKS: u32 = 24;
 const LOOK: Duration = Duration::from_secs(5);
+/// Between two looks whether what was in the way has passed.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What was changed just before needs a moment to be well again.
 const SETTLING: Duration = Duration::from_secs(30);
@@ -120,7 +122,7 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
         at.progress(format!("waiting whether that passes: {}", first.what));
         tokio::select! {
             () = at.cancelled() => return Err(StepError::Cancelled),
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(SOON) => {}
         }
     }
     let operation = at.operation().to_string();

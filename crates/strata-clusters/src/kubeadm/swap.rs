@@ -1,0 +1,201 @@
+//! The parts of a control plane (etcd, the API server, controller manager and
+//! scheduler) at another version. kubeadm writes their files, by the
+//! configuration that the cluster itself keeps; a script of ours puts them in
+//! place all at once, and back when they do not come up.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use strata_types::cluster::KubernetesVersion;
+
+use super::api::Api;
+use super::machine::{HERE, Machine, Script};
+use super::objects::{List, Node};
+use super::observe::SYSTEM;
+use crate::DriverError;
+use crate::catalogue::Bundle;
+
+/// What has to be on the machine for it, besides what is installed.
+pub(super) const SCRIPT: &str = include_str!("scripts/swap");
+/// Longer than it waits for the new ones and, after that, for those before.
+const BOUND: Duration = Duration::from_secs(5 * 60);
+/// It has put back what was there before: the same again would not help.
+const PUT_BACK: &str = "exit code 3";
+const CONTROLS: &str = "node-role.kubernetes.io/control-plane";
+
+/// Brings the parts on a machine to the version of a bundle.
+pub(super) async fn swap(
+    api: &Api,
+    machine: Machine<'_>,
+    to: KubernetesVersion,
+    bundle: &Bundle,
+    first: bool,
+) -> Result<(), DriverError> {
+    let (_, kept) = kept(api).await?;
+    let turn = if first { "first" } else { "further" };
+    let company = if is_alone(api).await? {
+        "alone"
+    } else {
+        "among"
+    };
+    let script = Script {
+        line: &format!("swap {to} {turn} {company}"),
+        what: "upgrading the control plane",
+        input: Some(told(&kept, machine.name, to, bundle).into_bytes()),
+        timeout: BOUND,
+        passing: true,
+    };
+    match machine.script(script).await {
+        Err(DriverError::Failed {
+            what, machine, why, ..
+        }) => Err(DriverError::Failed {
+            passing: !why.starts_with(PUT_BACK),
+            what,
+            machine,
+            why,
+        }),
+        other => other.map(drop),
+    }
+}
+
+/// kubeadm keeps what it was told of images by tag; the new version has others.
+pub(super) async fn tell_images(api: &Api, bundle: &Bundle) -> Result<(), DriverError> {
+    let (path, before) = kept(api).await?;
+    let after = with_tags(&before, &bundle.etcd, &bundle.coredns);
+    if before == after {
+        return Ok(());
+    }
+    let change = json!({"data": {"ClusterConfiguration": after}});
+    Ok(api.patch(&path, &change).await?)
+}
+
+/// What the cluster keeps of how it was made, and where.
+async fn kept(api: &Api) -> Result<(String, String), DriverError> {
+    let path = format!("{SYSTEM}/configmaps/kubeadm-config");
+    let found: Value = match api.get(&path).await {
+        Err(error) if error.is(StatusCode::NOT_FOUND) => {
+            let why = "its ConfigMap kubeadm-config is gone; put it back first";
+            return Err(DriverError::Refused(why.into()));
+        }
+        other => other?,
+    };
+    let text = found["data"]["ClusterConfiguration"].as_str();
+    Ok((path, text.unwrap_or_default().to_owned()))
+}
+
+/// Whether nobody else controls the cluster.
+async fn is_alone(api: &Api) -> Result<bool, DriverError> {
+    let path = format!("/api/v1/nodes?labelSelector={CONTROLS}");
+    let controls: List<Node> = api.get(&path).await?;
+    Ok(controls.items.len() < 2)
+}
+
+/// What kubeadm is told for the files of one machine, which knows its address
+/// better than anybody.
+fn told(kept: &str, machine: &str, to: KubernetesVersion, bundle: &Bundle) -> String {
+    let own = json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "InitConfiguration",
+        "nodeRegistration": {
+            "name": machine,
+            "criSocket": "unix:///run/containerd/containerd.sock",
+        },
+        "localAPIEndpoint": {"advertiseAddress": "@ADDRESS@", "bindPort": 6443},
+    });
+    let kept = with_tags(kept, &bundle.etcd, &bundle.coredns);
+    let whole = kept.lines().map(|line| match line.split_once(':') {
+        Some(("kubernetesVersion", _)) => format!("kubernetesVersion: {to}\n"),
+        _ => format!("{line}\n"),
+    });
+    format!("{own}\n---\n{}", whole.collect::<String>())
+}
+
+/// The same text with other tags: of `dns:` and of `etcd:` below.
+fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
+    let mut section = "";
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        if !line.starts_with([' ', '-']) {
+            section = line.split(':').next().unwrap_or_default();
+        }
+        let tag = match section {
+            "etcd" => Some(etcd),
+            "dns" => Some(coredns),
+            _ => None,
+        };
+        match (tag, line.find("imageTag:")) {
+            (Some(tag), Some(at)) => out.push_str(&format!("{}imageTag: {tag}", &line[..at])),
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Where the script is on a machine.
+pub(super) fn path() -> String {
+    format!("{HERE}/swap")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{self, FakeApi, FakeHands};
+    use super::*;
+
+    const KEPT: &str = "apiServer: {}\ndns:\n  imageTag: v1.12.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.5-0\nkubernetesVersion: v1.34.4\n";
+
+    const TO: KubernetesVersion = KubernetesVersion::new(1, 35, 4);
+
+    fn bundle() -> Bundle {
+        Bundle {
+            version: TO,
+            etcd: "3.6.6-0".into(),
+            coredns: "v1.13.1".into(),
+            pause: "3.10.1".into(),
+            images: Vec::new(),
+            folder: Default::default(),
+        }
+    }
+
+    #[test]
+    fn only_the_tags_of_etcd_and_dns_are_changed() {
+        let expected = "apiServer: {}\ndns:\n  imageTag: v1.13.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.6-0\nkubernetesVersion: v1.34.4\n";
+        assert_eq!(with_tags(KEPT, "3.6.6-0", "v1.13.1"), expected);
+        assert_eq!(with_tags(expected, "3.6.6-0", "v1.13.1"), expected);
+    }
+
+    #[test]
+    fn kubeadm_is_told_what_the_cluster_keeps_at_the_new_version() {
+        let (to, bundle) = (TO, bundle());
+        let text = told(KEPT, "c1", to, &bundle);
+        let (own, whole) = text.split_once("\n---\n").unwrap();
+        let own: Value = serde_json::from_str(own).unwrap();
+        assert_eq!(own["nodeRegistration"]["name"], "c1");
+        assert_eq!(own["localAPIEndpoint"]["advertiseAddress"], "@ADDRESS@");
+        let expected = with_tags(KEPT, "3.6.6-0", "v1.13.1").replace("v1.34.4", "v1.35.4");
+        assert_eq!(whole, expected);
+    }
+
+    #[tokio::test]
+    async fn what_was_put_back_is_not_tried_again() {
+        let cluster = fake::cluster(&["c1"]);
+        let api = FakeApi::new(&cluster.secrets, |line, _| match line {
+            line if line.contains("configmaps") => {
+                (200, json!({"data": {"ClusterConfiguration": KEPT}}))
+            }
+            _ => (200, json!({"items": [{}]})),
+        });
+        let api = api.await;
+        for (code, passing) in [(1, true), (3, false)] {
+            let hands = FakeHands::failing("swap", code);
+            let driver = fake::driver(hands.clone(), &api);
+            let machine = driver.machine(&cluster.members[0]);
+            let api = driver.api(&cluster).unwrap();
+            let error = swap(&api, machine, TO, &bundle(), true).await.unwrap_err();
+            assert_eq!(error.is_transient(), passing, "{error}");
+            let ran = hands.ran.lock().unwrap().join("\n");
+            assert!(ran.ends_with("swap v1.35.4 first alone"), "{ran}");
+        }
+    }
+}
