@@ -1,10 +1,11 @@
-//! One member to another version: the parts of a control plane first, then
-//! what else kubeadm looks after, then the kubelet, which is never newer than
-//! the API server that it speaks to.
+//! One member to another version: the parts of a control plane first, with
+//! the kubelet that begins with them, then what else kubeadm looks after; a
+//! worker's kubelet at the end. None is newer than the API server that it
+//! speaks to.
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join};
 use http::StatusCode;
 use serde_json::Value;
 use strata_types::cluster::KubernetesVersion;
@@ -27,8 +28,8 @@ const KUBEADM: Duration = Duration::from_secs(3 * 60);
 const SETTLE: Duration = Duration::from_secs(4 * 60);
 /// How long all has to be well without a break.
 const STEADY: Duration = Duration::from_secs(10);
-/// The same where it is known that the new ones run: only the kubelet was
-/// started again since, and what it finds wrong it finds at once.
+/// The same where it is known that the new ones run, and that nobody starts
+/// them anew.
 const SEEN: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(500);
 /// How many machines take images at the same time.
@@ -62,12 +63,12 @@ impl Upgrade<'_> {
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
         let files = install::files(self.bundle).file(&swap::path(), 0o755, swap::SCRIPT);
         machine.put("put", files).await?;
-        self.bring(machine).await?;
         // One that was ended in the middle may have left nobody to answer yet.
         serves(api).await?;
         if first {
             self.bring_everywhere(api).await?;
         }
+        self.bring(machine).await?;
         if self.own.is_some() {
             (self.progress)("starting the control plane anew".into());
             swap::swap(api, machine, to, self.bundle, first).await?;
@@ -92,12 +93,9 @@ impl Upgrade<'_> {
         let Some(own) = &self.own else {
             return Ok(());
         };
-        (self.progress)("waiting for the control plane to settle".into());
-        settle_for(own, machine.name, SEEN).await?;
-        match first {
-            true => self.rolled_out(api).await,
-            false => Ok(()),
-        }
+        (self.progress)("waiting for the control plane, DNS and the proxies".into());
+        let settled = settle_for(own, machine.name, SEEN);
+        try_join(settled, self.rolled_out(api)).await.map(drop)
     }
 
     /// The bundle and its images on a machine.
@@ -106,20 +104,14 @@ impl Upgrade<'_> {
         install::import(machine, self.to).await
     }
 
-    /// The same on all others, before anything is touched: with the first of
-    /// the control plane, kubeadm changes what runs on every machine. One that
-    /// does not answer has it when its turn comes.
+    /// The same on all, before anything is touched: with the control plane,
+    /// kubeadm changes what runs on every machine. One that does not answer
+    /// has it when its turn comes.
     async fn bring_everywhere(&self, api: &Api) -> Result<(), DriverError> {
         let nodes: List<Node> = api.get("/api/v1/nodes").await?;
-        let mut others: Vec<String> = Vec::new();
-        for node in nodes.items {
-            if node.metadata.name != self.machine.name {
-                others.push(node.metadata.name);
-            }
-        }
-        (self.progress)("bringing it to all other machines".into());
-        for some in others.chunks(AT_ONCE) {
-            let brought = some.iter().map(|name| self.try_to_bring(name));
+        (self.progress)("bringing images to all machines".into());
+        for some in nodes.items.chunks(AT_ONCE) {
+            let brought = some.iter().map(|it| self.try_to_bring(&it.metadata.name));
             join_all(brought).await;
         }
         Ok(())
@@ -135,9 +127,11 @@ impl Upgrade<'_> {
     async fn swap_kubelet(&self, api: &Api) -> Result<(), DriverError> {
         let (to, machine) = (self.to.to_string(), self.machine);
         (self.progress)(format!("starting the kubelet of {to}"));
-        machine.stop("kubelet").await?;
-        let version = format!("{HERE}/version");
-        machine.replace("put", &version, to.clone().into()).await?;
+        if self.own.is_none() {
+            machine.stop("kubelet").await?;
+            let version = format!("{HERE}/version");
+            machine.replace("put", &version, to.clone().into()).await?;
+        }
         // Pods outlive it, and the old bundle may go one day.
         machine.stop("containerd").await?;
         let command = format!("/bin/sh {HERE}/run-containerd");
@@ -155,7 +149,6 @@ impl Upgrade<'_> {
     /// them nothing that is moved off a machine would come up elsewhere, and
     /// nobody would be told that it has gone.
     async fn rolled_out(&self, api: &Api) -> Result<(), DriverError> {
-        (self.progress)("waiting for DNS and the proxies".into());
         let end = Instant::now() + SETTLE;
         for (path, wanted) in ADD_ONS {
             let path = format!("/apis/apps/v1/namespaces/kube-system/{path}");

@@ -274,25 +274,24 @@ async fn is_done(at: &Here, turn: &Turn) -> Result<(), StepError> {
     written.await.map(drop).map_err(step_failed)
 }
 
-/// A machine that is done stays done, also one that nobody heard of: its
-/// kubelet goes last, and tells. Only when the first of the control plane
-/// did not come up again, and nobody serves, the state before comes back.
+/// A machine that is done stays done, also a worker that nobody heard of: its
+/// kubelet goes last, and tells. One of the control plane is gone on with by
+/// the next wish. Only when the first of it did not come up again, and nobody
+/// serves, the state before comes back.
 async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let Ok(facts) = own.facts(name).await else {
         return Ok(());
     };
-    let done = facts
-        .member(&turn.machine)
-        .is_none_or(|it| it.version == at.input.to);
-    if done {
-        return Ok(());
-    }
+    let works = match facts.member(&turn.machine) {
+        Some(member) if member.version != at.input.to => member.role == ClusterRole::Worker,
+        _ => return Ok(()),
+    };
     // A moment's silence is not it: what was written since would be lost.
     for _ in 0..LOOKS {
         let seen = own.driver.observe(&facts).await;
         let told = seen.nodes.iter().find(|node| node.name == turn.machine);
-        if told.is_some_and(|node| node.version == at.input.to.to_string()) {
+        if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
             return is_done(at, turn).await;
         }
         if seen.serves || !turn.first {
