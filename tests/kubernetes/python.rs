@@ -11,7 +11,7 @@ async fn a_client_of_the_published_document_drives_every_call() {
     let arguments = vec![
         world.near().to_string().into(),
         world.credentials().into(),
-        world.bundles.new.clone().into(),
+        world.bundles.old.clone().into(),
     ];
     let Some(said) = strata_testkit::python::drive("clusters.py", arguments).await else {
         return;
