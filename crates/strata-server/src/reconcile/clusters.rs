@@ -22,8 +22,6 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Certificates are looked at that often.
 const RENEWING_MS: i64 = 12 * 3600 * 1000;
-/// How long a server that was just started lets others be first.
-const SETTLED_MS: i64 = 10 * 60 * 1000;
 /// Until a failed cure is tried again.
 const SORE_MS: i64 = 2 * 60 * 1000;
 const OWNER: &str = "clusters";
@@ -39,8 +37,11 @@ pub fn start(clusters: Clusters, shutdown: CancellationToken) {
 }
 
 async fn run(own: &Clusters) {
-    // Soon after the start too: nobody knows when it was last done.
-    let mut renewed_ms = now_ms() - RENEWING_MS + SETTLED_MS;
+    // Soon after the start too: nobody knows when it was last done. Whoever
+    // was started with it comes up first: machines, or dies and is replaced.
+    let settled = 2 * own.settings.patience;
+    let settled_ms = i64::try_from(settled.as_millis()).unwrap_or(RENEWING_MS);
+    let mut renewed_ms = now_ms() - RENEWING_MS + settled_ms.min(RENEWING_MS);
     loop {
         look(own).await;
         if now_ms() - renewed_ms > RENEWING_MS && leads(own) {

@@ -51,5 +51,10 @@ async fn renew(at: &At<RenewCluster>) -> Result<(), StepError> {
             tracing::info!(cluster = name, machine = %id, "certificates renewed");
         }
     }
-    Ok(())
+    let mended = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        next.failure.take_if(|failure| failure.what == WHAT);
+        Ok(next)
+    });
+    mended.await.map(drop).map_err(step_failed)
 }

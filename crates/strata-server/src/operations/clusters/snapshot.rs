@@ -97,7 +97,7 @@ impl Kind for RestoreCluster {
                 ..PATIENT
             }),
             Step::new("admit", |at: At<Self>| async move {
-                let done = admit(&at).await;
+                let done = admit(&at, &at.input.cluster).await;
                 at.context
                     .note(&at.input.cluster, "restoring it", done)
                     .await
@@ -145,8 +145,11 @@ async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
 
 /// Who was let in since then is so again, and who was let out stays out: people
 /// and machines.
-async fn admit(at: &At<RestoreCluster>) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+pub(super) async fn admit<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    name: &str,
+) -> Result<(), StepError> {
+    let own = &at.context;
     machines::forget_ghosts(at, name).await?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;

@@ -12,7 +12,7 @@ use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines, snapshot};
 use crate::core::{Work, now_ms};
 use crate::operations::step_failed;
 
@@ -42,8 +42,9 @@ struct Turn {
 /// As long as a disruption budget keeps something.
 const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a control plane is waited for before the state before comes back.
-const LOOKS: u32 = 24;
+/// How long a control plane is waited for before the state before comes back:
+/// as long as a node may be silent, and no longer than this.
+const SILENCE: Duration = Duration::from_secs(2 * 60);
 const LOOK: Duration = Duration::from_secs(5);
 /// Between two looks whether what was in the way has passed.
 const SOON: Duration = Duration::from_secs(1);
@@ -219,6 +220,7 @@ fn upgrading(turn: Turn) -> Step<UpgradeCluster> {
         let turn = turn.clone();
         async move {
             let done = upgrade_one(&at, &turn).await;
+            let done = done.map_err(|error| with_first(&at, error));
             noted(&at, done).await
         }
     })
@@ -232,6 +234,22 @@ fn upgrading(turn: Turn) -> Step<UpgradeCluster> {
         attempts: 2,
         ..PATIENT
     })
+}
+
+/// What went wrong first is why it failed: the next attempt may only find that
+/// the API is away since then.
+fn with_first(at: &Here, error: StepError) -> StepError {
+    let StepError::Transient { message } = &error else {
+        return error;
+    };
+    let now = at.context.core.cluster(&at.input.cluster).ok();
+    match now.and_then(|now| now.failure.clone()) {
+        Some(first) if at.attempt() > 1 && first.why != *message => {
+            let first: String = first.why.chars().take(1000).collect();
+            StepError::transient(format!("{first}; and then: {message}"))
+        }
+        _ => error,
+    }
 }
 
 async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
@@ -288,14 +306,22 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
         _ => return Ok(()),
     };
     // A moment's silence is not it: what was written since would be lost.
-    for _ in 0..LOOKS {
+    let until = tokio::time::Instant::now() + own.settings.patience.min(SILENCE);
+    loop {
         let seen = own.driver.observe(&facts).await;
         let told = seen.nodes.iter().find(|node| node.name == turn.machine);
         if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
             return is_done(at, turn).await;
         }
-        if seen.serves || !turn.first {
+        if !turn.first {
             return Ok(());
+        }
+        if seen.serves {
+            // It may have been put back by who was ended before this was done.
+            return snapshot::admit(at, name).await;
+        }
+        if tokio::time::Instant::now() >= until {
+            break;
         }
         at.progress("looking whether the control plane comes up");
         tokio::time::sleep(LOOK).await;
@@ -305,7 +331,20 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let tell = |text: String| at.progress(text);
     let restored = own.driver.restore(&facts, &kept.id, &tell).await;
     let restored = restored.map_err(driver_failed)?;
-    own.part_with(name, &restored, kept.version).await
+    own.part_with(name, &restored, kept.version).await?;
+    snapshot::admit(at, name).await?;
+    let told = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        if let Some(failure) = &mut next.failure {
+            failure.why = format!(
+                "the new control plane did not come up, and that of {} came back from the \
+                 snapshot {}: {}",
+                kept.version, kept.id, failure.why
+            );
+        }
+        Ok(next)
+    });
+    told.await.map(drop).map_err(step_failed)
 }
 
 async fn settle(at: &Here) -> Result<(), StepError> {
