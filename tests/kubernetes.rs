@@ -12,6 +12,8 @@
 mod asking;
 #[path = "kubernetes/bundles.rs"]
 mod bundles;
+#[path = "kubernetes/certificates.rs"]
+mod certificates;
 #[path = "kubernetes/kubectl.rs"]
 mod kubectl;
 #[path = "kubernetes/life.rs"]
@@ -20,6 +22,8 @@ mod life;
 mod lost;
 #[path = "kubernetes/python.rs"]
 mod python;
+#[path = "kubernetes/roll_back.rs"]
+mod roll_back;
 #[path = "kubernetes/upgrade.rs"]
 mod upgrade;
 #[path = "kubernetes/web.rs"]

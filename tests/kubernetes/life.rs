@@ -4,6 +4,7 @@
 use strata_testkit::serde_json::Value;
 
 use crate::asking::Asking;
+use crate::certificates;
 use crate::kubectl::Kubectl;
 use crate::tell;
 use crate::web::PORT;
@@ -49,6 +50,7 @@ async fn a_cluster_is_made_used_scaled_and_deleted() {
     assert!(count.answered > 20, "{count:?}");
     assert!(count.failed.is_empty(), "{count:?}");
 
+    certificates::are_renewed(&mut world, &kubectl, control).await;
     viewers_look_and_the_revoked_do_not(&world).await;
     world.done(&format!("cluster delete {CLUSTER} --yes")).await;
     kubectl.fails("get nodes --request-timeout=5s").await;
@@ -77,7 +79,9 @@ async fn serves_its_users(kubectl: &Kubectl) {
 async fn grows(world: &mut World, kubectl: &Kubectl, first: &str) -> String {
     let scale = format!("pool scale {CLUSTER} workers 2 --detach");
     let id = world.cli(&scale).await.trim().to_owned();
-    world.killed_at(&id, "install").await;
+    world.comes_to(&id, "join").await;
+    let machines = world.members("workers").await;
+    world.killed_amid(&machines, "kubeadm").await;
     world.completed(&id).await;
     kubectl.nodes_ready(3).await;
     let workers = world.members("workers").await;
@@ -125,7 +129,8 @@ async fn shrinks(world: &mut World, kubectl: &Kubectl, first: &str, second: &str
     .await;
     let scale = format!("pool scale {CLUSTER} workers 1 --detach");
     let id = world.cli(&scale).await.trim().to_owned();
-    world.killed_at(&id, "empty").await;
+    kubectl.web_is_moved().await;
+    world.kill_and_restart().await;
     world.completed(&id).await;
     kubectl.nodes_ready(2).await;
     assert_eq!(world.members("workers").await, [second]);

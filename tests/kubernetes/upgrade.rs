@@ -1,9 +1,12 @@
-//! A cluster that is made, upgraded and deleted while the server dies at every
-//! step, and its workload goes on; and that is put back to a snapshot.
+//! A cluster that is made, upgraded and deleted while the server dies in the
+//! middle of every step, and its workload goes on, also when an upgrade fails;
+//! and that is put back to a snapshot.
 
 use strata_testkit::serde_json::{Value, json};
 
 use crate::asking::Asking;
+use crate::kubectl::Kubectl;
+use crate::roll_back::rolls_back;
 use crate::tell;
 use crate::web::PORT;
 use crate::world::{CLUSTER, World};
@@ -23,12 +26,16 @@ async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {
     });
     let begun = std::time::Instant::now();
     let id = world.begin("PUT", "/cluster", wanted).await;
-    for step in ["machines", "control plane", "join"] {
+    for step in ["machines", "control plane"] {
         world.killed_at(&id, step).await;
+    }
+    for role in ["control-plane", "workers"] {
+        let machines = world.members(role).await;
+        world.killed_amid(&machines, "kubeadm").await;
     }
     world.completed(&id).await;
     tell(&format!(
-        "created through three deaths: {:.1?}",
+        "created through four deaths: {:.1?}",
         begun.elapsed()
     ));
     world.is("RUNNING").await;
@@ -40,7 +47,8 @@ async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {
     let address = format!("{}:{PORT}", world.address(&control).await);
     let asking = Asking::begin(&world.network, address.parse().unwrap()).await;
 
-    upgrades(&mut world, &new).await;
+    rolls_back(&mut world, &kubectl, &control, &new).await;
+    upgrades(&mut world, &kubectl, &control, &new).await;
     kubectl.nodes_ready(3).await;
     for node in kubectl.list("nodes").await {
         let told = &node["status"]["nodeInfo"]["kubeletVersion"];
@@ -68,11 +76,20 @@ async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {
         .begin("DELETE", &format!("/cluster/{CLUSTER}"), Value::Null)
         .await;
     world.killed_at(&id, "machines").await;
+    // And when the first of its machines is free again.
+    let free = |all: &Value| {
+        let mut all = all.as_array().into_iter().flatten();
+        all.any(|one| one["phase"] == "AVAILABLE")
+    };
+    world.until("/machine", free).await;
+    world.kill_and_restart().await;
     world.completed(&id).await;
+    // A daemon that starts without machines has nothing of a network.
+    world.before().await;
     world.returns_to(&before).await;
 }
 
-async fn upgrades(world: &mut World, new: &str) {
+async fn upgrades(world: &mut World, kubectl: &Kubectl, control: &str, new: &str) {
     let path = format!("/cluster/{CLUSTER}/upgrade");
     let targets = world.rest().get(&path).await;
     assert_eq!(targets["versions"], json!([new]), "{targets}");
@@ -83,10 +100,15 @@ async fn upgrades(world: &mut World, new: &str) {
     assert_eq!(plan["steps"].as_array().unwrap().len(), 3, "{plan:#}");
     let begun = std::time::Instant::now();
     let id = world.begin("POST", &path, json!({ "version": new })).await;
-    // The control plane's turn, then the first worker's.
-    for step in ["snapshot", "upgrade", "empty"] {
-        world.killed_at(&id, step).await;
-    }
+    world.killed_at(&id, "snapshot").await;
+    // The control plane's turn: one half of it is new.
+    let manifest = "/var/lib/strata-kubernetes/etc/manifests/kube-apiserver.yaml";
+    let half = format!("grep -q {new} {manifest} && pidof kubeadm");
+    world.says_yes(&[control.to_owned()], &half).await;
+    world.kill_and_restart().await;
+    // The first worker's.
+    kubectl.web_is_moved().await;
+    world.kill_and_restart().await;
     let done = world.completed(&id).await;
     assert_eq!(done["leftovers"], Value::Null, "{done:#}");
     tell(&format!(
@@ -103,7 +125,7 @@ async fn upgrades(world: &mut World, new: &str) {
         .await;
     let of_upgrade = |one: &Value| {
         let reason = one["reason"].as_str().unwrap_or_default();
-        reason.starts_with("before the upgrade")
+        reason.starts_with("before the upgrade") && reason.ends_with(&id)
     };
     let all = kept.as_array().unwrap();
     assert_eq!(

@@ -96,6 +96,12 @@ impl Kubectl {
         .await;
     }
 
+    /// Waits until a pod of it is being ended.
+    pub(crate) async fn web_is_moved(&self) {
+        let words = "get pods -l app=web -o jsonpath={.items[*].metadata.deletionTimestamp}";
+        self.until(words, |said| !said.is_empty()).await;
+    }
+
     /// The pods of the web server and the nodes where they are, in order.
     pub(crate) async fn web_pods(&self) -> Vec<(String, String)> {
         let pods = self.list("pods -l app=web").await;

@@ -94,10 +94,15 @@ impl World {
         begun["id"].as_str().unwrap().to_owned()
     }
 
+    /// Waits for the end of an operation; its record.
+    pub(crate) async fn ended(&self, id: &str) -> Value {
+        let over = |one: &Value| one["status"] == "COMPLETED" || one["status"] == "FAILED";
+        self.until(&format!("/operation/{id}"), over).await
+    }
+
     /// Waits for the good end of an operation; its record.
     pub(crate) async fn completed(&self, id: &str) -> Value {
-        let over = |one: &Value| one["status"] == "COMPLETED" || one["status"] == "FAILED";
-        let ended = self.until(&format!("/operation/{id}"), over).await;
+        let ended = self.ended(id).await;
         assert_eq!(ended["status"], "COMPLETED", "{ended:#}");
         ended
     }
@@ -111,9 +116,8 @@ impl World {
         ended
     }
 
-    /// Kills the daemon when the operation has come to this step, and starts it
-    /// again.
-    pub(crate) async fn killed_at(&mut self, id: &str, step: &str) {
+    /// Waits until an operation has come to this step.
+    pub(crate) async fn comes_to(&self, id: &str, step: &str) {
         let path = format!("/operation/{id}");
         let come = |one: &Value| {
             let steps = one["steps"].as_array().cloned().unwrap_or_default();
@@ -122,7 +126,49 @@ impl World {
             steps.iter().any(met)
         };
         self.until(&path, come).await;
+    }
+
+    /// Kills the daemon when the operation has come to this step, and starts it
+    /// again.
+    pub(crate) async fn killed_at(&mut self, id: &str, step: &str) {
+        self.comes_to(id, step).await;
         self.kill_and_restart().await;
+    }
+
+    /// The same when a step tells of this.
+    pub(crate) async fn killed_at_word(&mut self, id: &str, word: &str) {
+        let path = format!("/operation/{id}");
+        let told = |one: &Value| {
+            let over = one["status"] == "COMPLETED" || one["status"] == "FAILED";
+            assert!(!over, "nobody told of {word}: {one:#}");
+            let steps = one["steps"].as_array().cloned().unwrap_or_default();
+            let tells = |it: &Value| it["progress"].as_str().is_some_and(|it| it.contains(word));
+            steps.iter().any(tells)
+        };
+        self.until(&path, told).await;
+        self.kill_and_restart().await;
+    }
+
+    /// The same while this program runs on one of the machines.
+    pub(crate) async fn killed_amid(&mut self, machines: &[String], program: &str) {
+        self.says_yes(machines, &format!("pidof {program}")).await;
+        self.kill_and_restart().await;
+    }
+
+    /// Waits until a shell script ends well on one of the machines.
+    pub(crate) async fn says_yes(&self, machines: &[String], script: &str) {
+        wait_for(script, PATIENCE, async || {
+            let mut last = None;
+            for machine in machines {
+                let ran = self.on(machine, script).await;
+                if ran.status.success() {
+                    return Ok(());
+                }
+                last = Some(ran);
+            }
+            Err(format!("{machines:?}: {last:?}"))
+        })
+        .await;
     }
 
     /// Waits until an object is as it is asked to be. The server may be away.
