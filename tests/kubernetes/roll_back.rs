@@ -15,9 +15,12 @@ use crate::world::{CLUSTER, PATIENCE, World};
 const CONFIG: &str = "configmap kubeadm-config -n kube-system";
 /// No API server of any version knows it.
 const FLAG: &str = "no-such-flag";
+/// What changes the parts of a control plane, as it is found on a machine, and
+/// not who looks for it.
+pub(crate) const SWAP: &str = "kubernetes/[s]wap";
 
-/// Begins an upgrade that cannot end well. kubeadm itself would put back what
-/// it changed after some minutes; so it dies too, as it does with its machine.
+/// Begins an upgrade that cannot end well. What changes the parts would put
+/// back those before; so it is ended too, as it is with its machine.
 pub(crate) async fn rolls_back(world: &mut World, kubectl: &Kubectl, control: &str, new: &str) {
     let vera = viewer(world).await;
     vera.until("get pods", |said| said.contains("web")).await;
@@ -35,7 +38,7 @@ pub(crate) async fn rolls_back(world: &mut World, kubectl: &Kubectl, control: &s
     let revoke = format!("cluster kubeconfig {CLUSTER} --revoke --user vera");
     world.cli(&revoke).await;
     let manifest = "/var/lib/strata-kubernetes/etc/manifests/kube-apiserver.yaml";
-    let script = format!("grep -q {FLAG} {manifest} && kill -9 $(pidof kubeadm)");
+    let script = format!("grep -q {FLAG} {manifest} && pkill -9 -f {SWAP}");
     world.says_yes(&[control.to_owned()], &script).await;
     tell(&format!(
         "the new API server cannot start: {:.1?}",

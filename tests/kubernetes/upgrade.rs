@@ -6,7 +6,7 @@ use strata_testkit::serde_json::{Value, json};
 
 use crate::asking::Asking;
 use crate::kubectl::Kubectl;
-use crate::roll_back::rolls_back;
+use crate::roll_back::{SWAP, rolls_back};
 use crate::tell;
 use crate::web::PORT;
 use crate::world::{CLUSTER, World};
@@ -101,9 +101,9 @@ async fn upgrades(world: &mut World, kubectl: &Kubectl, control: &str, new: &str
     let begun = std::time::Instant::now();
     let id = world.begin("POST", &path, json!({ "version": new })).await;
     world.killed_at(&id, "snapshot").await;
-    // The control plane's turn: one half of it is new.
+    // The control plane's turn: its files are new, and it is not up yet.
     let manifest = "/var/lib/strata-kubernetes/etc/manifests/kube-apiserver.yaml";
-    let half = format!("grep -q {new} {manifest} && pidof kubeadm");
+    let half = format!("grep -q {new} {manifest} && pgrep -f {SWAP}");
     world.says_yes(&[control.to_owned()], &half).await;
     world.kill_and_restart().await;
     // The first worker's.

@@ -11,7 +11,6 @@ use strata_types::cluster::KubernetesVersion;
 
 use super::api::Api;
 use super::machine::{HERE, Machine, Script};
-use super::objects::{List, Node};
 use super::observe::SYSTEM;
 use crate::DriverError;
 use crate::catalogue::Bundle;
@@ -22,7 +21,6 @@ pub(super) const SCRIPT: &str = include_str!("scripts/swap");
 const BOUND: Duration = Duration::from_secs(5 * 60);
 /// It has put back what was there before: the same again would not help.
 const PUT_BACK: &str = "exit code 3";
-const CONTROLS: &str = "node-role.kubernetes.io/control-plane";
 
 /// Brings the parts on a machine to the version of a bundle.
 pub(super) async fn swap(
@@ -34,13 +32,8 @@ pub(super) async fn swap(
 ) -> Result<(), DriverError> {
     let (_, kept) = kept(api).await?;
     let turn = if first { "first" } else { "further" };
-    let company = if is_alone(api).await? {
-        "alone"
-    } else {
-        "among"
-    };
     let script = Script {
-        line: &format!("swap {to} {turn} {company}"),
+        line: &format!("swap {to} {turn}"),
         what: "upgrading the control plane",
         input: Some(told(&kept, machine.name, to, bundle).into_bytes()),
         timeout: BOUND,
@@ -82,13 +75,6 @@ async fn kept(api: &Api) -> Result<(String, String), DriverError> {
     };
     let text = found["data"]["ClusterConfiguration"].as_str();
     Ok((path, text.unwrap_or_default().to_owned()))
-}
-
-/// Whether nobody else controls the cluster.
-async fn is_alone(api: &Api) -> Result<bool, DriverError> {
-    let path = format!("/api/v1/nodes?labelSelector={CONTROLS}");
-    let controls: List<Node> = api.get(&path).await?;
-    Ok(controls.items.len() < 2)
 }
 
 /// What kubeadm is told for the files of one machine, which knows its address
@@ -195,7 +181,7 @@ mod tests {
             let error = swap(&api, machine, TO, &bundle(), true).await.unwrap_err();
             assert_eq!(error.is_transient(), passing, "{error}");
             let ran = hands.ran.lock().unwrap().join("\n");
-            assert!(ran.ends_with("swap v1.35.4 first alone"), "{ran}");
+            assert!(ran.ends_with("swap v1.35.4 first"), "{ran}");
         }
     }
 }
