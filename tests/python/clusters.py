@@ -173,9 +173,9 @@ def life(client, version):
         check(one.maasNodeStatus == "UP", one)
     print("GetClusterNodesStatus")
 
-    both = [client.spec(name="more"), client.spec(name="web")]
+    both = [client.spec(name="more"), client.spec(name="web", count=7)]
     client.refused(
-        code.INVALID_ARGUMENT, "worker_node_pools[1].name",
+        code.ALREADY_EXISTS, "web",
         "AddNodePool", clusterName=CLUSTER, worker_node_pools=both,
     )
     check(client.call("AddNodePool", clusterName=CLUSTER, worker_node_pools=both[:1]).ok)

@@ -34,22 +34,29 @@ pub fn check(name: &str, control_plane: &ControlPlane, pools: &[NodePool]) -> Re
     check_added(&[], pools)
 }
 
-/// Looks at pools that are to be added to those that there are.
+/// Looks at pools that are to be added to those that there are. One that is
+/// there just so was asked for again, and is fine.
 pub fn check_added(there: &[NodePool], added: &[NodePool]) -> Result<()> {
-    if there.len() + added.len() > MOST_POOLS {
+    let is_new = |pool: &&NodePool| !there.contains(pool);
+    if there.len() + added.iter().filter(is_new).count() > MOST_POOLS {
         let why = format!("a cluster has at most {MOST_POOLS} pools");
         return Err(Error::invalid("worker_node_pools", why));
     }
-    let mut names: BTreeSet<&str> = there.iter().map(|pool| pool.name.as_str()).collect();
+    let mut names = BTreeSet::new();
     for (at, pool) in added.iter().enumerate() {
         let field = |rest: &str| format!("worker_node_pools[{at}].{rest}");
         ClusterName::from_field(&field("name"), &pool.name)?;
         if !names.insert(&pool.name) {
-            let why = format!("there is a pool {} already", pool.name);
+            let why = format!("there are two pools {}", pool.name);
             return Err(Error::invalid(field("name"), why));
         }
+        if is_new(&pool) && there.iter().any(|known| known.name == pool.name) {
+            let why = format!("there is another pool {} already", pool.name);
+            return Err(Error::already_exists(why).in_field(field("name")));
+        }
         check_labels(&field("labels"), &pool.labels)?;
-        check_count(&field("count"), there.iter().chain(&added[..=at]))?;
+        let new = added[..=at].iter().filter(is_new);
+        check_count(&field("count"), there.iter().chain(new))?;
     }
     Ok(())
 }

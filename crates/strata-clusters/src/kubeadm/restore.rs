@@ -58,7 +58,7 @@ impl Restore<'_> {
             .map(|(member, machine)| self.make(member, *machine, number));
         try_join_all(made).await?;
         self.begin_again().await?;
-        serves(api).await?;
+        serves(api, BOUND).await?;
         let machines = self.controls.iter().map(|(_, machine)| machine.name);
         Ok(machines.map(str::to_owned).collect())
     }
@@ -181,8 +181,8 @@ fn all(done: Vec<Result<(), DriverError>>) -> Result<(), DriverError> {
 }
 
 /// Waits until the API is ready.
-pub(super) async fn serves(api: &Api) -> Result<(), DriverError> {
-    let end = Instant::now() + BOUND;
+pub(super) async fn serves(api: &Api, bound: Duration) -> Result<(), DriverError> {
+    let end = Instant::now() + bound;
     loop {
         match api.text("/readyz").await {
             Ok(_) => return Ok(()),

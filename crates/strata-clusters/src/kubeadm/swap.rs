@@ -17,6 +17,8 @@ use crate::catalogue::Bundle;
 
 /// What has to be on the machine for it, besides what is installed.
 pub(super) const SCRIPT: &str = include_str!("scripts/swap");
+/// How long new parts have to come up, as the script says too.
+pub(super) const COMES_UP: Duration = Duration::from_secs(100);
 /// Longer than it waits for the new ones and, after that, for those before.
 const BOUND: Duration = Duration::from_secs(5 * 60);
 /// It has put back what was there before: the same again would not help.

@@ -64,7 +64,7 @@ impl Upgrade<'_> {
         let files = install::files(self.bundle).file(&swap::path(), 0o755, swap::SCRIPT);
         machine.put("put", files).await?;
         // One that was ended in the middle may have left nobody to answer yet.
-        serves(api).await?;
+        serves(api, swap::COMES_UP).await?;
         if first {
             self.bring_everywhere(api).await?;
         }

@@ -68,8 +68,12 @@ fn fields_of_the_published_document_are_named() {
         one("c", control, &labelled.pools),
         "worker_node_pools[0].labels"
     );
-    let added = check_added(&fine.pools, &[pool("web", 1)]).unwrap_err();
-    assert_eq!(added.field(), Some("worker_node_pools[0].name"));
+    let there = fine.pools[0].clone();
+    let other = pool(&there.name, there.count + 1);
+    let added = check_added(&fine.pools, &[pool("new", 1), other]).unwrap_err();
+    assert_eq!(added.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(added.field(), Some("worker_node_pools[1].name"));
+    check_added(&fine.pools, &[pool("new", 1), there]).unwrap();
 }
 
 #[test]

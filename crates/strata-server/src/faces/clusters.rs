@@ -17,8 +17,8 @@ use strata_api::kaas::{
 };
 use strata_api::rest::Cluster;
 use strata_api::status_from_error;
-use strata_types::cluster::{ClusterStatus, ControlPlane, NodePool};
-use strata_types::{Error, ErrorKind, Result};
+use strata_types::cluster::ClusterStatus;
+use strata_types::{Error, Result};
 use tonic::{Request, Response, Status};
 
 use super::scheduler::who;
@@ -56,7 +56,10 @@ impl ClusterFace {
         let pools = asked.worker_node_pools.into_iter().enumerate();
         let pools: Result<Vec<_>> = pools.map(|(at, pool)| pool.into_pool(at)).collect();
         let (name, version) = (&asked.name, &asked.k8s_version);
-        let begun = create(&self.clusters, who, name, version, control_plane, pools?).await;
+        let made = self
+            .clusters
+            .create(who, name, version, control_plane, pools?);
+        let begun = made.await;
         begun.map_err(|error| match error.field() {
             Some("version") => error.in_field("k8s_version"),
             _ => error,
@@ -220,37 +223,6 @@ impl ClusterFace {
         let version = told("version", &asked.version)?;
         self.clusters.upgrade(who, name, version).await?;
         Ok(UpgradeClusterReply { ok: true })
-    }
-}
-
-/// Makes a cluster, and tells the operation that does. The same again is the
-/// same cluster.
-pub(super) async fn create(
-    clusters: &Clusters,
-    who: &Who,
-    name: &str,
-    version: &str,
-    control_plane: ControlPlane,
-    pools: Vec<NodePool>,
-) -> Result<String> {
-    let begun = clusters
-        .create(who, name, version, control_plane.clone(), pools.clone())
-        .await;
-    match begun {
-        Ok(id) => Ok(id.to_string()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let there = clusters.get(name)?;
-            let bundle = clusters.catalogue.resolve(version);
-            let same = bundle.is_ok_and(|bundle| bundle.version.to_string() == there.version)
-                && there.control_plane == control_plane
-                && there.pools == pools
-                && there.status != ClusterStatus::Stopping;
-            match same && !there.operation.is_empty() {
-                true => Ok(there.operation),
-                false => Err(error),
-            }
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -134,6 +134,18 @@ async fn a_name_is_free_again_when_building_failed() {
     assert_eq!(before.port, now.port);
     let taken = stage.ask(NAME, 1, &[]).await;
     assert_eq!(taken.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(stage.ask(NAME, 1, &[("w", 1)]).await.unwrap(), again);
+    // So are its pools: the same again is there, another of that name is not.
+    let pools = stage.cluster(NAME).spec.pools.clone();
+    let who = admin();
+    let added = stage.clusters.add_pools(&who, NAME, pools.clone());
+    stage.completes(added.await.unwrap()).await;
+    stage.assert_whole(NAME);
+    assert_eq!(stage.cluster(NAME).spec.pools, pools);
+    let mut other = pools;
+    other[0].count += 1;
+    let taken = stage.clusters.add_pools(&who, NAME, other).await;
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AlreadyExists);
     stage.delete(NAME).await;
 }
 

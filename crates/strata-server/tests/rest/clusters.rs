@@ -256,7 +256,7 @@ async fn pools_grow_shrink_come_and_go() {
     let taken = stage
         .put("/cluster/dev/pool", &json!({ "name": "web", "count": 1 }))
         .await;
-    taken.refused(422, Some("name"));
+    taken.refused(409, Some("name"));
     let much = stage
         .patch("/cluster/dev/pool/web", &json!({ "count": 201 }))
         .await;

@@ -299,7 +299,11 @@ async fn pools(stage: &Stage) {
     );
     let both = vec![spec("b", 1, &[]), spec("a", 1, &[])];
     let field = Some("worker_node_pools[1].name");
-    refused(face.add_node_pool(add("dev", both)).await, bad, field);
+    refused(
+        face.add_node_pool(add("dev", both)).await,
+        Code::AlreadyExists,
+        field,
+    );
     let one = || vec![spec("b", 1, &[])];
     refused(
         face.add_node_pool(add("", one())).await,

@@ -19,7 +19,6 @@ use super::refusal::Answer;
 use super::watch::{self, Watched};
 use super::{RestState, answer, json};
 use crate::core::{Changed, Cluster, Kept, Page, Turn};
-use crate::faces::clusters;
 use crate::operations::Clusters;
 
 pub(super) async fn list(
@@ -54,17 +53,8 @@ pub(super) async fn create(
         let plan = clusters.plan_create(&who, name, version, control, pools);
         return answer::json(&plan.map_err(of_cluster)?);
     }
-    let made = clusters::create(
-        clusters,
-        &who,
-        name,
-        version,
-        asked.control_plane,
-        asked.pools,
-    );
-    let id = made.await.map_err(of_cluster)?;
-    let gone = || Error::already_exists(format!("there is a cluster {name} already"));
-    begun(&state, id.parse().map_err(|_| gone())?).await
+    let made = clusters.create(&who, name, version, asked.control_plane, asked.pools);
+    begun(&state, made.await.map_err(of_cluster)?).await
 }
 
 pub(super) async fn show(

@@ -52,7 +52,8 @@ impl PoolChange {
         match self {
             Self::Add(new) => {
                 // That no name is there twice was looked at before.
-                pools.extend(new.iter().cloned());
+                let known = &cluster.spec.pools;
+                pools.extend(new.iter().filter(|it| !known.contains(it)).cloned());
             }
             Self::Delete(names) => {
                 for name in names {

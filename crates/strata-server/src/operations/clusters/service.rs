@@ -58,7 +58,8 @@ impl Clusters {
         Ok((name, spec))
     }
 
-    /// Makes a cluster.
+    /// Makes a cluster. The same again is the same cluster: the operation is
+    /// the one that last worked on it then.
     pub async fn create(
         &self,
         who: &Who,
@@ -74,6 +75,13 @@ impl Clusters {
             if let Some(old) = &old
                 && !(old.work == Work::Idle && old.members.is_empty())
             {
+                // Asked for again, it is what was asked for.
+                if old.spec == spec
+                    && old.work != Work::Deleting
+                    && let Ok(last) = old.operation.parse()
+                {
+                    return Ok(last);
+                }
                 let why = format!("there is a cluster {name} already");
                 return Err(Error::already_exists(why).in_field("name"));
             }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strata_clusters::Snapshot;
 use strata_clusters::skew::order;
-use strata_clusters::{ClusterFacts, Snapshot};
 use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
@@ -261,9 +261,6 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     at.safe_point()?;
     let board = Board::new(at);
     let tell = |text: String| board.tell(&turn.machine, &text);
-    if at.attempt() == 1 {
-        await_api(own, &facts, &tell).await;
-    }
     let done = own
         .driver
         .upgrade(&facts, &member, to, turn.first, &tell)
@@ -275,16 +272,6 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     }
     own.sight.look_soon(name);
     Ok(())
-}
-
-/// A server that died amid an upgrade finds the API away, since kubeadm goes on
-/// without it: that is waited for, and is no reason to stop.
-async fn await_api(own: &Clusters, facts: &ClusterFacts, tell: &(dyn Fn(String) + Send + Sync)) {
-    let until = tokio::time::Instant::now() + SILENCE;
-    while !own.driver.observe(facts).await.serves && tokio::time::Instant::now() < until {
-        tell("waiting for the API of the cluster".into());
-        tokio::time::sleep(LOOK).await;
-    }
 }
 
 /// Writes down that a machine has its version.
