@@ -20,7 +20,8 @@ const FLAG: &str = "no-such-flag";
 pub(crate) const SWAP: &str = "kubernetes/[s]wap";
 
 /// Begins an upgrade that cannot end well. What changes the parts would put
-/// back those before; so it is ended too, as it is with its machine.
+/// back those before, also if it is ended and begun again; so it is ended and
+/// what it has kept is lost, as on a machine that lost its disk's last writes.
 pub(crate) async fn rolls_back(world: &mut World, kubectl: &Kubectl, control: &str, new: &str) {
     let vera = viewer(world).await;
     vera.until("get pods", |said| said.contains("web")).await;
@@ -38,7 +39,8 @@ pub(crate) async fn rolls_back(world: &mut World, kubectl: &Kubectl, control: &s
     let revoke = format!("cluster kubeconfig {CLUSTER} --revoke --user vera");
     world.cli(&revoke).await;
     let manifest = "/var/lib/strata-kubernetes/etc/manifests/kube-apiserver.yaml";
-    let script = format!("grep -q {FLAG} {manifest} && pkill -9 -f {SWAP}");
+    let kept = "/var/lib/strata-kubernetes/swap-old";
+    let script = format!("grep -q {FLAG} {manifest} && pkill -9 -f {SWAP} && rm -r {kept}");
     world.says_yes(&[control.to_owned()], &script).await;
     tell(&format!(
         "the new API server cannot start: {:.1?}",

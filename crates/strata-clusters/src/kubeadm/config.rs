@@ -182,7 +182,8 @@ fn endpoint(member: &Member) -> Value {
 fn timeouts() -> Value {
     json!({
         "controlPlaneComponentHealthCheck": "4m0s",
-        "kubeletHealthCheck": "2m0s",
+        // It waits for images, which have five minutes to come.
+        "kubeletHealthCheck": "6m0s",
         "kubernetesAPICall": "1m0s",
         "etcdAPICall": "2m0s",
         "tlsBootstrap": "2m0s",

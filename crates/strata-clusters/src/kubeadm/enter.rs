@@ -57,7 +57,7 @@ impl Entry<'_> {
     /// As a further one: `api` and `etcd` are those of the others.
     pub(super) async fn join(&self, api: &Api, etcd: &Etcd) -> Result<(), DriverError> {
         let controls = self.member.role == ClusterRole::ControlPlane;
-        if !self.is_in(controls.then_some(etcd)).await? {
+        if !self.is_in(Some((api, etcd))).await? {
             if controls {
                 self.put_authorities().await?;
             }
@@ -101,7 +101,9 @@ impl Entry<'_> {
 
     /// Whether it is in already. What is left of an attempt that did not end
     /// is taken back, also in the etcd of the others.
-    async fn is_in(&self, etcd: Option<&Etcd>) -> Result<bool, DriverError> {
+    async fn is_in(&self, others: Option<(&Api, &Etcd)>) -> Result<bool, DriverError> {
+        // One that an earlier try left behind may still be at it.
+        self.machine.stop(KUBEADM_RUN).await?;
         let state = self
             .machine
             .short("state", "looking at the machine")
@@ -110,16 +112,22 @@ impl Entry<'_> {
         if state == "done" {
             return Ok(true);
         }
-        if let Some(etcd) = etcd {
-            let member = self.member;
-            etcd.remove(member.machine.as_str(), &member.address)
-                .await?;
-        }
-        if state == "half" {
+        let half = state == "half";
+        if half {
             (self.progress)("taking back what was begun".into());
-            // One that an earlier try left behind may still be at it.
-            self.machine.stop(KUBEADM_RUN).await?;
             self.machine.stop("kubelet").await?;
+        }
+        if let Some((api, etcd)) = others {
+            let (member, name) = (self.member, self.member.machine.as_str());
+            if member.role == ClusterRole::ControlPlane {
+                etcd.remove(name, &member.address).await?;
+            }
+            if half {
+                // One that is ready could not join a second time.
+                api.delete(&format!("/api/v1/nodes/{name}")).await?;
+            }
+        }
+        if half {
             let reset = Script {
                 line: "reset",
                 what: "kubeadm reset",

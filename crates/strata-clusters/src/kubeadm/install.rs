@@ -59,8 +59,13 @@ pub(super) async fn install(
     let program = machine.hands.program(machine.name).await?;
     let agent = format!("/bin/sh {HERE}/run-agent {program}");
     machine.supervise("agent", &agent).await?;
-    let containerd = format!("/bin/sh {HERE}/run-containerd");
-    machine.supervise("containerd", &containerd).await
+    containerd(machine).await
+}
+
+/// Keeps containerd running.
+pub(super) async fn containerd(machine: Machine<'_>) -> Result<(), DriverError> {
+    let command = format!("/bin/sh {HERE}/run-containerd");
+    machine.supervise("containerd", &command).await
 }
 
 /// The images of a version that the machine has the bundle of.

@@ -17,6 +17,7 @@ use super::bring;
 use super::config;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
+use super::swap;
 use super::token::Token;
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError, Snapshot};
@@ -45,6 +46,8 @@ impl Restore<'_> {
         for (member, machine) in &self.controls {
             (self.progress)(format!("sending the snapshot to {}", member.machine));
             bring::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
+            // What it was in the middle of may have left it stopped.
+            install::containerd(*machine).await?;
             // One that came later never had them.
             install::import(*machine, self.snapshot.version).await?;
             let to = format!("{HERE}/snapshot.db");
@@ -82,11 +85,12 @@ impl Restore<'_> {
     /// Waits for everybody, also when one failed: nothing is started before
     /// the last has ended.
     async fn stop_and_swap(&self) -> Result<(), DriverError> {
-        let stopped = self
-            .controls
-            .iter()
-            .map(|(_, machine)| machine.stop("kubelet"));
-        all(join_all(stopped).await)?;
+        // Nor may an upgrade that was given up go on with its parts.
+        for what in [swap::NAME, "kubelet"] {
+            let stopped = self.controls.iter();
+            let stopped = stopped.map(|(_, machine)| machine.stop(what));
+            all(join_all(stopped).await)?;
+        }
         let swapped = self
             .controls
             .iter()
@@ -241,7 +245,7 @@ mod tests {
             assert_eq!(restore.begin_again().await.is_ok(), code == 0);
             let ran = hands.ran.lock().unwrap();
             let swap = format!("/bin/sh {HERE}/restore-swap {VERSION}");
-            let expected = ["stop kubelet", &swap, "keep kubelet"]
+            let expected = ["stop swap", "stop kubelet", &swap, "keep kubelet"]
                 .map(|what| ["c1", "c2"].map(|machine| format!("{machine}: {what}")));
             assert_eq!(*ran, expected.concat());
         }

@@ -17,6 +17,8 @@ use crate::catalogue::Bundle;
 
 /// What has to be on the machine for it, besides what is installed.
 pub(super) const SCRIPT: &str = include_str!("scripts/swap");
+/// The name by which it runs: its script's.
+pub(super) const NAME: &str = "swap";
 /// How long new parts have to come up, as the script says too.
 pub(super) const COMES_UP: Duration = Duration::from_secs(100);
 /// Longer than it waits for the new ones and, after that, for those before.
@@ -35,12 +37,29 @@ pub(super) async fn swap(
     let (_, kept) = kept(api).await?;
     let turn = if first { "first" } else { "further" };
     let script = Script {
-        line: &format!("swap {to} {turn}"),
+        line: &format!("{NAME} {to} {turn}"),
         what: "upgrading the control plane",
         input: Some(told(&kept, machine.name, to, bundle).into_bytes()),
         timeout: BOUND,
         passing: true,
     };
+    run(machine, script).await
+}
+
+/// Puts the parts back that were there before, where somebody was ended before
+/// that could be done. Where nobody was, it does nothing.
+pub(super) async fn back(machine: Machine<'_>, to: KubernetesVersion) -> Result<(), DriverError> {
+    let script = Script {
+        line: &format!("{NAME} {to} back"),
+        what: "upgrading the control plane",
+        input: None,
+        timeout: BOUND,
+        passing: true,
+    };
+    run(machine, script).await
+}
+
+async fn run(machine: Machine<'_>, script: Script<'_>) -> Result<(), DriverError> {
     match machine.script(script).await {
         Err(DriverError::Failed {
             what, machine, why, ..
@@ -184,6 +203,10 @@ mod tests {
             assert_eq!(error.is_transient(), passing, "{error}");
             let ran = hands.ran.lock().unwrap().join("\n");
             assert!(ran.ends_with("swap v1.35.4 first"), "{ran}");
+            let error = back(machine, TO).await.unwrap_err();
+            assert_eq!(error.is_transient(), passing, "{error}");
+            let ran = hands.ran.lock().unwrap().join("\n");
+            assert!(ran.ends_with("swap v1.35.4 back"), "{ran}");
         }
     }
 }

@@ -63,8 +63,15 @@ impl Upgrade<'_> {
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
         let files = install::files(self.bundle).file(&swap::path(), 0o755, swap::SCRIPT);
         machine.put("put", files).await?;
-        // One that was ended in the middle may have left nobody to answer yet.
-        serves(api, swap::COMES_UP).await?;
+        // One that was ended in the middle may have left it stopped,
+        install::containerd(machine).await?;
+        // and nobody to answer yet, or ever.
+        if let Err(error) = serves(api, swap::COMES_UP).await {
+            if self.own.is_some() {
+                swap::back(machine, to).await?;
+            }
+            return Err(error);
+        }
         if first {
             self.bring_everywhere(api).await?;
         }
@@ -72,6 +79,9 @@ impl Upgrade<'_> {
         if self.own.is_some() {
             (self.progress)("starting the control plane anew".into());
             swap::swap(api, machine, to, self.bundle, first).await?;
+        }
+        if let Some(own) = &self.own {
+            self.shows(own).await?;
         }
         if first {
             swap::tell_images(api, self.bundle).await?;
@@ -96,6 +106,37 @@ impl Upgrade<'_> {
         (self.progress)("waiting for the control plane, DNS and the proxies".into());
         let settled = settle_for(own, machine.name, SEEN);
         try_join(settled, self.rolled_out(api)).await.map(drop)
+    }
+
+    /// Waits until the cluster is told that the new parts run: kubeadm looks
+    /// there whether all machines that control have them, and it is time for
+    /// what runs everywhere.
+    async fn shows(&self, own: &Api) -> Result<(), DriverError> {
+        let (name, tag) = (self.machine.name, format!(":{}", self.to));
+        let path = format!("{SYSTEM}/pods/kube-apiserver-{name}");
+        let end = Instant::now() + SETTLE;
+        loop {
+            let why = match own.get::<Value>(&path).await {
+                Ok(pod) => {
+                    let image = &pod["spec"]["containers"][0]["image"];
+                    let image = image.as_str().unwrap_or_default();
+                    if image.ends_with(&tag) {
+                        return Ok(());
+                    }
+                    format!("the cluster still knows {image}")
+                }
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() >= end {
+                return Err(DriverError::Failed {
+                    what: "waiting for the new API server to be told of".into(),
+                    machine: name.to_owned(),
+                    why,
+                    passing: true,
+                });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// The bundle and its images on a machine.
@@ -134,8 +175,7 @@ impl Upgrade<'_> {
         }
         // Pods outlive it, and the old bundle may go one day.
         machine.stop("containerd").await?;
-        let command = format!("/bin/sh {HERE}/run-containerd");
-        machine.supervise("containerd", &command).await?;
+        install::containerd(machine).await?;
         let command = format!("/bin/sh {HERE}/run-kubelet");
         machine.supervise("kubelet", &command).await?;
         wait_for(api, machine.name, |node| {

@@ -44,6 +44,9 @@ pub struct Cluster {
     /// The machines that are on their way out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<String>,
+    /// The snapshot that a failed upgrade is going back to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub going_back_to: String,
     /// What stopped half-way, until something works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<ClusterFailure>,

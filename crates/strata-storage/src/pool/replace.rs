@@ -115,19 +115,20 @@ fn copy(fs: &Fs, task: &Task, to: &Path) -> Result<(), Refused> {
     }
 }
 
-/// How full a chunk may be to be given back, try by try. The last are for a
-/// pool that is written so fast that what was given back is gone again.
-const GATHER: [u64; 12] = [0, 0, 20, 40, 60, 80, 90, 90, 90, 90, 90, 90];
+/// How full a chunk may be to be given back, try by try. Empty ones are looked
+/// for again: a pool that is written fast may have taken them at once.
+const GATHER: [u64; 9] = [0, 0, 20, 40, 60, 80, 90, 0, 0];
 
 fn gather(fs: &Fs, hundredths: u64) -> Result<(), Refused> {
     tracing::info!(hundredths, "no chunk is left to copy with, gathering");
     fs.sync().map_err(Refused::Failed)?;
-    match fs.gather(hundredths) {
-        // Some may have been given back before the room ended, or before it
-        // was stopped: then the copy that follows is stopped too.
-        Ok(()) | Err(Errno::NOSPC | Errno::CANCELED) => Ok(()),
-        Err(errno) => Err(Refused::Failed(errno)),
+    // Some may have been given back before the room ended, before it was
+    // stopped, or before something could not be read: the copy says what comes
+    // of it, and goes around what is nowhere to be read.
+    if let Err(errno) = fs.gather(hundredths) {
+        tracing::info!(%errno, "gathering came to an end early");
     }
+    Ok(())
 }
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {

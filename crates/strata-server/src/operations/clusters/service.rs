@@ -102,6 +102,7 @@ impl Clusters {
                 operation: String::new(),
                 scaled_from: Vec::new(),
                 leaving: Vec::new(),
+                going_back_to: String::new(),
                 failure: None,
                 admissions: std::collections::BTreeMap::new(),
                 revoked: std::collections::BTreeMap::new(),

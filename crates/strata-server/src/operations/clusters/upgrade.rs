@@ -13,7 +13,7 @@ use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines, snapshot};
-use crate::core::{Work, now_ms};
+use crate::core::{NodeCondition, Work, now_ms};
 use crate::operations::step_failed;
 
 /// Brings a cluster to another version.
@@ -42,8 +42,8 @@ struct Turn {
 /// As long as a disruption budget keeps something.
 const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a control plane is waited for before the state before comes back:
-/// as long as a node may be silent, and no longer than this.
+/// How long a control plane on a machine that answers is waited for before the
+/// state before comes back.
 const SILENCE: Duration = Duration::from_secs(2 * 60);
 const LOOK: Duration = Duration::from_secs(5);
 /// Between two looks whether what was in the way has passed.
@@ -305,9 +305,12 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
         Some(member) if member.version != at.input.to => member.role == ClusterRole::Worker,
         _ => return Ok(()),
     };
-    // A moment's silence is not it: what was written since would be lost.
-    let until = tokio::time::Instant::now() + own.settings.patience.min(SILENCE);
-    loop {
+    let begun = own.core.cluster(name).map_err(step_failed)?;
+    let begun = !begun.going_back_to.is_empty();
+    // A moment's silence is not it: what was written since would be lost. Nor
+    // is a machine that is away, with all that it has.
+    let mut until = tokio::time::Instant::now() + SILENCE;
+    while !begun {
         let seen = own.driver.observe(&facts).await;
         let told = seen.nodes.iter().find(|node| node.name == turn.machine);
         if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
@@ -320,6 +323,10 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
             // It may have been put back by who was ended before this was done.
             return snapshot::admit(at, name).await;
         }
+        let node = own.core.node(&turn.machine);
+        if !node.is_ok_and(|node| node.condition == NodeCondition::Ready) {
+            until = tokio::time::Instant::now() + SILENCE;
+        }
         if tokio::time::Instant::now() >= until {
             break;
         }
@@ -328,6 +335,13 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     }
     let kept: Snapshot = at.output("snapshot")?;
     at.progress("the new control plane does not come up: going back to the snapshot");
+    // Whoever goes on with this must not take what was restored for what was.
+    let written = own.core.lead_cluster(name, |now| {
+        let mut next = now.clone();
+        kept.id.clone_into(&mut next.going_back_to);
+        Ok(next)
+    });
+    written.await.map_err(step_failed)?;
     let tell = |text: String| at.progress(text);
     let restored = own.driver.restore(&facts, &kept.id, &tell).await;
     let restored = restored.map_err(driver_failed)?;
@@ -335,6 +349,7 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     snapshot::admit(at, name).await?;
     let told = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
+        next.going_back_to.clear();
         if let Some(failure) = &mut next.failure {
             failure.why = format!(
                 "the new control plane did not come up, and that of {} came back from the \
