@@ -17,7 +17,7 @@ const CONFIG: &str = "configmap kubeadm-config -n kube-system";
 const FLAG: &str = "no-such-flag";
 /// What changes the parts of a control plane, as it is found on a machine, and
 /// not who looks for it.
-pub(crate) const SWAP: &str = "kubernetes/[s]wap";
+pub(crate) const SWAP: &str = "'kubernetes/[s]wap v'";
 
 /// Begins an upgrade that cannot end well. What changes the parts would put
 /// back those before, also if it is ended and begun again; so it is ended and
