@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_clusters::Snapshot;
 use strata_clusters::skew::order;
+use strata_clusters::{ClusterFacts, Snapshot};
 use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
@@ -305,35 +305,12 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
         Some(member) if member.version != at.input.to => member.role == ClusterRole::Worker,
         _ => return Ok(()),
     };
-    let begun = own.core.cluster(name).map_err(step_failed)?;
-    let begun = !begun.going_back_to.is_empty();
-    // A moment's silence is not it: what was written since would be lost. Nor
-    // is a machine that is away, with all that it has.
-    let mut until = tokio::time::Instant::now() + SILENCE;
-    while !begun {
-        let seen = own.driver.observe(&facts).await;
-        let told = seen.nodes.iter().find(|node| node.name == turn.machine);
-        if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
-            return is_done(at, turn).await;
-        }
-        if !turn.first {
-            return Ok(());
-        }
-        if seen.serves {
-            // It may have been put back by who was ended before this was done.
-            return snapshot::admit(at, name).await;
-        }
-        let node = own.core.node(&turn.machine);
-        if !node.is_ok_and(|node| node.condition == NodeCondition::Ready) {
-            until = tokio::time::Instant::now() + SILENCE;
-        }
-        if tokio::time::Instant::now() >= until {
-            break;
-        }
-        at.progress("looking whether the control plane comes up");
-        tokio::time::sleep(LOOK).await;
-    }
+    let now = own.core.cluster(name).map_err(step_failed)?;
     let kept: Snapshot = at.output("snapshot")?;
+    let begun = turn.first && now.going_back_to == kept.id;
+    if !begun && !is_lost(at, turn, &facts, works).await? {
+        return Ok(());
+    }
     at.progress("the new control plane does not come up: going back to the snapshot");
     // Whoever goes on with this must not take what was restored for what was.
     let written = own.core.lead_cluster(name, |now| {
@@ -360,6 +337,44 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
         Ok(next)
     });
     told.await.map(drop).map_err(step_failed)
+}
+
+/// Whether nothing serves any more after the first of a control plane had its
+/// turn. A moment's silence is not it: what was written since would be lost. Nor
+/// is a machine that is away, with all that it has.
+async fn is_lost(
+    at: &Here,
+    turn: &Turn,
+    facts: &ClusterFacts,
+    works: bool,
+) -> Result<bool, StepError> {
+    let own = &at.context;
+    let mut until = tokio::time::Instant::now() + SILENCE;
+    loop {
+        let seen = own.driver.observe(facts).await;
+        let told = seen.nodes.iter().find(|node| node.name == turn.machine);
+        if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
+            is_done(at, turn).await?;
+            return Ok(false);
+        }
+        if !turn.first {
+            return Ok(false);
+        }
+        if seen.serves {
+            // It may have been put back by who was ended before this was done.
+            snapshot::admit(at, &at.input.cluster).await?;
+            return Ok(false);
+        }
+        let node = own.core.node(&turn.machine);
+        if !node.is_ok_and(|node| node.condition == NodeCondition::Ready) {
+            until = tokio::time::Instant::now() + SILENCE;
+        }
+        if tokio::time::Instant::now() >= until {
+            return Ok(true);
+        }
+        at.progress("looking whether the control plane comes up");
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn settle(at: &Here) -> Result<(), StepError> {
