@@ -188,21 +188,35 @@ pub(super) async fn wait_for(
     is_so: impl Fn(&Node) -> bool,
 ) -> Result<(), DriverError> {
     let path = format!("/api/v1/nodes/{name}");
-    let end = Instant::now() + READY;
-    loop {
-        let why = match api.get::<Node>(&path).await {
-            Ok(node) if is_so(&node) => return Ok(()),
-            Ok(node) => super::observe::seen(&node).reason,
-            Err(error) => error.to_string(),
-        };
+    until("waiting for the node", name, READY, || async {
+        match api.get::<Node>(&path).await {
+            Ok(node) if is_so(&node) => Ok(()),
+            Ok(node) => Err(super::observe::seen(&node).reason),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .await
+}
+
+/// Looks again and again at something of a machine, for so long; what is not so
+/// by then is the reason why it failed.
+pub(super) async fn until<Looked: Future<Output = Result<(), String>>>(
+    what: &str,
+    machine: &str,
+    bound: Duration,
+    look: impl Fn() -> Looked,
+) -> Result<(), DriverError> {
+    let end = Instant::now() + bound;
+    while let Err(why) = look().await {
         if Instant::now() + AGAIN >= end {
             return Err(DriverError::Failed {
-                what: "waiting for the node".into(),
-                machine: name.to_owned(),
+                what: what.to_owned(),
+                machine: machine.to_owned(),
                 why,
                 passing: true,
             });
         }
         tokio::time::sleep(AGAIN).await;
     }
+    Ok(())
 }

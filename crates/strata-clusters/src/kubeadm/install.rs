@@ -7,7 +7,7 @@ use strata_types::cluster::{KubernetesVersion, Member};
 
 use super::archive::Archive;
 use super::machine::{HERE, Machine, Script};
-use super::{agent, bring, config};
+use super::{agent, bring, config, swap};
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
@@ -16,7 +16,7 @@ const IMPORT: Duration = Duration::from_secs(5 * 60);
 const PROGRAM: u32 = 0o755;
 
 /// Our scripts, by the names that they have on the machine.
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     ("prepare", include_str!("scripts/prepare")),
     ("run", include_str!("scripts/run")),
     ("run-containerd", include_str!("scripts/run-containerd")),
@@ -31,6 +31,7 @@ const SCRIPTS: [(&str, &str); 15] = [
     ("with-config", include_str!("scripts/with-config")),
     ("state", include_str!("scripts/state")),
     ("reset", include_str!("scripts/reset")),
+    (swap::NAME, include_str!("scripts/swap")),
     ("upgrade", include_str!("scripts/upgrade")),
     ("restore-data", include_str!("scripts/restore-data")),
     ("restore-swap", include_str!("scripts/restore-swap")),

@@ -10,13 +10,11 @@ use serde_json::{Value, json};
 use strata_types::cluster::KubernetesVersion;
 
 use super::api::Api;
-use super::machine::{HERE, Machine, Script};
+use super::machine::{Machine, Script};
 use super::observe::SYSTEM;
 use crate::DriverError;
 use crate::catalogue::Bundle;
 
-/// What has to be on the machine for it, besides what is installed.
-pub(super) const SCRIPT: &str = include_str!("scripts/swap");
 /// The name by which it runs: its script's.
 pub(super) const NAME: &str = "swap";
 /// How long new parts have to come up, as the script says too.
@@ -138,11 +136,6 @@ fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
         out.push('\n');
     }
     out
-}
-
-/// Where the script is on a machine.
-pub(super) fn path() -> String {
-    format!("{HERE}/swap")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::bring;
-use super::enter::wait_for;
+use super::enter::{until, wait_for};
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
 use super::objects::{List, Node, Pod};
@@ -61,8 +61,7 @@ impl Upgrade<'_> {
     pub(super) async fn run(&self, api: &Api, first: bool) -> Result<(), DriverError> {
         let (to, machine) = (self.to, self.machine);
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
-        let files = install::files(self.bundle).file(&swap::path(), 0o755, swap::SCRIPT);
-        machine.put("put", files).await?;
+        machine.put("put", install::files(self.bundle)).await?;
         // One that was ended in the middle may have left it stopped,
         install::containerd(machine).await?;
         // and nobody to answer yet, or ever.
@@ -76,11 +75,9 @@ impl Upgrade<'_> {
             self.bring_everywhere(api).await?;
         }
         self.bring(machine).await?;
-        if self.own.is_some() {
+        if let Some(own) = &self.own {
             (self.progress)("starting the control plane anew".into());
             swap::swap(api, machine, to, self.bundle, first).await?;
-        }
-        if let Some(own) = &self.own {
             self.shows(own).await?;
         }
         if first {
@@ -114,29 +111,22 @@ impl Upgrade<'_> {
     async fn shows(&self, own: &Api) -> Result<(), DriverError> {
         let (name, tag) = (self.machine.name, format!(":{}", self.to));
         let path = format!("{SYSTEM}/pods/kube-apiserver-{name}");
-        let end = Instant::now() + SETTLE;
-        loop {
-            let why = match own.get::<Value>(&path).await {
-                Ok(pod) => {
-                    let image = &pod["spec"]["containers"][0]["image"];
-                    let image = image.as_str().unwrap_or_default();
-                    if image.ends_with(&tag) {
-                        return Ok(());
-                    }
-                    format!("the cluster still knows {image}")
+        until(
+            "waiting for the new API server to be told of",
+            name,
+            SETTLE,
+            || async {
+                let pod = own.get::<Value>(&path).await;
+                let pod = pod.map_err(|error| error.to_string())?;
+                let image = &pod["spec"]["containers"][0]["image"];
+                let image = image.as_str().unwrap_or_default();
+                match image.ends_with(&tag) {
+                    true => Ok(()),
+                    false => Err(format!("the cluster still knows {image}")),
                 }
-                Err(error) => error.to_string(),
-            };
-            if Instant::now() >= end {
-                return Err(DriverError::Failed {
-                    what: "waiting for the new API server to be told of".into(),
-                    machine: name.to_owned(),
-                    why,
-                    passing: true,
-                });
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
+            },
+        )
+        .await
     }
 
     /// The bundle and its images on a machine.
@@ -189,27 +179,19 @@ impl Upgrade<'_> {
     /// them nothing that is moved off a machine would come up elsewhere, and
     /// nobody would be told that it has gone.
     async fn rolled_out(&self, api: &Api) -> Result<(), DriverError> {
-        let end = Instant::now() + SETTLE;
         for (path, wanted) in ADD_ONS {
             let path = format!("/apis/apps/v1/namespaces/kube-system/{path}");
-            loop {
-                let why = match api.get::<Value>(&path).await {
-                    Ok(found) if is_rolled_out(&found, wanted) => break,
-                    Ok(found) => found["status"].to_string(),
+            let what = format!("waiting for {path}");
+            until(&what, self.machine.name, SETTLE, || async {
+                match api.get::<Value>(&path).await {
+                    Ok(found) if is_rolled_out(&found, wanted) => Ok(()),
+                    Ok(found) => Err(found["status"].to_string()),
                     // Somebody has something else in its place.
-                    Err(error) if error.is(StatusCode::NOT_FOUND) => break,
-                    Err(error) => error.to_string(),
-                };
-                if Instant::now() >= end {
-                    return Err(DriverError::Failed {
-                        what: format!("waiting for {path}"),
-                        machine: self.machine.name.to_owned(),
-                        why,
-                        passing: true,
-                    });
+                    Err(error) if error.is(StatusCode::NOT_FOUND) => Ok(()),
+                    Err(error) => Err(error.to_string()),
                 }
-                tokio::time::sleep(AGAIN).await;
-            }
+            })
+            .await?;
         }
         Ok(())
     }
