@@ -320,7 +320,9 @@ impl Child {
         }
         // Only now, and not in the init: where cgroups are delegated by
         // namespace, nobody is moved or born beyond the root of their own.
-        if let Err(errno) = sys::unshare(CLONE_NEWCGROUP) {
+        if self.request.flags & wire::HOST_CGROUPS == 0
+            && let Err(errno) = sys::unshare(CLONE_NEWCGROUP)
+        {
             return (wire::STEP_CGROUP, errno);
         }
         for (target, fd) in self.stdio.into_iter().enumerate() {

@@ -49,6 +49,8 @@ pub struct Launch<'a> {
     /// Whether it is PID 1 of processes of its own, with mounts of its own:
     /// its end is the end of all that it started.
     pub as_init: bool,
+    /// Whether it sees the control groups that the cell's init does.
+    pub host_cgroups: bool,
 }
 
 /// What a process finds as its standard input, output and error.
@@ -113,6 +115,7 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
         flags: join_flags
             | launch.stdio.flags()
             | flag(launch.sandboxed, wire::SANDBOXED)
+            | flag(launch.host_cgroups, wire::HOST_CGROUPS)
             | flag(identity.uid.is_some(), wire::SET_UID)
             | flag(gid.is_some(), wire::SET_GID),
         namespaces: namespaces(launch),

@@ -102,6 +102,8 @@ pub const INPUT: u32 = 256;
 /// other end of the terminal. What comes out of it is logged as output, and it
 /// stays open until the run is over.
 pub const LOG_TERMINAL: u32 = 512;
+/// Request flag: the run stays in the cgroup namespace of the init.
+pub const HOST_CGROUPS: u32 = 1024;
 
 /// Sandbox flag: no program gains privileges by exec.
 pub const NO_NEW_PRIVILEGES: u32 = 1;

@@ -165,6 +165,21 @@ fn an_isolated_network_has_a_loopback_alone() {
 }
 
 #[test]
+fn a_cell_sees_its_own_control_groups_or_those_of_the_machine() {
+    let world = World::new("groups");
+    let mut groups = |name: &str, host_cgroups: bool| {
+        let mut spec = spec(name);
+        spec.host_cgroups = host_cgroups;
+        let (_, output) = world.cell(&spec).unwrap().run(1, "cat /proc/self/cgroup");
+        output
+    };
+    let ours = groups("ours", false);
+    assert!(!ours.contains("ours"), "{ours}");
+    let all = groups("all", true);
+    assert!(all.contains("/all"), "{all}");
+}
+
+#[test]
 fn more_output_than_a_pipe_holds_arrives_whole_and_in_order() {
     let world = World::new("output");
     let cell = world.cell(&spec("web")).unwrap();

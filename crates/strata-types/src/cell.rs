@@ -195,6 +195,9 @@ pub struct CellSpec {
     /// A network namespace of its own.
     #[serde(default)]
     pub isolated_network: bool,
+    /// The machine's control groups are its own to see.
+    #[serde(default)]
+    pub host_cgroups: bool,
     /// Which files it sees.
     #[serde(default)]
     pub root: RootMode,
@@ -211,6 +214,7 @@ impl CellSpec {
             cpu_shares: CpuShares::default(),
             limits: Limits::default(),
             isolated_network: false,
+            host_cgroups: false,
             root: RootMode::Host,
             id_map: None,
         }

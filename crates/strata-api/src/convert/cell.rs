@@ -24,6 +24,7 @@ impl TryFrom<runtime::Cell> for CellSpec {
             cpu_shares,
             limits: limits(&options)?,
             isolated_network: isolated(options.network)?,
+            host_cgroups: host_cgroups(options.cgroups)?,
             root: root(&options)?,
             id_map: None,
         })
@@ -99,6 +100,17 @@ fn isolated(network: i32) -> Result<bool, Error> {
     }
 }
 
+fn host_cgroups(cgroups: i32) -> Result<bool, Error> {
+    match v1::CellCgroups::try_from(cgroups) {
+        Ok(v1::CellCgroups::Own) => Ok(false),
+        Ok(v1::CellCgroups::Host) => Ok(true),
+        Err(_) => Err(Error::invalid(
+            "cell.options.cgroups",
+            format!("{cgroups} are no control groups; 0 are the cell's own, 1 are the host's"),
+        )),
+    }
+}
+
 fn root(options: &v1::CellOptions) -> Result<RootMode, Error> {
     let mode = v1::RootMode::try_from(options.root).map_err(|_| {
         Error::invalid(
@@ -139,6 +151,11 @@ impl From<&CellSpec> for v1::CellOptions {
         } else {
             v1::CellNetwork::Host
         };
+        let cgroups = if spec.host_cgroups {
+            v1::CellCgroups::Host
+        } else {
+            v1::CellCgroups::Own
+        };
         let cpu = v1::CpuLimit {
             quota_us: limits.cpu.map(|cpu| cpu.quota_us),
             period_us: limits.cpu.map(|cpu| cpu.period_us),
@@ -161,6 +178,7 @@ impl From<&CellSpec> for v1::CellOptions {
             network: network.into(),
             root: root.into(),
             root_folder,
+            cgroups: cgroups.into(),
         }
     }
 }
@@ -226,6 +244,7 @@ mod tests {
             network: v1::CellNetwork::Isolated.into(),
             root: v1::RootMode::Folder.into(),
             root_folder: "/srv/root".into(),
+            cgroups: v1::CellCgroups::Host.into(),
         };
         let spec = cell(|options| options.clone_from(&sent)).unwrap();
         assert_eq!(v1::CellOptions::from(&spec), sent);
@@ -235,9 +254,10 @@ mod tests {
 
     #[test]
     fn bad_options_name_their_field() {
-        let cases: [Case; 9] = [
+        let cases: [Case; 10] = [
             ("cell.options.pids_max", |o| o.pids_max = Some(0)),
             ("cell.options.network", |o| o.network = 9),
+            ("cell.options.cgroups", |o| o.cgroups = 2),
             ("cell.options.root", |o| o.root = -1),
             ("cell.options.root_folder", |o| o.root_folder = "/x".into()),
             ("cell.options.root_folder", |o| {

@@ -126,6 +126,7 @@ impl Cell<'_> {
             stdio,
             sandboxed,
             as_init: false,
+            host_cgroups: self.spec.host_cgroups,
         };
         let pid = self.init.init.start(&launch)?;
         Ok((folder, pid))

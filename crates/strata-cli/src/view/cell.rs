@@ -21,6 +21,9 @@ pub(crate) struct CellView {
     pub(crate) limits: LimitsView,
     /// `host` or `isolated`.
     pub(crate) network: &'static str,
+    /// `host`, where they are not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cgroups: Option<&'static str>,
     /// `host`, `read-only`, `private` or a folder.
     pub(crate) root: Root,
     /// `v1` or `v2`.
@@ -89,6 +92,10 @@ impl From<v1::CellInfo> for CellView {
             network: match options.network() {
                 v1::CellNetwork::Host => "host",
                 v1::CellNetwork::Isolated => "isolated",
+            },
+            cgroups: match options.cgroups() {
+                v1::CellCgroups::Own => None,
+                v1::CellCgroups::Host => Some("host"),
             },
             root: Root::from_wire(&options),
             cgroup: if info.cgroup_v2 { "v2" } else { "v1" },

@@ -245,6 +245,7 @@ impl Cell {
             stdio: manner.stdio,
             sandboxed: manner.sandboxed,
             as_init: manner.as_init,
+            host_cgroups: self.spec.host_cgroups,
         };
         let pid = init.start(&launch).map_err(|error| start_error(&error))?;
         // It runs: a record without its pid is mended at the next restart.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use strata_api::runtime::{AllocateCellRequest, Cell};
-use strata_api::strata::v1::{CellInfo, CellNetwork, CellOptions, GetCellRequest};
+use strata_api::strata::v1::{CellCgroups, CellInfo, CellNetwork, CellOptions, GetCellRequest};
 use strata_client::NodeClient;
 use strata_types::{CellName, CellSpec};
 use tonic::Code;
@@ -74,6 +74,9 @@ struct Wanted {
     /// The machine's network, or one of its own
     #[arg(long, value_enum, default_value_t)]
     network: NetworkArg,
+    /// The control groups it sees: its own, or all of the machine
+    #[arg(long, value_enum, default_value_t)]
+    cgroups: CgroupsArg,
     /// host, read-only, private (changes vanish with the cell), or a folder
     #[arg(long, value_name = "ROOT", default_value_t)]
     root: Root,
@@ -84,6 +87,13 @@ enum NetworkArg {
     #[default]
     Host,
     Isolated,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum CgroupsArg {
+    #[default]
+    Own,
+    Host,
 }
 
 impl Wanted {
@@ -101,6 +111,10 @@ impl Wanted {
             network: match self.network {
                 NetworkArg::Host => CellNetwork::Host.into(),
                 NetworkArg::Isolated => CellNetwork::Isolated.into(),
+            },
+            cgroups: match self.cgroups {
+                CgroupsArg::Own => CellCgroups::Own.into(),
+                CgroupsArg::Host => CellCgroups::Host.into(),
             },
             ..Default::default()
         };

@@ -25,6 +25,8 @@ struct CellFile {
     #[serde(default)]
     network: Network,
     #[serde(default)]
+    cgroups: Cgroups,
+    #[serde(default)]
     root: Root,
     #[serde(default, rename = "state")]
     _state: IgnoredAny,
@@ -70,6 +72,14 @@ enum Network {
     #[default]
     Host,
     Isolated,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Cgroups {
+    #[default]
+    Own,
+    Host,
 }
 
 /// Reads the cells of a file; `-` is stdin.
@@ -126,6 +136,10 @@ impl From<CellFile> for Cell {
             network: match file.network {
                 Network::Host => v1::CellNetwork::Host.into(),
                 Network::Isolated => v1::CellNetwork::Isolated.into(),
+            },
+            cgroups: match file.cgroups {
+                Cgroups::Own => v1::CellCgroups::Own.into(),
+                Cgroups::Host => v1::CellCgroups::Host.into(),
             },
             ..Default::default()
         };
@@ -193,6 +207,7 @@ mod tests {
                 network: v1::CellNetwork::Isolated.into(),
                 root: v1::RootMode::Folder.into(),
                 root_folder: "/srv/root".into(),
+                cgroups: v1::CellCgroups::Host.into(),
             }),
             allocated_at_ms: 1_700_000_000_000,
             ..Default::default()

@@ -74,8 +74,11 @@ fn describe(cell: &CellView, wide: bool, now: Timestamp, printer: &Printer) -> S
         (
             "Isolation",
             format!(
-                "cgroup {}, network {}, root {}, {init}",
-                cell.cgroup, cell.network, cell.root
+                "cgroup {}{}, network {}, root {}, {init}",
+                cell.cgroup,
+                cell.cgroups.map_or("", |_| " of the host"),
+                cell.network,
+                cell.root
             ),
         ),
         ("Shares", cell.cpu_shares.to_string()),

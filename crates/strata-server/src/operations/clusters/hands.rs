@@ -12,8 +12,8 @@ use strata_api::strata::v1::cells_client::CellsClient;
 use strata_api::strata::v1::logs_client::LogsClient;
 use strata_api::strata::v1::node_client::NodeClient;
 use strata_api::strata::v1::{
-    ExecutableInfo, ExecutableOptions, ExecutableRestart, ExecutableState, GetCellRequest,
-    GetNodeInfoRequest, ReadLogsRequest, WaitExecutableRequest,
+    CellCgroups, CellOptions, ExecutableInfo, ExecutableOptions, ExecutableRestart,
+    ExecutableState, GetCellRequest, GetNodeInfoRequest, ReadLogsRequest, WaitExecutableRequest,
 };
 use strata_clusters::kubeadm::{Hands, Ran, Run};
 use strata_clusters::{Done, DriverError};
@@ -62,8 +62,14 @@ impl Tunnelled {
             Err(status) if status.code() == Code::NotFound => {}
             answer => return answer.map(drop).map_err(|status| failed(machine, &status)),
         }
+        let options = CellOptions {
+            // The kubelet and containerd make groups beside the cell's.
+            cgroups: CellCgroups::Host.into(),
+            ..CellOptions::default()
+        };
         let cell = Cell {
             name: CELL.into(),
+            options: Some(options),
             ..Cell::default()
         };
         let made = cells.allocate(AllocateCellRequest { cell: Some(cell) });
