@@ -12,9 +12,11 @@
 mod dhcp;
 mod disk;
 mod ending;
+pub(crate) mod flock;
 mod join;
 mod loopback;
 mod modules;
+mod root;
 mod spawned;
 
 use std::ffi::OsString;
@@ -80,6 +82,9 @@ pub(crate) fn run() -> ExitCode {
         say(&format!("cannot mount {target}: {error}"));
     }
     let owns_machine = owns_machine();
+    if owns_machine && let Err(error) = root::cover() {
+        say(&format!("cannot make the root one for containers: {error}"));
+    }
     let mounts = if owns_machine { &MOUNTS[..] } else { &[] };
     for (source, target, kind, options) in mounts {
         if let Err(error) = mount_once(source, target, kind, options) {

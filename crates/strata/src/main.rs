@@ -26,6 +26,9 @@ fn main() -> ExitCode {
     if machine::is_pid_1() {
         return machine::run();
     }
+    if let Some(words) = machine::flock::asked_for() {
+        return machine::flock::run(&words);
+    }
     if let Some(arguments) = cluster_agent::asked_for() {
         return cluster_agent::run(&arguments);
     }

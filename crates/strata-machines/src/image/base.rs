@@ -31,6 +31,15 @@ const FOLDERS: [&str; 13] = [
     "lib",
     "lib/modules",
 ];
+/// Commands that Debian's busybox does not have: the program answers to these
+/// names too.
+const LACKING: [&str; 1] = ["flock"];
+/// Who there is on a machine: programs look for root at least.
+const PASSWD: &str = "\
+root:x:0:0:root:/root:/bin/sh
+nobody:x:65534:65534:nobody:/:/bin/false
+";
+const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 const PREFIX: &str = "base-";
 /// What is being written is called so, and is left over when it is that old.
 const NEW: &str = "new-";
@@ -100,8 +109,13 @@ impl Base {
             archive.folder(folder, 0o755)?;
         }
         archive.file("init", 0o755, &fs::read(program)?)?;
+        archive.file("etc/passwd", 0o644, PASSWD.as_bytes())?;
+        archive.file("etc/group", 0o644, GROUP.as_bytes())?;
         if let Some(busybox) = &self.busybox {
             add_busybox(&mut archive, busybox)?;
+            for name in LACKING {
+                archive.link(&format!("bin/{name}"), "../init")?;
+            }
         }
         let mut paths = String::new();
         for name in order {

@@ -1,26 +1,30 @@
-//! Where a machine keeps the data of its node: on the first disk whose file
-//! system says that it is for that, else in memory. A disk that says nothing
-//! of the kind is somebody's, and not touched.
+//! Where a machine keeps its data (`/var/lib`: that of its node, and of what
+//! others have it run): on the first disk whose file system says that it is
+//! for that, else in memory. A disk that says nothing of the kind is
+//! somebody's, and not touched.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, mount, mount_bind};
 use strata_machines::image::DISK_LABEL;
 
 use super::say;
-use crate::config::DATA_DIR;
 
+/// Where data is, the node's own in a folder there.
+const DATA: &str = "/var/lib";
+/// Logs are kept where data is: elsewhere they would fill up the memory.
+const LOGS: (&str, &str) = ("/var/lib/log", "/var/log");
 /// Where the superblock of ext4 is, and its magic number and label in it.
 const SUPERBLOCK: u64 = 1024;
 const MAGIC: (usize, [u8; 2]) = (56, [0x53, 0xef]);
 const LABEL: std::ops::Range<usize> = 120..136;
 /// Half of the machine's memory may become data.
-const IN_MEMORY: &std::ffi::CStr = c"mode=0700,size=50%";
+const IN_MEMORY: &std::ffi::CStr = c"mode=0755,size=50%";
 
-/// Mounts the data folder.
+/// Mounts the folder of all data.
 pub(super) fn mount_data() {
     let mounted = match ours(Path::new("/sys/block")) {
         Some(disk) => {
@@ -33,19 +37,18 @@ pub(super) fn mount_data() {
         }
     };
     if let Err(error) = mounted {
-        say(&format!("cannot mount {DATA_DIR}: {error}"));
+        say(&format!("cannot mount {DATA}: {error}"));
+    }
+    let (kept, seen) = LOGS;
+    let made = fs::create_dir_all(kept).and_then(|()| fs::create_dir_all(seen));
+    if let Err(error) = made.and_then(|()| Ok(mount_bind(kept, seen)?)) {
+        say(&format!("cannot keep logs in {kept}: {error}"));
     }
 }
 
 fn mount_at(source: &Path, kind: &str, options: &std::ffi::CStr) -> io::Result<()> {
-    fs::create_dir_all(DATA_DIR)?;
-    Ok(mount(
-        source,
-        DATA_DIR,
-        kind,
-        MountFlags::NODEV,
-        Some(options),
-    )?)
+    fs::create_dir_all(DATA)?;
+    Ok(mount(source, DATA, kind, MountFlags::NODEV, Some(options))?)
 }
 
 /// The first disk with our label, in the order of their names.
