@@ -26,6 +26,8 @@ mod python;
 mod roll_back;
 #[path = "kubernetes/upgrade.rs"]
 mod upgrade;
+#[path = "kubernetes/virtual_machine.rs"]
+mod virtual_machine;
 #[path = "kubernetes/web.rs"]
 mod web;
 #[path = "kubernetes/world.rs"]

@@ -39,13 +39,20 @@ impl World {
     /// With so many machines, when it is this test's turn; none where there is
     /// no Kubernetes.
     pub(crate) async fn start(machines: u32) -> Option<Self> {
+        Self::with(&format!("local = {machines}"), Duration::from_secs(10)).await
+    }
+
+    /// With machines as the configuration says, of which one that is silent so
+    /// long is taken for dead.
+    pub(crate) async fn with(machines: &str, silent: Duration) -> Option<Self> {
         let bundles = Bundles::find()?;
         let turn = TURN.lock().await;
         let network = NetworkNamespace::new();
         let folder = bundles.folder.display();
         let config = format!(
-            "[machines]\nlocal = {machines}\n[images]\nhigh_water = 100\n\
-             [clusters]\nbundles = \"{folder}\"\nreplace_after_seconds = 10\n"
+            "[machines]\n{machines}\n[images]\nhigh_water = 100\n\
+             [clusters]\nbundles = \"{folder}\"\nreplace_after_seconds = {}\n",
+            silent.as_secs()
         );
         let daemon = Daemon::build(STRATA)
             .config(&config)
@@ -96,8 +103,14 @@ impl World {
 
     /// Waits for the end of an operation; its record.
     pub(crate) async fn ended(&self, id: &str) -> Value {
+        self.ended_within(id, PATIENCE).await
+    }
+
+    /// The same where it may take this long.
+    pub(crate) async fn ended_within(&self, id: &str, patience: Duration) -> Value {
         let over = |one: &Value| one["status"] == "COMPLETED" || one["status"] == "FAILED";
-        self.until(&format!("/operation/{id}"), over).await
+        let path = format!("/operation/{id}");
+        self.until_within(&path, patience, over).await
     }
 
     /// Waits for the good end of an operation; its record.
@@ -173,8 +186,17 @@ impl World {
 
     /// Waits until an object is as it is asked to be. The server may be away.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until_within(path, PATIENCE, wanted).await
+    }
+
+    async fn until_within(
+        &self,
+        path: &str,
+        patience: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let rest = self.rest();
-        wait_for(path, PATIENCE, async || {
+        wait_for(path, patience, async || {
             let answer = rest.try_call("GET", path, Value::Null).await;
             let answer = answer.map_err(|error| error.to_string())?;
             let one: Value = from_str(&answer.body).unwrap_or(Value::Null);
