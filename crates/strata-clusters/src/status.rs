@@ -53,6 +53,8 @@ pub struct Facts<'a> {
     pub work: Work<'a>,
     /// Why the last operation stopped half-way, where it did.
     pub stopped: Option<&'a str>,
+    /// The machines that died and are not replaced, since none is free for it.
+    pub unreplaced: &'a [String],
 }
 
 /// How it stands, and what is the matter and what to do about it. `seen` is

@@ -14,6 +14,7 @@ struct Case {
     members: Vec<Member>,
     seen: Observed,
     memory: Memory,
+    unreplaced: Vec<String>,
 }
 
 impl Case {
@@ -25,6 +26,7 @@ impl Case {
             seen: all_well(&members),
             members,
             memory: Memory::default(),
+            unreplaced: Vec::new(),
         }
     }
 
@@ -41,6 +43,7 @@ impl Case {
             members: &self.members,
             work,
             stopped,
+            unreplaced: &self.unreplaced,
         };
         status(
             &facts,
@@ -91,6 +94,7 @@ fn nobody_looked_is_not_running() {
         members: &case.members,
         work: Work::Idle,
         stopped: None,
+        unreplaced: &[],
     };
     let told = status(&facts, None, &case.memory, &Patience::default(), 0);
     assert_eq!(told.0, ClusterStatus::Unspecified);
@@ -162,6 +166,23 @@ fn what_is_not_as_asked_is_not_running() {
     );
 }
 
+#[test]
+fn whoever_cannot_be_replaced_is_named_and_so_is_what_to_do() {
+    let mut case = Case::new(1, 2);
+    case.down("w-2", "gone");
+    case.down("w-3", "gone");
+    case.unreplaced = vec!["w-3".into()];
+    let (status, message) = case.told(Work::Idle, None);
+    assert_eq!(status, ClusterStatus::Degraded);
+    let (first, second) = message.split_once("; worker w-3").unwrap();
+    assert!(first.contains("it is replaced in"), "{first}");
+    assert!(
+        second.contains("no machine is free to replace it")
+            && second.contains("strata machine add"),
+        "{second}"
+    );
+}
+
 fn any_work() -> impl Strategy<Value = Work<'static>> {
     prop_oneof![
         4 => Just(Work::Idle),
@@ -203,6 +224,7 @@ proptest! {
             members: &members,
             work,
             stopped: stopped.as_deref(),
+            unreplaced: &[],
         };
         let memory = Memory::default();
         let seen_or_not = looked.then_some(&seen);

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use strata_clusters::status::{self, Work as Now};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
@@ -171,31 +170,28 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
     if is_sore(cluster) {
         return;
     }
-    let dead = status::heal(
-        &cluster.members,
-        Now::Idle,
-        &seen.observed,
-        &seen.memory,
-        &own.patience(),
-        now_ms(),
-    );
-    for one in &dead {
-        tracing::warn!(cluster = %cluster.name, machine = %one.machine, why = one.why, "it is replaced");
-    }
-    // What was forgotten, or never joined, and whose operation did not end well.
-    let left = cluster.members.iter().filter(|member| !member.joined);
-    let left = left.map(|member| member.machine.to_string());
-    let dead = dead.iter().map(|one| one.machine.to_string());
-    let input = HealInput {
-        cluster: cluster.name.to_string(),
-        dead: dead.chain(left).collect(),
+    // What cannot be done now is looked at again: machines may be free then.
+    let cure = match own.cure(cluster, seen) {
+        Ok(cure) => cure,
+        Err(error) => {
+            tracing::warn!(cluster = %cluster.name, %error, "what died is not replaced");
+            return;
+        }
     };
-    if input.dead.is_empty() && own.ghosts(cluster, &seen.observed).is_empty() {
+    if cure.is_nothing() && own.ghosts(cluster, &seen.observed).is_empty() {
         return;
     }
     if own.is_busy(cluster.name.as_str()).await {
         return;
     }
+    for machine in &cure.bury {
+        let why = cure.why.get(machine).map_or("it has not joined", |why| why);
+        tracing::warn!(cluster = %cluster.name, machine, why, "it is replaced");
+    }
+    let input = HealInput {
+        cluster: cluster.name.to_string(),
+        dead: cure.bury,
+    };
     if let Err(error) = own.begin::<HealCluster>(&Who::server(OWNER), &input).await {
         tracing::warn!(cluster = %cluster.name, %error, "what died is not replaced yet");
     }

@@ -2,7 +2,6 @@
 
 use strata_server::core::Who;
 use strata_server::reconcile::look_at_clusters;
-use strata_store::{Store as _, Transaction};
 use strata_types::{ErrorKind, Role};
 
 use crate::clusters_stage::{NAME, Stage};
@@ -54,24 +53,12 @@ async fn people_are_let_in_by_their_role_and_out_for_good() {
 
 /// Has all that was let in be over.
 async fn end_admissions(stage: &Stage) {
-    let key = format!("cluster/{NAME}");
-    let entry = stage.store.get(&key).await.unwrap().unwrap();
-    let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-    for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
-        admission["untilMs"] = 1.into();
-    }
-    let put = Transaction::new().put(key, record.to_string());
-    stage.store.commit(put).await.unwrap();
-    let over = || {
-        stage
-            .cluster(NAME)
-            .admissions
-            .values()
-            .all(|it| it.until_ms == 1)
+    let over = |record: &mut serde_json::Value| {
+        for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
+            admission["untilMs"] = 1.into();
+        }
     };
-    while !over() {
-        tokio::task::yield_now().await;
-    }
+    stage.rewrite(NAME, over).await;
 }
 
 /// Let in and out at the same time, whoever has a name that counts is known.

@@ -1,5 +1,6 @@
 //! Replaces members of a cluster that died: another machine takes the place of
-//! each, the cluster forgets the dead, and their machines are wiped.
+//! each, as far as there are any, the cluster forgets the dead, and their
+//! machines are wiped.
 
 use std::time::Duration;
 
@@ -162,7 +163,9 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     let is_dead = |id: &str| now.member(id).is_some_and(|it| !it.joined || !is_ready(id));
     let dead = at.input.dead.iter().filter(|id| is_dead(id));
     let dead: Vec<String> = dead.cloned().collect();
-    let chosen = own.plan_replacements(&now, &dead).map_err(step_failed)?;
+    // Whoever cannot be replaced stays as it is, until it can be.
+    let cure = own.plan_cure(&now, &dead).map_err(step_failed)?;
+    let (chosen, dead) = (cure.add, cure.bury);
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle {

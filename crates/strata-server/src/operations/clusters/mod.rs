@@ -5,6 +5,7 @@
 //! wish is written into the cluster's record before anything is done about it.
 
 mod create;
+mod cures;
 mod delete;
 mod hands;
 mod heal;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use strata_api::rest::{ClusterPlan, PlannedMachine};
-use strata_clusters::choose::{self, Candidate, Choice, Want};
+use strata_clusters::choose::{self, Candidate, Choice};
 use strata_clusters::{Observed, skew};
 use strata_types::cluster::{ClusterRole, ClusterSpec, KubernetesVersion, Member, NodePool};
 use strata_types::machine::MachinePhase;
@@ -102,49 +102,6 @@ impl Clusters {
             remove,
             reasons,
         })
-    }
-
-    /// Who would take the places of members that died.
-    pub(super) fn plan_replacements(
-        &self,
-        cluster: &Cluster,
-        dead: &[String],
-    ) -> Result<Vec<Member>> {
-        let mut wants: Vec<Want> = Vec::new();
-        let lives = |member: &&Member| !dead.iter().any(|id| id == member.machine.as_str());
-        for id in dead {
-            let Some(member) = cluster.member(id) else {
-                continue;
-            };
-            // Nobody takes a place that is not asked for, or is taken already.
-            let beside = cluster.members.iter().filter(lives);
-            let beside = beside.filter(|it| it.role == member.role && it.pool == member.pool);
-            let added = wants.iter().filter(|want| want.pool == member.pool).count();
-            if beside.count() + added >= asked_of(cluster, member) {
-                continue;
-            }
-            let pool = cluster
-                .spec
-                .pools
-                .iter()
-                .find(|pool| pool.name == member.pool);
-            wants.push(Want {
-                role: member.role,
-                pool: member.pool.clone(),
-                instance_type: pool.map_or(cluster.spec.control_plane.instance_type, |pool| {
-                    pool.instance_type
-                }),
-                labels: member.labels.clone(),
-                count: 1,
-            });
-        }
-        let choices = choose::choose(&self.candidates(), &wants, &cluster.members)?;
-        let mut all = members(&choices, oldest_server(cluster));
-        let controls = all.iter_mut();
-        for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
-            member.version = cluster.spec.version;
-        }
-        Ok(all)
     }
 
     /// What was last seen, or nothing.
@@ -267,18 +224,6 @@ impl PoolPlan {
     }
 }
 
-/// How many there are to be like a member.
-fn asked_of(cluster: &Cluster, member: &Member) -> usize {
-    let mut pools = cluster.spec.pools.iter();
-    let count = match member.role {
-        ClusterRole::ControlPlane => cluster.spec.control_plane.count,
-        ClusterRole::Worker => pools
-            .find(|pool| pool.name == member.pool)
-            .map_or(0, |pool| pool.count),
-    };
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
 fn planned(choice: &Choice) -> PlannedMachine {
     PlannedMachine {
         machine: choice.machine.to_string(),
@@ -288,7 +233,7 @@ fn planned(choice: &Choice) -> PlannedMachine {
     }
 }
 
-fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
+pub(super) fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
     let added_at_ms = now_ms();
     let member = |choice: &Choice| Member {
         machine: choice.machine.clone(),
@@ -310,7 +255,7 @@ fn is_half_way(cluster: &Cluster) -> bool {
 }
 
 /// The oldest of its API servers: no kubelet may be newer.
-fn oldest_server(cluster: &Cluster) -> KubernetesVersion {
+pub(super) fn oldest_server(cluster: &Cluster) -> KubernetesVersion {
     let controls = cluster.members.iter();
     let controls = controls.filter(|it| it.joined && it.role == ClusterRole::ControlPlane);
     let oldest = controls.map(|member| member.version).min();

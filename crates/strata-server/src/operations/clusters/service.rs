@@ -195,14 +195,17 @@ impl Clusters {
             Work::Restoring => status::Work::Restoring("asked for"),
             Work::Deleting => status::Work::Deleting,
         };
+        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
+        let cure = seen.as_ref().filter(|_| cluster.work == Work::Idle);
+        let cure = cure.and_then(|seen| self.cure(cluster, seen).ok());
         let facts = status::Facts {
             name: cluster.name.as_str(),
             spec: &cluster.spec,
             members: &cluster.members,
             work,
             stopped: stopped.as_deref(),
+            unreplaced: &cure.unwrap_or_default().waiting,
         };
-        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
         let memory = seen.as_ref().map(|seen| seen.memory.clone());
         let seen = seen.map(|seen| seen.observed);
         status::status(
