@@ -60,6 +60,11 @@ fn leads(own: &Clusters) -> bool {
 
 /// Looks once at all.
 pub async fn look(own: &Clusters) {
+    if leads(own)
+        && let Err(error) = own.unblock_deletions().await
+    {
+        tracing::warn!(%error, "a deletion may wait for what cannot be undone");
+    }
     let all = own.core.clusters();
     let looked = futures_util::stream::iter(all).map(|cluster| async move {
         let name = cluster.name.clone();
@@ -80,6 +85,11 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
             true => begin_again(own, cluster).await,
             false => own.call_off(cluster).await,
         }
+    }
+    if leads(own)
+        && let Err(error) = own.clear_abandoned(cluster).await
+    {
+        tracing::warn!(cluster = name, %error, "what was given up still marks it");
     }
     if leads(own) && cluster.work == Work::Deleting && !own.is_busy(name).await {
         delete_on(own, cluster).await;

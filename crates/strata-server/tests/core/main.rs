@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod clusters_asserts;
+mod clusters_given_up;
 mod clusters_heals;
 mod clusters_lives;
 mod clusters_plans;

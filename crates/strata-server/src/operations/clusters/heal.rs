@@ -146,6 +146,8 @@ fn unused(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     if now.operation == operation && now.work == Work::Healing {
         let (add, dead) = (machines::chosen(&now), now.leaving.clone());

@@ -440,6 +440,21 @@ pub(super) async fn release<K: Kind<Context = Clusters>>(
     Ok(())
 }
 
+/// Whether the cluster has no node of a member that has not joined.
+pub(super) async fn is_stranger<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<bool, StepError> {
+    let own = &at.context;
+    let facts = own.facts(cluster).await.map_err(step_failed)?;
+    if facts.member(node).is_none_or(|member| member.joined) {
+        return Ok(false);
+    }
+    let seen = own.driver.observe(&facts).await;
+    Ok(seen.serves && !seen.nodes.iter().any(|it| it.name == node))
+}
+
 /// Moves everything off a node that can be moved. What a disruption budget
 /// keeps is waited for, until somebody cancels.
 pub(super) async fn empty<K: Kind<Context = Clusters>>(

@@ -4,6 +4,7 @@
 //! which these begin and wait for; what happens on them is the driver's. Every
 //! wish is written into the cluster's record before anything is done about it.
 
+mod abandoned;
 mod create;
 mod cures;
 mod delete;

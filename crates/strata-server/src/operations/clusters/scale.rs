@@ -75,7 +75,7 @@ impl PoolChange {
 /// What was decided when it was its turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Decided {
+pub(super) struct Decided {
     add: Vec<String>,
     remove: Vec<String>,
     before: Vec<NodePool>,
@@ -172,6 +172,10 @@ fn emptying(id: String) -> Step<ScaleCluster> {
                 at.progress(format!("{id} is lost: there is nothing to move"));
                 return Ok(());
             }
+            if machines::is_stranger(&at, &at.input.cluster, &id).await? {
+                at.progress(format!("{id} never came in: there is nothing to move"));
+                return Ok(());
+            }
             machines::empty(&at, &at.input.cluster, &id).await
         }
     })
@@ -209,6 +213,8 @@ fn added(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     // Killed after it was written and before it was said: it is this one's.
     if now.operation == operation && now.work == Work::Scaling {
@@ -243,7 +249,7 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
 }
 
 /// What was written down, before anything was done about it.
-fn decided(now: &Cluster) -> Decided {
+pub(super) fn decided(now: &Cluster) -> Decided {
     Decided {
         add: machines::chosen(now),
         remove: now.leaving.clone(),
@@ -268,18 +274,7 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
             (None, Work::Scaling) => decided(now),
             _ => return Ok(next),
         };
-        next.members.retain(|member| {
-            let id = member.machine.as_str();
-            member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
-        });
-        let stays =
-            |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
-        next.spec.pools.clone_from(&decided.before);
-        for pool in &mut next.spec.pools {
-            let all = next.members.iter().filter(stays);
-            let left = all.filter(|member| member.pool == pool.name).count();
-            pool.count = pool.count.min(u32::try_from(left).unwrap_or(u32::MAX));
-        }
+        next = unplanned(own, now, &decided);
         (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
         next.work = Work::Idle;
         Ok(next)
@@ -288,6 +283,23 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         Err(error) if machines::is_gone(&error) => Ok(()),
         other => other.map(drop).map_err(step_failed),
     }
+}
+
+/// The members and pools without what was decided.
+pub(super) fn unplanned(own: &Clusters, now: &Cluster, decided: &Decided) -> Cluster {
+    let mut next = now.clone();
+    next.members.retain(|member| {
+        let id = member.machine.as_str();
+        member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
+    });
+    let stays = |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
+    next.spec.pools.clone_from(&decided.before);
+    for pool in &mut next.spec.pools {
+        let all = next.members.iter().filter(stays);
+        let left = all.filter(|member| member.pool == pool.name).count();
+        pool.count = pool.count.min(u32::try_from(left).unwrap_or(u32::MAX));
+    }
+    next
 }
 
 fn has(machines: &[String], id: &str) -> bool {

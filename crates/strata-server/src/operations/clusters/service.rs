@@ -312,14 +312,7 @@ impl Clusters {
         let mut under_way = None;
         for one in all.map_err(|error| public(&error))? {
             let here = one.claims.iter().any(|claim| claim.key == held);
-            if !here {
-                continue;
-            }
-            if one.has_ended() {
-                // What it could not undo goes with the cluster.
-                if one.holds_claims() {
-                    drop(operations.give_up(one.id, &who.name).await);
-                }
+            if !here || one.has_ended() {
                 continue;
             }
             if one.kind == DeleteCluster::NAME {
@@ -328,6 +321,8 @@ impl Clusters {
             }
             drop(operations.cancel(one.id, &who.name).await);
         }
+        // What could not be undone goes with the cluster.
+        self.give_up_leftovers(name, &who.name).await?;
         match under_way {
             Some(id) => Ok(id),
             None => self.begin::<DeleteCluster>(who, &input).await,
@@ -378,6 +373,7 @@ impl Clusters {
         usable(&cluster)?;
         // All or nothing is looked at now; when it is its turn, again.
         drop(self.plan_pools(&cluster, &change)?);
+        self.make_way(&cluster, &who.name).await?;
         let input = ScaleInput {
             cluster: name.to_owned(),
             change,
@@ -426,6 +422,7 @@ impl Clusters {
         usable(&cluster)?;
         let to = self.catalogue.resolve(version).map_err(missing)?.version;
         self.may_upgrade(&cluster, to)?;
+        self.make_way(&cluster, &who.name).await?;
         let input = UpgradeInput {
             cluster: name.to_owned(),
             to,
@@ -453,7 +450,9 @@ impl Clusters {
     /// Keeps the state of a cluster.
     pub async fn snapshot(&self, who: &Who, name: &str) -> Result<OperationId> {
         who.everywhere()?;
-        usable(&*self.core.cluster(name)?)?;
+        let cluster = self.core.cluster(name)?;
+        usable(&cluster)?;
+        self.make_way(&cluster, &who.name).await?;
         let input = SnapshotInput {
             cluster: name.to_owned(),
             reason: format!("asked for by {}", who.name),
@@ -478,6 +477,8 @@ impl Clusters {
                 ),
             );
         };
+        // It takes the place of any other way back.
+        self.give_up_leftovers(name, &who.name).await?;
         let input = RestoreClusterInput {
             cluster: name.to_owned(),
             snapshot: found.id.clone(),

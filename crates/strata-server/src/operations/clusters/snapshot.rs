@@ -118,6 +118,8 @@ impl Kind for RestoreCluster {
 async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle && now.operation != operation {

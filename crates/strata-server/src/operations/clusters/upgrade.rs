@@ -103,6 +103,9 @@ async fn noted<T>(at: &Here, done: Result<T, StepError>) -> Result<T, StepError>
 
 async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     own.may_upgrade(&now, to).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
@@ -126,7 +129,6 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
             () = tokio::time::sleep(SOON) => {}
         }
     }
-    let operation = at.operation().to_string();
     own.core
         .lead_cluster(name, |now| {
             let own_work = now.operation == operation;
