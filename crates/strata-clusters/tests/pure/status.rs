@@ -86,18 +86,34 @@ fn what_is_under_way_comes_first() {
 }
 
 #[test]
-fn nobody_looked_is_not_running() {
+fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
     let case = Case::new(1, 1);
-    let facts = Facts {
-        name: "shop",
-        spec: &case.spec,
-        members: &case.members,
-        work: Work::Idle,
-        stopped: None,
-        unreplaced: &[],
+    let told = |work, stopped| {
+        let facts = Facts {
+            name: "shop",
+            spec: &case.spec,
+            members: &case.members,
+            work,
+            stopped,
+            unreplaced: &[],
+        };
+        status(&facts, None, &case.memory, &Patience::default(), 0)
     };
-    let told = status(&facts, None, &case.memory, &Patience::default(), 0);
-    assert_eq!(told.0, ClusterStatus::Unspecified);
+    let (status, message) = told(Work::Idle, Some("the upgrade stopped"));
+    assert_eq!(status, ClusterStatus::Reconciling);
+    assert_eq!(
+        message,
+        "this server has just begun and has not seen it answer yet; the upgrade stopped"
+    );
+    // What the record says is told at once.
+    let (status, message) = told(Work::Upgrading(v("v1.35.4")), None);
+    assert_eq!(status, ClusterStatus::Reconciling);
+    assert!(
+        message.starts_with("it is being upgraded to v1.35.4; "),
+        "{message}"
+    );
+    assert_eq!(told(Work::Creating, None).0, ClusterStatus::Provisioning);
+    assert_eq!(told(Work::Deleting, None).0, ClusterStatus::Stopping);
 }
 
 #[test]
@@ -245,6 +261,7 @@ proptest! {
         if as_asked && well && looked && work == Work::Idle && stopped.is_none() {
             prop_assert_eq!(word, ClusterStatus::Running);
         }
+        prop_assert!(word != ClusterStatus::Unspecified);
         prop_assert_eq!(word == ClusterStatus::Running, message.is_empty());
         prop_assert!(!message.contains('\n') && message.len() < 6000);
         let idle = work == Work::Idle;

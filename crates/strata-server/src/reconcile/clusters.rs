@@ -104,6 +104,7 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let observed = observed.unwrap_or_default();
     let before = own.sight.get(name, &cluster.id);
     let known = before.is_some();
+    let answered = before.as_ref().is_some_and(|seen| seen.answered) || observed.serves;
     let mut memory = before.map(|seen| seen.memory).unwrap_or_default();
     let away = memory.lost.len();
     memory.note(&cluster.members, &observed, &lost(own, cluster), now_ms());
@@ -114,6 +115,7 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
         id: cluster.id.clone(),
         observed,
         memory,
+        answered,
         at_ms: now_ms(),
     };
     own.sight.put(name, seen.clone());

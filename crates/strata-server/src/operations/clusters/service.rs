@@ -195,7 +195,10 @@ impl Clusters {
             Work::Restoring => status::Work::Restoring("asked for"),
             Work::Deleting => status::Work::Deleting,
         };
-        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
+        let early = self.patience().lost;
+        let seen = self
+            .sight
+            .settled(cluster.name.as_str(), &cluster.id, early);
         let cure = seen.as_ref().filter(|_| cluster.work == Work::Idle);
         let cure = cure.and_then(|seen| self.cure(cluster, seen).ok());
         let facts = status::Facts {
