@@ -13,7 +13,7 @@ async fn what_is_planned_is_what_is_done() {
     for _ in 0..40 {
         let sizes = ["a", "b"].map(|pool| (pool.to_owned(), chance.random_range(0..7u32)));
         let before = stage.cluster(NAME);
-        let planned = stage.clusters.plan_scale(NAME, &sizes);
+        let planned = stage.clusters.plan_scale(NAME, &sizes).await;
         let asked = stage
             .clusters
             .scale_pools(&admin(), NAME, sizes.to_vec())

@@ -8,6 +8,7 @@ mod clusters_heals;
 mod clusters_lives;
 mod clusters_plans;
 mod clusters_rules;
+mod clusters_sight;
 mod clusters_stage;
 mod clusters_trials;
 mod clusters_users;

@@ -2,6 +2,7 @@
 //! last seen. Nothing is written here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use strata_api::rest::{ClusterPlan, PlannedMachine};
 use strata_clusters::choose::{self, Candidate, Choice};
@@ -15,6 +16,8 @@ use crate::core::{Cluster, NodeCondition, now_ms};
 
 /// A machine whose last try failed is taken last for so long.
 const SORE_MS: i64 = 10 * 60 * 1000;
+/// How long a cluster may take to tell of its nodes.
+const LOOKING: Duration = Duration::from_secs(10);
 /// The label that says which type a machine is, before it was ever up.
 const TYPE_LABEL: &str = "instance-type";
 
@@ -65,8 +68,38 @@ impl Clusters {
         Ok((members, ClusterPlan { add, remove }))
     }
 
-    /// What a change of pools comes to now.
-    pub(super) fn plan_pools(&self, cluster: &Cluster, change: &PoolChange) -> Result<PoolPlan> {
+    /// What a change of pools comes to now. Who goes of several is chosen by
+    /// what is broken and by what people marked, a moment ago perhaps: so it is
+    /// looked first.
+    pub(super) async fn look_and_plan_pools(
+        &self,
+        cluster: &Cluster,
+        change: &PoolChange,
+    ) -> Result<PoolPlan> {
+        let last = self.observed(cluster);
+        let plan = self.plan_pools(cluster, change, &last)?;
+        if !plan.has_a_choice(cluster) {
+            return Ok(plan);
+        }
+        let facts = self.facts(cluster.name.as_str()).await?;
+        let seen = tokio::time::timeout(LOOKING, self.driver.observe(&facts)).await;
+        match seen {
+            Ok(seen) if seen.serves => self.plan_pools(cluster, change, &seen),
+            _ if last.serves => Ok(plan),
+            _ => Err(Error::unavailable(format!(
+                "cluster {} does not answer: nobody can tell which of its machines should go",
+                cluster.name
+            ))),
+        }
+    }
+
+    /// The same by what was seen before.
+    pub(super) fn plan_pools(
+        &self,
+        cluster: &Cluster,
+        change: &PoolChange,
+        seen: &Observed,
+    ) -> Result<PoolPlan> {
         match change {
             PoolChange::Add(pools) => choose::check_added(&cluster.spec.pools, pools)?,
             PoolChange::Scale(sizes) => {
@@ -83,7 +116,6 @@ impl Clusters {
         let mut changes = choose::changes(&spec, &cluster.members);
         changes.add.retain(|want| !want.pool.is_empty());
         let choices = choose::choose(&self.candidates(), &changes.add, &cluster.members)?;
-        let seen = self.observed(cluster);
         let mut reasons: BTreeMap<_, _> = choices
             .iter()
             .map(|choice| (choice.machine.to_string(), choice.why.clone()))
@@ -91,7 +123,7 @@ impl Clusters {
         let mut remove = Vec::new();
         for surplus in &changes.remove {
             let many = usize::try_from(surplus.count).unwrap_or(usize::MAX);
-            for (id, why) in choose::victims(&surplus.pool, many, &cluster.members, &seen) {
+            for (id, why) in choose::victims(&surplus.pool, many, &cluster.members, seen) {
                 reasons.insert(id.to_string(), why);
                 remove.push(id.to_string());
             }
@@ -199,6 +231,15 @@ impl Clusters {
 }
 
 impl PoolPlan {
+    /// Whether others of a pool stay while some go.
+    fn has_a_choice(&self, cluster: &Cluster) -> bool {
+        let goes = |member: &Member| self.remove.iter().any(|id| id == member.machine.as_str());
+        let goers = cluster.members.iter().filter(|member| goes(member));
+        let pools: BTreeSet<&str> = goers.map(|member| member.pool.as_str()).collect();
+        let mut members = cluster.members.iter();
+        members.any(|member| !goes(member) && pools.contains(member.pool.as_str()))
+    }
+
     /// As it is shown.
     pub(super) fn shown(&self, cluster: &Cluster) -> ClusterPlan {
         let why = |id: &str| self.reasons.get(id).cloned().unwrap_or_default();

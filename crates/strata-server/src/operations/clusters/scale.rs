@@ -220,9 +220,8 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     if now.operation == operation && now.work == Work::Scaling {
         return Ok(decided(&now));
     }
-    let planned = own
-        .plan_pools(&now, &at.input.change)
-        .map_err(step_failed)?;
+    let planned = own.look_and_plan_pools(&now, &at.input.change).await;
+    let planned = planned.map_err(step_failed)?;
     let wanted = planned.clone();
     own.core
         .lead_cluster(name, |now| {

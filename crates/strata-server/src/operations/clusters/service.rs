@@ -364,9 +364,10 @@ impl Clusters {
     }
 
     /// What scaling would come to.
-    pub fn plan_scale(&self, name: &str, sizes: &[(String, u32)]) -> Result<ClusterPlan> {
+    pub async fn plan_scale(&self, name: &str, sizes: &[(String, u32)]) -> Result<ClusterPlan> {
         let cluster = self.core.cluster(name)?;
-        let plan = self.plan_pools(&cluster, &PoolChange::Scale(sizes.to_vec()))?;
+        let change = PoolChange::Scale(sizes.to_vec());
+        let plan = self.look_and_plan_pools(&cluster, &change).await?;
         Ok(plan.shown(&cluster))
     }
 
@@ -375,7 +376,8 @@ impl Clusters {
         let cluster = self.core.cluster(name)?;
         usable(&cluster)?;
         // All or nothing is looked at now; when it is its turn, again.
-        drop(self.plan_pools(&cluster, &change)?);
+        let seen = self.observed(&cluster);
+        drop(self.plan_pools(&cluster, &change, &seen)?);
         self.make_way(&cluster, &who.name).await?;
         let input = ScaleInput {
             cluster: name.to_owned(),
