@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
+use crate::core::{Admission, Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
 use crate::operations::{
     Clusters, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster, HealInput,
     RenewCluster, RenewInput, Seen, SnapshotCluster, SnapshotInput, user_name,
@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const RENEWING_MS: i64 = 12 * 3600 * 1000;
 /// Until a failed cure is tried again.
 const SORE_MS: i64 = 2 * 60 * 1000;
+/// Whoever is let in again after their time gets another name. That it is over
+/// is seen by clocks of several servers, so nobody is let out before all agree.
+const OVER_MS: i64 = 60 * 1000;
 const OWNER: &str = "clusters";
 
 /// Starts to look after clusters. Every server looks; the one that leads acts.
@@ -237,7 +240,7 @@ async fn keep(own: &Clusters, cluster: &Cluster, seen: &Seen) {
 /// Those whose last certificate is over.
 async fn let_out(own: &Clusters, cluster: &Cluster) {
     for (who, admission) in &cluster.admissions {
-        if admission.until_ms > now_ms() {
+        if !admission.is_over(OVER_MS) {
             continue;
         }
         let name = cluster.name.as_str();
@@ -247,7 +250,9 @@ async fn let_out(own: &Clusters, cluster: &Cluster) {
         let user = user_name(who, admission.generation);
         let out = own.driver.admit(&facts, &user, None);
         if matches!(tokio::time::timeout(PATIENCE, out).await, Ok(Ok(()))) {
-            drop(own.forget_user(name, who, admission.generation).await);
+            let over = |it: &Admission| it.is_over(OVER_MS);
+            let gone = own.forget_user(name, who, admission.generation, over);
+            drop(gone.await);
         }
     }
 }

@@ -87,3 +87,22 @@ async fn nobody_slips_in_while_being_revoked() {
         );
     }
 }
+
+/// Who asks again when all is over, while somebody lets them out.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_let_out_with_what_they_were_given_a_moment_ago() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let (own, eve) = (stage.clusters.clone(), who("eve", Role::Viewer));
+    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
+    let mut before = own.kubeconfig(&eve, NAME, None).await.unwrap().user;
+    for _ in 0..50 {
+        end_admissions(&stage).await;
+        let (made, ()) = tokio::join!(own.kubeconfig(&eve, NAME, None), look_at_clusters(&own));
+        let made = made.unwrap().user;
+        assert_ne!(made, before, "what is over stays so");
+        look_at_clusters(&own).await;
+        assert_eq!(users().into_keys().collect::<Vec<_>>(), [made.clone()]);
+        assert_eq!(stage.cluster(NAME).admissions.len(), 1);
+        before = made;
+    }
+}
