@@ -11,6 +11,7 @@ mod delete;
 mod hands;
 mod heal;
 mod machines;
+mod none;
 mod plans;
 mod renew;
 mod scale;
@@ -26,7 +27,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use strata_clusters::catalogue::Catalogue;
-use strata_clusters::sim::Sim;
 use strata_clusters::{ClusterFacts, Driver, DriverError};
 use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 use strata_types::{Error, ErrorKind, Result};
@@ -111,7 +111,7 @@ impl Clusters {
     pub fn none(core: Core) -> Self {
         Self {
             core,
-            driver: Arc::new(Sim::default()),
+            driver: Arc::new(none::NoKubernetes),
             catalogue: Catalogue::new("/nonexistent"),
             settings: ClusterSettings::default(),
             sight: Sight::default(),
