@@ -13,6 +13,7 @@ mod clusters_stage;
 mod clusters_trials;
 mod clusters_users;
 mod clusters_versions;
+mod clusters_ways_back;
 mod hypervisors;
 mod instances;
 mod nodes;
