@@ -1,13 +1,15 @@
 //! Members that die when there are too few machines to replace them.
 
+use strata_server::core::Precondition;
 use strata_server::operations::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, HealCluster, HealInput,
 };
 use strata_server::reconcile::look_at_clusters;
-use strata_types::cluster::ClusterStatus;
+use strata_types::cluster::{ClusterStatus, InstanceType};
 use strata_workflow::Filter;
 
-use crate::clusters_stage::{NAME, Stage};
+use crate::clusters_stage::{NAME, Stage, plane, pools_of};
+use crate::world::admin;
 
 /// Looks often enough to see, to give up, and to have it replaced.
 async fn look(stage: &Stage) {
@@ -110,5 +112,31 @@ async fn a_machine_that_left_its_cluster_comes_back_when_no_other_is_free() {
             .is_some_and(|it| it.joined)
     );
     stage.assert_whole(NAME);
+    stage.delete(NAME).await;
+}
+
+/// One worker of three is replaced at a time: not always the same, which cannot
+/// be.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_machine_takes_nobody_elses_turn() {
+    let stage = Stage::new(6).await;
+    let mut spec = stage.core.machine("m6").unwrap().spec.clone();
+    spec.labels.insert("instance-type".into(), "gpu".into());
+    let (who, any) = (admin(), Precondition::default());
+    let labelled = stage.core.update_machine(&who, "m6", &spec, any).await;
+    labelled.unwrap();
+    let mut pools = pools_of(&[("g", 1), ("w", 2)]);
+    pools[0].instance_type = InstanceType::Gpu;
+    let asked = stage.clusters.create(&who, NAME, "", plane(1), pools).await;
+    stage.completes(asked.unwrap()).await;
+    stage.kill("m6").await;
+    look(&stage).await;
+    assert_eq!(cures(&stage).await, 0, "there is no other with a GPU");
+    let dead = stage.of_pool(NAME, "w").remove(0);
+    stage.kill(&dead).await;
+    look(&stage).await;
+    let now = stage.cluster(NAME);
+    assert!(now.member(&dead).is_none(), "{now:?}");
+    assert!(now.member("m6").is_some(), "{now:?}");
     stage.delete(NAME).await;
 }

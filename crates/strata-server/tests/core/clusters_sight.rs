@@ -50,7 +50,7 @@ async fn whoever_is_marked_goes_though_nobody_has_looked_yet() {
     let sizes = [("w".to_owned(), 2)];
     let plan = stage.clusters.plan_scale(NAME, &sizes).await.unwrap();
     let planned: Vec<_> = plan.remove.iter().map(|it| it.machine.clone()).collect();
-    assert_eq!(planned, [oldest.clone()]);
+    assert_eq!(planned, [&*oldest]);
     let asked = stage
         .clusters
         .scale_pools(&admin(), NAME, sizes.to_vec())

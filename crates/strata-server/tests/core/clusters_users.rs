@@ -106,7 +106,7 @@ async fn nobody_is_let_out_with_what_they_were_given_a_moment_ago() {
         });
     let (made, ()) = tokio::join!(own.kubeconfig(&eve, NAME, None), look_at_clusters(&own));
     let made = made.unwrap().user;
-    assert_eq!(users().into_keys().collect::<Vec<_>>(), [made.clone()]);
+    assert_eq!(users().into_keys().collect::<Vec<_>>(), [&*made]);
     assert_eq!(stage.cluster(NAME).admissions.len(), 1);
     assert_ne!(made, before, "what is over stays so");
 }
