@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -65,9 +65,9 @@ impl Kind for HealCluster {
             // A member of etcd that is dead counts against every other.
             Step::new("forget", |at: Here| async move {
                 let (dead, name) = (decided(&at)?.dead, &at.input.cluster);
-                let done = machines::forget(&at, name, &dead).await;
+                let done = joining::forget(&at, name, &dead).await;
                 let done = match done {
-                    Ok(()) => machines::forget_ghosts(&at, name).await,
+                    Ok(()) => joining::forget_ghosts(&at, name).await,
                     failed => failed,
                 };
                 at.context.note(&at.input.cluster, WHAT, done).await
@@ -88,14 +88,14 @@ impl Kind for HealCluster {
             .retry(machines::BOOTED),
             Step::new("install", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
+                let done = joining::prepare(&Board::new(&at), &at.input.cluster, &added).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("join", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
+                let done = joining::join(&Board::new(&at), &at.input.cluster, &added).await;
                 let done = done.map(|()| added);
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
@@ -106,7 +106,7 @@ impl Kind for HealCluster {
                     return Ok(());
                 }
                 let added = decided(&at)?.add;
-                machines::unjoin(&at, &at.input.cluster, &added).await
+                joining::unjoin(&at, &at.input.cluster, &added).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
@@ -214,7 +214,7 @@ async fn bury(at: &Here) -> Result<(), StepError> {
     let (own, name, dead) = (&at.context, &at.input.cluster, decided(at)?.dead);
     let done = async {
         machines::take_down(at, name, &dead).await?;
-        machines::release(at, name, &dead).await
+        joining::release(at, name, &dead).await
     };
     let done = done.await;
     own.note(name, WHAT, done).await

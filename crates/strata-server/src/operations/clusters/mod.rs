@@ -5,21 +5,23 @@
 //! wish is written into the cluster's record before anything is done about it.
 
 mod abandoned;
+mod answers;
 mod create;
 mod cures;
 mod delete;
 mod hands;
 mod heal;
+mod joining;
 mod machines;
 mod none;
 mod plans;
 mod renew;
 mod scale;
 mod seen;
-mod service;
 mod snapshot;
 mod upgrade;
 mod users;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

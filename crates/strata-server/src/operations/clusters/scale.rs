@@ -9,7 +9,7 @@ use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
 
@@ -144,19 +144,19 @@ fn adding() -> Vec<Step<ScaleCluster>> {
         .retry(machines::BOOTED),
         Step::new("install", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
+            let done = joining::prepare(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
         Step::new("join", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
+            let done = joining::join(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .undo(|at: Here| async move {
             let added = added(&at)?;
-            machines::unjoin(&at, &at.input.cluster, &added).await
+            joining::unjoin(&at, &at.input.cluster, &added).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
@@ -172,16 +172,16 @@ fn emptying(id: String) -> Step<ScaleCluster> {
                 at.progress(format!("{id} is lost: there is nothing to move"));
                 return Ok(());
             }
-            if machines::is_stranger(&at, &at.input.cluster, &id).await? {
+            if joining::is_stranger(&at, &at.input.cluster, &id).await? {
                 at.progress(format!("{id} never came in: there is nothing to move"));
                 return Ok(());
             }
-            machines::empty(&at, &at.input.cluster, &id).await
+            joining::empty(&at, &at.input.cluster, &id).await
         }
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(TENACIOUS)
@@ -193,9 +193,9 @@ fn leaving(id: String) -> Step<ScaleCluster> {
         async move {
             let cluster = &at.input.cluster;
             let done = async {
-                machines::forget(&at, cluster, &one).await?;
+                joining::forget(&at, cluster, &one).await?;
                 machines::take_down(&at, cluster, &one).await?;
-                machines::release(&at, cluster, &one).await
+                joining::release(&at, cluster, &one).await
             };
             let done = done.await;
             at.context.note(cluster, WHAT, done).await

@@ -12,7 +12,7 @@ use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines, snapshot};
+use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, joining, machines, snapshot};
 use crate::core::{NodeCondition, Work, now_ms};
 use crate::operations::step_failed;
 
@@ -204,13 +204,13 @@ fn emptying(machine: &str) -> Step<UpgradeCluster> {
     Step::new(format!("empty {machine}"), move |at: Here| {
         let id = id.clone();
         async move {
-            let done = machines::empty(&at, &at.input.cluster, &id).await;
+            let done = joining::empty(&at, &at.input.cluster, &id).await;
             noted(&at, done).await
         }
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(PATIENT)
@@ -270,7 +270,7 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     done.map_err(driver_failed)?;
     is_done(at, turn).await?;
     if turn.drain {
-        machines::reopen(at, name, &turn.machine).await?;
+        joining::reopen(at, name, &turn.machine).await?;
     }
     own.sight.look_soon(name);
     Ok(())
