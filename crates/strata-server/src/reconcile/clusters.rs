@@ -63,12 +63,13 @@ fn leads(own: &Clusters) -> bool {
 
 /// Looks once at all.
 pub async fn look(own: &Clusters) {
+    let all = own.core.clusters();
     if leads(own)
+        && !all.is_empty()
         && let Err(error) = own.unblock_deletions().await
     {
         tracing::warn!(%error, "a deletion may wait for what cannot be undone");
     }
-    let all = own.core.clusters();
     let looked = futures_util::stream::iter(all).map(|cluster| async move {
         let name = cluster.name.clone();
         if tokio::time::timeout(2 * PATIENCE, look_at(own, &cluster))
@@ -97,7 +98,13 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     if leads(own) && cluster.work == Work::Deleting && !own.is_busy(name).await {
         delete_on(own, cluster).await;
     }
-    if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
+    if cluster.work == Work::Deleting {
+        return;
+    }
+    if !cluster.members.iter().any(|member| member.joined) {
+        // What was seen while it was built, or before it was given back, is
+        // not so any more.
+        own.sight.forget(name);
         return;
     }
     let Ok(facts) = own.facts(name).await else {

@@ -171,6 +171,29 @@ async fn one_whose_building_is_lost_is_not_told_to_be_built_and_can_be_deleted()
     stage.delete(NAME).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_whose_building_is_lost_before_it_began_is_told_to_be_in_error() {
+    let stage = Stage::new(2).await;
+    stage.kubernetes.set_faults(|call, _| match call == "init" {
+        true => Fault::DieBefore,
+        false => Fault::None,
+    });
+    stage.ask(NAME, 1, &[("w", 1)]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    stage.close().await;
+    assert_eq!(stage.operations.forget_unfinished().await.unwrap(), 1);
+    stage.kubernetes.clear_faults();
+    stage.open().await;
+    look(&stage).await;
+    let told = stage.clusters.get(NAME).unwrap();
+    assert_eq!(told.status, ClusterStatus::Error);
+    assert!(
+        told.message.ends_with("strata cluster delete c"),
+        "{told:?}"
+    );
+    stage.delete(NAME).await;
+}
+
 /// What is called off for a deletion and cannot be undone then: nobody has to
 /// ask for the deletion again.
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,16 @@ impl Clusters {
             let why = format!("{why}; its machines were given back; strata cluster delete {name}");
             return (ClusterStatus::Error, why);
         }
+        // Nobody can look at one of which nothing was begun.
+        if cluster.work == Work::Idle && !cluster.members.iter().any(|it| it.joined) {
+            let why = match &cluster.failure {
+                Some(failure) => format!("{} failed: {}", failure.what, failure.why),
+                None => "none of its machines takes part".into(),
+            };
+            let name = &cluster.name;
+            let why = format!("{why}; give its machines back with: strata cluster delete {name}");
+            return (ClusterStatus::Error, why);
+        }
         let stopped = cluster.failure.as_ref();
         let stopped = stopped.map(|it| format!("{} stopped: {}", it.what, it.why));
         let work = match cluster.work {

@@ -68,7 +68,7 @@ impl Sight {
         self.guard().insert(name.to_owned(), seen);
     }
 
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.guard().remove(name);
     }
 

@@ -182,8 +182,11 @@ impl Clusters {
             }
             drop(operations.cancel(one.id, &who.name).await);
         }
-        // What could not be undone goes with the cluster.
-        self.give_up_leftovers(name, &who.name).await?;
+        // What could not be undone goes with the cluster; whoever looks after
+        // clusters sees to it again.
+        if let Err(error) = self.give_up_leftovers(name, &who.name).await {
+            tracing::warn!(cluster = name, %error, "its deletion waits for what cannot be undone");
+        }
         match under_way {
             Some(id) => Ok(id),
             None => self.begin::<DeleteCluster>(who, &input).await,
