@@ -18,7 +18,7 @@ use strata_types::{Error, Result};
 
 pub use check::{MOST_POOLS, MOST_WORKERS, check, check_added, check_scaled};
 pub use labels::{MOST_LABELS, check_labels};
-pub use machines::{Candidate, Choice, choose};
+pub use machines::{Candidate, Choice, choose, choose_most};
 pub use victims::victims;
 
 /// The highest number of a member: those above are not addresses of a subnet

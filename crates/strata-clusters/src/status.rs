@@ -3,7 +3,7 @@
 //! ```text
 //! it is being deleted                          STOPPING
 //! it is being built                            PROVISIONING
-//! nobody has looked yet                        UNSPECIFIED
+//! nobody has seen it answer yet                RECONCILING (**)
 //! its API does not answer                      ERROR (*)
 //! it is being changed                          RECONCILING
 //! something is not as asked                    DEGRADED
@@ -12,6 +12,12 @@
 //!
 //! (*) While a control plane of one machine is upgraded, or any is put back to
 //! a snapshot, the API goes away for a moment because it must: RECONCILING.
+//!
+//! (**) A server that has just begun knows only records. What was last seen is
+//! not among them on purpose: a cluster that ran when the power failed does not
+//! run for that, and RUNNING would be told to whoever waits for it. So until
+//! somebody has looked, it is told that something is under way, which is true
+//! of the looking, and whoever waits goes on waiting.
 
 mod heal;
 mod memory;
@@ -53,10 +59,12 @@ pub struct Facts<'a> {
     pub work: Work<'a>,
     /// Why the last operation stopped half-way, where it did.
     pub stopped: Option<&'a str>,
+    /// The machines that died and are not replaced, since none is free for it.
+    pub unreplaced: &'a [String],
 }
 
 /// How it stands, and what is the matter and what to do about it. `seen` is
-/// none before anybody looked.
+/// none before anybody could have seen it.
 pub fn status(
     facts: &Facts<'_>,
     seen: Option<&Observed>,
@@ -75,8 +83,12 @@ pub fn status(
         Work::Idle | Work::Changing(_) | Work::Upgrading(_) | Work::Restoring(_) => {}
     }
     let Some(seen) = seen else {
-        let message = with(facts, "nobody has looked at it yet");
-        return (ClusterStatus::Unspecified, message);
+        let unknown = "this server has just begun and has not seen it answer yet";
+        let message = match under_way(facts) {
+            Some(what) => format!("{what}; {unknown}"),
+            None => unknown.into(),
+        };
+        return (ClusterStatus::Reconciling, with(facts, &message));
     };
     if !seen.serves {
         return match pause(facts) {
@@ -92,22 +104,27 @@ pub fn status(
         now_ms,
     };
     let found = problems::find(&view);
-    let what = match facts.work {
-        Work::Changing(what) => format!("it is being changed: {what}"),
-        Work::Upgrading(to) => format!("it is being upgraded to {to}"),
-        Work::Restoring(snapshot) => format!("it is being put back to the snapshot {snapshot}"),
-        Work::Idle | Work::Creating | Work::Deleting if found.is_empty() => {
-            return (ClusterStatus::Running, String::new());
+    match under_way(facts) {
+        None if found.is_empty() => (ClusterStatus::Running, String::new()),
+        None => (ClusterStatus::Degraded, problems::tell(found)),
+        Some(what) if found.is_empty() => (ClusterStatus::Reconciling, what),
+        Some(what) => {
+            let message = format!("{what}; {}", problems::tell(found));
+            (ClusterStatus::Reconciling, message)
         }
-        Work::Idle | Work::Creating | Work::Deleting => {
-            return (ClusterStatus::Degraded, problems::tell(found));
+    }
+}
+
+/// What is being done to a cluster that is there, in words.
+fn under_way(facts: &Facts<'_>) -> Option<String> {
+    match facts.work {
+        Work::Changing(what) => Some(format!("it is being changed: {what}")),
+        Work::Upgrading(to) => Some(format!("it is being upgraded to {to}")),
+        Work::Restoring(snapshot) => {
+            Some(format!("it is being put back to the snapshot {snapshot}"))
         }
-    };
-    let message = match found.is_empty() {
-        true => what,
-        false => format!("{what}; {}", problems::tell(found)),
-    };
-    (ClusterStatus::Reconciling, message)
+        Work::Idle | Work::Creating | Work::Deleting => None,
+    }
 }
 
 /// What is done, and why it stopped before.

@@ -21,6 +21,7 @@ mod operation;
 mod pod;
 mod pod_run;
 mod pod_talk;
+mod progress;
 mod project;
 mod pty;
 mod served;

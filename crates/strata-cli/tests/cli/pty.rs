@@ -41,7 +41,7 @@ fn as_a_process() {
     std::process::exit(exit.code().into());
 }
 
-fn command(world: &World, line: &str) -> Command {
+pub(crate) fn command(world: &World, line: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let socket = world.path("node.sock");
     let node = format!("strata --node unix:{}", socket.display());
@@ -57,7 +57,7 @@ fn command(world: &World, line: &str) -> Command {
 }
 
 /// A process that does not outlive the test.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     fn signal(&self, signal: Signal) {
@@ -65,7 +65,7 @@ impl Process {
         kill_process(pid, signal).unwrap();
     }
 
-    fn exit(&mut self) -> Option<i32> {
+    pub(crate) fn exit(&mut self) -> Option<i32> {
         let mut code = None;
         wait_for("its end", || {
             let ended = self.0.try_wait().unwrap();
@@ -83,7 +83,7 @@ impl Drop for Process {
     }
 }
 
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for_blocking(what, PATIENCE, || holds(condition()));
 }
 
@@ -93,7 +93,7 @@ fn called(world: &World, call: &str) -> bool {
 }
 
 /// What comes out of `source`, as it comes.
-fn collected(mut source: impl std::io::Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
+pub(crate) fn collected(mut source: impl std::io::Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     let all = bytes.clone();
     std::thread::spawn(move || {
@@ -105,20 +105,20 @@ fn collected(mut source: impl std::io::Read + Send + 'static) -> Arc<Mutex<Vec<u
     bytes
 }
 
-fn contains(bytes: &Mutex<Vec<u8>>, text: &str) -> bool {
+pub(crate) fn contains(bytes: &Mutex<Vec<u8>>, text: &str) -> bool {
     String::from_utf8_lossy(&bytes.lock().unwrap()).contains(text)
 }
 
 /// A terminal of 80 columns and 24 rows, and somebody who looks at it.
-struct Terminal {
+pub(crate) struct Terminal {
     person: File,
     /// The side of programs.
     own: OwnedFd,
-    seen: Arc<Mutex<Vec<u8>>>,
+    pub(crate) seen: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -155,9 +155,12 @@ impl Terminal {
         self.person.write_all(keys).unwrap();
     }
 
-    fn run(&self, world: &World, line: &str) -> Process {
+    pub(crate) fn run(&self, world: &World, line: &str) -> Process {
+        self.start(command(world, line))
+    }
+
+    pub(crate) fn start(&self, mut command: Command) -> Process {
         let side = || Stdio::from(self.own.try_clone().unwrap());
-        let mut command = command(world, line);
         command.env(TERMINAL, "1");
         command.stdin(side()).stdout(side()).stderr(side());
         Process(command.spawn().unwrap())

@@ -12,7 +12,7 @@ use strata_types::cluster::{ClusterRole, InstanceType, Member};
 use strata_types::machine::MachineId;
 use strata_types::{Error, Result};
 
-use super::{Want, free_numbers};
+use super::{MOST_MEMBERS, Want, free_numbers};
 
 /// What kubeadm asks of a machine of the control plane.
 const CONTROL_THREADS: u32 = 2;
@@ -85,6 +85,39 @@ pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> R
         }
     }
     Ok(choices)
+}
+
+/// The same for as much of what is wanted as there are machines and numbers
+/// for: what is named first comes first.
+pub fn choose_most(
+    candidates: &[Candidate],
+    wants: &[Want],
+    members: &[Member],
+) -> Result<Vec<Choice>> {
+    let is_theirs = |id: &MachineId| members.iter().any(|member| member.machine == *id);
+    let free = candidates.iter().filter(|it| !is_theirs(&it.machine));
+    let free: BTreeMap<&MachineId, bool> = free.map(|it| (&it.machine, it.gpu)).collect();
+    let with_gpu = free.values().filter(|gpu| **gpu).count();
+    let mut machines = [
+        (InstanceType::Gpu, with_gpu),
+        (InstanceType::Standard, free.len() - with_gpu),
+    ];
+    let taken: BTreeSet<u8> = members.iter().map(|member| member.number).collect();
+    let mut numbers = usize::from(MOST_MEMBERS).saturating_sub(taken.len());
+    let mut wants = wants.to_vec();
+    for want in &mut wants {
+        let of_kind = machines
+            .iter_mut()
+            .find(|(kind, _)| *kind == want.instance_type);
+        let most = of_kind.as_ref().map_or(0, |(_, left)| *left).min(numbers);
+        let count = most.min(want.count as usize);
+        numbers -= count;
+        if let Some((_, left)) = of_kind {
+            *left -= count;
+        }
+        want.count = u32::try_from(count).unwrap_or(want.count);
+    }
+    choose(candidates, &wants, members)
 }
 
 fn of_type(candidate: &Candidate, wanted: InstanceType) -> bool {

@@ -133,6 +133,16 @@ fn next(view: &View<'_>, member: &Member) -> String {
         .memory
         .left(machine.as_str(), view.patience, view.now_ms);
     let left = left.unwrap_or(view.patience.not_ready);
+    if view
+        .facts
+        .unreplaced
+        .iter()
+        .any(|id| id == machine.as_str())
+    {
+        return format!(
+            "no machine is free to replace it; it is replaced as soon as one is: free one (strata machine list tells whose they are), or add one with: strata machine add; {look}"
+        );
+    }
     match left.is_zero() {
         true => format!("it is replaced as soon as that is safe; {look}"),
         false => format!("it is replaced in {}; {look}", span(left)),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use strata_clusters::choose::{
-    Candidate, MOST_MEMBERS, Want, changes, check, check_added, check_scaled, choose, free_numbers,
-    pod_subnet, victims,
+    Candidate, MOST_MEMBERS, Want, changes, check, check_added, check_scaled, choose, choose_most,
+    free_numbers, pod_subnet, victims,
 };
 use strata_types::ErrorKind;
 use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, NodePool};
@@ -169,6 +169,31 @@ fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
         let all: BTreeMap<_, _> = all.map(|c| (c.machine.clone(), c)).collect();
         all.into_values().collect()
     })
+}
+
+#[test]
+fn what_is_named_first_gets_the_machines_that_there_are() {
+    let free = [
+        candidate("m1", false, 4000),
+        candidate("m2", false, 4000),
+        candidate("g1", true, 4000),
+    ];
+    let wants = [
+        want(ClusterRole::ControlPlane, InstanceType::Standard, 1),
+        want(ClusterRole::Worker, InstanceType::Standard, 3),
+        want(ClusterRole::Worker, InstanceType::Gpu, 2),
+    ];
+    assert!(choose(&free, &wants, &[]).is_err());
+    let choices = choose_most(&free, &wants, &[]).unwrap();
+    let told = choices.iter().map(|it| (it.role, it.machine.to_string()));
+    let told: Vec<_> = told.collect();
+    let control = (ClusterRole::ControlPlane, "m1".to_owned());
+    let workers = ["m2", "g1"].map(|id| (ClusterRole::Worker, id.to_owned()));
+    assert_eq!(told, [[control].as_slice(), &workers].concat());
+    // Its own machines, and numbers that are taken, are not there.
+    let full: Vec<_> = (1..=249).map(|n| worker("web", n)).collect();
+    assert_eq!(choose_most(&free, &wants, &full).unwrap().len(), 1);
+    assert_eq!(choose_most(&[], &wants, &[]).unwrap(), []);
 }
 
 proptest! {

@@ -14,6 +14,7 @@ struct Case {
     members: Vec<Member>,
     seen: Observed,
     memory: Memory,
+    unreplaced: Vec<String>,
 }
 
 impl Case {
@@ -25,6 +26,7 @@ impl Case {
             seen: all_well(&members),
             members,
             memory: Memory::default(),
+            unreplaced: Vec::new(),
         }
     }
 
@@ -41,6 +43,7 @@ impl Case {
             members: &self.members,
             work,
             stopped,
+            unreplaced: &self.unreplaced,
         };
         status(
             &facts,
@@ -83,17 +86,34 @@ fn what_is_under_way_comes_first() {
 }
 
 #[test]
-fn nobody_looked_is_not_running() {
+fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
     let case = Case::new(1, 1);
-    let facts = Facts {
-        name: "shop",
-        spec: &case.spec,
-        members: &case.members,
-        work: Work::Idle,
-        stopped: None,
+    let told = |work, stopped| {
+        let facts = Facts {
+            name: "shop",
+            spec: &case.spec,
+            members: &case.members,
+            work,
+            stopped,
+            unreplaced: &[],
+        };
+        status(&facts, None, &case.memory, &Patience::default(), 0)
     };
-    let told = status(&facts, None, &case.memory, &Patience::default(), 0);
-    assert_eq!(told.0, ClusterStatus::Unspecified);
+    let (status, message) = told(Work::Idle, Some("the upgrade stopped"));
+    assert_eq!(status, ClusterStatus::Reconciling);
+    assert_eq!(
+        message,
+        "this server has just begun and has not seen it answer yet; the upgrade stopped"
+    );
+    // What the record says is told at once.
+    let (status, message) = told(Work::Upgrading(v("v1.35.4")), None);
+    assert_eq!(status, ClusterStatus::Reconciling);
+    assert!(
+        message.starts_with("it is being upgraded to v1.35.4; "),
+        "{message}"
+    );
+    assert_eq!(told(Work::Creating, None).0, ClusterStatus::Provisioning);
+    assert_eq!(told(Work::Deleting, None).0, ClusterStatus::Stopping);
 }
 
 #[test]
@@ -162,6 +182,23 @@ fn what_is_not_as_asked_is_not_running() {
     );
 }
 
+#[test]
+fn whoever_cannot_be_replaced_is_named_and_so_is_what_to_do() {
+    let mut case = Case::new(1, 2);
+    case.down("w-2", "gone");
+    case.down("w-3", "gone");
+    case.unreplaced = vec!["w-3".into()];
+    let (status, message) = case.told(Work::Idle, None);
+    assert_eq!(status, ClusterStatus::Degraded);
+    let (first, second) = message.split_once("; worker w-3").unwrap();
+    assert!(first.contains("it is replaced in"), "{first}");
+    assert!(
+        second.contains("no machine is free to replace it")
+            && second.contains("strata machine add"),
+        "{second}"
+    );
+}
+
 fn any_work() -> impl Strategy<Value = Work<'static>> {
     prop_oneof![
         4 => Just(Work::Idle),
@@ -203,6 +240,7 @@ proptest! {
             members: &members,
             work,
             stopped: stopped.as_deref(),
+            unreplaced: &[],
         };
         let memory = Memory::default();
         let seen_or_not = looked.then_some(&seen);
@@ -223,6 +261,7 @@ proptest! {
         if as_asked && well && looked && work == Work::Idle && stopped.is_none() {
             prop_assert_eq!(word, ClusterStatus::Running);
         }
+        prop_assert!(word != ClusterStatus::Unspecified);
         prop_assert_eq!(word == ClusterStatus::Running, message.is_empty());
         prop_assert!(!message.contains('\n') && message.len() < 6000);
         let idle = work == Work::Idle;

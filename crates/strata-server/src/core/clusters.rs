@@ -112,6 +112,13 @@ pub struct Admission {
     pub until_ms: i64,
 }
 
+impl Admission {
+    /// Whether all certificates of theirs have ended so many milliseconds ago.
+    pub(crate) fn is_over(&self, since_ms: i64) -> bool {
+        self.until_ms.saturating_add(since_ms) <= now_ms()
+    }
+}
+
 impl Cluster {
     /// A member by its machine.
     pub fn member(&self, machine: &str) -> Option<&Member> {

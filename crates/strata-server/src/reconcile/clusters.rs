@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use strata_clusters::status::{self, Work as Now};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
+use crate::core::{Admission, Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
 use crate::operations::{
     Clusters, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster, HealInput,
     RenewCluster, RenewInput, Seen, SnapshotCluster, SnapshotInput, user_name,
@@ -24,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const RENEWING_MS: i64 = 12 * 3600 * 1000;
 /// Until a failed cure is tried again.
 const SORE_MS: i64 = 2 * 60 * 1000;
+/// Whoever is let in again after their time gets another name. That it is over
+/// is seen by clocks of several servers, so nobody is let out before all agree.
+const OVER_MS: i64 = 60 * 1000;
 const OWNER: &str = "clusters";
 
 /// Starts to look after clusters. Every server looks; the one that leads acts.
@@ -62,6 +64,12 @@ fn leads(own: &Clusters) -> bool {
 /// Looks once at all.
 pub async fn look(own: &Clusters) {
     let all = own.core.clusters();
+    if leads(own)
+        && !all.is_empty()
+        && let Err(error) = own.unblock_deletions().await
+    {
+        tracing::warn!(%error, "a deletion may wait for what cannot be undone");
+    }
     let looked = futures_util::stream::iter(all).map(|cluster| async move {
         let name = cluster.name.clone();
         if tokio::time::timeout(2 * PATIENCE, look_at(own, &cluster))
@@ -82,10 +90,21 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
             false => own.call_off(cluster).await,
         }
     }
+    if leads(own)
+        && let Err(error) = own.clear_abandoned(cluster).await
+    {
+        tracing::warn!(cluster = name, %error, "what was given up still marks it");
+    }
     if leads(own) && cluster.work == Work::Deleting && !own.is_busy(name).await {
         delete_on(own, cluster).await;
     }
-    if !cluster.members.iter().any(|member| member.joined) || cluster.work == Work::Deleting {
+    if cluster.work == Work::Deleting {
+        return;
+    }
+    if !cluster.members.iter().any(|member| member.joined) {
+        // What was seen while it was built, or before it was given back, is
+        // not so any more.
+        own.sight.forget(name);
         return;
     }
     let Ok(facts) = own.facts(name).await else {
@@ -95,6 +114,7 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let observed = observed.unwrap_or_default();
     let before = own.sight.get(name, &cluster.id);
     let known = before.is_some();
+    let answered = before.as_ref().is_some_and(|seen| seen.answered) || observed.serves;
     let mut memory = before.map(|seen| seen.memory).unwrap_or_default();
     let away = memory.lost.len();
     memory.note(&cluster.members, &observed, &lost(own, cluster), now_ms());
@@ -105,6 +125,7 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
         id: cluster.id.clone(),
         observed,
         memory,
+        answered,
         at_ms: now_ms(),
     };
     own.sight.put(name, seen.clone());
@@ -171,31 +192,28 @@ async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
     if is_sore(cluster) {
         return;
     }
-    let dead = status::heal(
-        &cluster.members,
-        Now::Idle,
-        &seen.observed,
-        &seen.memory,
-        &own.patience(),
-        now_ms(),
-    );
-    for one in &dead {
-        tracing::warn!(cluster = %cluster.name, machine = %one.machine, why = one.why, "it is replaced");
-    }
-    // What was forgotten, or never joined, and whose operation did not end well.
-    let left = cluster.members.iter().filter(|member| !member.joined);
-    let left = left.map(|member| member.machine.to_string());
-    let dead = dead.iter().map(|one| one.machine.to_string());
-    let input = HealInput {
-        cluster: cluster.name.to_string(),
-        dead: dead.chain(left).collect(),
+    // What cannot be done now is looked at again: machines may be free then.
+    let cure = match own.cure(cluster, seen) {
+        Ok(cure) => cure,
+        Err(error) => {
+            tracing::warn!(cluster = %cluster.name, %error, "what died is not replaced");
+            return;
+        }
     };
-    if input.dead.is_empty() && own.ghosts(cluster, &seen.observed).is_empty() {
+    if cure.is_nothing() && own.ghosts(cluster, &seen.observed).is_empty() {
         return;
     }
     if own.is_busy(cluster.name.as_str()).await {
         return;
     }
+    for machine in &cure.bury {
+        let why = cure.why.get(machine).map_or("it has not joined", |why| why);
+        tracing::warn!(cluster = %cluster.name, machine, why, "it is replaced");
+    }
+    let input = HealInput {
+        cluster: cluster.name.to_string(),
+        dead: cure.bury,
+    };
     if let Err(error) = own.begin::<HealCluster>(&Who::server(OWNER), &input).await {
         tracing::warn!(cluster = %cluster.name, %error, "what died is not replaced yet");
     }
@@ -229,7 +247,7 @@ async fn keep(own: &Clusters, cluster: &Cluster, seen: &Seen) {
 /// Those whose last certificate is over.
 async fn let_out(own: &Clusters, cluster: &Cluster) {
     for (who, admission) in &cluster.admissions {
-        if admission.until_ms > now_ms() {
+        if !admission.is_over(OVER_MS) {
             continue;
         }
         let name = cluster.name.as_str();
@@ -239,7 +257,9 @@ async fn let_out(own: &Clusters, cluster: &Cluster) {
         let user = user_name(who, admission.generation);
         let out = own.driver.admit(&facts, &user, None);
         if matches!(tokio::time::timeout(PATIENCE, out).await, Ok(Ok(()))) {
-            drop(own.forget_user(name, who, admission.generation).await);
+            let over = |it: &Admission| it.is_over(OVER_MS);
+            let gone = own.forget_user(name, who, admission.generation, over);
+            drop(gone.await);
         }
     }
 }

@@ -84,6 +84,10 @@ async fn live(seed: u64, ends: &mut Ends) {
         if busy {
             put_pods(&stage, 2);
         }
+        // Whoever looks after clusters does so at any time.
+        if chance.random_bool(0.3) {
+            look_at_clusters(&stage.clusters).await;
+        }
         let asked = ask(&stage, busy, &mut chance).await;
         act(&stage, asked, &mut chance, ends).await;
     }

@@ -1,8 +1,10 @@
 //! Plans, and what comes of them.
 
 use rand::{Rng as _, SeedableRng as _};
+use strata_server::operations::Clusters;
+use strata_types::ErrorKind;
 
-use crate::clusters_stage::{NAME, Stage};
+use crate::clusters_stage::{NAME, Stage, plane};
 use crate::world::admin;
 
 /// What a plan shows is what is done then, whatever is asked for.
@@ -13,7 +15,7 @@ async fn what_is_planned_is_what_is_done() {
     for _ in 0..40 {
         let sizes = ["a", "b"].map(|pool| (pool.to_owned(), chance.random_range(0..7u32)));
         let before = stage.cluster(NAME);
-        let planned = stage.clusters.plan_scale(NAME, &sizes);
+        let planned = stage.clusters.plan_scale(NAME, &sizes).await;
         let asked = stage
             .clusters
             .scale_pools(&admin(), NAME, sizes.to_vec())
@@ -54,4 +56,23 @@ async fn what_is_planned_is_what_is_done() {
             assert_eq!(stage.of_pool(NAME, pool).len(), *count as usize);
         }
     }
+}
+
+/// Where nobody can make Kubernetes of machines, none is played either.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_makes_no_clusters_refuses() {
+    let stage = Stage::new(2).await;
+    let own = Clusters {
+        catalogue: stage.clusters.catalogue.clone(),
+        ..Clusters::none(stage.core.clone())
+    };
+    let asked = own.create(&admin(), NAME, "", plane(1), Vec::new()).await;
+    let refused = asked.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WrongState);
+    assert!(
+        refused.to_string().contains("makes no clusters"),
+        "{refused}"
+    );
+    assert!(stage.core.clusters().is_empty());
+    stage.assert_nothing();
 }

@@ -18,7 +18,7 @@ use strata_server::operations::{
     SnapshotCluster, SwitchMachine, UpgradeCluster,
 };
 use strata_server::reconcile::look_at_clusters;
-use strata_store::Memory;
+use strata_store::{Memory, Store as _, Transaction};
 use strata_types::Result;
 use strata_types::cluster::{ControlPlane, InstanceType, KubernetesVersion, NodePool};
 use strata_types::machine::{MachineSpec, ProviderKind};
@@ -245,6 +245,20 @@ impl Stage {
 
     pub(crate) fn cluster(&self, name: &str) -> Cluster {
         self.core.cluster(name).unwrap().record.clone()
+    }
+
+    /// Writes the record of a cluster otherwise, as time or another would have.
+    pub(crate) async fn rewrite(&self, name: &str, change: impl FnOnce(&mut serde_json::Value)) {
+        let key = format!("cluster/{name}");
+        let entry = self.store.get(&key).await.unwrap().unwrap();
+        let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+        change(&mut record);
+        let wanted: Cluster = serde_json::from_value(record.clone()).unwrap();
+        let put = Transaction::new().put(key, record.to_string());
+        self.store.commit(put).await.unwrap();
+        while self.cluster(name) != wanted {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The machines of a pool, or of the control plane.

@@ -1,8 +1,8 @@
 //! Who is let into clusters, as what, and out again.
 
+use strata_clusters::sim::Fault;
 use strata_server::core::Who;
 use strata_server::reconcile::look_at_clusters;
-use strata_store::{Store as _, Transaction};
 use strata_types::{ErrorKind, Role};
 
 use crate::clusters_stage::{NAME, Stage};
@@ -54,24 +54,12 @@ async fn people_are_let_in_by_their_role_and_out_for_good() {
 
 /// Has all that was let in be over.
 async fn end_admissions(stage: &Stage) {
-    let key = format!("cluster/{NAME}");
-    let entry = stage.store.get(&key).await.unwrap().unwrap();
-    let mut record: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-    for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
-        admission["untilMs"] = 1.into();
-    }
-    let put = Transaction::new().put(key, record.to_string());
-    stage.store.commit(put).await.unwrap();
-    let over = || {
-        stage
-            .cluster(NAME)
-            .admissions
-            .values()
-            .all(|it| it.until_ms == 1)
+    let over = |record: &mut serde_json::Value| {
+        for admission in record["admissions"].as_object_mut().unwrap().values_mut() {
+            admission["untilMs"] = 1.into();
+        }
     };
-    while !over() {
-        tokio::task::yield_now().await;
-    }
+    stage.rewrite(NAME, over).await;
 }
 
 /// Let in and out at the same time, whoever has a name that counts is known.
@@ -99,4 +87,26 @@ async fn nobody_slips_in_while_being_revoked() {
             "{users:?} {known:?}"
         );
     }
+}
+
+/// Who asks again when all is over, while somebody lets them out.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_let_out_with_what_they_were_given_a_moment_ago() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let (own, eve) = (stage.clusters.clone(), who("eve", Role::Viewer));
+    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
+    let before = own.kubeconfig(&eve, NAME, None).await.unwrap().user;
+    end_admissions(&stage).await;
+    // Whoever looks has seen that, and is kept for a while before doing it.
+    stage
+        .kubernetes
+        .set_faults(|call, _| match call == "observe" {
+            true => Fault::DieBefore,
+            false => Fault::None,
+        });
+    let (made, ()) = tokio::join!(own.kubeconfig(&eve, NAME, None), look_at_clusters(&own));
+    let made = made.unwrap().user;
+    assert_eq!(users().into_keys().collect::<Vec<_>>(), [&*made]);
+    assert_eq!(stage.cluster(NAME).admissions.len(), 1);
+    assert_ne!(made, before, "what is over stays so");
 }

@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use strata_clusters::catalogue::Catalogue;
+use strata_clusters::sim::Sim as Kubernetes;
 use strata_machines::{Provider, Providers, Secret, sim};
 use strata_server::core::{Core, Seen};
 use strata_server::operations::{Clusters, Estate, Hypervisors, Prove};
@@ -62,6 +63,7 @@ impl Stage {
                     ..Hypervisors::none(core.clone())
                 },
                 clusters: Clusters {
+                    driver: Arc::new(Kubernetes::default()),
                     catalogue: Catalogue::new(&folder),
                     ..Clusters::none(core.clone())
                 },

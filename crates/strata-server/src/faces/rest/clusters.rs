@@ -134,7 +134,7 @@ pub(super) async fn scale_pool(
     let sizes = vec![(pool, asked.count)];
     let clusters = &state.estate.clusters;
     if parameters.flag("dryRun")? {
-        let plan = clusters.plan_scale(&name, &sizes);
+        let plan = clusters.plan_scale(&name, &sizes).await;
         return answer::json(&plan.map_err(of_pool)?);
     }
     let scaled = clusters.scale_pools(&who, &name, sizes);

@@ -9,7 +9,7 @@ use strata_clusters::ClusterFacts;
 use strata_types::cluster::{ClusterRole, Member};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, joining, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -91,10 +91,10 @@ async fn control_plane(at: &Here) -> Result<(), StepError> {
     };
     let work = async {
         let alone = std::slice::from_ref(&id);
-        machines::install(&board, name, alone).await?;
+        joining::install(&board, name, alone).await?;
         let beside = async {
-            machines::images(&board, name, alone).await?;
-            machines::prepare(&board, name, &others).await
+            joining::images(&board, name, alone).await?;
+            joining::prepare(&board, name, &others).await
         };
         futures_util::try_join!(begun, beside).map(drop)
     };
@@ -125,7 +125,7 @@ async fn join(at: &Here) -> Result<(), StepError> {
             () = at.cancelled() => Err(StepError::Cancelled),
         }
     };
-    let joined = machines::join(&board, name, &at.input.machines);
+    let joined = joining::join(&board, name, &at.input.machines);
     futures_util::try_join!(ready, joined).map(drop)
 }
 

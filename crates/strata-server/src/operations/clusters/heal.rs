@@ -1,5 +1,6 @@
 //! Replaces members of a cluster that died: another machine takes the place of
-//! each, the cluster forgets the dead, and their machines are wiped.
+//! each, as far as there are any, the cluster forgets the dead, and their
+//! machines are wiped.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -64,9 +65,9 @@ impl Kind for HealCluster {
             // A member of etcd that is dead counts against every other.
             Step::new("forget", |at: Here| async move {
                 let (dead, name) = (decided(&at)?.dead, &at.input.cluster);
-                let done = machines::forget(&at, name, &dead).await;
+                let done = joining::forget(&at, name, &dead).await;
                 let done = match done {
-                    Ok(()) => machines::forget_ghosts(&at, name).await,
+                    Ok(()) => joining::forget_ghosts(&at, name).await,
                     failed => failed,
                 };
                 at.context.note(&at.input.cluster, WHAT, done).await
@@ -87,14 +88,14 @@ impl Kind for HealCluster {
             .retry(machines::BOOTED),
             Step::new("install", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
+                let done = joining::prepare(&Board::new(&at), &at.input.cluster, &added).await;
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
             Step::new("join", |at: Here| async move {
                 let added = decided(&at)?.add;
-                let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
+                let done = joining::join(&Board::new(&at), &at.input.cluster, &added).await;
                 let done = done.map(|()| added);
                 at.context.note(&at.input.cluster, WHAT, done).await
             })
@@ -105,7 +106,7 @@ impl Kind for HealCluster {
                     return Ok(());
                 }
                 let added = decided(&at)?.add;
-                machines::unjoin(&at, &at.input.cluster, &added).await
+                joining::unjoin(&at, &at.input.cluster, &added).await
             })
             .timeout(MEMBER)
             .retry(PATIENT),
@@ -145,6 +146,8 @@ fn unused(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     if now.operation == operation && now.work == Work::Healing {
         let (add, dead) = (machines::chosen(&now), now.leaving.clone());
@@ -162,7 +165,9 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     let is_dead = |id: &str| now.member(id).is_some_and(|it| !it.joined || !is_ready(id));
     let dead = at.input.dead.iter().filter(|id| is_dead(id));
     let dead: Vec<String> = dead.cloned().collect();
-    let chosen = own.plan_replacements(&now, &dead).map_err(step_failed)?;
+    // Whoever cannot be replaced stays as it is, until it can be.
+    let cure = own.plan_cure(&now, &dead).map_err(step_failed)?;
+    let (chosen, dead) = (cure.add, cure.bury);
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle {
@@ -209,7 +214,7 @@ async fn bury(at: &Here) -> Result<(), StepError> {
     let (own, name, dead) = (&at.context, &at.input.cluster, decided(at)?.dead);
     let done = async {
         machines::take_down(at, name, &dead).await?;
-        machines::release(at, name, &dead).await
+        joining::release(at, name, &dead).await
     };
     let done = done.await;
     own.note(name, WHAT, done).await

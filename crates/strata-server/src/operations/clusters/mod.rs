@@ -4,19 +4,24 @@
 //! which these begin and wait for; what happens on them is the driver's. Every
 //! wish is written into the cluster's record before anything is done about it.
 
+mod abandoned;
+mod answers;
 mod create;
+mod cures;
 mod delete;
 mod hands;
 mod heal;
+mod joining;
 mod machines;
+mod none;
 mod plans;
 mod renew;
 mod scale;
 mod seen;
-mod service;
 mod snapshot;
 mod upgrade;
 mod users;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +29,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use strata_clusters::catalogue::Catalogue;
-use strata_clusters::sim::Sim;
 use strata_clusters::{ClusterFacts, Driver, DriverError};
 use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 use strata_types::{Error, ErrorKind, Result};
@@ -109,7 +113,7 @@ impl Clusters {
     pub fn none(core: Core) -> Self {
         Self {
             core,
-            driver: Arc::new(Sim::default()),
+            driver: Arc::new(none::NoKubernetes),
             catalogue: Catalogue::new("/nonexistent"),
             settings: ClusterSettings::default(),
             sight: Sight::default(),

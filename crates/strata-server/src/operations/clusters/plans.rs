@@ -2,9 +2,10 @@
 //! last seen. Nothing is written here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use strata_api::rest::{ClusterPlan, PlannedMachine};
-use strata_clusters::choose::{self, Candidate, Choice, Want};
+use strata_clusters::choose::{self, Candidate, Choice};
 use strata_clusters::{Observed, skew};
 use strata_types::cluster::{ClusterRole, ClusterSpec, KubernetesVersion, Member, NodePool};
 use strata_types::machine::MachinePhase;
@@ -15,6 +16,8 @@ use crate::core::{Cluster, NodeCondition, now_ms};
 
 /// A machine whose last try failed is taken last for so long.
 const SORE_MS: i64 = 10 * 60 * 1000;
+/// How long a cluster may take to tell of its nodes.
+const LOOKING: Duration = Duration::from_secs(10);
 /// The label that says which type a machine is, before it was ever up.
 const TYPE_LABEL: &str = "instance-type";
 
@@ -65,8 +68,38 @@ impl Clusters {
         Ok((members, ClusterPlan { add, remove }))
     }
 
-    /// What a change of pools comes to now.
-    pub(super) fn plan_pools(&self, cluster: &Cluster, change: &PoolChange) -> Result<PoolPlan> {
+    /// What a change of pools comes to now. Who goes of several is chosen by
+    /// what is broken and by what people marked, a moment ago perhaps: so it is
+    /// looked first.
+    pub(super) async fn look_and_plan_pools(
+        &self,
+        cluster: &Cluster,
+        change: &PoolChange,
+    ) -> Result<PoolPlan> {
+        let last = self.observed(cluster);
+        let plan = self.plan_pools(cluster, change, &last)?;
+        if !plan.has_a_choice(cluster) {
+            return Ok(plan);
+        }
+        let facts = self.facts(cluster.name.as_str()).await?;
+        let seen = tokio::time::timeout(LOOKING, self.driver.observe(&facts)).await;
+        match seen {
+            Ok(seen) if seen.serves => self.plan_pools(cluster, change, &seen),
+            _ if last.serves => Ok(plan),
+            _ => Err(Error::unavailable(format!(
+                "cluster {} does not answer: nobody can tell which of its machines should go",
+                cluster.name
+            ))),
+        }
+    }
+
+    /// The same by what was seen before.
+    pub(super) fn plan_pools(
+        &self,
+        cluster: &Cluster,
+        change: &PoolChange,
+        seen: &Observed,
+    ) -> Result<PoolPlan> {
         match change {
             PoolChange::Add(pools) => choose::check_added(&cluster.spec.pools, pools)?,
             PoolChange::Scale(sizes) => {
@@ -83,7 +116,6 @@ impl Clusters {
         let mut changes = choose::changes(&spec, &cluster.members);
         changes.add.retain(|want| !want.pool.is_empty());
         let choices = choose::choose(&self.candidates(), &changes.add, &cluster.members)?;
-        let seen = self.observed(cluster);
         let mut reasons: BTreeMap<_, _> = choices
             .iter()
             .map(|choice| (choice.machine.to_string(), choice.why.clone()))
@@ -91,7 +123,7 @@ impl Clusters {
         let mut remove = Vec::new();
         for surplus in &changes.remove {
             let many = usize::try_from(surplus.count).unwrap_or(usize::MAX);
-            for (id, why) in choose::victims(&surplus.pool, many, &cluster.members, &seen) {
+            for (id, why) in choose::victims(&surplus.pool, many, &cluster.members, seen) {
                 reasons.insert(id.to_string(), why);
                 remove.push(id.to_string());
             }
@@ -102,49 +134,6 @@ impl Clusters {
             remove,
             reasons,
         })
-    }
-
-    /// Who would take the places of members that died.
-    pub(super) fn plan_replacements(
-        &self,
-        cluster: &Cluster,
-        dead: &[String],
-    ) -> Result<Vec<Member>> {
-        let mut wants: Vec<Want> = Vec::new();
-        let lives = |member: &&Member| !dead.iter().any(|id| id == member.machine.as_str());
-        for id in dead {
-            let Some(member) = cluster.member(id) else {
-                continue;
-            };
-            // Nobody takes a place that is not asked for, or is taken already.
-            let beside = cluster.members.iter().filter(lives);
-            let beside = beside.filter(|it| it.role == member.role && it.pool == member.pool);
-            let added = wants.iter().filter(|want| want.pool == member.pool).count();
-            if beside.count() + added >= asked_of(cluster, member) {
-                continue;
-            }
-            let pool = cluster
-                .spec
-                .pools
-                .iter()
-                .find(|pool| pool.name == member.pool);
-            wants.push(Want {
-                role: member.role,
-                pool: member.pool.clone(),
-                instance_type: pool.map_or(cluster.spec.control_plane.instance_type, |pool| {
-                    pool.instance_type
-                }),
-                labels: member.labels.clone(),
-                count: 1,
-            });
-        }
-        let choices = choose::choose(&self.candidates(), &wants, &cluster.members)?;
-        let mut all = members(&choices, oldest_server(cluster));
-        let controls = all.iter_mut();
-        for member in controls.filter(|it| it.role == ClusterRole::ControlPlane) {
-            member.version = cluster.spec.version;
-        }
-        Ok(all)
     }
 
     /// What was last seen, or nothing.
@@ -242,6 +231,15 @@ impl Clusters {
 }
 
 impl PoolPlan {
+    /// Whether others of a pool stay while some go.
+    fn has_a_choice(&self, cluster: &Cluster) -> bool {
+        let goes = |member: &Member| self.remove.iter().any(|id| id == member.machine.as_str());
+        let goers = cluster.members.iter().filter(|member| goes(member));
+        let pools: BTreeSet<&str> = goers.map(|member| member.pool.as_str()).collect();
+        let mut members = cluster.members.iter();
+        members.any(|member| !goes(member) && pools.contains(member.pool.as_str()))
+    }
+
     /// As it is shown.
     pub(super) fn shown(&self, cluster: &Cluster) -> ClusterPlan {
         let why = |id: &str| self.reasons.get(id).cloned().unwrap_or_default();
@@ -267,18 +265,6 @@ impl PoolPlan {
     }
 }
 
-/// How many there are to be like a member.
-fn asked_of(cluster: &Cluster, member: &Member) -> usize {
-    let mut pools = cluster.spec.pools.iter();
-    let count = match member.role {
-        ClusterRole::ControlPlane => cluster.spec.control_plane.count,
-        ClusterRole::Worker => pools
-            .find(|pool| pool.name == member.pool)
-            .map_or(0, |pool| pool.count),
-    };
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
 fn planned(choice: &Choice) -> PlannedMachine {
     PlannedMachine {
         machine: choice.machine.to_string(),
@@ -288,7 +274,7 @@ fn planned(choice: &Choice) -> PlannedMachine {
     }
 }
 
-fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
+pub(super) fn members(choices: &[Choice], version: KubernetesVersion) -> Vec<Member> {
     let added_at_ms = now_ms();
     let member = |choice: &Choice| Member {
         machine: choice.machine.clone(),
@@ -310,7 +296,7 @@ fn is_half_way(cluster: &Cluster) -> bool {
 }
 
 /// The oldest of its API servers: no kubelet may be newer.
-fn oldest_server(cluster: &Cluster) -> KubernetesVersion {
+pub(super) fn oldest_server(cluster: &Cluster) -> KubernetesVersion {
     let controls = cluster.members.iter();
     let controls = controls.filter(|it| it.joined && it.role == ClusterRole::ControlPlane);
     let oldest = controls.map(|member| member.version).min();

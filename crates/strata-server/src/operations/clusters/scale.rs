@@ -9,7 +9,7 @@ use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, machines};
+use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
 
@@ -75,7 +75,7 @@ impl PoolChange {
 /// What was decided when it was its turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Decided {
+pub(super) struct Decided {
     add: Vec<String>,
     remove: Vec<String>,
     before: Vec<NodePool>,
@@ -144,19 +144,19 @@ fn adding() -> Vec<Step<ScaleCluster>> {
         .retry(machines::BOOTED),
         Step::new("install", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::prepare(&Board::new(&at), &at.input.cluster, &added).await;
+            let done = joining::prepare(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
         Step::new("join", |at: Here| async move {
             let added = added(&at)?;
-            let done = machines::join(&Board::new(&at), &at.input.cluster, &added).await;
+            let done = joining::join(&Board::new(&at), &at.input.cluster, &added).await;
             at.context.note(&at.input.cluster, WHAT, done).await
         })
         .undo(|at: Here| async move {
             let added = added(&at)?;
-            machines::unjoin(&at, &at.input.cluster, &added).await
+            joining::unjoin(&at, &at.input.cluster, &added).await
         })
         .timeout(MEMBER)
         .retry(PATIENT),
@@ -172,12 +172,16 @@ fn emptying(id: String) -> Step<ScaleCluster> {
                 at.progress(format!("{id} is lost: there is nothing to move"));
                 return Ok(());
             }
-            machines::empty(&at, &at.input.cluster, &id).await
+            if joining::is_stranger(&at, &at.input.cluster, &id).await? {
+                at.progress(format!("{id} never came in: there is nothing to move"));
+                return Ok(());
+            }
+            joining::empty(&at, &at.input.cluster, &id).await
         }
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(TENACIOUS)
@@ -189,9 +193,9 @@ fn leaving(id: String) -> Step<ScaleCluster> {
         async move {
             let cluster = &at.input.cluster;
             let done = async {
-                machines::forget(&at, cluster, &one).await?;
+                joining::forget(&at, cluster, &one).await?;
                 machines::take_down(&at, cluster, &one).await?;
-                machines::release(&at, cluster, &one).await
+                joining::release(&at, cluster, &one).await
             };
             let done = done.await;
             at.context.note(cluster, WHAT, done).await
@@ -209,14 +213,15 @@ fn added(at: &Here) -> Result<Vec<String>, StepError> {
 async fn plan(at: &Here) -> Result<Decided, StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     // Killed after it was written and before it was said: it is this one's.
     if now.operation == operation && now.work == Work::Scaling {
         return Ok(decided(&now));
     }
-    let planned = own
-        .plan_pools(&now, &at.input.change)
-        .map_err(step_failed)?;
+    let planned = own.look_and_plan_pools(&now, &at.input.change).await;
+    let planned = planned.map_err(step_failed)?;
     let wanted = planned.clone();
     own.core
         .lead_cluster(name, |now| {
@@ -243,7 +248,7 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
 }
 
 /// What was written down, before anything was done about it.
-fn decided(now: &Cluster) -> Decided {
+pub(super) fn decided(now: &Cluster) -> Decided {
     Decided {
         add: machines::chosen(now),
         remove: now.leaving.clone(),
@@ -268,18 +273,7 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
             (None, Work::Scaling) => decided(now),
             _ => return Ok(next),
         };
-        next.members.retain(|member| {
-            let id = member.machine.as_str();
-            member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
-        });
-        let stays =
-            |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
-        next.spec.pools.clone_from(&decided.before);
-        for pool in &mut next.spec.pools {
-            let all = next.members.iter().filter(stays);
-            let left = all.filter(|member| member.pool == pool.name).count();
-            pool.count = pool.count.min(u32::try_from(left).unwrap_or(u32::MAX));
-        }
+        next = unplanned(own, now, &decided);
         (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
         next.work = Work::Idle;
         Ok(next)
@@ -288,6 +282,23 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
         Err(error) if machines::is_gone(&error) => Ok(()),
         other => other.map(drop).map_err(step_failed),
     }
+}
+
+/// The members and pools without what was decided.
+pub(super) fn unplanned(own: &Clusters, now: &Cluster, decided: &Decided) -> Cluster {
+    let mut next = now.clone();
+    next.members.retain(|member| {
+        let id = member.machine.as_str();
+        member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
+    });
+    let stays = |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
+    next.spec.pools.clone_from(&decided.before);
+    for pool in &mut next.spec.pools {
+        let all = next.members.iter().filter(stays);
+        let left = all.filter(|member| member.pool == pool.name).count();
+        pool.count = pool.count.min(u32::try_from(left).unwrap_or(u32::MAX));
+    }
+    next
 }
 
 fn has(machines: &[String], id: &str) -> bool {

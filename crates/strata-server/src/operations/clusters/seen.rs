@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use strata_clusters::Observed;
 use strata_clusters::status::Memory;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub struct Seen {
     pub observed: Observed,
     /// Since when what is broken is so.
     pub memory: Memory,
+    /// Whether it has ever answered this server.
+    pub answered: bool,
     /// When, in Unix milliseconds.
     pub at_ms: i64,
 }
@@ -25,10 +29,20 @@ pub struct Seen {
 #[derive(Clone, Default)]
 pub struct Sight(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
     seen: Mutex<HashMap<String, Seen>>,
     wake: Notify,
+    since: Instant,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            seen: Mutex::default(),
+            wake: Notify::new(),
+            since: Instant::now(),
+        }
+    }
 }
 
 impl Sight {
@@ -41,11 +55,20 @@ impl Sight {
         self.guard().get(name).filter(|seen| seen.id == id).cloned()
     }
 
+    /// What counts of it after so long: before, machines may not have found
+    /// this server again, and a cluster that never answered it may only not
+    /// have been reached.
+    pub(super) fn settled(&self, name: &str, id: &str, after: Duration) -> Option<Seen> {
+        let seen = self.get(name, id);
+        let is_early = self.0.since.elapsed() < after;
+        seen.filter(|seen| seen.answered || !is_early)
+    }
+
     pub(crate) fn put(&self, name: &str, seen: Seen) {
         self.guard().insert(name.to_owned(), seen);
     }
 
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.guard().remove(name);
     }
 

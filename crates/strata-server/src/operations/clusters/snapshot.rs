@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::Error;
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, driver_failed, machines, user_name};
+use super::{Clusters, MEMBER, PATIENT, driver_failed, joining, user_name};
 use crate::core::Work;
 use crate::operations::step_failed;
 
@@ -118,6 +118,8 @@ impl Kind for RestoreCluster {
 async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle && now.operation != operation {
@@ -150,7 +152,7 @@ pub(super) async fn admit<K: Kind<Context = Clusters>>(
     name: &str,
 ) -> Result<(), StepError> {
     let own = &at.context;
-    machines::forget_ghosts(at, name).await?;
+    joining::forget_ghosts(at, name).await?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
     for (who, last) in &now.revoked {

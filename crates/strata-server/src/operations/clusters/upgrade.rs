@@ -12,7 +12,7 @@ use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, machines, snapshot};
+use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, joining, machines, snapshot};
 use crate::core::{NodeCondition, Work, now_ms};
 use crate::operations::step_failed;
 
@@ -103,6 +103,9 @@ async fn noted<T>(at: &Here, done: Result<T, StepError>) -> Result<T, StepError>
 
 async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let operation = at.operation().to_string();
+    let free = own.take_over(name, &operation).await;
+    free.map_err(step_failed)?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     own.may_upgrade(&now, to).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
@@ -126,7 +129,6 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
             () = tokio::time::sleep(SOON) => {}
         }
     }
-    let operation = at.operation().to_string();
     own.core
         .lead_cluster(name, |now| {
             let own_work = now.operation == operation;
@@ -202,13 +204,13 @@ fn emptying(machine: &str) -> Step<UpgradeCluster> {
     Step::new(format!("empty {machine}"), move |at: Here| {
         let id = id.clone();
         async move {
-            let done = machines::empty(&at, &at.input.cluster, &id).await;
+            let done = joining::empty(&at, &at.input.cluster, &id).await;
             noted(&at, done).await
         }
     })
     .undo(move |at: Here| {
         let id = again.clone();
-        async move { machines::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
     })
     .timeout(EMPTYING)
     .retry(PATIENT)
@@ -268,7 +270,7 @@ async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
     done.map_err(driver_failed)?;
     is_done(at, turn).await?;
     if turn.drain {
-        machines::reopen(at, name, &turn.machine).await?;
+        joining::reopen(at, name, &turn.machine).await?;
     }
     own.sight.look_soon(name);
     Ok(())

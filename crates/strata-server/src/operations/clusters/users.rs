@@ -92,8 +92,16 @@ impl Clusters {
         until_ms: i64,
     ) -> Result<Admission> {
         let name = cluster.name.as_str();
+        let mut over = None;
         let changed = self.core.change_cluster(name, |now| {
             let mut next = now.clone();
+            // What is over is not begun again by the same name: it may be let
+            // out at this very moment, by whoever saw that.
+            over = next.admissions.get(key).filter(|it| it.is_over(0)).cloned();
+            if let Some(over) = &over {
+                next.revoked.insert(key.to_owned(), over.generation);
+                next.admissions.remove(key);
+            }
             let fresh = Admission {
                 generation: next.revoked.get(key).map_or(1, |last| last + 1),
                 role: role.to_owned(),
@@ -106,6 +114,9 @@ impl Clusters {
         let now = changed.await?;
         let admission = now.admissions.get(key).cloned();
         let admission = admission.ok_or_else(|| Error::internal("nobody was let in"))?;
+        if let Some(over) = over {
+            self.let_out(name, key, over.generation).await?;
+        }
         let facts = self.facts(name).await?;
         let user = user_name(key, admission.generation);
         let admitted = self.driver.admit(&facts, &user, Some(role));
@@ -135,7 +146,9 @@ impl Clusters {
                 continue;
             };
             self.let_out(name, &key, admission.generation).await?;
-            self.forget_user(name, &key, admission.generation).await?;
+            let any = |_: &Admission| true;
+            self.forget_user(name, &key, admission.generation, any)
+                .await?;
             // Who was being let in at the same moment is out now as well.
             self.let_out(name, &key, admission.generation).await?;
         }
@@ -151,11 +164,18 @@ impl Clusters {
         gone.map_err(silent)?.map_err(driver_public)
     }
 
-    /// Written down only after the cluster has let them out.
-    pub(crate) async fn forget_user(&self, name: &str, user: &str, generation: u32) -> Result<()> {
+    /// Written down only after the cluster has let them out, and only while
+    /// what is known of them is still a reason.
+    pub(crate) async fn forget_user(
+        &self,
+        name: &str,
+        user: &str,
+        generation: u32,
+        is_reason: impl Fn(&Admission) -> bool,
+    ) -> Result<()> {
         let changed = self.core.change_cluster(name, |now| {
             let mut next = now.clone();
-            let is_it = |admission: &Admission| admission.generation == generation;
+            let is_it = |it: &Admission| it.generation == generation && is_reason(it);
             if next.admissions.get(user).is_some_and(is_it) {
                 next.admissions.remove(user);
                 next.revoked.insert(user.to_owned(), generation);

@@ -1,12 +1,9 @@
 //! What people ask of clusters, the same for every face: looked at, written
 //! down, and begun as an operation.
 
-use strata_api::rest::{
-    Cluster as Told, ClusterNode, ClusterPlan, ClusterSnapshot, KubernetesBundle, PoolStatus,
-    UpgradeBlocker, UpgradePlan, UpgradeStep,
-};
-use strata_clusters::{choose, skew, status};
-use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, NodePool};
+use strata_api::rest::ClusterPlan;
+use strata_clusters::choose;
+use strata_types::cluster::{ClusterSpec, ControlPlane, NodePool};
 use strata_types::{Error, ErrorKind, Label, Result};
 use strata_workflow::{Filter, Kind, OperationId};
 
@@ -162,139 +159,6 @@ impl Clusters {
         free.ok_or_else(|| Error::unavailable("no port is free for another cluster"))
     }
 
-    /// All clusters.
-    pub fn list(&self) -> Vec<Told> {
-        let clusters = self.core.clusters();
-        clusters.iter().map(|cluster| self.tell(cluster)).collect()
-    }
-
-    /// One cluster.
-    pub fn get(&self, name: &str) -> Result<Told> {
-        Ok(self.tell(&*self.core.cluster(name)?))
-    }
-
-    /// How a cluster stands, and what is the matter.
-    pub fn status(&self, cluster: &Cluster) -> (ClusterStatus, String) {
-        if cluster.members.is_empty() && cluster.work == Work::Idle {
-            let why = match &cluster.failure {
-                Some(failure) => format!("{} failed: {}", failure.what, failure.why),
-                None => "it has no machines".into(),
-            };
-            let name = &cluster.name;
-            let why = format!("{why}; its machines were given back; strata cluster delete {name}");
-            return (ClusterStatus::Error, why);
-        }
-        let stopped = cluster.failure.as_ref();
-        let stopped = stopped.map(|it| format!("{} stopped: {}", it.what, it.why));
-        let work = match cluster.work {
-            Work::Idle => status::Work::Idle,
-            Work::Creating => status::Work::Creating,
-            Work::Scaling => status::Work::Changing("its pools"),
-            Work::Healing => status::Work::Changing("what died is replaced"),
-            Work::Upgrading { to } => status::Work::Upgrading(to),
-            Work::Restoring => status::Work::Restoring("asked for"),
-            Work::Deleting => status::Work::Deleting,
-        };
-        let facts = status::Facts {
-            name: cluster.name.as_str(),
-            spec: &cluster.spec,
-            members: &cluster.members,
-            work,
-            stopped: stopped.as_deref(),
-        };
-        let seen = self.sight.get(cluster.name.as_str(), &cluster.id);
-        let memory = seen.as_ref().map(|seen| seen.memory.clone());
-        let seen = seen.map(|seen| seen.observed);
-        status::status(
-            &facts,
-            seen.as_ref(),
-            &memory.unwrap_or_default(),
-            &self.patience(),
-            now_ms(),
-        )
-    }
-
-    pub(crate) fn patience(&self) -> status::Patience {
-        status::Patience {
-            not_ready: self.settings.patience,
-            lost: self.settings.patience.min(status::Patience::default().lost),
-        }
-    }
-
-    /// A cluster as it is told.
-    pub(crate) fn tell(&self, cluster: &Cluster) -> Told {
-        let (status, message) = self.status(cluster);
-        let seen = self.observed(cluster);
-        let ready = cluster.members.iter().filter(|member| {
-            let mut nodes = seen.nodes.iter();
-            nodes.any(|node| node.ready && node.name == member.machine.as_str())
-        });
-        Told {
-            name: cluster.name.to_string(),
-            version: cluster.spec.version.to_string(),
-            status,
-            message,
-            server: self.server_of(cluster),
-            control_plane: cluster.spec.control_plane.clone(),
-            pools: cluster.spec.pools.clone(),
-            ready: u32::try_from(ready.count()).unwrap_or(0),
-            machines: u32::try_from(cluster.members.len()).unwrap_or(0),
-            operation: cluster.operation.clone(),
-            created_at_ms: cluster.created_at_ms,
-        }
-    }
-
-    /// The machines of a cluster and their nodes.
-    pub fn nodes(&self, name: &str) -> Result<Vec<ClusterNode>> {
-        let cluster = self.core.cluster(name)?;
-        let seen = self.observed(&cluster);
-        let node = |member: &strata_types::cluster::Member| {
-            let id = member.machine.as_str();
-            let seen = seen.nodes.iter().find(|node| node.name == id);
-            let status = match seen {
-                Some(node) if node.ready && node.unschedulable => "Ready,SchedulingDisabled",
-                Some(node) if node.ready => "Ready",
-                Some(node) if node.unschedulable => "NotReady,SchedulingDisabled",
-                Some(_) => "NotReady",
-                None => "Unknown",
-            };
-            let phase = self
-                .core
-                .machine(id)
-                .map(|machine| machine.phase.to_string());
-            ClusterNode {
-                machine: id.to_owned(),
-                role: member.role,
-                pool: member.pool.clone(),
-                status: status.to_owned(),
-                version: seen.map(|node| node.version.clone()).unwrap_or_default(),
-                phase: phase.unwrap_or_else(|_| "GONE".into()),
-                address: member.address.clone(),
-                message: seen.map(|node| node.reason.clone()).unwrap_or_default(),
-            }
-        };
-        Ok(cluster.members.iter().map(node).collect())
-    }
-
-    /// The pools of a cluster.
-    pub fn pools(&self, name: &str) -> Result<Vec<PoolStatus>> {
-        let cluster = self.core.cluster(name)?;
-        let nodes = self.nodes(name)?;
-        let pool = |pool: &NodePool| {
-            let of = nodes.iter().filter(|node| node.pool == pool.name);
-            let ready = of.clone().filter(|node| node.status == "Ready").count();
-            PoolStatus {
-                name: pool.name.clone(),
-                count: pool.count,
-                ready: u32::try_from(ready).unwrap_or(0),
-                instance_type: pool.instance_type,
-                labels: pool.labels.clone(),
-                machines: of.map(|node| node.machine.clone()).collect(),
-            }
-        };
-        Ok(cluster.spec.pools.iter().map(pool).collect())
-    }
-
     /// Deletes a cluster. Whatever else is under way is called off.
     pub async fn delete(&self, who: &Who, name: &str) -> Result<OperationId> {
         who.everywhere()?;
@@ -309,14 +173,7 @@ impl Clusters {
         let mut under_way = None;
         for one in all.map_err(|error| public(&error))? {
             let here = one.claims.iter().any(|claim| claim.key == held);
-            if !here {
-                continue;
-            }
-            if one.has_ended() {
-                // What it could not undo goes with the cluster.
-                if one.holds_claims() {
-                    drop(operations.give_up(one.id, &who.name).await);
-                }
+            if !here || one.has_ended() {
                 continue;
             }
             if one.kind == DeleteCluster::NAME {
@@ -324,6 +181,11 @@ impl Clusters {
                 continue;
             }
             drop(operations.cancel(one.id, &who.name).await);
+        }
+        // What could not be undone goes with the cluster; whoever looks after
+        // clusters sees to it again.
+        if let Err(error) = self.give_up_leftovers(name, &who.name).await {
+            tracing::warn!(cluster = name, %error, "its deletion waits for what cannot be undone");
         }
         match under_way {
             Some(id) => Ok(id),
@@ -363,9 +225,10 @@ impl Clusters {
     }
 
     /// What scaling would come to.
-    pub fn plan_scale(&self, name: &str, sizes: &[(String, u32)]) -> Result<ClusterPlan> {
+    pub async fn plan_scale(&self, name: &str, sizes: &[(String, u32)]) -> Result<ClusterPlan> {
         let cluster = self.core.cluster(name)?;
-        let plan = self.plan_pools(&cluster, &PoolChange::Scale(sizes.to_vec()))?;
+        let change = PoolChange::Scale(sizes.to_vec());
+        let plan = self.look_and_plan_pools(&cluster, &change).await?;
         Ok(plan.shown(&cluster))
     }
 
@@ -374,46 +237,14 @@ impl Clusters {
         let cluster = self.core.cluster(name)?;
         usable(&cluster)?;
         // All or nothing is looked at now; when it is its turn, again.
-        drop(self.plan_pools(&cluster, &change)?);
+        let seen = self.observed(&cluster);
+        drop(self.plan_pools(&cluster, &change, &seen)?);
+        self.make_way(&cluster, &who.name).await?;
         let input = ScaleInput {
             cluster: name.to_owned(),
             change,
         };
         self.begin::<ScaleCluster>(who, &input).await
-    }
-
-    /// What an upgrade would do, and what is in its way.
-    pub async fn upgrade_plan(&self, name: &str, version: &str) -> Result<UpgradePlan> {
-        let cluster = self.core.cluster(name)?;
-        let to = self.catalogue.resolve(version).map_err(missing)?.version;
-        self.may_upgrade(&cluster, to)?;
-        let workers = cluster.members.iter();
-        let workers = workers
-            .filter(|member| member.role == ClusterRole::Worker)
-            .count();
-        let steps = skew::order(&cluster.members).into_iter();
-        let steps = steps
-            .filter(|member| member.version != to)
-            .map(|member| UpgradeStep {
-                machine: member.machine.to_string(),
-                role: member.role,
-                from: member.version.to_string(),
-                drain: member.role == ClusterRole::Worker && workers > 1,
-            });
-        let facts = self.facts(name).await?;
-        let found = self.driver.preflight(&facts, to).await;
-        let blockers = found.map_err(driver_public)?.blockers.into_iter();
-        Ok(UpgradePlan {
-            from: cluster.spec.version.to_string(),
-            to: to.to_string(),
-            steps: steps.collect(),
-            blockers: blockers
-                .map(|it| UpgradeBlocker {
-                    what: it.what,
-                    hint: it.hint,
-                })
-                .collect(),
-        })
     }
 
     /// Brings a cluster to a version.
@@ -423,6 +254,7 @@ impl Clusters {
         usable(&cluster)?;
         let to = self.catalogue.resolve(version).map_err(missing)?.version;
         self.may_upgrade(&cluster, to)?;
+        self.make_way(&cluster, &who.name).await?;
         let input = UpgradeInput {
             cluster: name.to_owned(),
             to,
@@ -430,27 +262,12 @@ impl Clusters {
         self.begin::<UpgradeCluster>(who, &input).await
     }
 
-    /// The snapshots of a cluster.
-    pub fn snapshots(&self, name: &str) -> Result<Vec<ClusterSnapshot>> {
-        let cluster = self.core.cluster(name)?;
-        let all = self
-            .driver
-            .snapshots(&cluster.name)
-            .map_err(driver_public)?;
-        let told = all.into_iter().map(|it| ClusterSnapshot {
-            id: it.id,
-            at_ms: it.at_ms,
-            size: it.size,
-            version: it.version.to_string(),
-            reason: it.reason,
-        });
-        Ok(told.collect())
-    }
-
     /// Keeps the state of a cluster.
     pub async fn snapshot(&self, who: &Who, name: &str) -> Result<OperationId> {
         who.everywhere()?;
-        usable(&*self.core.cluster(name)?)?;
+        let cluster = self.core.cluster(name)?;
+        usable(&cluster)?;
+        self.make_way(&cluster, &who.name).await?;
         let input = SnapshotInput {
             cluster: name.to_owned(),
             reason: format!("asked for by {}", who.name),
@@ -475,22 +292,13 @@ impl Clusters {
                 ),
             );
         };
+        // It takes the place of any other way back.
+        self.give_up_leftovers(name, &who.name).await?;
         let input = RestoreClusterInput {
             cluster: name.to_owned(),
             snapshot: found.id.clone(),
         };
         self.begin::<RestoreCluster>(who, &input).await
-    }
-
-    /// The versions that can be installed here.
-    pub fn versions(&self) -> Vec<KubernetesBundle> {
-        let all = self.catalogue.versions().into_iter();
-        all.map(|bundle| KubernetesBundle {
-            version: bundle.version.to_string(),
-            etcd: bundle.etcd,
-            coredns: bundle.coredns,
-        })
-        .collect()
     }
 
     pub(crate) async fn begin<K: Kind>(&self, who: &Who, input: &K::Input) -> Result<OperationId> {
