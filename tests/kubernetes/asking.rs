@@ -52,6 +52,12 @@ impl Asking {
     }
 }
 
+/// Waits until an address of the network is answered from.
+pub(crate) async fn is_answered(network: &NetworkNamespace, far: SocketAddr, patience: Duration) {
+    let way = Way::to(network, far).await;
+    wait_for("an answer", patience, async || ask(way.near()).await).await;
+}
+
 async fn ask_on(near: SocketAddr, count: Arc<Mutex<Count>>) {
     let begin = Instant::now();
     let mut ticks = tokio::time::interval(EVERY);

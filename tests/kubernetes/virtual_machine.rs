@@ -7,12 +7,14 @@
 
 use std::time::{Duration, Instant};
 
-use strata_testkit::guest::Guest;
+use strata_testkit::guest::{Guest, kernel};
 use strata_testkit::serde_json::{Value, from_str};
-use strata_testkit::{skip, wait_for};
+use strata_testkit::skip;
 
+use crate::asking::is_answered;
 use crate::kubectl::Kubectl;
 use crate::tell;
+use crate::web::PORT;
 use crate::world::{CLUSTER, World};
 
 /// The control plane takes the smallest machine that is enough for it, so it
@@ -59,7 +61,10 @@ async fn a_virtual_machine_is_a_worker_like_others() {
     if let Some(why) = Guest::lacks() {
         return skip(why);
     }
-    let Some(world) = World::with(MACHINES, PATIENCE).await else {
+    let kernel = kernel();
+    let kernel = kernel.parent().unwrap().display();
+    let machines = format!("{MACHINES}\n[machines.qemu]\nkernel_folder = \"{kernel}\"");
+    let Some(world) = World::with(&machines, PATIENCE).await else {
         return;
     };
     let before = world.before().await;
@@ -119,16 +124,8 @@ async fn serves(world: &World, kubectl: &Kubectl, restarts: u32) {
         .until(&format!("{run} {names}"), |said| said.contains("10.96."))
         .await;
     let control = world.members("control-plane").await.remove(0);
-    let address = world.address(&control).await;
-    let ask = format!("busybox wget -qO- -T 10 http://{address}:30080/");
-    wait_for("the service", PATIENCE, async || {
-        let ran = world.on(&control, &ask).await;
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        said.contains("this is web")
-            .then_some(())
-            .ok_or(format!("{ran:?}"))
-    })
-    .await;
+    let address = format!("{}:{PORT}", world.address(&control).await);
+    is_answered(&world.network, address.parse().unwrap(), PATIENCE).await;
 }
 
 /// It loses its power, and is the same node afterwards, with its pod.

@@ -259,6 +259,8 @@ impl World {
         let mut traces = self.daemon.host().look();
         let daemon = i32::try_from(self.daemon.pid()).unwrap();
         traces.processes.remove(&daemon);
+        // The group above all virtual machines is kept for the next one.
+        traces.cgroups.retain(|group| !group.ends_with("_vms"));
         traces
     }
 

@@ -46,6 +46,11 @@ pub(super) async fn bring(
     let total: u64 = items.iter().map(Item::bytes).sum();
     let mut sent = 0;
     for item in items {
+        if item.is_last() {
+            // It says that all of it is there, also after a power cut.
+            let flush = format!("sync -f {here}");
+            machine.shell("send", &flush, None).await?;
+        }
         let (name, bytes) = match item {
             Item::Link { name, to } => {
                 let text =
