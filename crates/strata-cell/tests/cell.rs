@@ -167,7 +167,7 @@ fn an_isolated_network_has_a_loopback_alone() {
 #[test]
 fn a_cell_sees_its_own_control_groups_or_those_of_the_machine() {
     let world = World::new("groups");
-    let mut groups = |name: &str, host_cgroups: bool| {
+    let groups = |name: &str, host_cgroups: bool| {
         let mut spec = spec(name);
         spec.host_cgroups = host_cgroups;
         let (_, output) = world.cell(&spec).unwrap().run(1, "cat /proc/self/cgroup");
