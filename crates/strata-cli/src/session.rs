@@ -69,6 +69,11 @@ impl Session {
         Ok(self.server().await?.rest())
     }
 
+    /// Whether lines that somebody sees can be written over.
+    pub(crate) fn redraws(&self) -> bool {
+        self.interactive && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    }
+
     /// Asks before something is destroyed. Where nobody can be asked, the
     /// command itself is the answer.
     pub(crate) fn confirm(&mut self, question: &str, yes: bool) -> Result {

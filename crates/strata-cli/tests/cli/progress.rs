@@ -157,3 +157,15 @@ fn without_a_terminal_there_is_a_line_for_what_is_new() {
     created the cluster new; `strata cluster kubeconfig new --merge` lets kubectl in
     ");
 }
+
+/// One that cannot go back to a line gets lines too.
+#[test]
+fn a_terminal_that_cannot_draw_gets_a_line_for_what_is_new() {
+    let (world, terminal) = (world(), Terminal::open());
+    let mut line = command(&world, CREATE);
+    line.env("TERM", "dumb");
+    let all = seen_by(&terminal, terminal.start(line));
+    assert!(!all.contains("\u{1b}[5A"), "{all:?}");
+    let told = "cluster-create of cluster/new: join: m2: waits for m1";
+    assert!(all.contains(told), "{all:?}");
+}

@@ -68,7 +68,7 @@ impl Pull {
         let failed = || cannot(&node, format!("pull the image {}", self.image));
         let answer = node.images().pull(request).await.map_err(failed())?;
         let mut messages = answer.into_inner();
-        let mut shown = Shown::new(session.interactive);
+        let mut shown = Shown::new(session.redraws());
         let mut image = None;
         loop {
             let message = tokio::select! {

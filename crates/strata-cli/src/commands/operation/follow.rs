@@ -53,7 +53,7 @@ pub(crate) fn verdict(ended: &Operation) -> Result {
 }
 
 async fn stay(session: &mut Session, rest: &RestClient, id: &str) -> Result<Operation> {
-    let mut shown = Shown::new(session.interactive);
+    let mut shown = Shown::new(session.redraws());
     let mut lost = 0;
     loop {
         match attempt(session, rest, id, &mut shown).await {

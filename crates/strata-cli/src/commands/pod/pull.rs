@@ -59,7 +59,7 @@ async fn pull(session: &mut Session, node: &NodeClient, image: &str, force: bool
     session.printer.note(&format!("pulling {image}"));
     let answer = node.images().pull(request).await.map_err(failed())?;
     let mut messages = answer.into_inner();
-    let mut shown = Shown::new(session.interactive);
+    let mut shown = Shown::new(session.redraws());
     loop {
         let message = tokio::select! {
             message = messages.message() => message.map_err(failed())?,
