@@ -45,6 +45,7 @@ spec:
       echo serving
       exec /tools/busybox httpd -f -p 8080 -h /dev/shm
     volumeMounts: [{name: tools, mountPath: /tools}]
+    ports: [{containerPort: 8080, hostPort: 8088}]
     readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 2}
 ---
 apiVersion: v1
@@ -109,7 +110,8 @@ fn image(world: &World) -> String {
         .to_owned()
 }
 
-/// Logs, a command, names, and the way in over another machine.
+/// Logs, a command, names, and the ways in: over another machine, and by a
+/// port of its own.
 async fn serves(world: &World, kubectl: &Kubectl, restarts: u32) {
     let state = "get pod web -o jsonpath={.status.containerStatuses[0].ready}\
                  {.status.containerStatuses[0].restartCount}";
@@ -125,6 +127,9 @@ async fn serves(world: &World, kubectl: &Kubectl, restarts: u32) {
         .await;
     let control = world.members("control-plane").await.remove(0);
     let address = format!("{}:{PORT}", world.address(&control).await);
+    is_answered(&world.network, address.parse().unwrap(), PATIENCE).await;
+    let address = "get pod web -o jsonpath={.status.hostIP}:8088";
+    let address = kubectl.says(address).await;
     is_answered(&world.network, address.parse().unwrap(), PATIENCE).await;
 }
 

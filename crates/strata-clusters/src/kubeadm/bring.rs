@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::Duration;
 
 use strata_types::cluster::KubernetesVersion;
 
@@ -17,6 +18,8 @@ use crate::catalogue::Bundle;
 const PIECE: u64 = 1 << 20;
 /// How often it is told how far it is.
 const TOLD: u64 = 16 << 20;
+/// What a slow disk may take for all of it.
+const FLUSHES: Duration = Duration::from_secs(5 * 60);
 /// What says that all of it is there: built last, and sent last.
 const LAST: &str = "bundle.json";
 
@@ -49,7 +52,7 @@ pub(super) async fn bring(
         if item.is_last() {
             // It says that all of it is there, also after a power cut.
             let flush = format!("sync -f {here}");
-            machine.shell("send", &flush, None).await?;
+            machine.shell_within("send", &flush, FLUSHES).await?;
         }
         let (name, bytes) = match item {
             Item::Link { name, to } => {
@@ -102,7 +105,8 @@ pub(super) async fn send(
 }
 
 fn mode(name: &str) -> u32 {
-    match name.starts_with("bin/") || name.starts_with("cni/") {
+    let programs = ["bin/", "cni/", "nft/"];
+    match programs.iter().any(|folder| name.starts_with(folder)) {
         true => 0o755,
         false => 0o644,
     }

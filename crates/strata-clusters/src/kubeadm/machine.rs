@@ -65,12 +65,32 @@ impl<'a> Machine<'a> {
         text: &str,
         input: Option<Vec<u8>>,
     ) -> Result<String, DriverError> {
+        self.words(name, text, input, SHORT).await
+    }
+
+    /// The same for what takes no input, and this long at most.
+    pub(super) async fn shell_within(
+        self,
+        name: &str,
+        text: &str,
+        timeout: Duration,
+    ) -> Result<String, DriverError> {
+        self.words(name, text, None, timeout).await
+    }
+
+    async fn words(
+        self,
+        name: &str,
+        text: &str,
+        input: Option<Vec<u8>>,
+        timeout: Duration,
+    ) -> Result<String, DriverError> {
         let quoted = shlex::try_quote(text).unwrap_or_default();
         let run = Run {
             name: name.to_owned(),
             command: format!("/bin/sh -c {quoted}"),
             input,
-            timeout: SHORT,
+            timeout,
         };
         self.run(run, name, true).await
     }

@@ -40,6 +40,8 @@ root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
 ";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
+/// Without it `nft` would print numbers where others expect names.
+const PROTOCOLS: &str = "icmp 1\ntcp 6\nudp 17\nipv6-icmp 58\nsctp 132\n";
 const PREFIX: &str = "base-";
 /// What is being written is called so, and is left over when it is that old.
 const NEW: &str = "new-";
@@ -111,6 +113,7 @@ impl Base {
         archive.file("init", 0o755, &fs::read(program)?)?;
         archive.file("etc/passwd", 0o644, PASSWD.as_bytes())?;
         archive.file("etc/group", 0o644, GROUP.as_bytes())?;
+        archive.file("etc/protocols", 0o644, PROTOCOLS.as_bytes())?;
         if let Some(busybox) = &self.busybox {
             add_busybox(&mut archive, busybox)?;
             for name in LACKING {
