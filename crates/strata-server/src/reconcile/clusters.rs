@@ -189,7 +189,8 @@ fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
 /// Has what died replaced.
 async fn heal(own: &Clusters, cluster: &Cluster, seen: &Seen) {
     // A cure that failed is not tried again at once.
-    if is_sore(cluster) {
+    // Nor is anything cured without its API.
+    if is_sore(cluster) || !seen.observed.serves {
         return;
     }
     // What cannot be done now is looked at again: machines may be free then.

@@ -119,6 +119,18 @@ impl Broken {
             .unwrap();
     }
 
+    /// Waits for the end of what is tried again and again.
+    async fn is_undone(&self) {
+        let undone = async {
+            let get = async || self.stage.operations.get(self.upgrade).await.unwrap();
+            while !get().await.leftovers().is_empty() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let patience = Duration::from_secs(30 * 60);
+        tokio::time::timeout(patience, undone).await.unwrap();
+    }
+
     /// It is as it was before, and goes on when it is asked again.
     async fn is_back(&self) {
         let stage = &self.stage;
@@ -151,6 +163,7 @@ async fn a_machine_that_is_silent_has_nothing_put_back() {
     broken.answers(true).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(broken.restores(), 0, "it is waited for anew");
+    broken.is_undone().await;
     broken.is_back().await;
     assert_eq!(broken.restores(), 2);
 }

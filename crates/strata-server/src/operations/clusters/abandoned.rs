@@ -101,9 +101,10 @@ impl Clusters {
     /// Before something else is begun: what an earlier operation could not
     /// undo is written in the record too, and cleaned up by whoever heals the
     /// cluster. Only the way back from a version is nobody else's: while the
-    /// cluster does not serve, that may be what brings it up again.
+    /// cluster does not serve, that may be what brings it up again, and half
+    /// way back is no state to go on from.
     pub(super) async fn make_way(&self, cluster: &Cluster, by: &str) -> Result<()> {
-        match self.observed(cluster).serves {
+        match self.observed(cluster).serves && cluster.going_back_to.is_empty() {
             true => self.give_up_leftovers(cluster.name.as_str(), by).await,
             false => Ok(()),
         }

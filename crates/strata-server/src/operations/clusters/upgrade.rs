@@ -325,7 +325,7 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
     let restored = own.driver.restore(&facts, &kept.id, &tell).await;
     let restored = restored.map_err(driver_failed)?;
     own.part_with(name, &restored, kept.version).await?;
-    snapshot::admit(at, name).await?;
+    // From here on it serves, and is not restored again.
     let told = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         next.going_back_to.clear();
@@ -338,7 +338,8 @@ async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
         }
         Ok(next)
     });
-    told.await.map(drop).map_err(step_failed)
+    told.await.map_err(step_failed)?;
+    snapshot::admit(at, name).await
 }
 
 /// Whether nothing serves any more after the first of a control plane had its
@@ -351,7 +352,8 @@ async fn is_lost(
     works: bool,
 ) -> Result<bool, StepError> {
     let own = &at.context;
-    let mut until = tokio::time::Instant::now() + SILENCE;
+    let begun = tokio::time::Instant::now();
+    let mut until = begun + SILENCE;
     loop {
         let seen = own.driver.observe(facts).await;
         let told = seen.nodes.iter().find(|node| node.name == turn.machine);
@@ -370,6 +372,12 @@ async fn is_lost(
         let node = own.core.node(&turn.machine);
         if !node.is_ok_and(|node| node.condition == NodeCondition::Ready) {
             until = tokio::time::Instant::now() + SILENCE;
+            if begun.elapsed() >= 2 * SILENCE {
+                // Who wants to delete or restore the cluster need not wait.
+                let machine = &turn.machine;
+                let why = format!("machine {machine} is away, and so is the control plane");
+                return Err(StepError::transient(why));
+            }
         }
         if tokio::time::Instant::now() >= until {
             return Ok(true);

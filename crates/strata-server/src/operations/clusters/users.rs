@@ -55,7 +55,7 @@ impl Clusters {
         for _ in 0..TRIES {
             let admission = self.admit(&cluster, &key, role, written_ms).await?;
             // Whoever was let out meanwhile comes in by another name.
-            let now = self.core.cluster(name)?;
+            let now = self.core.newest_cluster(name).await?;
             let known = now.admissions.get(&key);
             if known.is_some_and(|it| it.generation == admission.generation) {
                 admitted = Some(admission);
