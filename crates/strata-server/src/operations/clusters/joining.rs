@@ -168,7 +168,7 @@ pub(super) async fn forget_ghosts<K: Kind<Context = Clusters>>(
     Ok(())
 }
 
-/// The same on the way back. A cluster that does not answer cannot forget
+/// Has it forget members on the way back. A cluster that does not answer cannot forget
 /// anybody, and must not keep machines for that.
 pub(super) async fn unjoin<K: Kind<Context = Clusters>>(
     at: &At<K>,
