@@ -55,6 +55,7 @@ impl Disk {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(io_error(dir))?;
         let lock = lock(dir)?;
+        set_unfinished_aside(dir)?;
         let mut disk = Self {
             dir: dir.to_owned(),
             migrations,
@@ -229,6 +230,37 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
         }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
     }
+}
+
+/// Moves a file out of the way whose creation a kill or a power cut has ended.
+/// The engine writes its magic number last, once the rest of a new file is on
+/// disk, and everything but the header is zero until the first commit. So such a
+/// file holds nothing that was ever acknowledged, and left in place it would be
+/// refused for ever. A file that has anything behind its header is never touched.
+fn set_unfinished_aside(dir: &Path) -> Result<(), OpenError> {
+    const MAGIC_NUMBER_LENGTH: usize = 9;
+    const HEADER_PAGE: usize = 4096;
+    /// A file that was never committed to is smaller.
+    const LARGEST: u64 = 64 << 20;
+    let path = dir.join("store.redb");
+    let is_candidate = match std::fs::metadata(&path) {
+        Ok(found) => (HEADER_PAGE as u64..=LARGEST).contains(&found.len()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(io_error(&path)(error)),
+    };
+    if !is_candidate {
+        return Ok(());
+    }
+    let bytes = std::fs::read(&path).map_err(io_error(&path))?;
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let (header, rest) = bytes.split_at(HEADER_PAGE);
+    if is_zero(&header[..MAGIC_NUMBER_LENGTH]) && is_zero(rest) {
+        let aside = dir.join("store.redb.unfinished");
+        tracing::warn!(path = %path.display(), aside = %aside.display(),
+            "store file was never completely created: set aside, creating a new one");
+        std::fs::rename(&path, &aside).map_err(io_error(&path))?;
+    }
+    Ok(())
 }
 
 fn private_file(path: &Path) -> Result<File, OpenError> {

@@ -86,6 +86,36 @@ fn child() {
 }
 
 #[tokio::test]
+async fn a_file_whose_creation_was_cut_short_is_created_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store.redb");
+    // As the engine leaves it when it dies before its last write.
+    std::fs::write(&file, vec![0; 1 << 20]).unwrap();
+    let store = Embedded::open(dir.path(), &EmbeddedOptions::default()).unwrap();
+    assert!(store.list("").await.unwrap().entries.is_empty());
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_store_whose_first_bytes_are_lost_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store.redb");
+    let store = Embedded::open(dir.path(), &EmbeddedOptions::default()).unwrap();
+    store.commit(pair(1, 1)).await.unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[..9].fill(0);
+    std::fs::write(&file, &bytes).unwrap();
+    Embedded::open(dir.path(), &EmbeddedOptions::default()).unwrap_err();
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    // The same for what was never a store.
+    std::fs::write(&file, b"years of work, and no database").unwrap();
+    Embedded::open(dir.path(), &EmbeddedOptions::default()).unwrap_err();
+    let left = std::fs::read(&file).unwrap();
+    assert_eq!(left, b"years of work, and no database");
+}
+
+#[tokio::test]
 async fn what_was_acknowledged_outlives_a_killed_process() {
     let dir = tempfile::tempdir().unwrap();
     let (mut revision, mut all) = (0, Acknowledged::new());
