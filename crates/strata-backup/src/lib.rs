@@ -14,6 +14,7 @@ mod descend;
 mod error;
 mod face;
 mod gate;
+mod key_cache;
 mod lock;
 mod pace;
 mod progress;

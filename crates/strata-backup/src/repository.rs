@@ -9,6 +9,7 @@ use crate::backup::{self, BackupAsk};
 use crate::config::RepositoryConfig;
 use crate::error::{BackupError, Result};
 use crate::gate::Gate;
+use crate::key_cache::KeyCache;
 use crate::progress::{Progress, Reporter, Silent};
 use crate::prune::{self, Pruned};
 use crate::restore::{self, RestoreAsk, Restored};
@@ -27,6 +28,7 @@ pub type RepositoryId = String;
 #[derive(Clone, Debug)]
 pub struct Repository {
     config: Arc<RepositoryConfig>,
+    key_cache: Arc<KeyCache>,
 }
 
 impl Repository {
@@ -34,6 +36,7 @@ impl Repository {
     pub fn new(config: RepositoryConfig) -> Self {
         Self {
             config: Arc::new(config),
+            key_cache: Arc::default(),
         }
     }
 
@@ -173,6 +176,7 @@ impl Repository {
         let store = store::open(&config.location)?;
         let session = Session::new(
             config,
+            self.key_cache.clone(),
             store,
             Gate::new(cancel, bytes_per_second),
             Reporter::new(progress),

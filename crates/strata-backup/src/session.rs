@@ -14,6 +14,7 @@ use crate::config::RepositoryConfig;
 use crate::error::{BackupError, Result};
 use crate::face::Face;
 use crate::gate::Gate;
+use crate::key_cache::{KeyCache, KeyFiles};
 use crate::lock::Lock;
 use crate::progress::{Bars, Reporter};
 use crate::store::{Place, Store};
@@ -26,6 +27,7 @@ const LARGEST_PACK: u64 = 32 << 20;
 /// What one operation works with.
 pub(crate) struct Session {
     config: Arc<RepositoryConfig>,
+    key_cache: Arc<KeyCache>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) reporter: Arc<Reporter>,
@@ -34,12 +36,14 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         config: Arc<RepositoryConfig>,
+        key_cache: Arc<KeyCache>,
         store: Arc<dyn Store>,
         gate: Gate,
         reporter: Arc<Reporter>,
     ) -> Self {
         Self {
             config,
+            key_cache,
             store,
             gate: Arc::new(gate),
             reporter,
@@ -70,11 +74,36 @@ impl Session {
                 location: self.store.location(),
             });
         }
+        let files = self.key_files()?;
+        if let Some(opened) = self.open_with_cached_key(&files)? {
+            return Ok(opened);
+        }
         match self.engine()?.open(&self.credentials()) {
             Err(error) if error.is_incorrect_password() => Err(BackupError::WrongPassword {
                 location: self.store.location(),
             }),
-            opened => self.told("opening the repository", opened),
+            opened => {
+                let opened = self.told("opening the repository", opened)?;
+                self.key_cache.set(files, opened.key());
+                Ok(opened)
+            }
+        }
+    }
+
+    fn key_files(&self) -> Result<KeyFiles> {
+        let keys = self.store.list(Place::Keys)?.into_iter();
+        let mut files: KeyFiles = keys.map(|key| (key.name, key.size)).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// Opens the repository without deriving the key from the password again.
+    /// None when no key of these files is cached, or when it does not open the
+    /// repository: then the password decides.
+    fn open_with_cached_key(&self, files: &KeyFiles) -> Result<Option<Repository<OpenStatus>>> {
+        match self.key_cache.get(files) {
+            Some(key) => Ok(self.engine()?.open(&Credentials::Masterkey(key)).ok()),
+            None => Ok(None),
         }
     }
 
@@ -85,7 +114,9 @@ impl Session {
             let options = self.options();
             let engine = self.engine()?;
             let made = engine.init(&self.credentials(), &KeyOptions::default(), &options);
-            return self.told("making the repository", made);
+            let made = self.told("making the repository", made)?;
+            self.key_cache.set(self.key_files()?, made.key());
+            return Ok(made);
         }
         let mut repository = self.open()?;
         if repository.config().compression != Some(self.config.compression) {

@@ -50,6 +50,7 @@ fn session(folder: &Path) -> Session {
     let gate = Gate::new(CancellationToken::new(), None);
     Session::new(
         Arc::new(config),
+        Arc::default(),
         store,
         gate,
         Reporter::new(Arc::new(Silent)),
