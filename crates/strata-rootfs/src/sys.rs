@@ -200,6 +200,25 @@ pub(crate) fn set_project(folder: impl AsFd, id: u32, inherit: bool) -> Result<(
     Ok(())
 }
 
+/// Gives back what is free in the file system of this directory.
+pub(crate) fn trim(dir: impl AsFd) -> Result<()> {
+    const FITRIM: u64 = 0xC018_5879;
+    /// `struct fstrim_range`.
+    #[repr(C)]
+    struct Range {
+        start: u64,
+        length: u64,
+        least: u64,
+    }
+    let mut all = Range {
+        start: 0,
+        length: u64::MAX,
+        least: 0,
+    };
+    // SAFETY: `Range` is the structure of the request.
+    unsafe { ioctl(dir.as_fd(), FITRIM, &mut all) }.map(drop)
+}
+
 /// The number of a loop device that nobody uses at the moment.
 pub(crate) fn free_loop_device(control: impl AsFd) -> Result<i32> {
     const LOOP_CTL_GET_FREE: u64 = 0x4C82;
