@@ -195,6 +195,11 @@ fn in_use() -> Result<Vec<PathBuf>> {
 /// do not see still uses goes when that mount goes.
 pub(crate) fn detach_all(folder: &Path) -> Result<()> {
     for path in in_use()? {
+        // Opened first: a device that is open keeps the file that it has, and one
+        // that was free a moment ago may be somebody else's by now.
+        let Ok(device) = open_loop(&path) else {
+            continue;
+        };
         let name = path.file_name().unwrap_or_default();
         let shown = Path::new("/sys/block").join(name).join("loop/backing_file");
         let Ok(text) = std::fs::read_to_string(shown) else {
@@ -204,9 +209,6 @@ pub(crate) fn detach_all(folder: &Path) -> Result<()> {
         if !Path::new(file).starts_with(folder) {
             continue;
         }
-        let Ok(device) = open_loop(&path) else {
-            continue;
-        };
         match sys::ioctl(&device, &sys::LOOP_CLEAR, &mut Bytes::new()) {
             Ok(_) | Err(Errno::NXIO) => {}
             Err(errno) => return Err(StorageError::at("detach", &path)(errno)),
