@@ -27,7 +27,7 @@ use crate::units::{Kind, Record, clear_folder};
 /// How long QEMU may take until it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// How long it may take to end once it has hung up.
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What was decided when a machine was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
