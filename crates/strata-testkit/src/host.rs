@@ -66,10 +66,12 @@ impl Traces {
             now.symmetric_difference(then).cloned().collect()
         };
         format!(
-            "new processes {news:?}, missing {lost:?}, zombies {:?}, groups {groups:?}, mounts {:?}, \
-             elsewhere {:?}, interfaces {:?}, tables {:?}, loop devices {:?}, of pods {:?}",
+            "new processes {news:?}, missing {lost:?}, zombies {:?} after {:?}, groups {groups:?}, \
+             mounts {:?} after {:?}, elsewhere {:?}, interfaces {:?}, tables {:?}, loop devices {:?}, of pods {:?}",
             self.zombies,
+            before.zombies,
             self.mounts,
+            before.mounts,
             other(&self.mounts_elsewhere, &before.mounts_elsewhere),
             other(&self.interfaces, &before.interfaces),
             other(&self.tables, &before.tables),
@@ -110,6 +112,23 @@ impl Host {
                 .ok_or_else(|| now.beyond(before))
         })
         .await;
+    }
+
+    /// Looks until nothing changes any more: what a test returns to later must not
+    /// hold what was on its way out, a zombie or a helper that has just ended.
+    ///
+    /// # Panics
+    /// When it never comes to rest.
+    pub async fn settled(&self) -> Traces {
+        let mut last = self.look();
+        wait_for("the host to come to rest", PATIENCE, async || {
+            let before = std::mem::replace(&mut last, self.look());
+            match last == before && last.zombies.is_empty() {
+                true => Ok(last.clone()),
+                false => Err(last.beyond(&before)),
+            }
+        })
+        .await
     }
 
     /// Looks now.

@@ -6,6 +6,7 @@
 //! taken away when its [`Daemon`] goes out of scope, and that nothing is left
 //! is part of every test.
 
+mod campaign;
 mod cli;
 pub mod cluster;
 mod daemon;
@@ -27,6 +28,7 @@ mod skip;
 mod wait;
 mod way;
 
+pub use campaign::rounds;
 pub use cli::{Cli, Ran};
 pub use daemon::{Daemon, DaemonBuilder};
 pub use disk::SmallDisk;

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::skip::skip;
+
 /// A file of the repository.
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -24,19 +26,34 @@ pub async fn drive(script: &str, arguments: Vec<OsString>) -> Option<Vec<String>
     driven.expect("driving does not panic")
 }
 
-#[allow(clippy::print_stderr)]
-fn run(script: &Path, arguments: &[OsString]) -> Option<Vec<String>> {
-    let made = Command::new(repository("scripts/python-tools"))
+/// The directory of an environment that `scripts/venv` makes; the error says why
+/// its packages cannot be had.
+///
+/// # Panics
+/// When the script fails for another reason.
+pub fn venv(name: &str) -> Result<PathBuf, String> {
+    let made = Command::new(repository("scripts/venv"))
+        .arg(name)
         .stdin(Stdio::null())
         .output()
-        .expect("the script can be run");
-    if !made.status.success() {
-        let why = String::from_utf8_lossy(&made.stderr);
-        eprintln!("skipped, nothing is proven: {why}");
-        return None;
+        .expect("scripts/venv can be run");
+    let complaint = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+    match made.status.code() {
+        Some(0) => Ok(String::from_utf8_lossy(&made.stdout).trim().into()),
+        Some(77) => Err(complaint.lines().last().unwrap_or_default().to_owned()),
+        _ => panic!("scripts/venv {name}: {complaint}"),
     }
-    let python = String::from_utf8_lossy(&made.stdout).trim().to_owned();
-    let driven = Command::new(python)
+}
+
+fn run(script: &Path, arguments: &[OsString]) -> Option<Vec<String>> {
+    let venv = match venv("grpc") {
+        Ok(venv) => venv,
+        Err(why) => {
+            skip(why);
+            return None;
+        }
+    };
+    let driven = Command::new(venv.join("bin/python"))
         .arg(script)
         .args(arguments)
         .env("PYTHONDONTWRITEBYTECODE", "1")
