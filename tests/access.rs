@@ -1,15 +1,10 @@
 //! Who gets in and who may do what: strangers nowhere, everybody else no
 //! further than their role; and nothing secret left lying about.
 
-#[path = "access/files.rs"]
 mod files;
-#[path = "access/join.rs"]
 mod join;
-#[path = "access/roles.rs"]
 mod roles;
-#[path = "access/socket.rs"]
 mod socket;
-#[path = "access/strangers.rs"]
 mod strangers;
 
 use std::path::PathBuf;

@@ -1,23 +1,14 @@
 //! A node that follows a server: the real daemon with real pods, and a server
 //! that says what the test wants it to say and writes down what it hears.
 
-#[path = "agent/failures.rs"]
 mod failures;
-#[path = "agent/lease.rs"]
 mod lease;
-#[path = "agent/life.rs"]
 mod life;
-#[path = "agent/network.rs"]
 mod network;
-#[path = "agent/restart.rs"]
 mod restart;
-#[path = "agent/server.rs"]
 mod server;
-#[path = "agent/talk.rs"]
 mod talk;
-#[path = "agent/tunnel.rs"]
 mod tunnel;
-#[path = "agent/vms.rs"]
 mod vms;
 
 use server::{Conversation, Server};

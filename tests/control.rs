@@ -3,29 +3,17 @@
 //! nodes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "control/drain.rs"]
 mod drain;
-#[path = "control/etcd.rs"]
 mod etcd;
-#[path = "control/input.rs"]
 mod input;
-#[path = "control/kills.rs"]
 mod kills;
-#[path = "control/life.rs"]
 mod life;
-#[path = "control/lost.rs"]
 mod lost;
-#[path = "control/network.rs"]
 mod network;
-#[path = "control/nodes.rs"]
 mod nodes;
-#[path = "control/pool.rs"]
 mod pool;
-#[path = "control/python.rs"]
 mod python;
-#[path = "control/roles.rs"]
 mod roles;
-#[path = "control/traps.rs"]
 mod traps;
 
 use std::time::Duration;

@@ -1,17 +1,11 @@
 //! Images, end to end: every call of `strata.v1.Images` and every command of
 //! `strata image` against a daemon of its own and Debian's registry.
 
-#[path = "images/access.rs"]
 mod access;
-#[path = "images/crowds.rs"]
 mod crowds;
-#[path = "images/death.rs"]
 mod death;
-#[path = "images/life.rs"]
 mod life;
-#[path = "images/refusals.rs"]
 mod refusals;
-#[path = "images/room.rs"]
 mod room;
 
 use strata_testkit::v1::{ImageInfo, ListImagesRequest, PullImageProgress, PullImageRequest};

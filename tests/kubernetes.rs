@@ -4,33 +4,21 @@
 //! makes it, in a network of its own; one runs after the other, because each
 //! takes all that the machine has.
 //!
-//! They need Kubernetes of two minor versions in the cache, which `make test`
-//! builds where that can be done.
+//! They need Kubernetes of two minor versions in the cache, which
+//! `make test-clusters` builds where that can be done.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "kubernetes/asking.rs"]
 mod asking;
-#[path = "kubernetes/bundles.rs"]
 mod bundles;
-#[path = "kubernetes/certificates.rs"]
 mod certificates;
-#[path = "kubernetes/kubectl.rs"]
 mod kubectl;
-#[path = "kubernetes/life.rs"]
 mod life;
-#[path = "kubernetes/lost.rs"]
 mod lost;
-#[path = "kubernetes/python.rs"]
 mod python;
-#[path = "kubernetes/roll_back.rs"]
 mod roll_back;
-#[path = "kubernetes/upgrade.rs"]
 mod upgrade;
-#[path = "kubernetes/virtual_machine.rs"]
 mod virtual_machine;
-#[path = "kubernetes/web.rs"]
 mod web;
-#[path = "kubernetes/world.rs"]
 mod world;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

@@ -1,35 +1,20 @@
 //! Pods, end to end: containers of real images on a daemon of their own, with
 //! a network namespace of its own, looked at from outside and from inside.
 
-#[path = "pods/exec.rs"]
 mod exec;
-#[path = "pods/health.rs"]
 mod health;
-#[path = "pods/hostile.rs"]
 mod hostile;
-#[path = "pods/input.rs"]
 mod input;
-#[path = "pods/inside.rs"]
 mod inside;
-#[path = "pods/life.rs"]
 mod life;
-#[path = "pods/limits.rs"]
 mod limits;
-#[path = "pods/network.rs"]
 mod network;
-#[path = "pods/pool.rs"]
 mod pool;
-#[path = "pods/restarts.rs"]
 mod restarts;
-#[path = "pods/rights.rs"]
 mod rights;
-#[path = "pods/sandbox.rs"]
 mod sandbox;
-#[path = "pods/terminals.rs"]
 mod terminals;
-#[path = "pods/told.rs"]
 mod told;
-#[path = "pods/volumes.rs"]
 mod volumes;
 
 use strata_testkit::images::busybox_layout;

@@ -103,7 +103,7 @@ async fn two_hundred_pods_reach_each_other_and_leave_no_trace() {
     node.run_pod(script("warm", &image, SERVE)).await.unwrap();
     // Until then it is the shell, and another process to who looks.
     node.sh("warm", WAIT).await.unwrap().ok();
-    let (traces, rules) = (daemon.host().look(), network.look());
+    let (traces, rules) = (daemon.host().settled().await, network.look());
     let (files, memory) = (daemon.open_files(), resident(&daemon));
 
     let begin = Instant::now();

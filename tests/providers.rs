@@ -3,15 +3,10 @@
 //! and run what they are given.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "providers/conformance.rs"]
 mod conformance;
-#[path = "providers/local.rs"]
 mod local;
-#[path = "providers/qemu.rs"]
 mod qemu;
-#[path = "providers/sim.rs"]
 mod sim;
-#[path = "providers/world.rs"]
 mod world;
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");

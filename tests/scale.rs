@@ -56,7 +56,11 @@ async fn a_thousand_cells_leave_no_trace() {
     // What is made once and stays: the keeper, the run's own groups.
     node.allocate("warm").await.unwrap();
     node.shell("warm", "main", "echo up").await;
-    let (before, files, watches) = (daemon.host().look(), daemon.open_files(), daemon.watches());
+    let (before, files, watches) = (
+        daemon.host().settled().await,
+        daemon.open_files(),
+        daemon.watches(),
+    );
     for wave in 0..10 {
         let mut cells = JoinSet::new();
         for i in 0..100 {
@@ -75,7 +79,11 @@ async fn a_thousand_cells_leave_no_trace() {
 async fn several_hundred_cells_are_there_at_once() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let (before, files, watches) = (daemon.host().look(), daemon.open_files(), daemon.watches());
+    let (before, files, watches) = (
+        daemon.host().settled().await,
+        daemon.open_files(),
+        daemon.watches(),
+    );
     let mut making = JoinSet::new();
     for i in 0..300 {
         let node = node.clone();
@@ -107,7 +115,11 @@ async fn several_hundred_cells_are_there_at_once() {
 async fn a_hundred_clients_at_once_are_served() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let (before, files, watches) = (daemon.host().look(), daemon.open_files(), daemon.watches());
+    let (before, files, watches) = (
+        daemon.host().settled().await,
+        daemon.open_files(),
+        daemon.watches(),
+    );
     let mut clients = JoinSet::new();
     for i in 0..100 {
         // Half of them come over TLS.
@@ -155,7 +167,11 @@ async fn vanish(daemon: &Daemon, number: u64) {
 async fn clients_that_vanish_in_the_middle_of_a_call_leave_no_trace() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let (before, files, watches) = (daemon.host().look(), daemon.open_files(), daemon.watches());
+    let (before, files, watches) = (
+        daemon.host().settled().await,
+        daemon.open_files(),
+        daemon.watches(),
+    );
     for number in 0..300 {
         vanish(&daemon, number).await;
     }

@@ -15,7 +15,7 @@ async fn two_runs_know_nothing_of_each_other() {
         let command = format!("sleep {seconds}");
         node.start("web", "main", &command).await.unwrap();
     }
-    let (a, b) = (one.host().look(), two.host().look());
+    let (a, b) = (one.host().settled().await, two.host().settled().await);
     assert!(a.processes.keys().all(|pid| !b.processes.contains_key(pid)));
     assert!(a.cgroups.is_disjoint(&b.cgroups));
     let before = second.get("web").await.unwrap().init_pid;

@@ -2,29 +2,22 @@
 //! whatever ran goes on, whatever happened meanwhile is known, and whatever
 //! was half done is finished or cleared away.
 
-#[path = "survival/ends.rs"]
 mod ends;
-#[path = "survival/kills.rs"]
 mod kills;
-#[path = "survival/leftovers.rs"]
 mod leftovers;
-#[path = "survival/storms.rs"]
 mod storms;
-#[path = "survival/stuck.rs"]
 mod stuck;
-#[path = "survival/supervised.rs"]
 mod supervised;
 
 use std::path::Path;
 
-use strata_testkit::{PATIENCE, holds, wait_for};
+use strata_testkit::{Gate, PATIENCE, holds, wait_for};
 
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
-/// A shell command that waits for a file before it goes on with `rest`.
-fn after(file: &Path, rest: &str) -> String {
-    let file = file.display();
-    format!("sh -c 'while [ ! -e {file} ]; do sleep 0.01; done; {rest}'")
+/// A shell command that waits at a gate before it goes on with `rest`.
+fn after(gate: &Gate, rest: &str) -> String {
+    format!("sh -c '{}; {rest}'", gate.wait())
 }
 
 /// Waits until a process is gone, and reaped.

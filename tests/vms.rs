@@ -1,11 +1,8 @@
 //! Virtual machines, end to end: QEMU guests on a daemon of their own, on the
 //! bridge of a network namespace of its own.
 
-#[path = "vms/disks.rs"]
 mod disks;
-#[path = "vms/life.rs"]
 mod life;
-#[path = "vms/refusals.rs"]
 mod refusals;
 
 use std::time::Duration;

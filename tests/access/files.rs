@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use strata_testkit::Daemon;
 use strata_testkit::observe::GetAuraeDaemonLogStreamRequest;
 
-use crate::{STRATA, certificate, token};
+use crate::access::{STRATA, certificate, token};
 
 /// Everything below a folder, itself included.
 fn walk(folder: &Path) -> Vec<PathBuf> {

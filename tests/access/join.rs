@@ -2,7 +2,7 @@
 
 use strata_testkit::{Daemon, NodeClient, Target};
 
-use crate::STRATA;
+use crate::access::STRATA;
 
 async fn join_token(server: &Daemon, name: &str) -> String {
     let words = ["token", "create", "--name", name, "--join", "-q"];

@@ -4,7 +4,7 @@ use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::ReadLogsRequest;
 use strata_testkit::{Code, Daemon, Node, refused};
 
-use crate::{STRATA, certificate};
+use crate::access::{STRATA, certificate};
 
 async fn world() -> (Daemon, i64) {
     let (daemon, node) = Daemon::up(STRATA).await;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use strata_testkit::Daemon;
 use tempfile::TempDir;
 
-use crate::STRATA;
+use crate::access::STRATA;
 
 /// A folder that every user may enter, with the binary in it.
 fn public() -> (TempDir, PathBuf) {

@@ -2,7 +2,7 @@
 
 use strata_testkit::{Daemon, Https};
 
-use crate::{STRATA, certificate, token};
+use crate::access::{STRATA, certificate, token};
 
 fn https(daemon: &Daemon, url: &str) -> Https {
     Https::new(url, &daemon.data_dir().join("client/ca.crt"), None)

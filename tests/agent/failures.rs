@@ -5,7 +5,7 @@ use strata_testkit::v1::assignment::Spec;
 use strata_testkit::v1::server_message::Message;
 use strata_testkit::v1::{Assignment, PodSpec, PodState, ServerMessage, VmSpec, Welcome};
 
-use crate::{never, run, world};
+use crate::agent::{never, run, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_pulled_or_started_fails_with_the_reason() {

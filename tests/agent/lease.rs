@@ -7,8 +7,8 @@ use strata_testkit::v1::PodState;
 use strata_testkit::v1::server_message::Message;
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::server::Conversation;
-use crate::{World, run, world};
+use crate::agent::server::Conversation;
+use crate::agent::{World, run, world};
 
 /// Long enough for a pod to start on a machine that is busy with other tests.
 const LEASE: u32 = 6000;

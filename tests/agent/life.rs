@@ -4,7 +4,7 @@ use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{Assignment, Pod, PodSpec, PodState};
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::{never, run, stopped, world};
+use crate::agent::{never, run, stopped, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_runs_stops_starts_is_replaced_and_goes() {

@@ -4,7 +4,7 @@ use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodSpec, PodState};
 use strata_testkit::{PATIENCE, wait_for};
 
-use crate::{World, run, world, world_with};
+use crate::agent::{World, run, world, world_with};
 
 const WEB: &str = "mkdir -p /www; echo here > /www/index.html; exec httpd -f -p 80 -h /www";
 

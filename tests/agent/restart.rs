@@ -3,7 +3,7 @@
 use strata_testkit::pods::idle;
 use strata_testkit::v1::{PodSpec, PodState};
 
-use crate::{run, stopped, world};
+use crate::agent::{run, stopped, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_is_told_again_and_what_changed_meanwhile_is_done() {
@@ -52,7 +52,7 @@ async fn all_is_told_again_and_what_changed_meanwhile_is_done() {
 async fn what_ended_while_the_daemon_was_away_is_told_as_an_end() {
     let mut world = world().await;
     let server = world.followed().await;
-    let spec = crate::never(PodSpec {
+    let spec = crate::agent::never(PodSpec {
         volumes: vec![strata_testkit::pods::folder(
             &world.daemon.scratch(),
             "/scratch",

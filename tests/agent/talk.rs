@@ -6,7 +6,7 @@ use strata_testkit::v1::PodState;
 use strata_testkit::v1::node_message::Message as Said;
 use strata_testkit::v1::pod_volume::Source;
 
-use crate::{run, world, world_with};
+use crate::agent::{run, world, world_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_used_is_measured() {
@@ -94,7 +94,7 @@ async fn whether_the_pool_is_reached_is_told_when_it_changes() {
     server.becomes("web", PodState::Running).await;
     world.node.says("web", "echo x > /data/x").await;
     pool.unmount();
-    let latest = |server: &crate::Conversation| server.heard().iter().rev().find_map(told);
+    let latest = |server: &crate::agent::Conversation| server.heard().iter().rev().find_map(told);
     strata_testkit::wait_for("no pool", strata_testkit::PATIENCE, async || {
         match latest(&server) {
             Some(id) if id.is_empty() => Ok(()),

@@ -13,7 +13,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use crate::{run, world};
+use crate::agent::{run, world};
 
 /// HTTP/2 over a tunnel.
 async fn channel(tunnel: TunnelIo) -> Channel {

@@ -5,7 +5,7 @@ use strata_testkit::v1::assignment::Spec;
 use strata_testkit::v1::vm_spec::Boot;
 use strata_testkit::v1::{Assignment, PodSpec, PodState, VmKernel, VmSpec};
 
-use crate::{run, stopped, world};
+use crate::agent::{run, stopped, world};
 
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr)]

@@ -5,7 +5,7 @@ use std::fs;
 use strata_testkit::v1::CellState;
 use strata_testkit::{Code, Daemon, cell, cell_with, field_of, refused};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_allocated_cell_has_its_cgroup_and_its_init() {

@@ -8,7 +8,7 @@ use strata_testkit::{
     Code, Daemon, Node, PATIENCE, executable_with, holds, refused, same, wait_for,
 };
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 const STUBBORN: &str = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done'";
 

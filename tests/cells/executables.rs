@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use strata_testkit::v1::ExecutableState;
 use strata_testkit::{Code, Daemon, executable, executable_with, field_of, refused};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_executable_does_not_touch_the_first() {

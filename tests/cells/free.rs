@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use strata_testkit::v1::CellState;
 use strata_testkit::{Code, Daemon, PATIENCE, executable_with, holds, refused, wait_for};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_cell_is_gone_with_all_in_it() {
     let (daemon, node) = Daemon::up(STRATA).await;
     // The keeper and the run's own groups stay until the daemon ends.
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     for name in ["web", "web/a", "web/a/b", "web/c"] {
         node.allocate(name).await.unwrap();
         node.start(name, "main", "sh -c 'setsid sleep 1000 & sleep 1000'")

@@ -6,7 +6,7 @@ use std::path::Path;
 use strata_testkit::v1::ExecutableRestart;
 use strata_testkit::{Code, Daemon, executable_with, field_of};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 const MOST: usize = 1 << 20;
 

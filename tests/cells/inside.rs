@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use strata_testkit::v1::{CellNetwork, RootMode};
 use strata_testkit::{Code, Daemon, cell_with, executable_with, field_of};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_has_namespaces_of_its_own_and_the_hosts_network() {

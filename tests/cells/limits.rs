@@ -7,7 +7,7 @@ use std::time::Duration;
 use strata_testkit::v1::{CpuLimit, IoLimit, MemoryLimit};
 use strata_testkit::{Code, Daemon, cell_with, field_of};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 fn file(daemon: &Daemon, controller: &str, cell: &str, file: &str) -> String {
     let path = daemon.host().cgroup(controller).join(cell).join(file);
@@ -85,7 +85,7 @@ async fn a_high_mark_on_cgroup_v1_is_refused_by_its_name() {
 async fn what_the_kernel_refuses_leaves_nothing_behind() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     let beyond = cell_with("web", |options| {
         options.cpu = Some(CpuLimit {
             cpuset: "8000".into(),

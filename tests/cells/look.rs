@@ -3,7 +3,7 @@
 use strata_testkit::v1::{ListCellsRequest, WaitExecutableRequest, WatchCellsRequest};
 use strata_testkit::{Code, Daemon, PATIENCE, field_of, holds, refused, wait_for};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_are_listed_in_the_order_of_their_names() {

@@ -4,7 +4,7 @@ use strata_testkit::v1::CellState;
 use strata_testkit::{Code, Daemon, Node, cell_with};
 use tokio::task::JoinSet;
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_allocate_the_same_cell_all_get_it() {
@@ -54,7 +54,7 @@ fn is_honest(code: Code) -> bool {
 async fn free_in_the_middle_of_starts_leaves_nothing() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     for _ in 0..25 {
         node.allocate("web").await.unwrap();
         let mut tasks = JoinSet::new();
@@ -81,7 +81,7 @@ async fn free_in_the_middle_of_starts_leaves_nothing() {
 async fn free_while_it_is_allocated_leaves_it_whole_or_gone() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     for _ in 0..40 {
         let (one, two) = (node.clone(), node.clone());
         let allocated = tokio::spawn(async move { one.allocate("web").await });
@@ -104,7 +104,7 @@ async fn free_while_it_is_allocated_leaves_it_whole_or_gone() {
 async fn a_cell_that_comes_while_the_one_around_it_goes_does_not_outlive_it() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     for _ in 0..40 {
         let mut tasks = JoinSet::new();
         for name in ["web", "web/in", "web/in"] {
@@ -145,7 +145,7 @@ async fn churn(node: Node, rounds: usize) {
 async fn a_name_that_is_freed_and_taken_again_all_the_time_is_never_torn() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("warm").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
         tasks.spawn(churn(node.clone(), 40));

@@ -7,7 +7,7 @@ use strata_testkit::v1::ExecutableRestart::{Always, Never, OnFailure};
 use strata_testkit::v1::{ExecutableInfo, ExecutableState};
 use strata_testkit::{Code, Daemon, PATIENCE, holds, refused, supervised, wait_for};
 
-use crate::STRATA;
+use crate::cells::STRATA;
 
 fn waits(executable: &ExecutableInfo) -> bool {
     executable.state() == ExecutableState::Waiting
@@ -137,7 +137,7 @@ async fn one_that_cannot_be_started_again_says_why_and_is_tried_until_it_can() {
         .await
         .unwrap();
     fs::rename(&program, program.with_extension("away")).unwrap();
-    crate::kill(pid);
+    crate::cells::kill(pid);
     let tried = |now: &ExecutableInfo| waits(now) && now.reason.contains("no such file");
     node.executable_until("web", "main", tried).await;
     fs::rename(program.with_extension("away"), &program).unwrap();
@@ -159,7 +159,7 @@ async fn a_cell_whose_init_dies_comes_back_with_what_is_seen_to() {
     let wanted = supervised("web/in", "main", "sleep 1000", OnFailure);
     let pid = node.start_as(wanted).await.unwrap();
     node.start("web", "plain", "sleep 1000").await.unwrap();
-    crate::kill(node.get("web").await.unwrap().init_pid);
+    crate::cells::kill(node.get("web").await.unwrap().init_pid);
     let back = |now: &ExecutableInfo| runs(now) && now.process_id != pid;
     let now = node.executable_until("web/in", "main", back).await;
     assert_eq!(now.restarts, 1, "{now:?}");
@@ -172,7 +172,7 @@ async fn a_free_takes_along_what_waits_and_what_runs() {
     let (daemon, node) = Daemon::up(STRATA).await;
     node.allocate("first").await.unwrap();
     node.free("first").await.unwrap();
-    let traces = daemon.host().look();
+    let traces = daemon.host().settled().await;
     node.allocate("web").await.unwrap();
     node.start_as(supervised("web", "loops", "false", Always))
         .await

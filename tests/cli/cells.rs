@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use strata_testkit::{Daemon, PATIENCE, holds, wait_for};
 
-use crate::STRATA;
+use crate::cli::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_life_of_a_cell() {

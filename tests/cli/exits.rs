@@ -2,7 +2,7 @@
 
 use strata_testkit::Daemon;
 
-use crate::STRATA;
+use crate::cli::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_command_line_is_2() {

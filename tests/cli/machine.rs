@@ -4,7 +4,7 @@ use std::process::Command;
 
 use strata_testkit::Daemon;
 
-use crate::STRATA;
+use crate::cli::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_finds_this_machine_good_enough() {

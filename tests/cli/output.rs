@@ -2,7 +2,7 @@
 
 use strata_testkit::{Daemon, serde_json};
 
-use crate::STRATA;
+use crate::cli::STRATA;
 
 async fn world() -> Daemon {
     let (daemon, node) = Daemon::up(STRATA).await;

@@ -5,7 +5,7 @@ use strata_testkit::scheduler::{NodeUnregisterRequest, Status};
 use strata_testkit::serde_json::json;
 use strata_testkit::{holds, wait_for};
 
-use crate::{PATIENCE, cluster};
+use crate::control::{PATIENCE, cluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_node_is_emptied_and_takes_again_when_opened() {

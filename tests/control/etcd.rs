@@ -8,7 +8,7 @@ use strata_testkit::cluster::{Cluster, Plug, Switch};
 use strata_testkit::scheduler::{Instance, Status};
 use strata_testkit::{Daemon, ServerClient, Way, holds, wait_for};
 
-use crate::{PATIENCE, STRATA};
+use crate::control::{PATIENCE, STRATA};
 
 /// An etcd of one member on the switch.
 struct Etcd {

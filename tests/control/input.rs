@@ -7,7 +7,7 @@ use strata_testkit::scheduler::{Instance, InstanceIdentifier, Resource, Resource
 use strata_testkit::serde_json::json;
 use strata_testkit::{Code, field_of};
 
-use crate::cluster;
+use crate::control::cluster;
 
 fn limit(cpu: i32, memory: i32, disk: i32) -> Option<Resource> {
     Some(Resource {

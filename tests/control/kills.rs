@@ -11,7 +11,7 @@ use strata_testkit::v1::Pod;
 use strata_testkit::{Code, ServerClient, Status, holds, wait_for};
 use tokio::sync::mpsc;
 
-use crate::cluster;
+use crate::control::cluster;
 
 /// What is asked of an instance.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use strata_testkit::scheduler::Status::{
 use strata_testkit::scheduler::{Resource, ResourceSummary};
 use strata_testkit::{Code, refused, wait_for};
 
-use crate::{PATIENCE, cluster};
+use crate::control::{PATIENCE, cluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_is_told_from_its_beginning_to_its_end() {

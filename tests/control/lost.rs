@@ -6,7 +6,7 @@ use strata_testkit::cluster::Cluster;
 use strata_testkit::v1::{Pod, PodState};
 use strata_testkit::{holds, wait_for};
 
-use crate::{PATIENCE, STRATA, cluster};
+use crate::control::{PATIENCE, STRATA, cluster};
 
 /// Runs one instance, cuts its node off, and tells how long it took until it
 /// ran elsewhere. By then it had ended where it was.

@@ -3,7 +3,7 @@
 use strata_testkit::cluster::port;
 use strata_testkit::wait_for;
 
-use crate::{PATIENCE, answers, cluster, got};
+use crate::control::{PATIENCE, answers, cluster, got};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_reach_each_other_across_nodes() {

@@ -6,7 +6,7 @@ use strata_testkit::controller::{self, Status as Pushed};
 use strata_testkit::scheduler::{NodeRegisterRequest, Resource, ResourceSummary, Status};
 use strata_testkit::{Code, field_of, holds, refused, wait_for};
 
-use crate::{PATIENCE, cluster};
+use crate::control::{PATIENCE, cluster};
 
 fn pushed(id: &str, status: Pushed, description: &str) -> controller::InstanceStatus {
     controller::InstanceStatus {

@@ -4,7 +4,7 @@ use strata_testkit::cluster::Cluster;
 use strata_testkit::pool::TestPool;
 use strata_testkit::serde_json::{Value, json};
 
-use crate::STRATA;
+use crate::control::STRATA;
 
 fn is(state: &'static str) -> impl Fn(&Value) -> bool {
     move |one| one["status"] == state

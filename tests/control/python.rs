@@ -1,7 +1,7 @@
 //! A client that knows the published documents and nothing else drives every
 //! call of them.
 
-use crate::cluster;
+use crate::control::cluster;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_the_published_documents_drives_every_call() {

@@ -3,7 +3,7 @@
 use strata_testkit::scheduler::InstanceIdentifier;
 use strata_testkit::{Code, controller, refused, wait_for};
 
-use crate::{PATIENCE, cluster};
+use crate::control::{PATIENCE, cluster};
 
 fn it() -> InstanceIdentifier {
     InstanceIdentifier { id: "id-it".into() }

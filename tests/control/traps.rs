@@ -8,7 +8,7 @@ use strata_testkit::serde_json::json;
 use strata_testkit::v1::Pod;
 use strata_testkit::{holds, wait_for};
 
-use crate::{PATIENCE, answers, cluster};
+use crate::control::{PATIENCE, answers, cluster};
 
 /// More instances than a node has addresses, a few at a time.
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +74,7 @@ async fn an_update_changes_what_it_names_and_nothing_else() {
     assert_eq!(after.address, before.address);
     let url = format!("http://{}:8080/env", cluster.nodes[0].plug.address);
     wait_for("the new environment", PATIENCE, async || {
-        let said = crate::got(&cluster.plug.network, &url)?;
+        let said = crate::control::got(&cluster.plug.network, &url)?;
         holds(said.contains("COLOUR=blue")).map_err(|_| said)
     })
     .await;

@@ -4,7 +4,7 @@ use strata_testkit::images::busybox_layout;
 use strata_testkit::v1::{PruneImagesRequest, RemoveImageRequest};
 use strata_testkit::{Code, Daemon, Node, refused};
 
-use crate::{STRATA, names, pull};
+use crate::images::{STRATA, names, pull};
 
 async fn caller(daemon: &Daemon, role: &str) -> Node {
     let folder = daemon.scratch().join(format!("as-{role}"));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use strata_testkit::images::{Image, Proxy, Registry};
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::{daemon, names, pull, request};
+use crate::images::{daemon, names, pull, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_pulls_of_one_image_cost_one_download() {

@@ -2,7 +2,7 @@
 
 use strata_testkit::images::{Image, Proxy, Registry};
 
-use crate::{daemon, kept, names, pull, request};
+use crate::images::{daemon, kept, names, pull, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_after_a_kill_resumes_and_leaves_nothing_stale() {

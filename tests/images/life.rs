@@ -6,7 +6,7 @@ use strata_testkit::images::{Image, Registry, busybox_layout};
 use strata_testkit::serde_json::json;
 use strata_testkit::v1::{GetImageRequest, ImageLayerPhase, ImageLayerProgress, PullImageProgress};
 
-use crate::{daemon, kept, names, pull, request, told};
+use crate::images::{daemon, kept, names, pull, request, told};
 
 fn web() -> Image {
     Image::busybox()

@@ -6,7 +6,7 @@ use strata_testkit::images::{Image, Registry};
 use strata_testkit::v1::{GetImageRequest, ImageCredentials, PruneImagesRequest};
 use strata_testkit::{Code, field_of};
 
-use crate::{daemon, kept, names, pull, request, told};
+use crate::images::{daemon, kept, names, pull, request, told};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_names_are_refused_and_change_nothing() {

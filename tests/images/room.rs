@@ -2,7 +2,7 @@
 
 use strata_testkit::images::Image;
 
-use crate::{daemon, kept, names, pull};
+use crate::images::{daemon, kept, names, pull};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prune_tells_first_and_then_does() {

@@ -9,7 +9,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{Code, Daemon, Node, Status, cell_with, executable_with, field_of};
 
-use crate::STRATA;
+use crate::input::STRATA;
 
 /// A daemon with something in it that bad input must not touch.
 async fn world() -> (Daemon, Node, Vec<CellInfo>) {
@@ -231,7 +231,7 @@ fn bad_devices() -> Vec<(&'static str, Cell)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_cells_are_refused_field_by_field() {
     let (daemon, node, before) = world().await;
-    let traces = daemon.host().look();
+    let traces = daemon.host().settled().await;
     for (field, cell) in bad_cells() {
         let case = format!("{cell:.200?}");
         names(node.allocate_as(cell).await, field, &case);
@@ -306,7 +306,7 @@ fn bad_executables() -> Vec<(&'static str, Executable)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_executables_are_refused_field_by_field() {
     let (daemon, node, before) = world().await;
-    let traces = daemon.host().look();
+    let traces = daemon.host().settled().await;
     for (field, executable) in bad_executables() {
         let case = format!("{executable:.200?}");
         names(node.start_as(executable).await, field, &case);

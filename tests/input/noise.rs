@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use strata_testkit::{Code, Daemon, Node, PATIENCE, Status, wait_for_blocking};
 
-use crate::STRATA;
+use crate::input::STRATA;
 
 /// One call with whatever texts.
 #[derive(Clone, Debug)]

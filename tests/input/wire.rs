@@ -4,7 +4,7 @@ use strata_testkit::runtime::{AllocateCellRequest, StartCellRequest};
 use strata_testkit::v1::{ExecutableOptions, GetCellRequest};
 use strata_testkit::{Code, Daemon, executable};
 
-use crate::STRATA;
+use crate::input::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_larger_than_any_that_makes_sense_is_refused() {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use strata_testkit::skip;
 
-/// Set by `make test` where Kubernetes cannot be built, to the reason.
+/// Set by `make test-clusters` where Kubernetes cannot be built, to the reason.
 const CANNOT: &str = "STRATA_NO_KUBERNETES";
 
 /// Two versions, one minor apart.

@@ -11,9 +11,9 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strata_testkit::serde_json::Value;
 use strata_testkit::{Way, wait_for};
 
-use crate::kubectl::Kubectl;
-use crate::tell;
-use crate::world::{PATIENCE, World};
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::tell;
+use crate::kubernetes::world::{PATIENCE, World};
 
 /// As those see the machine who are of Kubernetes.
 const KUBEADM: &str = "nsenter -m -t $(pidof kubelet) /run/strata-kubernetes/bundle/bin/kubeadm";

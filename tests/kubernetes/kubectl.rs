@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use strata_testkit::serde_json::{Value, from_slice};
 use strata_testkit::{NetworkNamespace, wait_for};
 
-use crate::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
 
 /// kubectl with somebody's credentials.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl World {
     pub(crate) async fn kubectl_as(&self, name: &str, credentials: &Path) -> Kubectl {
         let file = self.daemon.scratch().join(format!("{name}.kubeconfig"));
         let out = file.display().to_string();
-        let server = format!("https://{}", crate::world::ADDRESS);
+        let server = format!("https://{}", crate::kubernetes::world::ADDRESS);
         let folder = credentials.display().to_string();
         let cli = self
             .daemon

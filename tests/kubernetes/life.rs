@@ -3,12 +3,12 @@
 
 use strata_testkit::serde_json::Value;
 
-use crate::asking::Asking;
-use crate::certificates;
-use crate::kubectl::Kubectl;
-use crate::tell;
-use crate::web::PORT;
-use crate::world::{CLUSTER, World};
+use crate::kubernetes::asking::Asking;
+use crate::kubernetes::certificates;
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::tell;
+use crate::kubernetes::web::PORT;
+use crate::kubernetes::world::{CLUSTER, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_made_used_scaled_and_deleted() {
@@ -121,11 +121,15 @@ async fn shrinks(world: &mut World, kubectl: &Kubectl, first: &str, second: &str
     let path = format!("/cluster/{CLUSTER}/pool/workers?dryRun=true");
     let wanted = strata_testkit::serde_json::json!({ "count": 1 });
     // It is looked at every few seconds.
-    strata_testkit::wait_for("the victim", crate::world::PATIENCE, async || {
-        let plan = world.rest().patch(&path, wanted.clone()).await;
-        let goes = &plan["remove"][0]["machine"];
-        (goes == first).then_some(()).ok_or(format!("{plan}"))
-    })
+    strata_testkit::wait_for(
+        "the victim",
+        crate::kubernetes::world::PATIENCE,
+        async || {
+            let plan = world.rest().patch(&path, wanted.clone()).await;
+            let goes = &plan["remove"][0]["machine"];
+            (goes == first).then_some(()).ok_or(format!("{plan}"))
+        },
+    )
     .await;
     let scale = format!("pool scale {CLUSTER} workers 1 --detach");
     let id = world.cli(&scale).await.trim().to_owned();
@@ -156,12 +160,16 @@ async fn viewers_look_and_the_revoked_do_not(world: &World) {
     let revoke = format!("cluster kubeconfig {CLUSTER} --revoke --user vera");
     world.cli(&revoke).await;
     // The API server takes note of it within moments.
-    strata_testkit::wait_for("the refusal", crate::world::PATIENCE, async || {
-        let output = viewer.output("get pods", "").await;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let refused = !output.status.success() && told.contains("forbidden");
-        refused.then_some(()).ok_or(told)
-    })
+    strata_testkit::wait_for(
+        "the refusal",
+        crate::kubernetes::world::PATIENCE,
+        async || {
+            let output = viewer.output("get pods", "").await;
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            let refused = !output.status.success() && told.contains("forbidden");
+            refused.then_some(()).ok_or(told)
+        },
+    )
     .await;
     // Nobody else is.
     world.kubectl().await.says("get pods").await;

@@ -8,9 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use strata_testkit::serde_json::Value;
 use strata_testkit::wait_for;
 
-use crate::kubectl::Kubectl;
-use crate::tell;
-use crate::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::tell;
+use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_machines_are_replaced_while_the_api_answers() {

@@ -1,7 +1,7 @@
 //! A client that knows the published document and nothing else takes a cluster
 //! through its whole life.
 
-use crate::world::World;
+use crate::kubernetes::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_the_published_document_drives_every_call() {

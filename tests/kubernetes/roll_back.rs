@@ -7,9 +7,9 @@ use std::time::Instant;
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::wait_for;
 
-use crate::kubectl::Kubectl;
-use crate::tell;
-use crate::world::{CLUSTER, PATIENCE, World};
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::tell;
+use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
 
 /// What kubeadm makes manifests of.
 const CONFIG: &str = "configmap kubeadm-config -n kube-system";

@@ -4,12 +4,12 @@
 
 use strata_testkit::serde_json::{Value, json};
 
-use crate::asking::Asking;
-use crate::kubectl::Kubectl;
-use crate::roll_back::{SWAP, rolls_back};
-use crate::tell;
-use crate::web::PORT;
-use crate::world::{CLUSTER, World};
+use crate::kubernetes::asking::Asking;
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::roll_back::{SWAP, rolls_back};
+use crate::kubernetes::tell;
+use crate::kubernetes::web::PORT;
+use crate::kubernetes::world::{CLUSTER, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {

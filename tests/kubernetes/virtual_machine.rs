@@ -11,11 +11,11 @@ use strata_testkit::guest::{Guest, kernel};
 use strata_testkit::serde_json::{Value, from_str};
 use strata_testkit::skip;
 
-use crate::asking::is_answered;
-use crate::kubectl::Kubectl;
-use crate::tell;
-use crate::web::PORT;
-use crate::world::{CLUSTER, World};
+use crate::kubernetes::asking::is_answered;
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::tell;
+use crate::kubernetes::web::PORT;
+use crate::kubernetes::world::{CLUSTER, World};
 
 /// The control plane takes the smallest machine that is enough for it, so it
 /// is the local one. A worker that boots without KVM is not given up soon.

@@ -5,8 +5,8 @@ use std::fs;
 
 use strata_testkit::images::Image;
 
-use crate::kubectl::Kubectl;
-use crate::world::World;
+use crate::kubernetes::kubectl::Kubectl;
+use crate::kubernetes::world::World;
 
 const IMAGE: &str = "strata.test/web:v1";
 /// Where the service is found on every node.

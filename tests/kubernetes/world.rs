@@ -12,8 +12,8 @@ use strata_testkit::serde_json::{Value, from_str};
 use strata_testkit::{Daemon, NetworkNamespace, Traces, Way, wait_for};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::bundles::Bundles;
-use crate::{STRATA, tell};
+use crate::kubernetes::bundles::Bundles;
+use crate::kubernetes::{STRATA, tell};
 
 /// How long a step of a cluster may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -251,12 +251,15 @@ impl World {
         let node = self.daemon.node().await;
         node.spawn(machine("first")).await.unwrap();
         node.destroy_machine("first").await.unwrap();
-        self.look()
+        self.beside_the_daemon(self.daemon.host().settled().await)
     }
 
     /// What is on the host beside the daemon itself.
     fn look(&self) -> Traces {
-        let mut traces = self.daemon.host().look();
+        self.beside_the_daemon(self.daemon.host().look())
+    }
+
+    fn beside_the_daemon(&self, mut traces: Traces) -> Traces {
         let daemon = i32::try_from(self.daemon.pid()).unwrap();
         traces.processes.remove(&daemon);
         // The group above all virtual machines is kept for the next one.

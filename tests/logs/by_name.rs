@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strata_testkit::v1::{LogChannel, LogLine, ReadLogsRequest};
 use strata_testkit::{Code, Daemon, Node, PATIENCE, all, field_of, holds, refused, wait_for};
 
-use crate::STRATA;
+use crate::logs::STRATA;
 
 fn request() -> ReadLogsRequest {
     ReadLogsRequest {

@@ -3,7 +3,7 @@
 use strata_testkit::v1::ReadLogsRequest;
 use strata_testkit::{Daemon, Node, all};
 
-use crate::STRATA;
+use crate::logs::STRATA;
 
 async fn lines(node: &Node, name: &str) -> Vec<Vec<u8>> {
     let request = ReadLogsRequest {

@@ -7,7 +7,7 @@ use strata_testkit::v1::ReadLogsRequest;
 use strata_testkit::{Code, Daemon, PATIENCE, all, same, wait_for};
 use tokio::task::JoinSet;
 
-use crate::STRATA;
+use crate::logs::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_followers_each_get_every_line() {

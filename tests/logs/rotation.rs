@@ -7,7 +7,7 @@ use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::{LogLine, ReadLogsRequest};
 use strata_testkit::{Daemon, all};
 
-use crate::STRATA;
+use crate::logs::STRATA;
 
 const LIMITS: &str = "[logs]\nsegment_bytes = 8192\nsegments = 3\n";
 

@@ -8,7 +8,7 @@ use strata_testkit::observe::{
 };
 use strata_testkit::{Code, Daemon, Node, Streaming, all, field_of, refused};
 
-use crate::STRATA;
+use crate::logs::STRATA;
 
 async fn daemon_log(node: &Node) -> Streaming<LogItem> {
     let request = GetAuraeDaemonLogStreamRequest {};

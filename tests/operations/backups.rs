@@ -5,7 +5,7 @@ use std::fs;
 
 use strata_testkit::serde_json::{Value, from_str, json};
 
-use crate::world::{POOL, World};
+use crate::operations::world::{POOL, World};
 
 async fn ids(world: &World) -> Vec<String> {
     let listed: Value = from_str(&world.cli("backup list -o json").await).unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{holds, wait_for};
 
-use crate::world::{POOL, World};
+use crate::operations::world::{POOL, World};
 
 /// Not of this world: what remains.
 struct Vault {
@@ -87,7 +87,7 @@ async fn writes_into_its_volume(world: &World) -> String {
     world.runs(&web, None).await;
     let written = world.volume("data");
     let told = |name: &str| fs::read_to_string(written.join(name)).unwrap_or_default();
-    wait_for("the file", crate::world::PATIENCE, async || {
+    wait_for("the file", crate::operations::world::PATIENCE, async || {
         strata_testkit::same(told("file"), &"precious\n".to_owned())
     })
     .await;
@@ -162,7 +162,7 @@ async fn a_restore_that_was_cut_short_is_done_again() {
     let first = World::start(&vault.config()).await;
     for name in ["one", "two", "three"] {
         first.create_volume(json!({ "name": name })).await;
-        crate::files::fill(&first.volume(name), 12);
+        crate::operations::files::fill(&first.volume(name), 12);
     }
     first.cli("backup create").await;
     let mut second = World::stopped(&vault.config()).await;
@@ -178,7 +178,7 @@ async fn a_restore_that_was_cut_short_is_done_again() {
     ];
     for sign in signs {
         let mut restoring = cli.command(&words).spawn().unwrap();
-        wait_for("a sign", crate::world::PATIENCE, async || {
+        wait_for("a sign", crate::operations::world::PATIENCE, async || {
             holds(sign() || restoring.try_wait().unwrap().is_some())
         })
         .await;
@@ -192,7 +192,7 @@ async fn a_restore_that_was_cut_short_is_done_again() {
     let volumes = second.rest().get("/storage/volume").await;
     assert_eq!(volumes.as_array().unwrap().len(), 3, "{volumes}");
     for name in ["one", "two", "three"] {
-        crate::files::check(&second.volume(name), 12);
+        crate::operations::files::check(&second.volume(name), 12);
     }
     // The operation that made the backup was under way in it. It comes to its
     // end here as well, and finds that it has made it.

@@ -7,7 +7,7 @@ use strata_testkit::operations::{
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Code, refused};
 
-use crate::world::{POOL, World};
+use crate::operations::world::{POOL, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_cannot_boot_is_given_back_and_says_why() {
@@ -110,6 +110,6 @@ async fn operations_are_for_those_who_may() {
         .create_backup(CreateBackupRequest {})
         .await
         .unwrap();
-    let told = crate::told::all(stream.into_inner()).await;
-    crate::told::completed(&told);
+    let told = crate::operations::told::all(stream.into_inner()).await;
+    crate::operations::told::completed(&told);
 }

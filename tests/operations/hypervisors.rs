@@ -10,8 +10,8 @@ use strata_testkit::operations::{
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Code, refused, same, wait_for};
 
-use crate::told;
-use crate::world::{PATIENCE, POOL, World};
+use crate::operations::told;
+use crate::operations::world::{PATIENCE, POOL, World};
 
 fn id(id: &str) -> CreateHypervisorRequest {
     CreateHypervisorRequest { id: id.into() }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{holds, wait_for};
 
-use crate::files::{check, fill};
-use crate::world::{PATIENCE, POOL, World};
+use crate::operations::files::{check, fill};
+use crate::operations::world::{PATIENCE, POOL, World};
 
 fn steps(operation: &Value) -> Vec<String> {
     let steps = operation["steps"].as_array().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A client that knows the published document and nothing else drives every
 //! call of it.
 
-use crate::world::{POOL, World};
+use crate::operations::world::{POOL, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_the_published_document_drives_every_call() {

@@ -12,8 +12,8 @@ use strata_testkit::operations::{ExpandStorageRequest, OperationState, ShrinkSto
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Code, refused};
 
-use crate::told;
-use crate::world::{POOL, World, read};
+use crate::operations::told;
+use crate::operations::world::{POOL, World, read};
 
 /// Writes files until it is told to end. Each says which it is, throughout.
 struct Writer {
@@ -300,7 +300,7 @@ async fn volumes_keep_to_their_bounds_and_to_those_who_use_them() {
     assert!(deleted.status < 300, "{deleted:?}");
     strata_testkit::wait_for(
         "the volume to be free",
-        crate::world::PATIENCE,
+        crate::operations::world::PATIENCE,
         async || {
             let answer = rest.call("DELETE", path, Value::Null).await;
             match answer.status < 300 {

@@ -7,7 +7,7 @@ use strata_testkit::operations::{
 };
 use strata_testkit::{Status, Streaming};
 
-use crate::world::PATIENCE;
+use crate::operations::world::PATIENCE;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]

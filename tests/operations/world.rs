@@ -14,7 +14,7 @@ use strata_testkit::{
     Answer, Credentials, Daemon, NetworkNamespace, ServerClient, Target, Way, wait_for,
 };
 
-use crate::STRATA;
+use crate::operations::STRATA;
 
 /// How long anything may take on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

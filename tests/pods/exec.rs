@@ -9,7 +9,7 @@ use strata_testkit::v1::exec_input::Input;
 use strata_testkit::v1::{ExecStart, TerminalSize};
 use strata_testkit::{Code, PATIENCE, field_of, holds, refused, same, wait_for};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 async fn gone(pid: i64) {
     wait_for("the process to be gone", PATIENCE, async || {
@@ -250,7 +250,7 @@ async fn a_terminal_is_one() {
 async fn who_leaves_takes_the_process_along() {
     let world = with_pod().await;
     let node = &world.node;
-    let before = world.daemon.host().look();
+    let before = world.daemon.host().settled().await;
     let files = world.daemon.open_files();
     for script in [
         "sleep 1000",
@@ -292,7 +292,7 @@ async fn many_at_once_leave_nothing() {
     let node = &world.node;
     node.says("web", "true").await;
     let files = world.daemon.open_files();
-    let traces = world.daemon.host().look();
+    let traces = world.daemon.host().settled().await;
     let all = (0..50).map(|i| {
         let node = node.clone();
         async move {

@@ -11,7 +11,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{PATIENCE, same, serde_json, wait_for};
 
-use crate::world;
+use crate::pods::world;
 
 fn asked(spec: PodSpec, probe: Probe) -> PodSpec {
     PodSpec {

@@ -7,7 +7,7 @@ use strata_testkit::images::Image;
 use strata_testkit::pods::{folder, idle, shell};
 use strata_testkit::v1::{ExecStart, PodState, TerminalSize};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 /// Runs a pod of an image; what it was refused with, or nothing.
 async fn tried(world: &World, name: &str, image: Image) -> Option<String> {

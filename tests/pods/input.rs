@@ -9,7 +9,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{Code, field_of};
 
-use crate::world;
+use crate::pods::world;
 
 type Change = Box<dyn Fn(&mut PodSpec)>;
 
@@ -279,7 +279,7 @@ fn lists() -> Vec<(&'static str, Change)> {
 async fn what_is_wrong_is_told_by_its_field_and_makes_nothing() {
     let world = world().await;
     let node = &world.node;
-    let traces = world.daemon.host().look();
+    let traces = world.daemon.host().settled().await;
     let mut wrong = Vec::new();
     for (i, (field, change)) in plain_fields().into_iter().chain(lists()).enumerate() {
         let mut spec = idle("web", &world.image);

@@ -8,7 +8,7 @@ use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodLimits, PodNetwork, PodSecurity, PodSpec};
 use strata_testkit::{Code, field_of, refused};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_namespaces_of_its_own() {
@@ -276,7 +276,7 @@ async fn the_image_says_how_it_is_stopped() {
     let mut spec = script("quit", &image, quit);
     spec.stop_grace_ms = Some(20_000);
     node.run_pod(spec).await.unwrap();
-    crate::logged(node, "quit", "up").await;
+    crate::pods::logged(node, "quit", "up").await;
     let pod = node.stop_pod("quit").await.unwrap();
     assert_eq!(pod.exit_code, Some(7), "{}", pod.reason);
     assert_eq!(node.pod_log("quit").await.unwrap(), ["up", "quit"]);

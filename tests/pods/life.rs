@@ -4,7 +4,7 @@ use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodSpec, PodState};
 use strata_testkit::{Code, refused};
 
-use crate::world;
+use crate::pods::world;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_life_of_a_pod() {
@@ -13,7 +13,7 @@ async fn the_life_of_a_pod() {
     // The first pod brings up what all pods share.
     node.run_pod(idle("first", &world.image)).await.unwrap();
     node.destroy_pod("first").await.unwrap();
-    let traces = world.daemon.host().look();
+    let traces = world.daemon.host().settled().await;
     let pod = node.create_pod(idle("web", &world.image)).await.unwrap();
     assert_eq!(pod.state(), PodState::Created);
     assert_eq!(pod.process_id, 0);

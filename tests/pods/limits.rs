@@ -7,7 +7,7 @@ use strata_testkit::pods::{idle, script};
 use strata_testkit::v1::{PodLimits, PodState, RestartPolicy};
 use strata_testkit::{Code, PATIENCE, field_of, wait_for};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 /// A file of the pod's control group, in whichever hierarchy has it.
 fn group_file(world: &World, pod: &str, names: [&str; 2]) -> String {

@@ -7,7 +7,7 @@ use strata_testkit::{
     Code, Daemon, NetworkNamespace, PATIENCE, field_of, holds, refused, wait_for,
 };
 
-use crate::{STRATA, World, world, world_with};
+use crate::pods::{STRATA, World, world, world_with};
 
 /// A pod that answers with its name on port 80.
 fn server(name: &str, image: &str) -> PodSpec {

@@ -10,7 +10,7 @@ use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{GetNodeInfoRequest, Pod, PodSecurity, PodSpec, PodState, PodVolume};
 use strata_testkit::{Code, Status, field_of, refused};
 
-use crate::{World, world_with};
+use crate::pods::{World, world_with};
 
 /// A pod with a volume of the pool at `/data`.
 fn with(world: &World, name: &str, of_pool: &str) -> PodSpec {

@@ -6,7 +6,7 @@ use strata_testkit::pods::{folder, idle, script};
 use strata_testkit::v1::{Pod, PodState, RestartPolicy, StopPodRequest};
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_say_what_follows_an_end() {

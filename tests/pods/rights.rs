@@ -7,7 +7,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{Code, Daemon, Node, refused};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 /// A client with a role, over the node's TLS port: from inside the daemon's
 /// network namespace only, so by a daemon of its own outside of one.
@@ -30,7 +30,7 @@ async fn as_role(daemon: &Daemon, role: &str) -> Node {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
-    let daemon = Daemon::build(crate::STRATA).start().await;
+    let daemon = Daemon::build(crate::pods::STRATA).start().await;
     let admin = daemon.node().await;
     let image = strata_testkit::images::busybox_layout(&daemon.scratch());
     let plain = |name: &str| PodSpec {

@@ -8,7 +8,7 @@ use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{ExecStart, PodSecurity, PodSpec};
 use strata_testkit::{Code, field_of, refused};
 
-use crate::world;
+use crate::pods::world;
 
 fn with(name: &str, image: &str, security: PodSecurity) -> PodSpec {
     PodSpec {

@@ -11,7 +11,7 @@ use strata_testkit::{Node, PATIENCE, Streaming};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::world;
+use crate::pods::world;
 
 /// Somebody who is attached to a pod.
 struct Person {

@@ -13,7 +13,7 @@ use strata_testkit::v1::{
 use strata_testkit::{Code, Streaming, all, refused};
 use tokio::time::timeout;
 
-use crate::{logged, world};
+use crate::pods::{logged, world};
 
 fn logs(name: &str) -> PodLogsRequest {
     PodLogsRequest {

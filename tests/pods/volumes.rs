@@ -11,7 +11,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{Code, Status, field_of, refused, serde_json};
 
-use crate::{World, world};
+use crate::pods::{World, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folders_and_files_of_the_machine_can_be_shared() {

@@ -6,7 +6,7 @@ use strata_testkit::pods::script;
 use strata_testkit::v1::{Pod, PodLimits, PodSpec, PodState, RestartPolicy};
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::world::{Deed, World};
+use crate::pods_survival::world::{Deed, World};
 
 const VICTIM: &str = "victim";
 

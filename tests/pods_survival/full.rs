@@ -5,7 +5,7 @@ use strata_testkit::images::Image;
 use strata_testkit::pods::idle;
 use strata_testkit::{Code, Daemon, NetworkNamespace, SmallDisk, Status};
 
-use crate::STRATA;
+use crate::pods_survival::STRATA;
 
 const DISK: u64 = 96 << 20;
 
@@ -37,7 +37,7 @@ async fn a_full_disk_is_told_and_costs_nothing_else() {
     let node = daemon.node().await;
     node.run_pod(idle("warm", &small)).await.unwrap();
     node.create_pod(idle("made", &small)).await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
 
     // Not enough for the pull.
     let filling = disk.fill_but(8 << 20);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::world::{Deed, World};
+use strata_testkit::rounds;
 
-/// How often it dies.
-const ROUNDS: u64 = 100;
+use crate::pods_survival::world::{Deed, World};
+
 /// All deeds take less.
 const LATEST_MICROSECONDS: u64 = 120_000;
 
@@ -18,12 +18,12 @@ fn chance(round: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_deaths_at_any_time_leave_each_pod_whole_or_gone() {
+async fn deaths_at_any_time_leave_each_pod_whole_or_gone() {
     let mut world = World::new().await;
     world.prepare(Deed::Stop).await;
     world.clear().await;
-    let before = (world.look(), world.rules());
-    for round in 0..ROUNDS {
+    let before = world.baseline().await;
+    for round in 0..rounds(25, 100) {
         let deed = [Deed::Create, Deed::Start, Deed::Stop, Deed::Destroy][(round % 4) as usize];
         world.prepare(deed).await;
         let delay = Duration::from_micros(chance(round) % LATEST_MICROSECONDS);
@@ -46,7 +46,7 @@ async fn many_pods_half_way_to_everything_come_to_rest() {
     let mut world = World::new().await;
     world.prepare(Deed::Stop).await;
     world.clear().await;
-    let before = (world.look(), world.rules());
+    let before = world.baseline().await;
     for round in 0..4 {
         let mut deeds = tokio::task::JoinSet::new();
         for i in 0..PODS {

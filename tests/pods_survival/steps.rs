@@ -1,8 +1,9 @@
 //! The daemon dies at each step of what it does to a pod.
 
 use strata_testkit::faults::{Seen, Step, Tracer};
+use strata_testkit::rounds;
 
-use crate::world::{Deed, World};
+use crate::pods_survival::world::{Deed, World};
 
 /// Does it once while the daemon is killed at a step; where it was struck.
 async fn strike(world: &mut World, deed: Deed, step: Option<Step>) -> Seen {
@@ -23,10 +24,10 @@ async fn dies_at_every_step_of(deed: Deed) {
     // The first brings up what all pods share.
     world.prepare(Deed::Stop).await;
     world.clear().await;
-    let before = (world.look(), world.rules());
+    let before = world.baseline().await;
     let seen = strike(&mut world, deed, None).await;
     world.is_as(&before).await;
-    let steps = seen.steps(usize::MAX);
+    let steps = seen.steps(rounds(2, usize::MAX));
     let mut struck = 0;
     for step in &steps {
         let seen = strike(&mut world, deed, Some(step.clone())).await;
@@ -39,9 +40,10 @@ async fn dies_at_every_step_of(deed: Deed) {
         steps.len(),
         seen.counts
     );
-    // What is done may differ by a call or two from one time to the next.
+    // What is done may differ by a few calls from one time to the next.
+    let missed = steps.len() - struck;
     assert!(
-        struck * 10 >= steps.len() * 9,
+        missed <= 3 + steps.len() / 10,
         "{struck} of {}",
         steps.len()
     );

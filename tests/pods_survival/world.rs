@@ -11,7 +11,7 @@ use strata_testkit::{
     Code, Daemon, DaemonBuilder, NetworkNamespace, Node, PATIENCE, Status, Traces, wait_for,
 };
 
-use crate::STRATA;
+use crate::pods_survival::STRATA;
 
 /// Longer than anything takes; a call that hangs is a failure too.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -91,11 +91,20 @@ impl World {
     }
 
     /// What the machine has of the run, but for the daemon itself.
-    pub(crate) fn look(&self) -> Traces {
-        let mut traces = self.daemon.host().look();
+    fn look(&self) -> Traces {
+        self.beside_the_daemon(self.daemon.host().look())
+    }
+
+    fn beside_the_daemon(&self, mut traces: Traces) -> Traces {
         let pid = self.daemon.pid().cast_signed();
         traces.processes.remove(&pid);
         traces
+    }
+
+    /// What the host has, at rest, and the rules of its network.
+    pub(crate) async fn baseline(&self) -> (Traces, BTreeSet<String>) {
+        let traces = self.daemon.host().settled().await;
+        (self.beside_the_daemon(traces), self.rules())
     }
 
     /// Names and addresses that rules of the network speak of.

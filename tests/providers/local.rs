@@ -6,9 +6,9 @@ use futures_util::FutureExt as _;
 use strata_machines::{Local, Power, Provider as _, ProviderError};
 use strata_testkit::{PATIENCE, wait_for};
 
-use crate::conformance::{self, target};
-use crate::tell;
-use crate::world::World;
+use crate::providers::conformance::{self, target};
+use crate::providers::tell;
+use crate::providers::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_inside_hold_the_promises() {

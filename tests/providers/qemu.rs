@@ -12,9 +12,9 @@ use strata_testkit::v1::vm_spec::Boot as VmBoot;
 use strata_testkit::v1::{CreateVmRequest, PodLogsRequest, VmKernel, VmSpec};
 use strata_testkit::{PATIENCE, holds, skip, wait_for};
 
-use crate::conformance::{self, target};
-use crate::world::World;
-use crate::{STRATA, tell};
+use crate::providers::conformance::{self, target};
+use crate::providers::world::World;
+use crate::providers::{STRATA, tell};
 
 /// A guest on a busy host without KVM.
 const BOOTS_WITHIN: Duration = Duration::from_secs(90);

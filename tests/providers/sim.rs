@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use strata_machines::sim::Sim;
 use strata_machines::{Boot, Secret};
 
-use crate::conformance;
+use crate::providers::conformance;
 
 fn boot() -> Boot {
     Boot {

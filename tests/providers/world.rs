@@ -10,7 +10,7 @@ use strata_testkit::machines::{Inside, Outside};
 use strata_testkit::v1::Machine;
 use strata_testkit::{Daemon, NetworkNamespace, serde_json, wait_for};
 
-use crate::STRATA;
+use crate::providers::STRATA;
 
 const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\n\
     [images]\nhigh_water = 100\n[scheduler]\nlease_seconds = 3\n";

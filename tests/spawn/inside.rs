@@ -8,7 +8,7 @@ use strata_testkit::pool::TestPool;
 use strata_testkit::v1::pod_volume::Source;
 use strata_testkit::v1::{GetNodeInfoRequest, MachineSpec};
 
-use crate::STRATA;
+use crate::spawn::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_sees_the_hosts_programs_and_nothing_of_its_data() {

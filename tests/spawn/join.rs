@@ -5,7 +5,7 @@ use strata_testkit::machines::{Outside, machine};
 use strata_testkit::v1::MachineSpec;
 use strata_testkit::{Code, Way};
 
-use crate::STRATA;
+use crate::spawn::STRATA;
 
 const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\n";
 

@@ -10,7 +10,7 @@ use strata_testkit::pods::idle;
 use strata_testkit::v1::PodState;
 use strata_testkit::{PATIENCE, holds, wait_for};
 
-use crate::STRATA;
+use crate::spawn::STRATA;
 
 pub(crate) fn kill(pid: i64) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();

@@ -9,7 +9,7 @@ use strata_testkit::machines::{Outside, machine};
 use strata_testkit::v1::{GetNodeInfoRequest, MachineSpec, PowerOffRequest};
 use strata_testkit::{Code, field_of};
 
-use crate::STRATA;
+use crate::spawn::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_a_node_of_its_own_and_leaves_nothing() {
@@ -18,7 +18,10 @@ async fn a_machine_is_a_node_of_its_own_and_leaves_nothing() {
     // The first one brings the bridge and the groups that stay with the run.
     node.spawn(machine("first")).await.unwrap();
     node.destroy_machine("first").await.unwrap();
-    let (traces, links) = (outside.daemon.host().look(), outside.network.look());
+    let (traces, links) = (
+        outside.daemon.host().settled().await,
+        outside.network.look(),
+    );
 
     let begin = Instant::now();
     let made = node.spawn(machine("n1")).await.unwrap();

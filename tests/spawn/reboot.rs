@@ -8,8 +8,8 @@ use strata_testkit::v1::ExecutableRestart::{Always, OnFailure};
 use strata_testkit::v1::{CellState, ExecutableInfo, ExecutableState, PowerOffRequest};
 use strata_testkit::{Node, supervised};
 
-use crate::STRATA;
-use crate::kills::kill;
+use crate::spawn::STRATA;
+use crate::spawn::kills::kill;
 
 /// In the order in which they are started, which is not that of their names.
 const ORDER: [(&str, &str); 3] = [("zoo", "first"), ("ant/in", "second"), ("zoo", "a-third")];

@@ -4,7 +4,7 @@ use strata_testkit::machines::TwoNodes;
 use strata_testkit::pods::idle;
 use strata_testkit::{PATIENCE, same, wait_for};
 
-use crate::STRATA;
+use crate::spawn::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_machines_reach_each_other_by_address_and_by_name() {

@@ -7,7 +7,7 @@ use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::{ReadLogsRequest, WatchCellsRequest};
 use strata_testkit::{Daemon, PATIENCE, holds, wait_for};
 
-use crate::STRATA;
+use crate::survival::STRATA;
 
 const IN_TIME: Duration = Duration::from_secs(10);
 

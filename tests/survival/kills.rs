@@ -7,7 +7,7 @@ use strata_testkit::observe::LogChannelType::ChannelStdout;
 use strata_testkit::v1::{CellState, ExecutableState, MemoryLimit};
 use strata_testkit::{Code, Daemon, PATIENCE, cell_with, holds, refused, same, wait_for};
 
-use crate::{STRATA, after, gone, kill};
+use crate::survival::{STRATA, after, gone, kill};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_and_executables_are_there_again_with_their_pids() {
@@ -47,14 +47,14 @@ async fn cells_and_executables_are_there_again_with_their_pids() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happened_meanwhile_is_known() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
-    let go = daemon.scratch().join("go");
+    let go = daemon.gate("go");
     node.allocate("web").await.unwrap();
     let script = after(&go, "echo late; echo last >&2; exit 5");
     let exits = node.start("web", "exits", &script).await.unwrap();
     let script = after(&go, "setsid sleep 1000 & kill -KILL $$");
     let dies = node.start("web", "dies", &script).await.unwrap();
     daemon.kill();
-    fs::write(&go, "").unwrap();
+    go.open();
     gone(exits).await;
     gone(dies).await;
     daemon.restart().await;
@@ -76,16 +76,9 @@ async fn what_happened_meanwhile_is_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_go_on_while_nobody_reads_them() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
-    let go = daemon.scratch().join("go");
+    let go = daemon.gate("go");
     node.allocate("web").await.unwrap();
-    let script = format!("echo before; {}", "seq 1 20000; echo -n partial");
-    let script = script.replace(
-        "before;",
-        &format!(
-            "before; while [ ! -e {} ]; do sleep 0.01; done;",
-            go.display()
-        ),
-    );
+    let script = format!("echo before; {}; seq 1 20000; echo -n partial", go.wait());
     let pid = node
         .start("web", "main", &format!("sh -c '{script}'"))
         .await
@@ -94,7 +87,7 @@ async fn logs_go_on_while_nobody_reads_them() {
     assert_eq!(lines.message().await.unwrap().unwrap().line, "before");
     daemon.kill();
     assert!(!matches!(lines.message().await, Ok(Some(_))));
-    fs::write(&go, "").unwrap();
+    go.open();
     gone(pid).await;
     daemon.restart().await;
     let lines = daemon.node().await.stdout(pid).await.unwrap();

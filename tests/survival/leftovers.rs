@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use strata_testkit::{Daemon, PATIENCE, holds, wait_for};
 
-use crate::STRATA;
+use crate::survival::STRATA;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_made_cells_and_groups_of_nobody_are_cleared() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
     node.allocate("whole").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     daemon.kill();
 
     let cells = daemon.data_dir().join("node/cells");
@@ -60,7 +60,7 @@ async fn a_run_that_never_started_leaves_neither_folder_nor_group() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
     node.allocate("web").await.unwrap();
     node.start("web", "main", "sleep 1000").await.unwrap();
-    let before = daemon.host().look();
+    let before = daemon.host().settled().await;
     daemon.kill();
     let folder = daemon.data_dir().join("node/cells/web/run-17");
     fs::create_dir_all(&folder).unwrap();

@@ -10,7 +10,7 @@ use strata_testkit::v1::{CellState, ExecutableState};
 use strata_testkit::{Code, Daemon, Node, PATIENCE, holds, wait_for};
 use tokio::task::JoinSet;
 
-use crate::STRATA;
+use crate::survival::STRATA;
 
 const ROUNDS: usize = 30;
 const CLIENTS: usize = 6;

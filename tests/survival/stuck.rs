@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use strata_testkit::{Code, Daemon, Node, PATIENCE, holds, wait_for};
 use tokio::task::JoinSet;
 
-use crate::{STRATA, gone};
+use crate::survival::{STRATA, gone};
 
 fn signal(pid: i64, signal: Signal) {
     let pid = i32::try_from(pid).expect("a pid is a small number");

@@ -1,13 +1,11 @@
 //! Executables that are started again, whatever happens to the daemon that
 //! sees to it.
 
-use std::fs;
-
 use strata_testkit::v1::ExecutableRestart::{Always, OnFailure};
 use strata_testkit::v1::{ExecutableInfo, ExecutableState};
 use strata_testkit::{Daemon, supervised};
 
-use crate::{STRATA, after, gone, kill};
+use crate::survival::{STRATA, after, gone, kill};
 
 fn waits(executable: &ExecutableInfo) -> bool {
     executable.state() == ExecutableState::Waiting
@@ -20,7 +18,7 @@ fn runs(executable: &ExecutableInfo) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_while_the_daemon_is_away_is_started_when_it_is_back() {
     let (mut daemon, node) = Daemon::up(STRATA).await;
-    let go = daemon.scratch().join("go");
+    let go = daemon.gate("go");
     node.allocate("web").await.unwrap();
     let mut pids = Vec::new();
     for (name, policy, code) in [
@@ -35,11 +33,11 @@ async fn what_ends_while_the_daemon_is_away_is_started_when_it_is_back() {
     let stays = supervised("web", "stays", "sleep 1000", Always);
     let stays = node.start_as(stays).await.unwrap();
     daemon.kill();
-    fs::write(&go, "").unwrap();
+    go.open();
     for pid in &pids {
         gone(*pid).await;
     }
-    fs::remove_file(&go).unwrap();
+    go.close();
     daemon.restart().await;
     let node = daemon.node().await;
     for (name, before) in [("always", pids[0]), ("fails", pids[1])] {

@@ -6,7 +6,7 @@ use strata_testkit::pool::TestPool;
 use strata_testkit::v1::{DestroyVmRequest, PodState, StartVmRequest, VmDisk};
 use strata_testkit::{Code, field_of};
 
-use crate::{world, world_with};
+use crate::vms::{world, world_with};
 
 /// Says what is on the disk, then writes to it.
 const WRITES: &str = "echo found-$(head -c 5 /dev/vda)-$(head -c 5 /dev/vdb | tr -d '\\0'); \

@@ -12,7 +12,7 @@ use strata_testkit::v1::{
 };
 use strata_testkit::{Code, refused};
 
-use crate::{World, world};
+use crate::vms::{World, world};
 
 const SHELL: &str = "echo ready-to-serve; while :; do sh </dev/ttyS0 >/dev/ttyS0 2>&1; done";
 /// Looks for the power button and leaves when it is pressed.
@@ -149,7 +149,7 @@ async fn a_machine_that_crashes_is_started_again_and_one_that_leaves_is_not() {
     world.says("crash", "ready-to-serve").await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(vm.process_id).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    strata_testkit::wait_for("another process", crate::BOOT, async || {
+    strata_testkit::wait_for("another process", crate::vms::BOOT, async || {
         let now = world.get("crash").await;
         match now.process_id > 0 && now.process_id != vm.process_id {
             true => Ok(()),
@@ -209,7 +209,7 @@ async fn events(world: &World, name: &str, last: &str) -> Vec<VmEvent> {
         .last()
         .is_none_or(|event| !event.message.contains(last))
     {
-        let next = tokio::time::timeout(crate::BOOT, stream.message()).await;
+        let next = tokio::time::timeout(crate::vms::BOOT, stream.message()).await;
         events.push(
             next.expect("it comes in time")
                 .expect("the node tells")
@@ -255,7 +255,7 @@ async fn what_machines_use_is_told_again_and_again() {
             }
         }
     };
-    let later = tokio::time::timeout(crate::BOOT, busy).await.unwrap();
+    let later = tokio::time::timeout(crate::vms::BOOT, busy).await.unwrap();
     assert!(later > first.observed_at_ms);
     let unknown = VmStatsRequest {
         name: "nobody".into(),

@@ -6,7 +6,7 @@ use strata_testkit::v1::vm_spec::Boot;
 use strata_testkit::v1::{ListVmsRequest, VmDisk, VmSpec};
 use strata_testkit::{Code, field_of};
 
-use crate::{World, world};
+use crate::vms::{World, world};
 
 async fn refused(world: &World, field: &str, change: impl FnOnce(&mut VmSpec)) {
     let mut vm = world.guest("bad", "true");

@@ -13,16 +13,12 @@ const USERS: &str = "admin:$2b$04$ymzVBf4cKksEFfz378UeH.0lRN/WuggYNwQXid.vh1Wrzf
 
 /// The emulator's program; none, with a reason printed, where it cannot be had.
 pub(crate) fn program() -> Option<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/redfish-emulator");
-    let ran = Command::new(script).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    match ran.status.code() {
-        Some(0) => Some(String::from_utf8(ran.stdout).unwrap().trim().into()),
-        Some(77) => {
-            skip(said);
+    match strata_testkit::python::venv("redfish") {
+        Ok(venv) => Some(venv.join("bin/sushy-emulator")),
+        Err(why) => {
+            skip(why);
             None
         }
-        _ => panic!("{said}"),
     }
 }
 

@@ -51,7 +51,8 @@ async fn the_server_keeps_what_its_description_promises() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/schemathesis");
     let mut run = Command::new(script);
     run.args([&url, token.expose()]).arg(&ca).kill_on_drop(true);
-    let run = tokio::time::timeout(Duration::from_secs(300), run.output());
+    run.args(["--max-examples", strata_testkit::rounds("5", "50")]);
+    let run = tokio::time::timeout(Duration::from_secs(1000), run.output());
     let run = run.await.expect("it ends").unwrap();
     shutdown.cancel();
     serving.await.unwrap();
@@ -60,9 +61,7 @@ async fn the_server_keeps_what_its_description_promises() {
         String::from_utf8_lossy(&run.stderr),
     );
     if run.status.code() == Some(MISSING) {
-        // A machine may have no way to where Python packages are.
-        eprintln!("skipped, nothing is proven: {err}");
-        return;
+        return strata_testkit::skip(err.lines().last().unwrap_or_default());
     }
     assert!(run.status.success(), "{out}\n{err}");
 }

@@ -1,15 +1,13 @@
 //! The same in a bucket, on a server that speaks S3 and that nobody here
 //! wrote.
 
-mod common;
-
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{PASSWORD, World, ask, look, make, restore, save, verify};
+use crate::common::{PASSWORD, World, ask, look, make, restore, save, verify};
 use strata_backup::{BackupError, Bucket, Location, Repository, RepositoryConfig, Secret, Silent};
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
@@ -29,18 +27,17 @@ impl Drop for Server {
 
 impl Server {
     fn start() -> Option<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/s3-tools");
-        let made = Command::new(script).output().expect("scripts/s3-tools");
-        if !made.status.success() {
-            let why = String::from_utf8_lossy(&made.stderr).into_owned();
-            strata_testkit::skip(why);
-            return None;
-        }
-        let python = String::from_utf8(made.stdout).expect("a path");
+        let venv = match strata_testkit::python::venv("s3") {
+            Ok(venv) => venv,
+            Err(why) => {
+                strata_testkit::skip(why);
+                return None;
+            }
+        };
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
-        let child = Command::new(python.trim())
+        let child = Command::new(venv.join("bin/python"))
             .args(["-c", "from moto.server import main; main()"])
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])
             .stdout(Stdio::null())

@@ -1,14 +1,12 @@
 //! What is saved comes back, for us and for the program that the format
 //! comes from.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Watch, World, ask, look, make, restore, save, save_watched, verify};
+use crate::common::{Watch, World, ask, look, make, restore, save, save_watched, verify};
 use strata_backup::{BackupAsk, Phase, Silent, Source};
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;

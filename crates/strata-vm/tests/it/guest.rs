@@ -1,12 +1,10 @@
 //! Real guests, from power on to power off, by the command line we make.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::time::Duration;
 
-use common::{BOOT, Guest, Place, boot_sector, has_module, say, world};
+use crate::common::{BOOT, Guest, Place, boot_sector, has_module, say, world};
 use strata_vm::{
     Boot, Disk, DiskFormat, Event, Machine, Network, OnReboot, Qmp, Stopped, Tap, command,
     shut_down,
@@ -186,7 +184,7 @@ async fn a_reboot_boots_again_in_the_same_process() {
         }
     };
     tokio::time::timeout(BOOT, reset).await.expect("a reset");
-    common::wait_for(BOOT, || {
+    crate::common::wait_for(BOOT, || {
         (guest.console().matches("up\n").count() == 2).then_some(())
     })
     .await;

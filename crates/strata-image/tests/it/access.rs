@@ -3,17 +3,15 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::image::Made;
+use crate::support::layer::Layer;
+use crate::support::registry::{Asked, Fake, Reply};
+use crate::support::store;
 use strata_image::{
     Credentials, Image, PullOptions, Registries, RegistryOptions, SourceError, Store, StoreError,
 };
-use support::image::Made;
-use support::layer::Layer;
-use support::registry::{Asked, Fake, Reply};
-use support::store;
 
 fn made() -> Made {
     Made::new(&[Layer::new().file("data", b"some")])

@@ -4,8 +4,6 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,10 +11,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::image::Made;
+use crate::support::layer::{Entry, Layer, gzip, zstd};
+use crate::support::store;
 use strata_image::{Image, PullOptions, Reference, Registries, RegistryOptions, Store};
-use support::image::Made;
-use support::layer::{Entry, Layer, gzip, zstd};
-use support::store;
 
 /// A registry of our own on a port of its own.
 struct Server {

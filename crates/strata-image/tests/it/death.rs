@@ -6,18 +6,16 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use crate::support::image::Made;
+use crate::support::layer::Layer;
+use crate::support::names;
 use strata_image::{LayoutSource, Progress, PruneGoal, PullOptions, Source, Store, StoreOptions};
-use support::image::Made;
-use support::layer::Layer;
-use support::names;
 use tokio::sync::watch;
 
 const WORLD: &str = "STRATA_IMAGE_TEST_WORLD";
@@ -72,7 +70,7 @@ async fn a_kill_at_any_moment_leaves_whole_or_nothing() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "pulling_child",
+                "death::pulling_child",
                 "--nocapture",
                 "--test-threads=1",
             ])

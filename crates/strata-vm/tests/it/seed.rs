@@ -1,9 +1,7 @@
 //! What a guest is told at its first boot, read by a real kernel.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Place, has_module, world};
+use crate::common::{Place, has_module, world};
 use strata_vm::{Disk, DiskBus, DiskFormat, Seed};
 
 fn seed() -> Seed {

@@ -3,19 +3,17 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::image::Made;
+use crate::support::layer::{Layer, zstd};
+use crate::support::{names, store};
 use strata_image::{
     ArchiveSource, LayoutSource, Phase, Progress, PruneGoal, PullOptions, Reference, Source,
     SourceError, Store, StoreError, StoreOptions,
 };
-use support::image::Made;
-use support::layer::{Layer, zstd};
-use support::{names, store};
 use tokio::sync::watch;
 
 fn layout(made: &Made, folder: &Path) -> Arc<dyn Source> {
@@ -93,7 +91,7 @@ async fn an_archive_of_docker_is_the_same_image() {
     ];
     let archive = Layer::new()
         .file("1/layer.tar", &layers[0].tar())
-        .file("3/layer.tar", &support::layer::gzip(&layers[1].tar()))
+        .file("3/layer.tar", &crate::support::layer::gzip(&layers[1].tar()))
         .symlink("2/layer.tar", "../3/layer.tar")
         .file("config.json", &made.config)
         .file(
@@ -248,7 +246,7 @@ async fn death_and_loss_of_power_leave_whole_or_nothing() {
         keep_partial: std::time::Duration::ZERO,
         ..StoreOptions::default()
     };
-    let second = support::store_with(&root, &options);
+    let second = crate::support::store_with(&root, &options);
     for folder in ["tmp", "partial", "unsynced", "layers"] {
         assert!(names(&root.join(folder)).is_empty(), "{folder}");
     }

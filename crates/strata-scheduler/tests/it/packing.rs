@@ -1,8 +1,8 @@
 //! How many nodes a load of realistic shape takes, beside textbook packers.
 
-#[path = "../examples/rates/packers.rs"]
+#[path = "../../examples/rates/packers.rs"]
 mod packers;
-#[path = "../examples/rates/trace.rs"]
+#[path = "../../examples/rates/trace.rs"]
 mod trace;
 
 use packers::{Packer, nodes_used};

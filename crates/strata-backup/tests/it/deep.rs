@@ -1,14 +1,12 @@
 //! Trees that are deeper than the kernel takes paths: whoever runs in a
 //! container can make them, and must not stop the backup of all others.
 
-mod common;
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use common::{World, ask, look, make, restore, save, verify};
+use crate::common::{World, ask, look, make, restore, save, verify};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use strata_backup::{BackupAsk, Source};
 

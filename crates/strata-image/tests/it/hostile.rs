@@ -4,15 +4,13 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::support::layer::{Entry, Layer, gzip};
+use crate::support::{names, small_limits};
 use strata_image::{Digest, Limits, UnpackError, unpack};
-use support::layer::{Entry, Layer, gzip};
-use support::{names, small_limits};
 
 fn go_on(_: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -226,7 +224,11 @@ fn bombs() {
     let world = tempfile::tempdir().unwrap();
     let into = world.path().join("layer");
     let tar = Layer::new().file("zeroes", &vec![0; 3 << 20]).tar();
-    for bomb in [gzip(&tar), support::layer::zstd(&tar), gzip(&gzip(&tar))] {
+    for bomb in [
+        gzip(&tar),
+        crate::support::layer::zstd(&tar),
+        gzip(&gzip(&tar)),
+    ] {
         let done = unpack(&bomb[..], &into, Digest::of(&tar), &small_limits(), &go_on);
         assert!(
             matches!(done, Err(UnpackError::Bomb(50) | UnpackError::Tar(_))),

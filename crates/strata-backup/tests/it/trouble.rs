@@ -1,14 +1,12 @@
 //! What goes wrong is told, harms nothing, and the next backup works.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{PASSWORD, Watch, World, ask, look, make, repository, restore, save, verify};
+use crate::common::{PASSWORD, Watch, World, ask, look, make, repository, restore, save, verify};
 use strata_backup::{BackupAsk, BackupError, Progress, RestoreAsk, Silent, Source, Status};
 use strata_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +35,35 @@ async fn a_wrong_password_and_a_wrong_place_are_told_apart() {
     let error = Error::from(error);
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(error.hint().is_some());
+}
+
+#[tokio::test]
+async fn a_repository_that_was_replaced_is_opened_with_the_password() {
+    let world = World::new();
+    let place = world.path("repo");
+    let daemon = world.repository();
+    daemon.ensure().await.expect("a repository");
+    // Another one in its place, with a master key of its own.
+    fs::remove_dir_all(&place).expect("the repository");
+    let id = world.repository().ensure().await.expect("a repository");
+    assert_eq!(daemon.ensure().await.expect("the new repository"), id);
+    // The key file is gone: the password opens nothing, so no backup may be made.
+    let kept = world.path("keys");
+    fs::rename(place.join("keys"), &kept).expect("the keys");
+    fs::create_dir(place.join("keys")).expect("a folder");
+    daemon.list().await.expect_err("no key");
+    fs::remove_dir(place.join("keys")).expect("a folder");
+    fs::rename(&kept, place.join("keys")).expect("the keys");
+    daemon.list().await.expect("the key is back");
+    // And one whose password is another.
+    fs::remove_dir_all(&place).expect("the repository");
+    let other = repository(&place, "other");
+    other.ensure().await.expect("a repository");
+    let error = daemon.list().await.expect_err("the wrong password");
+    assert!(
+        matches!(error, BackupError::WrongPassword { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -194,7 +221,7 @@ async fn the_pace_holds() {
     };
     let watch = Arc::new(Watch::default());
     let start = Instant::now();
-    let backup = common::save_watched(&world.repository(), slow, watch).await;
+    let backup = crate::common::save_watched(&world.repository(), slow, watch).await;
     // Six megabytes, of which one may have gathered.
     assert!(backup.stored_bytes > 6 << 20);
     assert!(

@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod world;
-
 use std::sync::Arc;
 
+use crate::world::random::{labels, node, rules, size};
+use crate::world::{World, WorldNode};
 use proptest::prelude::*;
 use strata_scheduler::{
     Cause, Fleet, InstanceId, NodeId, NodeSpec, NodeState, Plan, Reason, Request, Resources, Rules,
     Settings, drain, explain, place,
 };
-use world::random::{labels, node, rules, size};
-use world::{World, WorldNode};
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -230,7 +228,7 @@ impl Run {
         let rules = &request.rules;
         let alone = rules.affinities.is_empty() && rules.spreads.is_empty();
         let mut without = self.world.clone();
-        let lower = |placed: &world::Placed| placed.request.priority < request.priority;
+        let lower = |placed: &crate::world::Placed| placed.request.priority < request.priority;
         without.placed.retain(|placed| !lower(placed));
         let mut nodes = self.world.nodes.iter();
         let fits = |node: &WorldNode| {
@@ -285,7 +283,7 @@ impl Run {
         // stays was decided while it counted as gone, and is there afterwards.
         for placement in &plan.placements {
             let moved = self.fleet.request_of(placement.instance).unwrap();
-            let at = |placed: &world::Placed| placed.request.instance == placement.instance;
+            let at = |placed: &crate::world::Placed| placed.request.instance == placement.instance;
             let from = self.world.placed.iter().position(at).unwrap();
             self.world.placed.remove(from);
             assert!(self.world.fits(&moved, placement.node));

@@ -2,13 +2,11 @@
 //! killed at a system call of our choosing, one after the other; after each
 //! the repository is whole, and the next backup works.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{World, ask, look, make, repository, restore, save, weight};
+use crate::common::{World, ask, look, make, repository, restore, save, weight};
 use strata_backup::Silent;
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +23,7 @@ async fn child() {
     };
     let folder = std::env::var(FOLDER).expect("a folder");
     let folder = Path::new(&folder);
-    let repository = repository(&folder.join("repo"), common::PASSWORD);
+    let repository = repository(&folder.join("repo"), crate::common::PASSWORD);
     if work == "prune" {
         let cancel = CancellationToken::new();
         let pruned = repository.prune(&keep(), Arc::new(Silent), cancel).await;
@@ -55,7 +53,7 @@ fn run(world: &World, work: &str, calls: &str, when: usize) -> bool {
         .arg("-e")
         .arg(format!("inject={calls}:signal=KILL:when={when}"))
         .arg(me)
-        .args(["--ignored", "--exact", "child", "--quiet"])
+        .args(["--ignored", "--exact", "death::child", "--quiet"])
         .env(WORK, work)
         .env(FOLDER, world.path(""))
         .output()

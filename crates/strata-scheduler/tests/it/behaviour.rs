@@ -1,8 +1,6 @@
 //! What people expect of a placement, one small fleet each.
 
-mod small;
-
-use small::{cores, fleet, id, names, requests, web};
+use crate::small::{cores, fleet, id, names, requests, web};
 use strata_scheduler::{
     Affinity, Bond, Cause, Constraint, Domain, Fleet, FleetError, GIB, GpuDemand, Gpus, HostPort,
     InstanceId, NodeSpec, Overcommit, Policy, Preference, Reason, Resources, Rules, Selector,

@@ -2,11 +2,9 @@
 //! written.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{Place, boot_sector, has_module, say, world};
+use crate::common::{Place, boot_sector, has_module, say, world};
 use strata_vm::{
     Boot, Disk, DiskBus, DiskFormat, check_overlay, clone_disk, create_disk, disk_info,
 };
@@ -57,7 +55,7 @@ async fn a_clone_of_a_raw_base_keeps_what_is_written_and_the_base_as_it_was() {
     let info = clone_disk(&raw, &place.vm.disk(), Some(32 << 20)).unwrap();
     let disk = Disk::clone_of(place.vm.disk(), &raw, info.format);
     write_twice(&place, disk, &host).await;
-    assert!(common::same(&raw, &base()));
+    assert!(crate::common::same(&raw, &base()));
     let info = check_overlay(&place.vm.disk(), &raw).unwrap();
     assert_eq!(info.size, 32 << 20);
     assert!(info.allocated > 0 && info.allocated < 4 << 20, "{info:?}");
@@ -86,7 +84,7 @@ async fn a_clone_of_a_qcow2_base_works_the_same() {
     assert_eq!((info.format, info.size), (DiskFormat::Qcow2, 64 << 20));
     let disk = Disk::clone_of(place.vm.disk(), &base, info.format);
     write_twice(&place, disk, &host).await;
-    assert!(common::same(&base, &before));
+    assert!(crate::common::same(&base, &before));
 }
 
 #[tokio::test]

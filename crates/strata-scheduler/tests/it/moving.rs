@@ -1,8 +1,6 @@
 //! Preemption, drains, and the reasons that are told, one small fleet each.
 
-mod small;
-
-use small::{cores, fleet, id, names, requests, web};
+use crate::small::{cores, fleet, id, names, requests, web};
 use strata_scheduler::{
     Cause, Domain, InstanceId, NodeState, Policy, Reason, Rules, Selector, Spread, drain, explain,
     place,

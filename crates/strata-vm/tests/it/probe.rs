@@ -1,9 +1,7 @@
 //! What the probe says of this machine, against a real boot.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Place, world};
+use crate::common::{Place, world};
 use strata_vm::{Accel, Host, Kvm, command};
 
 #[tokio::test]

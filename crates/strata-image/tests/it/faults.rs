@@ -3,19 +3,17 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::image::Made;
+use crate::support::layer::Layer;
+use crate::support::registry::{Asked, Fake, Reply, honest};
+use crate::support::{names, store};
 use strata_image::{
     Image, PullOptions, Registries, RegistryOptions, SourceError, Store, StoreError, StoreOptions,
 };
-use support::image::Made;
-use support::layer::Layer;
-use support::registry::{Asked, Fake, Reply, honest};
-use support::{names, store};
 
 /// An image whose one layer is large enough to be cut.
 fn made() -> Made {
@@ -200,7 +198,7 @@ async fn a_registry_that_hangs_is_given_up() {
             attempts: 2,
             ..StoreOptions::default()
         };
-        let store = support::store_with(world.path(), &options);
+        let store = crate::support::store_with(world.path(), &options);
         let error = pull(&store, &fake).await.unwrap_err();
         assert!(
             matches!(error, StoreError::Source(SourceError::Stalled { .. })),
@@ -338,7 +336,7 @@ async fn other_platforms_are_told() {
     let foreign = Made::on(
         "s390x",
         &[Layer::new().file("x", b"")],
-        support::layer::gzip,
+        crate::support::layer::gzip,
     );
     let fake = Fake::start(&foreign, |_| None).await;
     let error = pull(&store(world.path()), &fake).await.unwrap_err();
@@ -355,11 +353,15 @@ async fn the_right_image_of_an_index_is_taken() {
     let foreign = Made::on(
         "s390x",
         &[Layer::new().file("f", b"")],
-        support::layer::gzip,
+        crate::support::layer::gzip,
     );
-    let mine = Made::on(&host, &[Layer::new().file("m", b"")], support::layer::gzip);
-    let both = support::image::index(&[("s390x", &foreign), (&host, &mine)]);
-    let foreign_only = support::image::index(&[("s390x", &foreign)]);
+    let mine = Made::on(
+        &host,
+        &[Layer::new().file("m", b"")],
+        crate::support::layer::gzip,
+    );
+    let both = crate::support::image::index(&[("s390x", &foreign), (&host, &mine)]);
+    let foreign_only = crate::support::image::index(&[("s390x", &foreign)]);
     let mut answers = vec![foreign_only, both];
     let fake = Fake::start(&mine, move |asked| {
         let index = asked.path.ends_with("/manifests/tag");

@@ -3,15 +3,13 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::support::layer::{Entry, Layer, gzip, zstd};
 use strata_image::{Limits, unpack};
-use support::layer::{Entry, Layer, gzip, zstd};
 
 /// Unpacks into a folder that lives as long as the first of the two.
 fn unpacked(layer: &Layer, packed: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -188,8 +186,8 @@ fn whiteouts_speak_the_language_of_overlays() {
     assert!(is_whiteout(&root.join("etc/gone")));
     assert!(is_whiteout(&root.join("var/linked")));
     assert!(opaque(&root.join("var")));
-    assert_eq!(support::names(&root), ["etc", "var"]);
-    assert_eq!(support::names(&root.join("var")), ["linked", "new"]);
+    assert_eq!(crate::support::names(&root), ["etc", "var"]);
+    assert_eq!(crate::support::names(&root.join("var")), ["linked", "new"]);
 }
 
 #[test]
