@@ -1,0 +1,214 @@
+//! Runs the jobs of a plan, each as a process group of its own with its output
+//! in a file, within the slots that there are.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::test::discovery::Binary;
+use crate::test::plan::{Job, Plan};
+
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    /// It could not run here and said why.
+    Skipped(String),
+    Failed(String),
+}
+
+/// A job that is over.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) id: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) duration: Duration,
+    pub(crate) output: String,
+}
+
+/// What happens in a run.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Ended(Outcome),
+    /// Time passed; these run.
+    Tick(Vec<String>),
+}
+
+/// What a test prints that cannot run on this host (`strata_testkit::skip`).
+const SKIPPED: &str = "skipped, nothing is proven: ";
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// Runs all jobs and reports what happens; false when a signal ended the run.
+pub(crate) async fn run(plan: &Plan, mut report: impl FnMut(Event)) -> io::Result<bool> {
+    let mut queue: VecDeque<&Job> = plan.jobs.iter().collect();
+    let mut running = Running {
+        free: plan.slots,
+        tasks: JoinSet::new(),
+        groups: BTreeMap::new(),
+        locks: Vec::new(),
+    };
+    let mut tick = tokio::time::interval(TICK);
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    while !queue.is_empty() || !running.tasks.is_empty() {
+        // The first of the queue that fits: one that waits for a lock holds back
+        // none behind it.
+        while let Some(at) = queue.iter().position(|job| running.fits(job)) {
+            let Some(job) = queue.remove(at) else { break };
+            if let Err(error) = running.start(job) {
+                report(Event::Ended(Outcome {
+                    id: job.test.id(),
+                    verdict: Verdict::Failed(format!("cannot be started: {error}")),
+                    duration: Duration::ZERO,
+                    output: String::new(),
+                }));
+            }
+        }
+        tokio::select! {
+            Some(ended) = running.tasks.join_next() => {
+                let (job, outcome) = ended.map_err(io::Error::other)?;
+                running.release(&job);
+                report(Event::Ended(outcome?));
+            }
+            _ = tick.tick() => report(Event::Tick(running.groups.keys().cloned().collect())),
+            _ = interrupt.recv() => return Ok(false),
+            _ = terminate.recv() => return Ok(false),
+            _ = hangup.recv() => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+struct Running {
+    free: u32,
+    tasks: JoinSet<(Job, io::Result<Outcome>)>,
+    /// The process group of every running test.
+    groups: BTreeMap<String, Pid>,
+    locks: Vec<String>,
+}
+
+impl Running {
+    fn fits(&self, job: &Job) -> bool {
+        let unlocked = |lock: &String| !self.locks.contains(lock);
+        job.slots <= self.free && job.rule.lock.as_ref().is_none_or(unlocked)
+    }
+
+    fn start(&mut self, job: &Job) -> io::Result<()> {
+        let mut output = tempfile::tempfile()?;
+        let child = command(&job.test.binary)
+            .args(["--exact", &job.test.name, "--nocapture"])
+            .current_dir(&job.test.binary.dir)
+            .envs(&job.test.binary.env)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            .process_group(0)
+            .spawn()?;
+        self.free -= job.slots;
+        self.locks.extend(job.rule.lock.clone());
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let group = pid.and_then(Pid::from_raw);
+        if let Some(group) = group {
+            self.groups.insert(job.test.id(), group);
+        }
+        let job = job.clone();
+        self.tasks.spawn(async move {
+            let outcome = finish(&job, child, group, &mut output).await;
+            (job, outcome)
+        });
+        Ok(())
+    }
+
+    fn release(&mut self, job: &Job) {
+        self.free += job.slots;
+        self.groups.remove(&job.test.id());
+        self.locks
+            .retain(|lock| job.rule.lock.as_ref() != Some(lock));
+    }
+}
+
+/// However the run ends, no test goes on without it.
+impl Drop for Running {
+    fn drop(&mut self) {
+        for group in self.groups.values() {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+}
+
+/// The command of a binary, for integration tests in a mount namespace of its
+/// own. Processes of one test, which are in namespaces of their own, would
+/// otherwise hold on to what another test has mounted; and what a test mounts is
+/// gone with its last process. Unit tests mount nothing.
+fn command(binary: &Binary) -> Command {
+    if !binary.is_integration || !rustix::process::geteuid().is_root() {
+        return Command::new(&binary.path);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]);
+    command.arg(&binary.path);
+    command
+}
+
+async fn finish(
+    job: &Job,
+    mut child: Child,
+    group: Option<Pid>,
+    output: &mut std::fs::File,
+) -> io::Result<Outcome> {
+    use std::io::{Read as _, Seek as _};
+    let began = Instant::now();
+    let timeout = job.rule.timeout(job.expected);
+    let ended = tokio::time::timeout(timeout, child.wait()).await;
+    let duration = began.elapsed();
+    let status = match ended {
+        Ok(status) => Some(status?),
+        Err(_) => {
+            // Only what is still in the group; the leader is not reaped yet.
+            group.map(|group| kill_process_group(group, Signal::KILL));
+            child.wait().await?;
+            None
+        }
+    };
+    let mut bytes = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut bytes)?;
+    let output = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Outcome {
+        id: job.test.id(),
+        verdict: verdict(status, &output, timeout),
+        duration,
+        output,
+    })
+}
+
+/// What the exit status and the output of a test mean. No status: it was killed
+/// at its deadline.
+fn verdict(status: Option<ExitStatus>, output: &str, timeout: Duration) -> Verdict {
+    let Some(status) = status else {
+        return Verdict::Failed(format!("not over after {} s, killed", timeout.as_secs()));
+    };
+    if let Some(signal) = status.signal() {
+        return Verdict::Failed(format!("ended by signal {signal}"));
+    }
+    if !status.success() {
+        return Verdict::Failed(format!("exit code {}", status.code().unwrap_or(-1)));
+    }
+    // A binary that has no test of that name succeeds as well.
+    if !output.contains("test result: ok. 1 passed") {
+        return Verdict::Failed("the test did not run".to_owned());
+    }
+    match output.split_once(SKIPPED) {
+        Some((_, why)) => Verdict::Skipped(why.lines().next().unwrap_or_default().to_owned()),
+        None => Verdict::Passed,
+    }
+}

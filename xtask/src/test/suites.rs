@@ -1,0 +1,171 @@
+//! What is known of tests before they run: the suite, slots and deadline of
+//! each by rule, and how long each took on the reference machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::test::Error;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+/// Durations below this are not worth a line of the file.
+const RECORDED_FROM: Duration = Duration::from_millis(300);
+
+/// `tests/suites.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Suites {
+    slots_per_cpu: u32,
+    pub(crate) suite: BTreeMap<String, Suite>,
+    #[serde(default)]
+    rule: Vec<Rule>,
+}
+
+/// What people need to know of a suite that is left out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Suite {
+    pub(crate) about: String,
+    pub(crate) target: String,
+}
+
+/// A rule for all tests whose id begins with a prefix. Of several rules, the
+/// longest prefix decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    tests: String,
+    /// A campaign is in two suites: shortened in `test`, at full length in `soak`.
+    #[serde(default = "default_suites")]
+    pub(crate) suites: Vec<String>,
+    /// Nothing else runs at the same time.
+    #[serde(default)]
+    pub(crate) exclusive: bool,
+    /// After this the test is killed and has failed. Default: 300 s, or five
+    /// times the recorded duration if that is more.
+    timeout_seconds: Option<u64>,
+    /// Tests that name the same lock never run at the same time.
+    pub(crate) lock: Option<String>,
+}
+
+fn default_suites() -> Vec<String> {
+    vec!["test".to_owned()]
+}
+
+impl Rule {
+    fn default() -> Self {
+        Self {
+            tests: String::new(),
+            suites: default_suites(),
+            exclusive: false,
+            timeout_seconds: None,
+            lock: None,
+        }
+    }
+
+    pub(crate) fn timeout(&self, expected: Duration) -> Duration {
+        let default = || DEFAULT_TIMEOUT.max(expected * 5);
+        self.timeout_seconds
+            .map_or_else(default, Duration::from_secs)
+    }
+}
+
+impl Suites {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        Ok(toml::from_str(&read(path)?)?)
+    }
+
+    /// Refuses names of suites that do not exist.
+    pub(crate) fn check(&self, names: &[String]) -> Result<(), Error> {
+        let known = || self.suite.keys().cloned().collect::<Vec<_>>().join(", ");
+        let ruled = self.rule.iter().flat_map(|rule| &rule.suites);
+        match names
+            .iter()
+            .chain(ruled)
+            .find(|name| !self.suite.contains_key(*name))
+        {
+            Some(name) => Err(Error::NoSuite(name.clone(), known())),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a rule that no test matches: its tests were renamed, and would
+    /// leave their suite unnoticed.
+    pub(crate) fn check_rules(&self, ids: &BTreeSet<String>) -> Result<(), Error> {
+        let is_dead = |rule: &&Rule| !ids.iter().any(|id| id.starts_with(&rule.tests));
+        match self.rule.iter().find(is_dead) {
+            Some(rule) => Err(Error::DeadRule(rule.tests.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn slots(&self, cpus: usize) -> u32 {
+        self.slots_per_cpu * u32::try_from(cpus).unwrap_or(1)
+    }
+
+    pub(crate) fn rule(&self, id: &str) -> Rule {
+        let matching = self.rule.iter().filter(|rule| id.starts_with(&rule.tests));
+        matching
+            .max_by_key(|rule| rule.tests.len())
+            .cloned()
+            .unwrap_or_else(Rule::default)
+    }
+}
+
+/// `tests/durations.tsv`: how long tests took, for the order and the forecast.
+/// A test that is not listed is quick.
+#[derive(Debug, Default)]
+pub(crate) struct Durations {
+    path: PathBuf,
+    seconds: BTreeMap<String, f64>,
+}
+
+impl Durations {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let line = |line: &str| {
+            let (seconds, id) = line.split_once('\t')?;
+            Some((id.to_owned(), seconds.parse().ok()?))
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            seconds: read(path)?.lines().filter_map(line).collect(),
+        })
+    }
+
+    pub(crate) fn of(&self, id: &str) -> Duration {
+        let seconds = self.seconds.get(id).copied().unwrap_or(0.05);
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+
+    pub(crate) fn set(&mut self, id: &str, duration: Duration) {
+        match duration >= RECORDED_FROM {
+            true => self.seconds.insert(id.to_owned(), duration.as_secs_f64()),
+            false => self.seconds.remove(id),
+        };
+    }
+
+    /// Drops tests that no longer exist.
+    pub(crate) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.seconds.retain(|id, _| exists(id));
+    }
+
+    pub(crate) fn write(&self) -> Result<(), Error> {
+        let mut lines: Vec<_> = self.seconds.iter().collect();
+        lines.sort_by(|a, b| b.1.total_cmp(a.1));
+        let line = |(id, seconds): (&String, &f64)| format!("{seconds:.1}\t{id}\n");
+        let text: String = lines.into_iter().map(line).collect();
+        std::fs::write(&self.path, text).map_err(|source| Error::File {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File {
+        path: path.to_owned(),
+        source,
+    })
+}
