@@ -31,7 +31,7 @@ release: setup-build ## Build the one binary as it is shipped
 
 # Every target says before it begins how long it takes, what it leaves out, and
 # which target runs that. Times are on 2 idle cores, once the build is there.
-test: ## Run the tests (root), 6 min; ARGS="name" runs those with that name
+test: ## Run the tests (root), 6.5 min; ARGS="name" runs those with that name
 	@scripts/test test -- $(ARGS)
 
 test-clusters: ## Run the tests of real Kubernetes clusters (root), 18 min
