@@ -7,7 +7,7 @@
 //!
 //! The key is good only while the key files of the repository are those that it
 //! came from. When one is added, changed or removed, the password decides again:
-//! otherwise a daemon would go on storing backups that nobody can open.
+//! otherwise a daemon would go on storing backups that no password opens.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -200,7 +200,7 @@ pub(crate) fn set_project(folder: impl AsFd, id: u32, inherit: bool) -> Result<(
     Ok(())
 }
 
-/// Gives back what is free in the file system of this directory.
+/// Discards the free blocks of the file system of this directory.
 pub(crate) fn trim(dir: impl AsFd) -> Result<()> {
     const FITRIM: u64 = 0xC018_5879;
     /// `struct fstrim_range`.

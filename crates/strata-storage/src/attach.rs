@@ -196,7 +196,7 @@ fn in_use() -> Result<Vec<PathBuf>> {
 pub(crate) fn detach_all(folder: &Path) -> Result<()> {
     for path in in_use()? {
         // Opened first: a device that is open keeps the file that it has, and one
-        // that was free a moment ago may be somebody else's by now.
+        // that was free before may have another file by now.
         let Ok(device) = open_loop(&path) else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! A gate in a script: it goes on when the test says so, and not before.
 //!
-//! It is a named pipe. To open one for reading blocks until somebody has it open
+//! It is a named pipe. To open one for reading blocks until another has it open
 //! for writing, so hundreds of scripts wait at a gate without a cycle of work.
 
 use std::fs::File;

@@ -1,6 +1,5 @@
 //! Which test binaries cargo built, and which tests are in them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,8 +19,6 @@ pub(crate) struct Binary {
     pub(crate) is_integration: bool,
     /// Where cargo would run it.
     pub(crate) dir: PathBuf,
-    /// What cargo would set: `CARGO_BIN_EXE_*` is compiled in, the rest is not.
-    pub(crate) env: BTreeMap<&'static str, String>,
 }
 
 /// A test: its binary and its name in there.
@@ -84,13 +81,11 @@ fn binary(message: Message) -> Option<Binary> {
         "bin" => format!("{package}/bin"),
         _ => package,
     };
-    let env = BTreeMap::from([("CARGO_MANIFEST_DIR", dir.to_string_lossy().into_owned())]);
     Some(Binary {
         id,
         path,
         is_integration,
         dir,
-        env,
     })
 }
 

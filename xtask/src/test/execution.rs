@@ -107,7 +107,7 @@ impl Running {
         let child = command(&job.test.binary)
             .args(["--exact", &job.test.name, "--nocapture"])
             .current_dir(&job.test.binary.dir)
-            .envs(&job.test.binary.env)
+            .env("CARGO_MANIFEST_DIR", &job.test.binary.dir)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)

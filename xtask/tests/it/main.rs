@@ -208,7 +208,7 @@ fn no_test_outlives_a_run_that_is_ended() {
     let xtask = rustix::process::Pid::from_raw(xtask).unwrap();
     rustix::process::kill_process(xtask, rustix::process::Signal::TERM).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(130));
-    // Dead at once; reaped by whoever is its parent now.
+    // Killed at once, reaped later by its new parent.
     let command = format!("/proc/{pid}/cmdline");
     while fs::read(&command).is_ok_and(|line| line.starts_with(b"sleep")) {
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -172,7 +172,7 @@ pub(crate) fn mount(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
     mount_alone(&file)
 }
 
-/// Mounts a file that nobody else has mounted.
+/// Mounts a file that is not mounted elsewhere.
 fn mount_alone(file: &File) -> Result<OwnedFd, RootError> {
     let was_mounted = was_mounted(file);
     let mount = mount_device(&loop_device::attach(file)?)?;
@@ -189,11 +189,11 @@ fn was_mounted(file: &File) -> bool {
     file.read_exact_at(&mut count, MOUNT_COUNT).is_ok() && count != [0; 2]
 }
 
-/// Gives free blocks back to the disk. `discard` does so while the file system is
+/// Releases free blocks to the disk. `discard` does so while the file system is
 /// mounted, but what was freed right before it was unmounted stays taken: the
-/// kernel drops those requests. Done before anybody uses the mount: a trim holds
-/// the free blocks of a group while it is at it, and who writes then is told that
-/// the disk is full.
+/// kernel drops those requests. Done before the mount is used: a trim holds
+/// the free blocks of a group while it is at it, and a write at that time fails with
+/// `ENOSPC`.
 fn trim(mount: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let trimmed = openat(mount, ".", flags, Mode::empty()).and_then(crate::sys::trim);

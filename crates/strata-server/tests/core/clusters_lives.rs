@@ -1,4 +1,4 @@
-//! Random lives of clusters: made, changed, upgraded, put back, with
+//! Random lives of clusters: created, changed, upgraded, rolled back, with
 //! machines that die, calls that fail and an engine that is killed. When the
 //! faults end, each can be deleted, and every machine is back.
 
