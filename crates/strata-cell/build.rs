@@ -1,7 +1,7 @@
-//! Builds the cell init with the same compiler, apart from the workspace: it
-//! has no standard library and no C library, so that an idle cell costs some
-//! tens of kilobytes and its exec takes no dynamic linking. The result is
-//! embedded, so the product stays one file.
+//! Builds the cell init and the jail of emulators with the same compiler,
+//! apart from the workspace: they have no standard library and no C library,
+//! so that an idle cell costs some tens of kilobytes and an exec takes no
+//! dynamic linking. The results are embedded, so the product stays one file.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,15 @@ use std::{env, error::Error};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=init");
+    println!("cargo::rerun-if-changed=jail");
     println!("cargo::rerun-if-changed=src/wire.rs");
-    let out = Path::new(&env::var("OUT_DIR")?).join("strata-init");
+    build("strata-init", "init/main.rs", "STRATA_INIT")?;
+    build("strata-jail", "jail/main.rs", "STRATA_JAIL")
+}
+
+/// Builds one program; the library finds its path in `variable`.
+fn build(name: &str, source: &str, variable: &str) -> Result<(), Box<dyn Error>> {
+    let out = Path::new(&env::var("OUT_DIR")?).join(name);
     // Nothing to link against, so the compiler's own linker is enough.
     let options = [
         "opt-level=s",
@@ -26,16 +33,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         "link-arg=--build-id=none",
     ];
     let status = Command::new(env::var("RUSTC")?)
-        .args(["--edition", "2024", "--crate-name", "strata_init"])
+        .args(["--edition", "2024", "--crate-name"])
+        .arg(name.replace('-', "_"))
         .args(["--target", &env::var("TARGET")?])
         .args(options.iter().flat_map(|option| ["-C", option]))
         .arg("-o")
         .arg(&out)
-        .arg("init/main.rs")
+        .arg(source)
         .status()?;
     if !status.success() {
-        return Err("the cell init does not build".into());
+        return Err(format!("{name} does not build").into());
     }
-    println!("cargo::rustc-env=STRATA_INIT={}", out.display());
+    println!("cargo::rustc-env={variable}={}", out.display());
     Ok(())
 }

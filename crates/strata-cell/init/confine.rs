@@ -23,6 +23,8 @@ pub static CONFINEMENT: Once<Confinement> = Once::new(Confinement {
 /// The highest capability that may be asked about.
 const LAST_CAPABILITY: u32 = 63;
 
+const RLIMIT_CORE: u64 = 4;
+
 impl Confinement {
     /// Takes in a sandbox from the payload of a request.
     pub fn read(&mut self, inbox: &Inbox) -> sys::Result<()> {
@@ -39,10 +41,22 @@ impl Confinement {
         Ok(())
     }
 
+    /// Limits the process that calls this to the capabilities its program
+    /// will have. Before exec the bounding set alone is not enough: with the
+    /// full set of root, a path in `/proc` that stands for an open directory
+    /// of the init could still be followed.
+    pub fn drop_capabilities(&self) -> sys::Result<()> {
+        sys::limit_capabilities(self.sandbox.capabilities)
+    }
+
     /// Confines the process that calls this, which has yet to become who it
     /// will be: the filter needs a privilege that goes with the identity.
     /// Root keeps what is in the bounding set through exec; others nothing.
     pub fn apply(&self) -> sys::Result<()> {
+        if self.sandbox.flags & wire::CORE_DUMPS != 0 {
+            let [_, most] = sys::rlimit(RLIMIT_CORE)?;
+            sys::set_rlimit(RLIMIT_CORE, [most, most])?;
+        }
         for limit in &self.rlimits[..self.sandbox.rlimits as usize] {
             sys::set_rlimit(limit.resource, [limit.soft, limit.hard])?;
         }

@@ -3,19 +3,22 @@
 //!
 //! What is mounted anew (`proc`, `sysfs`) is made before the root changes:
 //! inside a user namespace the kernel allows that only where an uncovered one
-//! is in sight. All else happens after, so that every path, whatever links an
-//! image holds, ends inside the new root.
+//! is in sight. All else happens after, and every path is resolved within the
+//! new root (`resolve`), whatever links an image holds.
 
 use core::ffi::CStr;
 
+use crate::first;
 use crate::link::Inbox;
+use crate::resolve::{self, MAX_PATH};
 use crate::sys;
 use crate::wire::{self, MAX_NEW, Request};
 
 const MS_BIND: u64 = 4096;
 /// Remount, bind, without devices, programs or set-user-id.
 const NO_DEVICES: u64 = 32 | MS_BIND | 4 | 8 | 2;
-const MAX_PATH: usize = 4096;
+/// What `fstatfs` says of `/proc`.
+const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 
 /// Which text failed, and why.
 type Failure = (u32, i32);
@@ -26,6 +29,10 @@ pub fn furnish(request: &Request, inbox: &Inbox) -> Result<(), Failure> {
     let (root, mounts) = inbox.fds().split_first().ok_or((0, sys::EINVAL))?;
     let mut new = [sys::NONE; MAX_NEW];
     let mut made = 0;
+    // Another PID namespace than this process's: only a process in it can
+    // mount the `proc` that shows it.
+    let own_init = request.flags & wire::PROGRAM_IS_INIT != 0;
+    let mut proc = if own_init { Some(first::prepare().map_err(before)?) } else { None };
     for (i, text) in texts(request, inbox).enumerate() {
         let read_only = match text.to_bytes().first() {
             Some(&wire::OP_NEW) => false,
@@ -33,7 +40,10 @@ pub fn furnish(request: &Request, inbox: &Inbox) -> Result<(), Failure> {
             _ => continue,
         };
         let slot = new.get_mut(made).ok_or((i as u32, sys::EINVAL))?;
-        *slot = new_mount(text, read_only).map_err(|errno| (i as u32, errno))?;
+        *slot = match proc.take_if(|_| is_proc(text)) {
+            Some(mount) => mount,
+            None => new_mount(text, read_only).map_err(|errno| (i as u32, errno))?,
+        };
         made += 1;
     }
     enter(*root).map_err(before)?;
@@ -79,6 +89,10 @@ fn head_text(head: &[u8]) -> sys::Result<&CStr> {
     CStr::from_bytes_until_nul(head).map_err(|_| sys::EINVAL)
 }
 
+fn is_proc(text: &CStr) -> bool {
+    text.to_bytes().get(1..).is_some_and(|kind| kind.starts_with(b"proc:"))
+}
+
 fn new_mount(text: &CStr, read_only: bool) -> sys::Result<i32> {
     let (kind, _) = split(operand(text)?, b':')?;
     sys::new_mount(head_text(&kind)?, read_only)
@@ -87,7 +101,7 @@ fn new_mount(text: &CStr, read_only: bool) -> sys::Result<i32> {
 /// Makes a detached mount the root and drops the old one. `/proc` is the one
 /// folder that is always there to put it on.
 fn enter(root: i32) -> sys::Result<()> {
-    sys::move_mount(root, c"/proc")?;
+    sys::move_mount(root, sys::AT_FDCWD, c"/proc")?;
     crate::setup::enter(c"/proc")
 }
 
@@ -96,24 +110,19 @@ fn place(text: &CStr, next: &mut dyn FnMut(bool) -> sys::Result<i32>) -> sys::Re
     match text.to_bytes()[0] {
         wire::OP_FOLDER => {
             let mount = next(false)?;
-            make_folder(path)?;
             // `/run` is found where an image has it, but devices are in
             // `/dev` or nowhere.
             match path {
-                path if path == c"/dev" => sys::move_mount(mount, path),
-                path => sys::move_mount_followed(mount, path),
+                path if path == c"/dev" => mount_at_name(mount, path),
+                path => mount_on_directory(mount, path),
             }
         }
-        wire::OP_FILE => {
-            let mount = next(false)?;
-            make_file(path)?;
-            sys::move_mount(mount, path)
-        }
+        wire::OP_FILE => mount_on_file(next(false)?, path),
+        wire::OP_CONTENT => content(next(false)?, path),
         wire::OP_NEW | wire::OP_NEW_READ_ONLY => {
             let mount = next(true)?;
-            let (_, folder) = split(path, b':')?;
-            make_folder(folder)?;
-            let moved = sys::move_mount(mount, folder);
+            let (_, directory) = split(path, b':')?;
+            let moved = mount_at_name(mount, directory);
             sys::close(mount);
             moved
         }
@@ -133,72 +142,148 @@ fn ignore_missing(done: sys::Result<()>) -> sys::Result<()> {
     }
 }
 
-/// Makes a folder and those above it, where they are missing.
-fn make_folder(path: &CStr) -> sys::Result<()> {
-    match sys::mkdir(path) {
-        Ok(()) | Err(sys::EEXIST) => Ok(()),
-        Err(sys::ENOENT) => {
-            make_parents(path)?;
-            sys::mkdir(path)
-        }
-        // An unchangeable root: it may be there, which the mount will tell.
-        Err(sys::EROFS) => Ok(()),
+/// Mounts on a directory, which is created where it is missing. A link at the
+/// end of the path is followed, within the root.
+fn mount_on_directory(mount: i32, path: &CStr) -> sys::Result<()> {
+    let place = resolve::create_directory(path)?;
+    let moved = outside_proc(place).and_then(|()| sys::move_mount_onto(mount, place));
+    sys::close(place);
+    moved
+}
+
+/// Mounts on a directory by its name: a link in its place is covered.
+fn mount_at_name(mount: i32, path: &CStr) -> sys::Result<()> {
+    let (parent, name) = resolve::create_parent(path)?;
+    let moved = match sys::mkdirat(parent, name) {
+        // On a root that cannot be changed the mount shows whether it is there.
+        Ok(()) | Err(sys::EEXIST | sys::EROFS) => sys::move_mount(mount, parent, name),
         Err(errno) => Err(errno),
+    };
+    sys::close(parent);
+    moved
+}
+
+/// Mounts on a file, which is created where it is missing. One that is there
+/// is not opened: that would copy it, and its directory, into the pod's own
+/// layer. A link is as good as a file, wherever it leads: the mount covers
+/// the link itself.
+fn mount_on_file(mount: i32, path: &CStr) -> sys::Result<()> {
+    let (parent, name) = resolve::create_parent(path)?;
+    let moved = outside_proc(parent).and_then(|()| {
+        let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
+        match sys::openat(parent, name, flags, 0o644) {
+            Ok(file) => sys::close(file),
+            Err(sys::EEXIST | sys::EROFS | sys::EISDIR) => {}
+            Err(errno) => return Err(errno),
+        }
+        sys::move_mount(mount, parent, name)
+    });
+    sys::close(parent);
+    moved
+}
+
+/// Writes a file, or mounts one with the same content where the root takes
+/// none: it cannot be changed, is full, or has something else in the way.
+fn content(mount: i32, text: &CStr) -> sys::Result<()> {
+    let (path, content) = split(text, b'=')?;
+    let path = head_text(&path)?;
+    match write_file(path, content.to_bytes()) {
+        Ok(()) => Ok(()),
+        Err(_) => mount_on_file(mount, path),
     }
 }
 
-fn make_parents(path: &CStr) -> sys::Result<()> {
-    let bytes = path.to_bytes();
-    let mut parent = [0u8; MAX_PATH];
-    for (i, byte) in bytes.iter().enumerate().take(MAX_PATH - 1) {
-        if *byte == b'/' && i > 0 {
-            match sys::mkdir(head_text(&parent[..=i])?) {
-                Ok(()) | Err(sys::EEXIST) => {}
-                Err(errno) => return Err(errno),
-            }
+/// A plain file of root's with this content, instead of whatever else has its
+/// name. One that has the content already is left alone, so that starting
+/// again copies nothing up.
+fn write_file(path: &CStr, content: &[u8]) -> sys::Result<()> {
+    let (parent, name) = resolve::create_parent(path)?;
+    let written = outside_proc(parent).and_then(|()| {
+        if has_content(parent, name, content) {
+            return Ok(());
         }
-        parent[i] = *byte;
-    }
-    Ok(())
+        match sys::unlinkat(parent, name) {
+            Ok(()) | Err(sys::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
+        let file = sys::openat(parent, name, flags, 0o644)?;
+        // The umask is whoever's who started the daemon.
+        let written = sys::fchmod(file, 0o644).and_then(|()| sys::write(file, content));
+        sys::close(file);
+        match written? {
+            n if n == content.len() => Ok(()),
+            _ => Err(sys::ENOSPC),
+        }
+    });
+    sys::close(parent);
+    written
 }
 
-/// Makes a file to mount on. One that is there is not opened: that would copy
-/// it, and its folder, into the pod's own layer. A link is as good as a file,
-/// wherever it leads: the mount covers the link itself.
-fn make_file(path: &CStr) -> sys::Result<()> {
-    let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
-    let file = match sys::openat(sys::AT_FDCWD, path, flags, 0o644) {
-        Err(sys::ENOENT) => {
-            make_parents(path)?;
-            sys::openat(sys::AT_FDCWD, path, flags, 0o644)?
+fn has_content(parent: i32, name: &CStr, content: &[u8]) -> bool {
+    let flags = sys::O_NOFOLLOW | sys::O_NONBLOCK | sys::O_CLOEXEC;
+    let Ok(file) = sys::openat(parent, name, flags, 0) else { return false };
+    let mut rest = content;
+    let mut piece = [0u8; 1024];
+    let same = loop {
+        match sys::read(file, &mut piece) {
+            Ok(0) => break rest.is_empty(),
+            Ok(n) if rest.starts_with(&piece[..n]) => rest = &rest[n..],
+            _ => break false,
         }
-        Err(sys::EEXIST | sys::EROFS | sys::EISDIR) => return Ok(()),
-        opened => opened?,
     };
     sys::close(file);
-    Ok(())
+    same
 }
 
-/// Covers a file with `/dev/null` and a folder with an empty one. Which it is
-/// is asked first: a mount that fails costs more than the question.
-fn mask(path: &CStr) -> sys::Result<()> {
-    let flags = sys::O_PATH | sys::O_DIRECTORY | sys::O_CLOEXEC;
-    match sys::openat(sys::AT_FDCWD, path, flags, 0) {
-        Ok(folder) => {
-            sys::close(folder);
-            let mount = sys::new_mount(c"tmpfs", true)?;
-            let moved = sys::move_mount(mount, path);
-            sys::close(mount);
-            moved
-        }
-        Err(sys::ENOTDIR) => sys::mount(c"/dev/null", path, c"", MS_BIND, c""),
-        Err(errno) => Err(errno),
+/// Refuses a place in `/proc`, which a link of an image can lead to: what is
+/// written there afterwards would go to files of somebody's own making.
+fn outside_proc(place: i32) -> sys::Result<()> {
+    match sys::file_system(place)? {
+        PROC_SUPER_MAGIC => Err(sys::EPERM),
+        _ => Ok(()),
     }
+}
+
+/// Covers a file with `/dev/null` and a directory with an empty one.
+fn mask(path: &CStr) -> sys::Result<()> {
+    let (place, cover) = match resolve::within_root(path, sys::O_DIRECTORY) {
+        Ok(place) => (place, sys::new_mount(c"tmpfs", true)),
+        Err(sys::ENOTDIR) => (resolve::within_root(path, 0)?, null_device()),
+        Err(errno) => return Err(errno),
+    };
+    put_over(place, cover)
+}
+
+fn null_device() -> sys::Result<i32> {
+    let null = resolve::within_root(c"/dev/null", 0)?;
+    let copy = sys::clone_mount(null);
+    sys::close(null);
+    copy
 }
 
 fn read_only(path: &CStr) -> sys::Result<()> {
-    sys::mount(path, path, c"", MS_BIND, c"")?;
-    sys::mount_read_only(path)
+    let place = resolve::within_root(path, 0)?;
+    let copy = sys::clone_mount(place);
+    let copy = copy.and_then(|copy| match sys::tree_read_only(copy) {
+        Ok(()) => Ok(copy),
+        Err(errno) => {
+            sys::close(copy);
+            Err(errno)
+        }
+    });
+    put_over(place, copy)
+}
+
+/// Puts a detached mount, where there is one, over an open place; closes both.
+fn put_over(place: i32, cover: sys::Result<i32>) -> sys::Result<()> {
+    let moved = cover.and_then(|cover| {
+        let moved = sys::move_mount_onto(cover, place);
+        sys::close(cover);
+        moved
+    });
+    sys::close(place);
+    moved
 }
 
 fn sysctl(text: &CStr) -> sys::Result<()> {
@@ -210,7 +295,7 @@ fn sysctl(text: &CStr) -> sys::Result<()> {
     path.get_mut(..FOLDER.len()).ok_or(sys::EINVAL)?.copy_from_slice(FOLDER);
     path.get_mut(FOLDER.len()..end).ok_or(sys::EINVAL)?.copy_from_slice(name);
     let flags = sys::O_WRONLY | sys::O_CLOEXEC;
-    let file = sys::openat(sys::AT_FDCWD, head_text(&path)?, flags, 0)?;
+    let file = sys::openat2(sys::AT_FDCWD, head_text(&path)?, flags, sys::RESOLVE_NO_SYMLINKS)?;
     let written = sys::write(file, value.to_bytes()).map(drop);
     sys::close(file);
     written

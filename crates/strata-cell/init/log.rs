@@ -35,7 +35,8 @@ pub struct Log {
     count: usize,
     keep: usize,
     segment_bytes: u64,
-    lost: u64,
+    /// Bytes that could not be stored.
+    pub lost: u64,
     lost_told: u64,
     last_entry_ns: u64,
 }

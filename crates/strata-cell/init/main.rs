@@ -3,8 +3,10 @@
 //! daemon asks, moves their output from pipes to log files, reaps, writes
 //! down how each run ended, and forwards signals.
 //!
-//! One process of it without namespaces, the keeper, is the parent of all
-//! outermost cells, so that those too outlive the daemon.
+//! One process of it without namespaces, the shim (`keeper` in the code), is
+//! the parent of all outermost cells, so that those too outlive the daemon. It
+//! also holds the lease of what a server assigned (`lease.rs`): when that
+//! ends, it ends those cells, whatever became of the daemon.
 //!
 //! One thread, one epoll loop, no allocation: all memory is in statics whose
 //! untouched pages cost nothing. No C library and no standard library, which
@@ -14,9 +16,12 @@
 #![no_main]
 
 mod confine;
+mod first;
 mod furnish;
+mod lease;
 mod link;
 mod log;
+mod resolve;
 mod setup;
 mod spawn;
 mod start;
@@ -28,6 +33,7 @@ mod wire;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 
+use lease::Lease;
 use link::{Inbox, Link};
 use spawn::Run;
 use wire::{MAX_RUNS, Reply};
@@ -36,10 +42,12 @@ const MAX_LINKS: usize = 8;
 const MOMENT_MS: isize = 100;
 const LISTEN: u64 = 0;
 const SIGNALS: u64 = 1;
+const LEASE: u64 = 2;
 const LINKS: u64 = 0x100;
 const PIPES: u64 = 0x1_0000;
 
-/// Signals that are passed on to every executable of the cell.
+/// Signals that are passed on: to the main run, or where there is none to every
+/// executable of the cell.
 const FORWARDED: [i32; 7] = [1, 2, 3, 10, 12, sys::SIGTERM, 28];
 
 /// Memory that exists once. The init has one thread, and `main` takes each
@@ -75,6 +83,7 @@ pub struct Init {
     runs: &'static mut [Run; MAX_RUNS],
     /// Why the set-up failed: step and errno.
     failure: Option<(u32, i32)>,
+    lease: Lease,
 }
 
 fn main(argc: usize, argv: *const usize) -> ! {
@@ -122,6 +131,7 @@ impl Init {
             deaf: false,
             runs: RUNS.take(),
             failure,
+            lease: Lease::UNSET,
         })
     }
 
@@ -137,6 +147,7 @@ impl Init {
                 match event.data {
                     LISTEN => self.accept(),
                     SIGNALS => self.on_signals(),
+                    LEASE => self.lease.on_timer(),
                     link @ LINKS..PIPES => self.on_request((link - LINKS) as usize, inbox),
                     pipe => self.on_output((pipe - PIPES) as usize),
                 }
@@ -181,9 +192,7 @@ impl Init {
         while let Ok(128) = sys::read(self.signals, &mut info) {
             let signal = i32::from(info[0]);
             if signal != sys::SIGCHLD {
-                for run in self.runs.iter().filter(|run| run.pid > 0) {
-                    let _ = sys::kill(-run.pid, signal);
-                }
+                self.forward(signal);
             }
         }
         while let Some((pid, status, usage)) = sys::reap() {
@@ -192,6 +201,19 @@ impl Init {
                 self.announce(self.runs[i].id);
                 self.recycle(i);
             }
+        }
+    }
+
+    /// Passes a signal on. A main run gets it as PID 1 would: its process
+    /// alone, whatever else runs here.
+    fn forward(&self, signal: i32) {
+        let running = || self.runs.iter().filter(|run| run.pid > 0);
+        if let Some(main) = running().find(|run| run.main) {
+            let _ = sys::kill(main.pid, signal);
+            return;
+        }
+        for run in running() {
+            let _ = sys::kill(-run.pid, signal);
         }
     }
 
@@ -252,7 +274,7 @@ impl Init {
                 // process whoever started it.
                 pidfd = sys::pidfd_open(pid).ok();
             }
-            wire::SIGNAL => match self.signal(request.run, request.signal) {
+            wire::SIGNAL => match self.signal(&request) {
                 Ok(()) => {}
                 Err(error) => (reply.step, reply.error) = (wire::STEP_RUN, error),
             },
@@ -275,6 +297,11 @@ impl Init {
                 Ok(()) => {}
                 Err(error) => (reply.step, reply.error) = (wire::STEP_CONFINE, error),
             },
+            wire::SET_LEASE => match self.lease.set(self.epoll, request.run, inbox.fds()) {
+                Ok(()) => {}
+                Err(error) => (reply.step, reply.error) = (wire::STEP_LEASE, error),
+            },
+            wire::GET_LEASE => reply.run = self.lease.deadline(),
             wire::SPAWN | wire::SPAWN_CELL => match self.spawn(&request, inbox) {
                 // Its zombie is not reaped before this reply is sent, so the
                 // pid means something even if it has ended.
@@ -292,9 +319,11 @@ impl Init {
         self.links[i].as_ref().ok_or(())
     }
 
-    fn signal(&self, run: u64, signal: i32) -> sys::Result<()> {
-        let found = self.runs.iter().find(|r| r.id == run && r.pid > 0);
-        sys::kill(-found.ok_or(sys::ESRCH)?.pid, signal)
+    fn signal(&self, request: &wire::Request) -> sys::Result<()> {
+        let mut running = self.runs.iter().filter(|run| run.pid > 0);
+        let pid = running.find(|run| run.id == request.run).ok_or(sys::ESRCH)?.pid;
+        let alone = request.flags & wire::ALONE != 0;
+        sys::kill(if alone { pid } else { -pid }, request.signal)
     }
 
     fn list(&self, i: usize, template: Reply) -> Result<(), ()> {

@@ -6,37 +6,46 @@
 use core::ffi::{CStr, c_char};
 
 use crate::confine::CONFINEMENT;
+use crate::first;
 use crate::link::{Inbox, bytes_of};
 use crate::log::Log;
+use crate::resolve;
 use crate::sys::{self, CloneArgs, Usage};
 use crate::wire::{self, MAX_WORDS, Request, RunStatus};
 use crate::{Init, Once, PIPES};
 
-const CLONE_VM: u64 = 0x100;
+pub const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
-const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+pub const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const CLONE_NEWCGROUP: u64 = 0x0200_0000;
-const STACK: usize = 64 << 10;
+pub const STACK: usize = 64 << 10;
 const PIPE_BYTES: usize = 1 << 20;
+/// The first descriptor that is not one of a program's standard three.
+const FIRST_INHERITED: i32 = 3;
 
 /// Aligned as both architectures want their stacks.
 #[repr(align(16))]
-struct Stack([u8; STACK]);
+pub struct Stack(pub [u8; STACK]);
 
 static CHILD_STACK: Once<Stack> = Once::new(Stack([0; STACK]));
 static POINTERS: Once<[usize; MAX_WORDS + 2]> = Once::new([0; MAX_WORDS + 2]);
 
-type Failure = (u32, i32);
+pub type Failure = (u32, i32);
 
 /// One executable and what it writes.
 pub struct Run {
     pub id: u64,
     /// 0 once it has ended.
     pub pid: i32,
+    /// Signals for the init are for this run.
+    pub main: bool,
     folder: i32,
     status_file: i32,
+    /// Where the status file has what was lost; 0 where it has not.
+    lost_at: u64,
+    lost_written: [u64; 2],
     /// Keeps its input from ending; none when it has none, or was ended.
     input: i32,
     status: RunStatus,
@@ -47,8 +56,11 @@ impl Run {
     pub const FREE: Self = Self {
         id: 0,
         pid: 0,
+        main: false,
         folder: sys::NONE,
         status_file: sys::NONE,
+        lost_at: 0,
+        lost_written: [0; 2],
         input: sys::NONE,
         status: RunStatus {
             magic: 0,
@@ -66,7 +78,15 @@ impl Run {
 
     /// Moves waiting output; true once no writer is left.
     pub fn pump(&mut self, channel: usize) -> bool {
-        self.logs[channel].pump(self.folder)
+        let is_over = self.logs[channel].pump(self.folder);
+        let lost = self.logs[channel].lost;
+        if self.lost_at != 0 && lost != self.lost_written[channel] {
+            let at = self.lost_at + 8 * channel as u64;
+            if sys::pwrite(self.status_file, bytes_of(&lost), at) == Ok(8) {
+                self.lost_written[channel] = lost;
+            }
+        }
+        is_over
     }
 
     pub fn close_pipe(&mut self, channel: usize) {
@@ -119,10 +139,14 @@ impl Run {
     fn prepare(&mut self, child: &Child, folder: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
         let request = &child.request;
         self.id = request.run;
+        self.main = request.flags & wire::MAIN != 0;
         self.status.magic = wire::MAGIC;
         self.folder = sys::dup_above(folder)?;
         let flags = sys::O_WRONLY | sys::O_CLOEXEC;
         self.status_file = sys::openat(folder, c"status", flags, 0)?;
+        if request.flags & wire::LOST_BYTES != 0 {
+            self.lost_at = sys::size(self.status_file)?.saturating_sub(16);
+        }
         if request.flags & wire::STDIN_FILE != 0 {
             // Open both ways, so that it does not end by itself.
             self.input = sys::openat(folder, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
@@ -141,6 +165,11 @@ impl Run {
             log.open(channel as u8, request.segments, request.segment_bytes);
             let pipe = sys::pipe()?;
             (log.pipe, ends[1 + channel]) = (pipe[0], pipe[1]);
+            // Whoever opens `/dev/stdout` opens the pipe again, by its owner
+            // and mode: it is the user's that writes to it.
+            if request.flags & wire::SET_UID != 0 {
+                let _ = sys::fchown(pipe[1], request.uid, request.gid);
+            }
             sys::set_pipe_size(log.pipe, PIPE_BYTES);
             sys::set_nonblocking(log.pipe)?;
         }
@@ -149,7 +178,7 @@ impl Run {
 }
 
 /// All that a child needs, laid out before it exists.
-struct Child {
+pub struct Child {
     /// The init image for a cell; none for an executable.
     image: i32,
     listen: i32,
@@ -158,14 +187,14 @@ struct Child {
     stdio: [i32; 3],
     /// The other end of its terminal, where that is logged.
     terminal: i32,
-    tasks: [i32; wire::MAX_GROUPS],
-    tasks_len: usize,
+    pub tasks: [i32; wire::MAX_GROUPS],
+    pub tasks_len: usize,
     request: Request,
     groups: *const u8,
     folder: *const c_char,
     argv: *const usize,
     envp: *const usize,
-    failure: Failure,
+    pub failure: Failure,
 }
 
 impl Init {
@@ -207,6 +236,9 @@ impl Init {
             }
         };
         if is_cell {
+            if request.flags & wire::UNDER_LEASE != 0 && self.lease.is_over() {
+                return Err((wire::STEP_LEASE, sys::EKEYEXPIRED));
+            }
             return clone(&mut child, request.namespaces, into_cgroup);
         }
         for (stdio, given) in child.stdio.iter_mut().zip(&own[1..]) {
@@ -235,7 +267,13 @@ impl Init {
                 }
                 run.status.started_ns = sys::now();
                 let namespaces = child.request.namespaces;
-                clone(child, namespaces, into_cgroup)
+                if is_too_late(&child.request) {
+                    Err((wire::STEP_LEASE, sys::EKEYEXPIRED))
+                } else if let Some(pid) = first::take(run.main) {
+                    first::start(pid, child, into_cgroup)
+                } else {
+                    clone(child, namespaces, into_cgroup)
+                }
             }
             Err(errno) => Err((wire::STEP_FILES, errno)),
         };
@@ -251,6 +289,14 @@ impl Init {
         }
         Ok((pid, sys::NONE))
     }
+}
+
+/// Whether the deadline of a request has passed, however long it took to get
+/// here.
+fn is_too_late(request: &Request) -> bool {
+    const TENTH: u64 = 100_000_000;
+    request.flags & wire::NOT_AFTER != 0
+        && sys::boot_time() >= u64::try_from(request.signal).unwrap_or(0) * TENTH
 }
 
 fn clone(
@@ -275,17 +321,22 @@ fn clone(
     };
     let pid = sys::clone3(&args, child_main, &raw mut *child as usize)
         .map_err(|errno| (wire::STEP_CLONE, errno))?;
-    // The child wrote this through a pointer, while we were stopped.
-    // SAFETY: the reference it came from is ours.
-    let failure = unsafe { (&raw const child.failure).read_volatile() };
-    if failure.1 != 0 {
-        sys::close(pidfd);
-        return Err(failure);
+    match failure_of(child) {
+        (_, 0) => Ok((pid, pidfd)),
+        failure => {
+            sys::close(pidfd);
+            Err(failure)
+        }
     }
-    Ok((pid, pidfd))
 }
 
-extern "C" fn child_main(argument: usize) -> ! {
+/// What the child wrote through a pointer, while we were stopped.
+pub fn failure_of(child: &Child) -> Failure {
+    // SAFETY: the reference it came from is ours.
+    unsafe { (&raw const child.failure).read_volatile() }
+}
+
+pub extern "C" fn child_main(argument: usize) -> ! {
     // SAFETY: the parent made this pointer from a Child and is stopped.
     let child = unsafe { &mut *(argument as *mut Child) };
     let failure = child.become_it();
@@ -335,17 +386,24 @@ impl Child {
         {
             return (wire::STEP_FILES, errno);
         }
-        if self.request.flags & wire::SANDBOXED != 0
-            && let Err(errno) = CONFINEMENT.take().apply()
-        {
+        // Before anything looks at a path from outside: this table holds
+        // directories of the host, and close-on-exec comes too late for the
+        // working directory and for the program's own path.
+        sys::close_from(FIRST_INHERITED);
+        let sandboxed = self.request.flags & wire::SANDBOXED != 0;
+        if sandboxed && let Err(errno) = CONFINEMENT.take().apply() {
             return (wire::STEP_CONFINE, errno);
         }
         if let Err(errno) = self.take_identity() {
             return (wire::STEP_IDENTITY, errno);
         }
         // SAFETY: `Texts` found a NUL.
-        if let Err(errno) = sys::chdir(unsafe { CStr::from_ptr(self.folder) }) {
+        let directory = unsafe { CStr::from_ptr(self.folder) };
+        if let Err(errno) = resolve::change_directory(directory) {
             return (wire::STEP_FOLDER, errno);
+        }
+        if sandboxed && let Err(errno) = CONFINEMENT.take().drop_capabilities() {
+            return (wire::STEP_CONFINE, errno);
         }
         (wire::STEP_EXEC, self.exec())
     }
@@ -385,7 +443,7 @@ impl Child {
         let program = unsafe { CStr::from_ptr(*self.argv as *const c_char) }.to_bytes();
         if program.contains(&b'/') {
             // SAFETY: as above.
-            return sys::execve(unsafe { *self.argv } as *const u8, self.argv, self.envp);
+            return self.exec_path(unsafe { CStr::from_ptr(*self.argv as *const c_char) });
         }
         let mut worst = sys::ENOENT;
         for folder in self.search_path().split(|byte| *byte == b':') {
@@ -397,13 +455,22 @@ impl Child {
             path[..folder.len()].copy_from_slice(folder);
             path[folder.len()] = b'/';
             path[folder.len() + 1..len].copy_from_slice(program);
-            match sys::execve(path.as_ptr(), self.argv, self.envp) {
+            // The rest of the buffer is zero.
+            let Ok(path) = CStr::from_bytes_until_nul(&path) else { continue };
+            match self.exec_path(path) {
                 sys::ENOENT | sys::ENOTDIR => {}
                 sys::EACCES => worst = sys::EACCES,
                 errno => return errno,
             }
         }
         worst
+    }
+
+    fn exec_path(&self, path: &CStr) -> i32 {
+        match resolve::check_program(path) {
+            Ok(()) => sys::execve(path.as_ptr().cast(), self.argv, self.envp),
+            Err(errno) => errno,
+        }
     }
 
     fn search_path(&self) -> &[u8] {

@@ -3,6 +3,7 @@
 
 use core::arch::asm;
 use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
 
 /// An errno.
 pub type Errno = i32;
@@ -22,6 +23,11 @@ pub const EPROTO: Errno = 71;
 pub const EEXIST: Errno = 17;
 pub const EISDIR: Errno = 21;
 pub const EROFS: Errno = 30;
+pub const EPERM: Errno = 1;
+pub const ERANGE: Errno = 34;
+pub const ENAMETOOLONG: Errno = 36;
+pub const EXDEV: Errno = 18;
+pub const EKEYEXPIRED: Errno = 127;
 
 pub const O_WRONLY: i32 = 1;
 pub const O_RDWR: i32 = 2;
@@ -29,6 +35,10 @@ pub const O_CREAT: i32 = 0o100;
 pub const O_EXCL: i32 = 0o200;
 pub const O_TRUNC: i32 = 0o1000;
 pub const O_NONBLOCK: i32 = 0o4000;
+#[cfg(target_arch = "x86_64")]
+pub const O_NOFOLLOW: i32 = 0o400_000;
+#[cfg(target_arch = "aarch64")]
+pub const O_NOFOLLOW: i32 = 0o100_000;
 pub const O_PATH: i32 = 0o10_000_000;
 #[cfg(target_arch = "x86_64")]
 pub const O_DIRECTORY: i32 = 0o200_000;
@@ -38,6 +48,7 @@ pub const O_CLOEXEC: i32 = 0o2000000;
 pub const AT_FDCWD: i32 = -100;
 pub const SIG_BLOCK: i32 = 0;
 pub const SIG_SETMASK: i32 = 2;
+pub const SIGKILL: i32 = 9;
 pub const SIGTERM: i32 = 15;
 pub const SIGCHLD: i32 = 17;
 
@@ -135,12 +146,58 @@ pub fn pwrite(fd: i32, bytes: &[u8], offset: u64) -> Result<usize> {
     call!(PWRITE64, fd, bytes.as_ptr(), bytes.len(), offset)
 }
 
+/// How long a file is.
+pub fn size(fd: i32) -> Result<u64> {
+    const FROM_END: usize = 2;
+    call!(LSEEK, fd, 0usize, FROM_END).map(|size| size as u64)
+}
+
 pub fn openat(folder: i32, path: &CStr, flags: i32, mode: u32) -> Result<i32> {
     call!(OPENAT, folder, path.as_ptr(), flags, mode).map(|fd| fd as i32)
 }
 
+pub fn fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
+    call!(FCHOWN, fd, uid, gid).map(drop)
+}
+
+pub fn fchmod(fd: i32, mode: u32) -> Result<()> {
+    call!(FCHMOD, fd, mode).map(drop)
+}
+
+/// Waits while `word` is `value`, no longer than `milliseconds`. Comes back for
+/// no reason too: look again.
+pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: i64) {
+    const WAIT: i32 = 0;
+    let time = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+    let _ = call!(FUTEX, word.as_ptr(), WAIT, value, time.as_ptr());
+}
+
+/// Wakes all that wait for a change of `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    const WAKE: i32 = 1;
+    let _ = call!(FUTEX, word.as_ptr(), WAKE, i32::MAX);
+}
+
 pub fn unlinkat(folder: i32, path: &CStr) -> Result<()> {
     call!(UNLINKAT, folder, path.as_ptr(), 0).map(drop)
+}
+
+/// Symbolic links and `..` stay beneath the directory a path begins at.
+pub const RESOLVE_IN_ROOT: u64 = 0x10;
+/// Links of `/proc` to open files of processes are refused with ELOOP.
+pub const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
+
+/// Links of any kind are refused with ELOOP.
+pub const RESOLVE_NO_SYMLINKS: u64 = 0x04;
+
+/// Opens a path as `resolve` says.
+pub fn openat2(directory: i32, path: &CStr, flags: i32, resolve: u64) -> Result<i32> {
+    let how: [u64; 3] = [flags as u64, 0, resolve];
+    call!(OPENAT2, directory, path.as_ptr(), how.as_ptr(), size_of_val(&how)).map(|fd| fd as i32)
+}
+
+pub fn mkdirat(directory: i32, path: &CStr) -> Result<()> {
+    call!(MKDIRAT, directory, path.as_ptr(), 0o755).map(drop)
 }
 
 pub fn mkdir(path: &CStr) -> Result<()> {
@@ -192,6 +249,43 @@ pub fn now() -> u64 {
     let mut time = [0i64; 2];
     let _ = call!(CLOCK_GETTIME, 0, time.as_mut_ptr());
     time[0] as u64 * 1_000_000_000 + time[1] as u64
+}
+
+/// Nanoseconds since the machine started, also while it slept.
+pub fn boot_time() -> u64 {
+    const BOOTTIME: i32 = 7;
+    let mut time = [0i64; 2];
+    let _ = call!(CLOCK_GETTIME, BOOTTIME, time.as_mut_ptr());
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
+}
+
+/// A timer of the boot clock.
+pub fn timer() -> Result<i32> {
+    const BOOTTIME: i32 = 7;
+    call!(TIMERFD_CREATE, BOOTTIME, O_CLOEXEC | O_NONBLOCK).map(|fd| fd as i32)
+}
+
+/// Has a timer fire once at this boot time; never at 0.
+pub fn set_timer(timer: i32, at: u64) -> Result<()> {
+    const ABSOLUTE: i32 = 1;
+    let (seconds, nanos) = (at / 1_000_000_000, at % 1_000_000_000);
+    let value = [0u64, 0, seconds, nanos];
+    call!(TIMERFD_SETTIME, timer, ABSOLUTE, value.as_ptr(), 0usize).map(drop)
+}
+
+/// Whether an open file has an attribute.
+pub fn has_attribute(fd: i32, name: &CStr) -> bool {
+    call!(FGETXATTR, fd, name.as_ptr(), 0usize, 0).is_ok()
+}
+
+/// The next entries of an open directory; how many bytes.
+pub fn directory_entries(fd: i32, buffer: &mut [u8]) -> Result<usize> {
+    call!(GETDENTS64, fd, buffer.as_mut_ptr(), buffer.len())
+}
+
+/// Sends a signal to the process behind a pidfd.
+pub fn pidfd_signal(pidfd: i32, signal: i32) -> Result<()> {
+    call!(PIDFD_SEND_SIGNAL, pidfd, signal, 0usize, 0).map(drop)
 }
 
 /// `struct rusage`: times first, then fourteen longs.
@@ -295,6 +389,15 @@ pub fn chdir(path: &CStr) -> Result<()> {
     call!(CHDIR, path.as_ptr()).map(drop)
 }
 
+pub fn fchdir(directory: i32) -> Result<()> {
+    call!(FCHDIR, directory).map(drop)
+}
+
+/// The working directory as the kernel names it, with its NUL; how long.
+pub fn getcwd(buffer: &mut [u8]) -> Result<usize> {
+    call!(GETCWD, buffer.as_mut_ptr(), buffer.len())
+}
+
 pub fn chroot(path: &CStr) -> Result<()> {
     call!(CHROOT, path.as_ptr()).map(drop)
 }
@@ -314,23 +417,42 @@ pub fn unmount_lazily(target: &CStr) -> Result<()> {
 
 /// Makes every mount from `path` down unchangeable.
 pub fn mount_read_only(path: &CStr) -> Result<()> {
+    set_read_only(AT_FDCWD, path, 0)
+}
+
+/// Makes a detached mount and all below it unchangeable.
+pub fn tree_read_only(mount: i32) -> Result<()> {
+    set_read_only(mount, c"", EMPTY_PATH)
+}
+
+fn set_read_only(directory: i32, path: &CStr, flags: i32) -> Result<()> {
     const RECURSIVE: i32 = 0x8000;
     let attributes: [u64; 4] = [1, 0, 0, 0];
-    call!(MOUNT_SETATTR, AT_FDCWD, path.as_ptr(), RECURSIVE, attributes.as_ptr(), 32).map(drop)
+    let flags = RECURSIVE | flags;
+    call!(MOUNT_SETATTR, directory, path.as_ptr(), flags, attributes.as_ptr(), 32).map(drop)
 }
 
-/// Puts a detached mount onto a path.
-pub fn move_mount(mount: i32, target: &CStr) -> Result<()> {
-    const FROM_EMPTY_PATH: i32 = 4;
-    call!(MOVE_MOUNT, mount, c"".as_ptr(), AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH).map(drop)
+/// The descriptor itself is meant, where a path is empty.
+const EMPTY_PATH: i32 = 0x1000;
+
+/// A detached copy of the mount at an open directory or file.
+pub fn clone_mount(place: i32) -> Result<i32> {
+    const CLONE: i32 = 1;
+    let flags = CLONE | EMPTY_PATH | O_CLOEXEC;
+    call!(OPEN_TREE, place, c"".as_ptr(), flags).map(|fd| fd as i32)
 }
 
-/// The same, where a link at the end of the path leads to.
-pub fn move_mount_followed(mount: i32, target: &CStr) -> Result<()> {
+/// Puts a detached mount onto a path; a link at its end is covered itself.
+pub fn move_mount(mount: i32, directory: i32, target: &CStr) -> Result<()> {
     const FROM_EMPTY_PATH: i32 = 4;
-    const TO_FOLLOWED: i32 = 16;
-    let flags = FROM_EMPTY_PATH | TO_FOLLOWED;
-    call!(MOVE_MOUNT, mount, c"".as_ptr(), AT_FDCWD, target.as_ptr(), flags).map(drop)
+    call!(MOVE_MOUNT, mount, c"".as_ptr(), directory, target.as_ptr(), FROM_EMPTY_PATH).map(drop)
+}
+
+/// Puts a detached mount onto an open directory or file.
+pub fn move_mount_onto(mount: i32, place: i32) -> Result<()> {
+    const FROM_AND_TO_EMPTY_PATH: i32 = 4 | 0x40;
+    let flags = FROM_AND_TO_EMPTY_PATH;
+    call!(MOVE_MOUNT, mount, c"".as_ptr(), place, c"".as_ptr(), flags).map(drop)
 }
 
 /// A new file system, detached; neither programs nor devices work on it.
@@ -352,9 +474,34 @@ pub fn drop_capability(capability: u32) -> Result<()> {
     call!(PRCTL, CAPBSET_DROP, capability, 0, 0, 0).map(drop)
 }
 
+/// Limits what this process may do now to the capabilities in `mask`.
+pub fn limit_capabilities(mask: u64) -> Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION_3, 0];
+    // Effective, permitted, inheritable; the low halves first.
+    let mut sets = [[0u32; 3]; 2];
+    call!(CAPGET, header.as_ptr(), sets.as_mut_ptr())?;
+    for (half, set) in [mask as u32, (mask >> 32) as u32].into_iter().zip(&mut sets) {
+        set.iter_mut().for_each(|bits| *bits &= half);
+    }
+    call!(CAPSET, header.as_ptr(), sets.as_ptr()).map(drop)
+}
+
+/// Which kind of file system an open file is on.
+pub fn file_system(fd: i32) -> Result<i64> {
+    let mut status = [0i64; 16];
+    call!(FSTATFS, fd, status.as_mut_ptr()).map(|_| status[0])
+}
+
 /// Sets a resource limit: what holds, and what it may be raised to.
 pub fn set_rlimit(resource: u64, limit: [u64; 2]) -> Result<()> {
     call!(PRLIMIT64, 0, resource, limit.as_ptr(), 0usize).map(drop)
+}
+
+/// A resource limit of this process.
+pub fn rlimit(resource: u64) -> Result<[u64; 2]> {
+    let mut limit = [0u64; 2];
+    call!(PRLIMIT64, 0, resource, 0usize, limit.as_mut_ptr()).map(|_| limit)
 }
 
 /// Filters the system calls of this process with a program, 8 bytes for each
@@ -429,7 +576,6 @@ pub fn execve(path: *const u8, argv: *const usize, envp: *const usize) -> Errno 
 
 /// Runs the program behind an open file.
 pub fn exec_fd(fd: i32, argv: *const usize, envp: *const usize) -> Errno {
-    const EMPTY_PATH: i32 = 0x1000;
     call!(EXECVEAT, fd, c"".as_ptr(), argv, envp, EMPTY_PATH).err().unwrap_or(0)
 }
 

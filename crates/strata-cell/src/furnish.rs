@@ -14,6 +14,9 @@ pub enum Fitting {
     Folder(String, OwnedFd),
     /// A mount goes onto a file, which is made if missing.
     File(String, OwnedFd),
+    /// A file with this content. Where the root cannot take it, because it is
+    /// read-only or full, the mount goes there instead.
+    Content(String, String, OwnedFd),
     /// A new file system of a type, without programs or devices.
     New {
         /// `proc`, `sysfs`, `mqueue`.
@@ -41,6 +44,7 @@ impl Fitting {
         match self {
             Self::Folder(path, _) => with(wire::OP_FOLDER, path),
             Self::File(path, _) => with(wire::OP_FILE, path),
+            Self::Content(path, text, _) => with(wire::OP_CONTENT, &format!("{path}={text}")),
             Self::New {
                 kind,
                 path,
@@ -65,7 +69,7 @@ impl Fitting {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Folder(_, fd) | Self::File(_, fd) => Some(fd.as_fd()),
+            Self::Folder(_, fd) | Self::File(_, fd) | Self::Content(_, _, fd) => Some(fd.as_fd()),
             _ => None,
         }
     }
@@ -75,6 +79,7 @@ impl fmt::Display for Fitting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path, _) | Self::File(path, _) => write!(f, "mount {path}"),
+            Self::Content(path, ..) => write!(f, "write {path}"),
             Self::New { kind, path, .. } => write!(f, "mount {kind} on {path}"),
             Self::Mask(path) => write!(f, "hide {path}"),
             Self::ReadOnly(path) => write!(f, "make {path} unchangeable"),
@@ -88,9 +93,25 @@ impl fmt::Display for Fitting {
 impl CellInit {
     /// Gives the cell its root. Once only; the cell is of no use if it fails.
     pub fn furnish(&self, root: &OwnedFd, fittings: &[Fitting]) -> Result<(), InitError> {
+        self.furnish_with(root, fittings, 0)
+    }
+
+    /// The same for a cell whose main run is to be PID 1 of what it sees, and
+    /// in which this init is not seen at all.
+    pub fn furnish_for_init(&self, root: &OwnedFd, fittings: &[Fitting]) -> Result<(), InitError> {
+        self.furnish_with(root, fittings, wire::PROGRAM_IS_INIT)
+    }
+
+    fn furnish_with(
+        &self,
+        root: &OwnedFd,
+        fittings: &[Fitting],
+        flags: u32,
+    ) -> Result<(), InitError> {
         let request = Request {
             magic: MAGIC,
             kind: wire::FURNISH,
+            flags,
             argc: fittings.len() as u32,
             ..Request::default()
         };

@@ -51,13 +51,16 @@ pub enum InitError {
         errno: i32,
     },
     /// The folder to start in cannot be entered.
-    #[error("{folder:?}: {}", reason(*errno))]
+    #[error("{folder:?}: {}", path_reason(*errno))]
     Folder {
         /// The folder.
         folder: String,
         /// Why chdir failed.
         errno: i32,
     },
+    /// The lease of what a server assigned has ended.
+    #[error("the lease of this node has ended: it may run elsewhere")]
+    LeaseEnded,
     /// A step inside the cell failed.
     #[error("cannot {}: {}", step_name(*step), reason(*errno))]
     Step {
@@ -94,6 +97,17 @@ pub enum InitError {
     Full,
 }
 
+impl InitError {
+    /// Whether the kernel has no place for a further process: a limit on their
+    /// number is reached.
+    pub fn is_out_of_processes(&self) -> bool {
+        let Self::Step { step, errno } = self else {
+            return false;
+        };
+        *step == wire::STEP_CLONE && *errno == libc::EAGAIN
+    }
+}
+
 fn reason(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error")
@@ -102,12 +116,24 @@ fn reason(errno: i32) -> String {
         .to_lowercase()
 }
 
+/// Why a path was refused. The init follows no link of `/proc` that stands
+/// for an open file, and lets no path end outside of the root.
+fn path_reason(errno: i32) -> String {
+    match rustix::io::Errno::from_raw_os_error(errno) {
+        rustix::io::Errno::LOOP => {
+            "leads through an open file of a process, or through too many links".into()
+        }
+        rustix::io::Errno::XDEV => "is outside of the root".into(),
+        _ => reason(errno),
+    }
+}
+
 fn exec_reason(errno: i32) -> String {
     match rustix::io::Errno::from_raw_os_error(errno) {
         rustix::io::Errno::NOENT => "no such file".into(),
         rustix::io::Errno::ACCESS => "not executable".into(),
         rustix::io::Errno::NOEXEC => "not a program: exec format error".into(),
-        _ => reason(errno),
+        _ => path_reason(errno),
     }
 }
 
@@ -120,6 +146,7 @@ fn step_name(step: u32) -> &'static str {
         wire::STEP_MOUNTS => "make the cell's mounts",
         wire::STEP_NETWORK => "make the cell's network",
         wire::STEP_CONFINE => "confine it",
+        wire::STEP_LEASE => "hold the lease",
         _ => "start it",
     }
 }
@@ -149,6 +176,36 @@ impl InitImage {
             &file,
             clear_of_listen,
         )?))
+    }
+}
+
+/// Until when what a server assigned may run here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lease {
+    /// None was granted: nothing may be started under it.
+    #[default]
+    Unset,
+    /// To this time of the boot clock.
+    Until(Duration),
+    /// Without end: it was promised that nothing is started elsewhere.
+    Waived,
+}
+
+impl Lease {
+    fn on_wire(self) -> u64 {
+        match self {
+            Self::Unset => 0,
+            Self::Until(end) => u64::try_from(end.as_nanos()).unwrap_or(wire::LEASE_WAIVED - 1),
+            Self::Waived => wire::LEASE_WAIVED,
+        }
+    }
+
+    fn from_wire(end: u64) -> Self {
+        match end {
+            0 => Self::Unset,
+            wire::LEASE_WAIVED => Self::Waived,
+            end => Self::Until(Duration::from_nanos(end)),
+        }
     }
 }
 
@@ -279,10 +336,14 @@ impl CellInit {
         );
         let maps = spec.id_map.map(UserMaps::new).transpose()?;
         let map_flag = maps.as_ref().map_or(0, |_| wire::USER_NAMESPACE);
+        let lease_flag = match cgroup.is_fenced() {
+            true => wire::UNDER_LEASE,
+            false => 0,
+        };
         let request = Request {
             magic: MAGIC,
             kind: wire::SPAWN_CELL,
-            flags: join.flags() | map_flag,
+            flags: join.flags() | map_flag | lease_flag,
             namespaces: namespaces(spec),
             argc: 4,
             ..Request::default()
@@ -293,7 +354,10 @@ impl CellInit {
         let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
         if answer.reply.error != 0 {
             let (step, errno) = (answer.reply.step, answer.reply.error);
-            return Err(InitError::Step { step, errno });
+            return Err(match step {
+                wire::STEP_LEASE => InitError::LeaseEnded,
+                _ => InitError::Step { step, errno },
+            });
         }
         drop(socket);
         if let Some(maps) = maps {
@@ -340,9 +404,39 @@ impl CellInit {
             wire::STEP_RUN if errno == libc::EINVAL => return Err(InitError::Words),
             wire::STEP_RUN => return Err(InitError::Full),
             wire::STEP_CONFINE => return Err(InitError::Confine { errno }),
+            wire::STEP_LEASE => return Err(InitError::LeaseEnded),
             _ => return Err(InitError::Step { step, errno }),
         }
         Ok(answer.pid)
+    }
+
+    /// Moves the end of the lease that this shim holds: from then on it ends
+    /// all marked groups below `root`. One of an earlier release closes the
+    /// connection.
+    pub fn set_lease(&self, lease: Lease, root: &Cgroup) -> Result<(), InitError> {
+        let root = root.open_members().map_err(|error| InitError::Host {
+            what: "open the cgroups under lease",
+            source: io::Error::other(error.to_string()),
+        })?;
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::SET_LEASE,
+            run: lease.on_wire(),
+            ..Request::default()
+        };
+        // A connection of its own: others wait for starts meanwhile.
+        let link = InitLink::connect_within(&self.folder, SOON)?;
+        let answer = link.ask(&request, &[], &[root.as_fd()])?;
+        match (answer.reply.step, answer.reply.error) {
+            (_, 0) => Ok(()),
+            (step, errno) => Err(InitError::Step { step, errno }),
+        }
+    }
+
+    /// The lease that this shim holds.
+    pub fn lease(&self) -> Result<Lease, InitError> {
+        let link = InitLink::connect_within(&self.folder, SOON)?;
+        Ok(Lease::from_wire(link.lease()?))
     }
 
     /// Its pid as this process sees it.
@@ -385,7 +479,12 @@ impl CellInit {
 
     /// Sends a signal to the process group of a run.
     pub fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
-        self.with_link(|link| link.signal(run, signal))
+        self.with_link(|link| link.signal(run, signal, false))
+    }
+
+    /// Sends a signal to the process of a run alone.
+    pub fn signal_process(&self, run: u64, signal: i32) -> Result<(), LinkError> {
+        self.with_link(|link| link.signal(run, signal, true))
     }
 
     /// The input of a run that was started with one ends, once nobody has it

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use strata_types::{EnvironmentVariable, ExecutableSpec};
 
@@ -49,8 +50,16 @@ pub struct Launch<'a> {
     /// Whether it is PID 1 of processes of its own, with mounts of its own:
     /// its end is the end of all that it started.
     pub as_init: bool,
+    /// Whether signals for the cell's init are for this run, whose process
+    /// gets them alone.
+    pub main: bool,
     /// Whether it sees the control groups that the cell's init does.
     pub host_cgroups: bool,
+    /// Variables instead of those of the specification that have the same
+    /// names, and beside the others. No record has them.
+    pub environment: &'a [EnvironmentVariable],
+    /// The boot time from which on it must not be started any more.
+    pub not_after: Option<Duration>,
 }
 
 /// What a process finds as its standard input, output and error.
@@ -100,12 +109,14 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
     // A user without a group would keep root's.
     let gid = identity.gid.or(identity.uid);
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
-    let given: Vec<&str> = spec
-        .environment
-        .iter()
-        .map(EnvironmentVariable::as_str)
-        .collect();
-    let path = (!spec.environment.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
+    let own = |variable: &&EnvironmentVariable| {
+        let other = |it: &EnvironmentVariable| it.key() == variable.key();
+        !launch.environment.iter().any(other)
+    };
+    let given = spec.environment.iter().filter(own);
+    let given: Vec<&EnvironmentVariable> = given.chain(launch.environment).collect();
+    let path = (!given.iter().any(|v| v.key() == "PATH")).then_some(DEFAULT_PATH);
+    let given = given.into_iter().map(EnvironmentVariable::as_str);
     let variables: Vec<&str> = path.into_iter().chain(given).collect();
     let words = spec.command.words();
     let request = Request {
@@ -113,11 +124,15 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
         kind: wire::SPAWN,
         run: launch.run,
         flags: join_flags
+            | wire::LOST_BYTES
             | launch.stdio.flags()
             | flag(launch.sandboxed, wire::SANDBOXED)
+            | flag(launch.main, wire::MAIN)
             | flag(launch.host_cgroups, wire::HOST_CGROUPS)
             | flag(identity.uid.is_some(), wire::SET_UID)
-            | flag(gid.is_some(), wire::SET_GID),
+            | flag(gid.is_some(), wire::SET_GID)
+            | flag(launch.not_after.is_some(), wire::NOT_AFTER),
+        signal: launch.not_after.map_or(0, tenths),
         namespaces: namespaces(launch),
         uid: identity.uid.unwrap_or(0),
         gid: gid.unwrap_or(0),
@@ -126,7 +141,6 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
         envc: variables.len() as u32,
         segments: launch.logs.segments,
         segment_bytes: launch.logs.segment_bytes,
-        ..Request::default()
     };
     let mut payload: Vec<u8> = identity
         .groups
@@ -137,6 +151,11 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
     let all = words.iter().map(String::as_str).chain(variables);
     payload.extend(texts(folder, all));
     (request, payload)
+}
+
+/// A deadline as the init reads it: rather too early than too late.
+fn tenths(deadline: Duration) -> i32 {
+    i32::try_from(deadline.as_millis() / 100).unwrap_or(i32::MAX)
 }
 
 /// What it does not share with the cell.

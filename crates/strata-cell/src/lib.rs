@@ -2,8 +2,9 @@
 //! in them, and their logs. Mechanism only: what is allowed when, and what
 //! is kept across a restart, is decided by the node.
 //!
-//! The only crate with `unsafe` code: the init (`init/`, which has no library
-//! at all under it) and the one process the daemon starts itself, the keeper.
+//! The only crate with `unsafe` code: the init and the jail (`init/`, `jail/`,
+//! which have no library at all under them) and the one process the daemon
+//! starts itself, the keeper.
 //!
 //! Everything here blocks for microseconds to a few milliseconds; callers on
 //! an async runtime hand it to a blocking thread.
@@ -11,8 +12,11 @@
 mod cgroup;
 mod confine;
 mod furnish;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod host;
 mod init;
+mod jail;
 mod launch;
 mod link;
 pub mod log;
@@ -28,7 +32,10 @@ pub use cgroup::{Cgroup, CgroupError, Cgroups, RunGroup, Usage};
 pub use confine::Confinement;
 pub use furnish::Fitting;
 pub use host::HostPaths;
-pub use init::{CellInit, InitError, InitImage, StartedInit};
+pub use init::{CellInit, InitError, InitImage, Lease, StartedInit};
+pub use jail::{
+    JAIL, JAIL_FIRST_FD, JAIL_LOG_FD, JAIL_MAX_FDS, hand_over, jailed, landlock_version,
+};
 pub use launch::{Launch, LogLimits, Stdio};
 pub use link::{InitEvent, InitEvents, LinkError};
 pub use readable::{both_ways, readable};

@@ -139,14 +139,15 @@ impl InitLink {
         }
     }
 
-    /// Sends a signal to the process group of a run. One that is over is no
-    /// error: there is nothing left to signal.
-    pub(crate) fn signal(&self, run: u64, signal: i32) -> Result<(), LinkError> {
+    /// Sends a signal to the process group of a run, or to its process alone.
+    /// One that is over is no error: there is nothing left to signal.
+    pub(crate) fn signal(&self, run: u64, signal: i32, alone: bool) -> Result<(), LinkError> {
         let request = Request {
             magic: MAGIC,
             kind: wire::SIGNAL,
             run,
             signal,
+            flags: if alone { wire::ALONE } else { 0 },
             ..Request::default()
         };
         self.ask(&request, &[], &[]).map(drop)
@@ -160,6 +161,21 @@ impl InitLink {
             ..Request::default()
         };
         self.ask(&request, &[], &[]).map(drop)
+    }
+
+    /// The end of the lease that the shim holds, as it is on the wire.
+    pub(crate) fn lease(&self) -> Result<u64, LinkError> {
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::GET_LEASE,
+            ..Request::default()
+        };
+        self.send(&request, &[], &[])?;
+        let Answer { reply, .. } = receive(&self.socket)?.ok_or_else(closed)?;
+        match reply.kind {
+            wire::GET_LEASE => Ok(reply.run),
+            _ => Err(LinkError::Nonsense),
+        }
     }
 
     /// Asks whether the init is there and well; from then on the connection
@@ -301,7 +317,7 @@ fn encode(request: &Request) -> &[u8] {
 }
 
 #[allow(unsafe_code)]
-fn decode(bytes: &[u8; size_of::<Reply>()]) -> Result<Reply, LinkError> {
+pub(crate) fn decode(bytes: &[u8; size_of::<Reply>()]) -> Result<Reply, LinkError> {
     // SAFETY: as long as a Reply, and any bytes are a valid one.
     let reply: Reply = unsafe { bytes.as_ptr().cast::<Reply>().read_unaligned() };
     match reply {

@@ -7,8 +7,12 @@
 //! is the one that container users know, without the ways into the kernel
 //! that broke out of containers before.
 //!
+//! Emulators have a table of their own, which names what is allowed (`vmm.rs`).
+//!
 //! The program looks a number up by halving, so it takes eight comparisons
 //! where a chain takes hundreds.
+
+mod vmm;
 
 use libc::c_long;
 
@@ -27,6 +31,8 @@ const LAST_KNOWN: u32 = 467;
 
 /// Namespaces that `clone` could make: all of them.
 const NAMESPACES: u32 = 0x7e02_0000;
+/// `clone` with this makes a thread, without it a process.
+const CLONE_THREAD: u32 = 0x0001_0000;
 /// `socket` of this family speaks to the machine beneath a guest.
 const AF_VSOCK: u32 = 40;
 /// `ioctl` with these changes the project of a file, or whether files in a
@@ -34,6 +40,8 @@ const AF_VSOCK: u32 = 40;
 /// against.
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+/// The pod's init, as its processes see it.
+const INIT_PID: u32 = 1;
 /// Harmless values of `personality`: plain, uname26, compatible layout, ask.
 const PERSONALITIES: [u32; 5] = [0, 0x0002_0000, 0x0000_0008, 0x0002_0008, u32::MAX];
 
@@ -130,9 +138,13 @@ enum Verdict {
     Personality,
     /// Allowed, but for leaving the project that a disk limit is on.
     Ioctl,
-    /// Allowed for one's own limits, and to look at those of others: the
-    /// pod's init has the same user as root of the pod.
+    /// Allowed but for changing the limits of PID 1: the pod's init has the
+    /// same user as root of the pod. The kernel keeps other users apart.
     Prlimit,
+    /// Allowed for threads of the same process.
+    Thread,
+    /// Allowed for these first arguments.
+    OneOf(&'static [u32]),
 }
 
 /// A program for the kernel's filter.
@@ -161,6 +173,11 @@ impl Filter {
                 _ => Verdict::Allow,
             }
         };
+        Self::deciding(verdict)
+    }
+
+    /// The filter that decides on each number as `verdict` does.
+    fn deciding(verdict: impl Fn(u32) -> Verdict) -> Self {
         let mut ranges: Vec<(u32, Verdict)> = Vec::new();
         for number in 0..=LAST_KNOWN {
             let verdict = verdict(number);
@@ -236,7 +253,7 @@ fn decide(verdict: Verdict) -> Vec<u64> {
         ],
         Verdict::Prlimit => vec![
             argument,
-            jump(Test::Equal, 0, 5, 0),
+            jump(Test::Equal, INIT_PID, 0, 5),
             // Both halves of the pointer to new limits.
             load(32),
             jump(Test::Equal, 0, 0, 2),
@@ -245,16 +262,27 @@ fn decide(verdict: Verdict) -> Vec<u64> {
             refuse,
             ret(ALLOW),
         ],
-        Verdict::Personality => {
-            let mut program = vec![argument];
-            for (i, value) in PERSONALITIES.into_iter().enumerate() {
-                let to_allow = (PERSONALITIES.len() - i) as u8;
-                program.push(jump(Test::Equal, value, to_allow, 0));
-            }
-            program.extend([refuse, ret(ALLOW)]);
-            program
-        }
+        Verdict::Personality => one_of(&PERSONALITIES),
+        Verdict::OneOf(values) => one_of(values),
+        Verdict::Thread => vec![
+            argument,
+            jump(Test::Bits, CLONE_THREAD, 0, 2),
+            jump(Test::Bits, NAMESPACES, 1, 0),
+            ret(ALLOW),
+            refuse,
+        ],
     }
+}
+
+/// Allows a call whose first argument is one of these.
+fn one_of(values: &[u32]) -> Vec<u64> {
+    let mut program = vec![load(16)];
+    for (i, value) in values.iter().enumerate() {
+        let to_allow = (values.len() - i) as u8;
+        program.push(jump(Test::Equal, *value, to_allow, 0));
+    }
+    program.extend([ret(ERRNO | EPERM), ret(ALLOW)]);
+    program
 }
 
 #[derive(Clone, Copy)]
@@ -305,7 +333,7 @@ mod tests {
     use super::*;
 
     /// What the kernel would do.
-    fn run(filter: &Filter, architecture: u32, number: u32, argument: u32) -> u32 {
+    pub(super) fn run(filter: &Filter, architecture: u32, number: u32, argument: u32) -> u32 {
         let (mut at, mut a) = (0, 0);
         loop {
             let bytes = filter.0[at].to_ne_bytes();
@@ -369,7 +397,8 @@ mod tests {
         assert_eq!(plain(libc::SYS_ioctl, FS_IOC_SETFLAGS), ERRNO | EPERM);
         // The interpreter gives every argument the same value.
         assert_eq!(plain(libc::SYS_prlimit64, 0), ALLOW);
-        assert_eq!(plain(libc::SYS_prlimit64, 1), ERRNO | EPERM);
+        assert_eq!(plain(libc::SYS_prlimit64, 7), ALLOW);
+        assert_eq!(plain(libc::SYS_prlimit64, INIT_PID), ERRNO | EPERM);
     }
 
     #[test]

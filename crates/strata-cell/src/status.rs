@@ -7,6 +7,8 @@
 //! 60   and, once it is over, its judgement of the end, 2 bytes
 //! 62   and whether it was told to end for good, 2 bytes
 //! 64   what was asked for, as JSON
+//! ...  what the init writes: the bytes of output that could not be stored
+//!      (`LostBytes`); not in files of earlier versions
 //! ```
 //!
 //! It has its full size before the run begins, so that a full disk cannot
@@ -22,13 +24,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use strata_types::{Ending, IdMap};
 
-use crate::wire::{self, RunStatus};
+use crate::log::Channel;
+use crate::wire::{self, LostBytes, RunStatus};
 
 const FILE: &str = "status";
 const PID: usize = size_of::<RunStatus>();
 const VERDICT: usize = PID + 4;
 const TOLD: usize = PID + 6;
 const ASKED: usize = PID + 8;
+const LOST: usize = size_of::<LostBytes>();
+const LOST_COUNTS: usize = LOST - wire::LOST_MAGIC.len();
 
 /// Where a run is, as its init last wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,8 @@ impl RunRecord {
     pub fn create(run_folder: &Path, asked: &impl Serialize) -> io::Result<()> {
         let mut bytes = vec![0; ASKED];
         serde_json::to_writer(&mut bytes, asked)?;
+        bytes.extend_from_slice(&wire::LOST_MAGIC);
+        bytes.resize(bytes.len() + LOST_COUNTS, 0);
         fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -128,11 +135,23 @@ impl RunRecord {
     pub fn read_whole<T: DeserializeOwned>(run_folder: &Path) -> io::Result<(T, Self)> {
         let bytes = fs::read(run_folder.join(FILE))?;
         let record = Self::parse(&bytes).ok_or_else(damaged)?;
+        let (bytes, _) = split_lost(&bytes);
         let asked = serde_json::from_slice(bytes.get(ASKED..).unwrap_or_default())?;
         Ok((asked, record))
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// How many bytes of the output of a run could not be stored so far.
+    pub fn lost_bytes(run_folder: &Path, channel: Channel) -> io::Result<u64> {
+        let bytes = fs::read(run_folder.join(FILE))?;
+        let (_, [stdout, stderr]) = split_lost(&bytes);
+        Ok(match channel {
+            Channel::Stdout => stdout,
+            Channel::Stderr => stderr,
+            Channel::Daemon => 0,
+        })
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let number = |offset: usize| -> Option<u64> {
             let field = bytes.get(offset..offset + 8)?;
             Some(u64::from_ne_bytes(field.try_into().ok()?))
@@ -184,6 +203,19 @@ fn write_at(run_folder: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, offset as u64)
 }
 
+/// Parts a file from the lost bytes at its end, if it has them.
+fn split_lost(bytes: &[u8]) -> (&[u8], [u64; 2]) {
+    let split = bytes
+        .split_last_chunk::<LOST>()
+        .and_then(|(rest, lost)| Some((rest, lost.strip_prefix(&wire::LOST_MAGIC)?)));
+    let Some((rest, counts)) = split else {
+        return (bytes, [0; 2]);
+    };
+    let (stdout, stderr) = counts.split_at(8);
+    let count = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    (rest, [count(stdout), count(stderr)])
+}
+
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not the status of a run")
 }
@@ -221,6 +253,34 @@ mod tests {
         assert_eq!(
             (asked, record.pid),
             (vec!["sleep".to_owned(), "1".to_owned()], 77)
+        );
+    }
+
+    #[test]
+    fn lost_bytes_are_counted_by_channel() {
+        let folder = tempfile::tempdir().unwrap();
+        RunRecord::create(folder.path(), &["sleep"]).unwrap();
+        let lost = |channel| RunRecord::lost_bytes(folder.path(), channel).unwrap();
+        assert_eq!((lost(Channel::Stdout), lost(Channel::Stderr)), (0, 0));
+        let size = fs::metadata(folder.path().join(FILE)).unwrap().len() as usize;
+        write_at(folder.path(), size - 16, &7u64.to_ne_bytes()).unwrap();
+        write_at(folder.path(), size - 8, &9u64.to_ne_bytes()).unwrap();
+        assert_eq!((lost(Channel::Stdout), lost(Channel::Stderr)), (7, 9));
+        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        assert_eq!(asked, ["sleep"]);
+    }
+
+    #[test]
+    fn record_of_an_earlier_version_has_lost_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = vec![0; ASKED];
+        bytes.extend_from_slice(br#"["sleep","1"]"#);
+        fs::write(folder.path().join(FILE), bytes).unwrap();
+        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        assert_eq!(asked, ["sleep", "1"]);
+        assert_eq!(
+            RunRecord::lost_bytes(folder.path(), Channel::Stdout).unwrap(),
+            0
         );
     }
 

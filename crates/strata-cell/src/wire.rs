@@ -52,6 +52,21 @@ pub const CONFINE: u32 = 8;
 /// Request: the input of a run, made with `STDIN_FILE`, ends once nobody else
 /// has it open for writing.
 pub const END_INPUT: u32 = 9;
+/// Request to the shim: the lease of assigned cells ends at `run`, in
+/// nanoseconds of the boot clock; [`LEASE_WAIVED`] is no end. Fds: the cgroup
+/// directory below which marked groups are ended then. A shim that does not
+/// know this request closes the connection.
+pub const SET_LEASE: u32 = 10;
+/// Request to the shim: answered with the end of the lease as `run`; 0 where
+/// there is none.
+pub const GET_LEASE: u32 = 11;
+
+/// The end of a lease that was waived: nothing is started elsewhere.
+pub const LEASE_WAIVED: u64 = u64::MAX;
+/// The attribute of the cgroup of a cell that the lease holds for.
+pub const FENCED: &core::ffi::CStr = c"trusted.strata.fenced";
+/// The same where trusted attributes cannot be set: in a user namespace.
+pub const FENCED_USER: &core::ffi::CStr = c"user.strata.fenced";
 
 /// Text of `FURNISH`: the next fd goes onto this folder, made if missing.
 pub const OP_FOLDER: u8 = b'd';
@@ -71,6 +86,9 @@ pub const OP_SYSCTL: u8 = b'k';
 pub const OP_NO_DEVICES: u8 = b'c';
 /// Text of `FURNISH`: the cell's host name.
 pub const OP_HOST_NAME: u8 = b'h';
+/// Text of `FURNISH`: a file with this content: its path, `=`, the content. The
+/// next fd is mounted there instead where the root does not take the file.
+pub const OP_CONTENT: u8 = b'w';
 /// The most new file systems of one `FURNISH`.
 pub const MAX_NEW: usize = 8;
 
@@ -104,9 +122,27 @@ pub const INPUT: u32 = 256;
 pub const LOG_TERMINAL: u32 = 512;
 /// Request flag: the run stays in the cgroup namespace of the init.
 pub const HOST_CGROUPS: u32 = 1024;
+/// Request flag of `SPAWN_CELL`: refused once the lease has ended.
+pub const UNDER_LEASE: u32 = 2048;
+/// Request flag of `SPAWN`: nothing is started from `signal` on, in tenths of
+/// a second of the boot clock. An init that does not know it starts it: then
+/// the shim ends it with its cell.
+pub const NOT_AFTER: u32 = 4096;
+/// Request flag of `SIGNAL`: to the process of the run alone, not its group.
+pub const ALONE: u32 = 8192;
+/// Request flag of `SPAWN`: signals that the init gets go to this run's process
+/// alone. The first of them is PID 1 where `FURNISH` had `PROGRAM_IS_INIT`.
+pub const MAIN: u32 = 16_384;
+/// Request flag of `FURNISH`: all runs are in one more PID namespace, which the
+/// run with `MAIN` is PID 1 of and which `proc` shows; the init is not in it.
+pub const PROGRAM_IS_INIT: u32 = 32_768;
+/// Request flag: the file `status` ends with a [`LostBytes`].
+pub const LOST_BYTES: u32 = 65_536;
 
 /// Sandbox flag: no program gains privileges by exec.
 pub const NO_NEW_PRIVILEGES: u32 = 1;
+/// Sandbox flag: cores are dumped as large as may be, not as small as is usual.
+pub const CORE_DUMPS: u32 = 2;
 /// The most rlimits of a sandbox.
 pub const MAX_RLIMITS: usize = 16;
 /// The most instructions of a filter.
@@ -167,7 +203,7 @@ pub struct Request {
     pub run: u64,
     /// Request flags.
     pub flags: u32,
-    /// For `SIGNAL`.
+    /// For `SIGNAL`; for `SPAWN` with `NOT_AFTER`, the deadline.
     pub signal: i32,
     /// For `SPAWN_CELL` and `SPAWN`: namespaces to make, as `clone` flags.
     pub namespaces: u64,
@@ -231,6 +267,9 @@ pub const STEP_CONFINE: u32 = 10;
 /// A text of `FURNISH` failed.
 pub const STEP_FURNISH: u32 = 11;
 
+/// The lease that it was to run under has ended.
+pub const STEP_LEASE: u32 = 12;
+
 /// A run that has not begun.
 pub const RUN_NEW: u32 = 0;
 /// A run whose process lives, or lived when its init last wrote.
@@ -261,6 +300,21 @@ pub struct RunStatus {
     pub system_us: u64,
     /// The most memory it had at once, in kilobytes.
     pub max_rss_kb: u64,
+}
+
+/// Begins a [`LostBytes`]. No JSON before it has a NUL in it.
+pub const LOST_MAGIC: [u8; 8] = *b"\0lost\0\0\0";
+
+/// The end of the file `status`: what of a run's output could not be stored.
+/// The daemon makes it, so that it can be written when the disk is full: an
+/// index entry needs room, and follows only with the next byte that is stored.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct LostBytes {
+    /// [`LOST_MAGIC`].
+    pub magic: [u8; 8],
+    /// Bytes of standard output and of standard error.
+    pub bytes: [u64; 2],
 }
 
 /// One entry of a log segment's time index: bytes from `offset` on were

@@ -2,6 +2,8 @@
 //! ends and their logs. Needs root; each test has a run of its own.
 #![allow(clippy::unwrap_used)]
 
+#[path = "cell/escape.rs"]
+mod escape;
 mod world;
 
 use std::fs;

@@ -6,26 +6,18 @@ mod world;
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use rustix::mount::{OpenTreeFlags, open_tree};
 use strata_cell::seccomp::Filter;
 use strata_cell::{CellInit, Confinement, Fitting, Stdio};
-use strata_types::{CellSpec, Ending, IdMap, Identity, RootMode};
-use world::{Cell, World, wait_exit};
+use strata_types::{Ending, IdMap, Identity};
+use world::{Cell, World, handed, proc, tree, wait_exit};
 
 const SYS_ADMIN: u64 = 1 << 21;
 const CHOWN: u64 = 1;
 const RLIMIT_NOFILE: u32 = 7;
-
-fn handed(name: &str) -> CellSpec {
-    let mut spec = world::spec(name);
-    spec.root = RootMode::Handed;
-    spec.isolated_network = true;
-    spec
-}
 
 /// A folder that is all a container has: busybox and a few names for it.
 fn root_folder(world: &World) -> std::path::PathBuf {
@@ -45,19 +37,6 @@ fn root_folder(world: &World) -> std::path::PathBuf {
     root
 }
 
-fn tree(path: &Path) -> OwnedFd {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    open_tree(rustix::fs::CWD, path, flags).unwrap()
-}
-
-fn proc() -> Fitting {
-    Fitting::New {
-        kind: "proc",
-        path: "/proc",
-        read_only: false,
-    }
-}
-
 fn furnish(cell: &Cell<'_>, root: &Path, more: Vec<Fitting>) {
     let mut fittings = vec![
         proc(),
@@ -71,6 +50,7 @@ fn confinement(capabilities: u64) -> Confinement {
     Confinement {
         capabilities,
         no_new_privileges: true,
+        core_dumps: false,
         rlimits: vec![(RLIMIT_NOFILE, 77, 88)],
         filter: Some(Filter::for_capabilities(capabilities)),
     }

@@ -29,20 +29,21 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         Err(_) => {}
     }
     unlock_entry(parent, name)?;
-    let top = open_folder(parent, name)?;
-    let mut removal = Removal {
-        top: &top,
-        moved: 0,
-    };
+    empty_directory(&open_folder(parent, name)?)?;
+    remove_folder(parent, name)
+}
+
+/// Removes all that is in a directory.
+pub(crate) fn empty_directory(top: &OwnedFd) -> Result<()> {
+    let mut removal = Removal { top, moved: 0 };
     // One pass takes everything that is near; the next what it moved up.
     loop {
         let before = removal.moved;
-        removal.empty(&top, 0)?;
+        removal.empty(top, 0)?;
         if removal.moved == before {
-            break;
+            return Ok(());
         }
     }
-    remove_folder(parent, name)
 }
 
 struct Removal<'a> {

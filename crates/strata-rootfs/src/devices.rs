@@ -25,6 +25,8 @@ const NODES: [(&str, u32, u32); 6] = [
     ("urandom", 1, 9),
     ("tty", 5, 0),
 ];
+/// Those of them that an emulator may expect.
+const EMULATOR_NODES: [&str; 3] = ["null", "zero", "urandom"];
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -56,12 +58,7 @@ pub fn devices(owner: Owner) -> Result<OwnedFd, RootError> {
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
     )?;
     for (name, major, minor) in NODES {
-        let device = makedev(major, minor);
-        mknodat(&mount, name, FileType::CharacterDevice, mode(0o666), device)
-            // The umask of the process may have taken bits away.
-            .and_then(|()| chmodat(&mount, name, mode(0o666), AtFlags::empty()))
-            .map_err(RootError::at("make the device", Path::new(name)))?;
-        give(&mount, name, owner)?;
+        node(&mount, name, makedev(major, minor), 0o666, owner)?;
     }
     for (name, target) in LINKS {
         symlinkat(target, &mount, name).map_err(RootError::at("make the link", Path::new(name)))?;
@@ -73,6 +70,46 @@ pub fn devices(owner: Owner) -> Result<OwnedFd, RootError> {
         give(&mount, name, owner)?;
     }
     Ok(mount)
+}
+
+/// The `/dev` of an emulator, detached: `null`, `zero` and `urandom`, and with
+/// `kvm`, which is the number of that device, `kvm`, for its user alone. The
+/// directory is root's and nothing can be made in it.
+pub fn emulator_devices(kvm: Option<u64>, user: Owner) -> Result<OwnedFd, RootError> {
+    let root = Owner::default();
+    let options = TmpfsOptions {
+        bytes: BYTES,
+        mode: 0o755,
+        owner: root,
+        no_exec: true,
+    };
+    let mount = make(
+        options,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    for (name, major, minor) in NODES {
+        if EMULATOR_NODES.contains(&name) {
+            node(&mount, name, makedev(major, minor), 0o666, root)?;
+        }
+    }
+    if let Some(kvm) = kvm {
+        node(&mount, "kvm", kvm, 0o600, user)?;
+    }
+    Ok(mount)
+}
+
+fn node(
+    mount: &OwnedFd,
+    name: &str,
+    device: u64,
+    bits: u32,
+    owner: Owner,
+) -> Result<(), RootError> {
+    mknodat(mount, name, FileType::CharacterDevice, mode(bits), device)
+        // The umask of the process may have taken bits away.
+        .and_then(|()| chmodat(mount, name, mode(bits), AtFlags::empty()))
+        .map_err(RootError::at("make the device", Path::new(name)))?;
+    give(mount, name, owner)
 }
 
 fn mode(bits: u32) -> Mode {

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, mkdirat};
+use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
 use rustix::mount::MountAttrFlags;
 
 use crate::RootError;
@@ -71,6 +71,31 @@ pub fn places<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<OwnedFd, R
         let made = mkdirat(&mount, name, Mode::from_raw_mode(0o555));
         made.map_err(|errno| RootError::io("make", name, errno))?;
     }
+    change(&mount, false, MountAttrFlags::MOUNT_ATTR_RDONLY, None)?;
+    Ok(mount)
+}
+
+/// A file system that holds one executable file and that nobody can change.
+pub fn program(name: &str, bytes: &[u8]) -> Result<OwnedFd, RootError> {
+    let options = TmpfsOptions {
+        bytes: (bytes.len() as u64).next_multiple_of(4096),
+        mode: 0o755,
+        owner: Owner::default(),
+        no_exec: false,
+    };
+    let mount = tmpfs(options)?;
+    let failed = |errno| RootError::io("write", name, errno);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o755);
+    let file = openat(&mount, name, flags, mode).map_err(failed)?;
+    // The umask of the process may have taken bits away.
+    fchmod(&file, mode).map_err(failed)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest).map_err(failed)?;
+        rest = &rest[written..];
+    }
+    drop(file);
     change(&mount, false, MountAttrFlags::MOUNT_ATTR_RDONLY, None)?;
     Ok(mount)
 }

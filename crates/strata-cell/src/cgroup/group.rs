@@ -7,8 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use strata_types::{CellSpec, DeviceRef, IoLimit};
+use strata_types::{CellSpec, DeviceRef, IdMap, IoLimit, RootMode};
 
+use super::fence;
 use super::kill::kill_members;
 use super::run::RunGroup;
 use super::usage::Usage;
@@ -73,8 +74,16 @@ impl Cgroup {
         self.create_plain()?;
         if self.whole || spec.limits.cpuset.is_some() {
             self.create_cpuset()?;
+        } else if spec.root == RootMode::Handed {
+            self.try_cpuset();
         }
-        settings.iter().try_for_each(|setting| self.apply(setting))
+        settings
+            .iter()
+            .try_for_each(|setting| self.apply(setting))?;
+        match (&self.hierarchy, spec.id_map) {
+            (Hierarchy::V2(mount), Some(map)) => delegate_members(&mount.join(&self.path), map),
+            _ => Ok(()),
+        }
     }
 
     fn apply(&self, setting: &Setting) -> Result<(), CgroupError> {
@@ -125,6 +134,18 @@ impl Cgroup {
         Ok(())
     }
 
+    /// A cpuset for those who only look at it: runtimes such as the JVM take
+    /// no limit of v1 for one unless they find all of its hierarchies. Where
+    /// there can be none, the cell does without.
+    fn try_cpuset(&self) {
+        if self.create_cpuset().is_err()
+            && let Some(directory) = self.folder_of("cpuset")
+        {
+            // An empty one would hold nobody.
+            let _ = fs::remove_dir(directory);
+        }
+    }
+
     /// The folder in the hierarchy of one controller.
     pub(super) fn folder_of(&self, controller: &str) -> Option<PathBuf> {
         match &self.hierarchy {
@@ -152,6 +173,42 @@ impl Cgroup {
         }
     }
 
+    /// Where it is, relative to each mount point.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was made, and not taken away.
+    pub fn exists(&self) -> bool {
+        self.members_folder().is_ok_and(|folder| folder.is_dir())
+    }
+
+    /// Has the shim end everything in this group, and below it, when the lease
+    /// of this node ends; or no more. The mark goes with the group.
+    pub fn set_fenced(&self, fenced: bool) -> Result<(), CgroupError> {
+        let folder = self.members_folder()?;
+        let (path, failed) = (folder.as_path(), io_error("mark", &folder));
+        let marked = match fenced {
+            true => fence::mark(path),
+            false => fence::unmark(path),
+        };
+        marked.map_err(failed)
+    }
+
+    /// Whether it is marked so.
+    pub fn is_fenced(&self) -> bool {
+        self.members_folder()
+            .is_ok_and(|path| fence::is_marked(&path))
+    }
+
+    /// The directory below which the shim looks for marked groups.
+    pub fn open_members(&self) -> Result<OwnedFd, CgroupError> {
+        let folder = self.members_folder()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&folder, flags, Mode::empty())
+            .map_err(|errno| io_error("open", &folder)(errno.into()))
+    }
+
     /// The way in for a cell's init.
     pub(crate) fn join(&self) -> rustix::io::Result<Join> {
         match &self.hierarchy {
@@ -175,10 +232,14 @@ impl Cgroup {
         }
     }
 
-    /// Makes the group of one run.
-    pub fn create_run(&self, run: u64) -> Result<RunGroup, CgroupError> {
+    /// Makes the group of one run, whose process the init of a cell with
+    /// these users starts in it.
+    pub fn create_run(&self, run: u64, users: Option<IdMap>) -> Result<RunGroup, CgroupError> {
         let group = self.run(run)?;
         make(group.folder())?;
+        if let (Hierarchy::V2(_), Some(map)) = (&self.hierarchy, users) {
+            delegate_members(group.folder(), map)?;
+        }
         Ok(group)
     }
 
@@ -198,12 +259,23 @@ impl Cgroup {
         }
     }
 
+    /// The most processes and threads the group may have, and how many it has;
+    /// none where there is no limit.
+    pub fn pids(&self) -> Option<(u64, u64)> {
+        let folder = self.folder_of("pids")?;
+        let read = |file: &str| {
+            let text = fs::read_to_string(folder.join(file)).ok()?;
+            text.trim().parse::<u64>().ok()
+        };
+        Some((read("pids.max")?, read("pids.current")?))
+    }
+
     /// What can be shown of the group to those inside, as programs expect to
     /// find it below `/sys/fs/cgroup`: a folder for each controller that tells
     /// how much they may use with v1, the group itself, under an empty name,
     /// with v2.
     pub fn shown(&self) -> Vec<(&'static str, PathBuf)> {
-        const TELLING: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
+        const TELLING: [&str; 5] = ["cpu", "cpuacct", "cpuset", "memory", "pids"];
         match &self.hierarchy {
             Hierarchy::V1(mounts) => mounts
                 .iter()
@@ -224,10 +296,12 @@ impl Cgroup {
             .map_or(0, |folder| count_kills(&folder.join(file)))
     }
 
-    /// The groups right below that belong to cells.
+    /// The labels of the cells whose groups are right below.
     pub fn children(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.folders().iter().flat_map(|f| subfolders(f)).collect();
-        names.retain(|name| !name.starts_with('_'));
+        let folders = self.folders();
+        let directories = folders.iter().flat_map(|folder| subfolders(folder));
+        let labels = directories.map(|directory| self.hierarchy.label_of(directory));
+        let mut names: Vec<String> = labels.filter(|name| !name.starts_with('_')).collect();
         names.sort();
         names.dedup();
         names
@@ -384,4 +458,14 @@ fn remove(folder: &Path) -> Result<(), CgroupError> {
         }
     }
     fs::remove_dir(folder).map_err(io_error("remove the cgroup", folder))
+}
+
+/// Lets root of a user namespace start processes in a v2 group: whoever clones
+/// into one needs the right to write its members, there and in the closest
+/// group above both. Limits stay with the host's root: only the list of
+/// members is handed over.
+fn delegate_members(folder: &Path, map: IdMap) -> Result<(), CgroupError> {
+    let members = folder.join("cgroup.procs");
+    std::os::unix::fs::chown(&members, Some(map.first), Some(map.first))
+        .map_err(io_error("hand over", &members))
 }

@@ -14,6 +14,7 @@
 //! begins where the run was put, in v1 at the cell and for pids at `_r17`.
 
 mod detect;
+mod fence;
 mod group;
 mod kill;
 mod run;
@@ -120,6 +121,30 @@ pub(crate) enum Hierarchy {
     V2(PathBuf),
 }
 
+/// The file that v1 has in every group, and the one label a cell may have
+/// that is also the name of such a file: all others have `.` or `_` in them.
+const V1_TASKS: &str = "tasks";
+/// The directory of a cell of that name. No label has `_` in it.
+const V1_TASKS_DIRECTORY: &str = "tasks_";
+
+impl Hierarchy {
+    /// The directory of a cell's label.
+    fn directory_of<'a>(&self, label: &'a str) -> &'a str {
+        match self {
+            Self::V1(_) if label == V1_TASKS => V1_TASKS_DIRECTORY,
+            _ => label,
+        }
+    }
+
+    /// The label whose directory this is.
+    fn label_of(&self, directory: String) -> String {
+        match self {
+            Self::V1(_) if directory == V1_TASKS_DIRECTORY => V1_TASKS.to_owned(),
+            _ => directory,
+        }
+    }
+}
+
 /// All control groups of one run of the product.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
@@ -186,7 +211,8 @@ impl Cgroups {
     /// The group of a cell.
     pub fn cell(&self, name: &CellName) -> Cgroup {
         let mut path = self.base.clone();
-        path.extend(name.labels().iter().map(Label::as_str));
+        let labels = name.labels().iter().map(Label::as_str);
+        path.extend(labels.map(|label| self.hierarchy.directory_of(label)));
         Cgroup::new(self.hierarchy.clone(), path, self.whole)
     }
 

@@ -25,6 +25,8 @@ pub struct LogEntry {
     pub at_ns: u64,
     /// Bytes that were lost between the line before and this one.
     pub lost: u64,
+    /// No line: only what was lost after the last one.
+    pub is_gap: bool,
 }
 
 /// What a read found.
@@ -162,6 +164,24 @@ impl LogReader {
         }
     }
 
+    /// As [`LogReader::finish`]; then, where more was lost than lines have
+    /// said, `lost_in_all` bytes since the log began, the gap at its end.
+    pub fn end(&mut self, lost_in_all: u64, out: &mut Vec<LogEntry>) {
+        self.finish(out);
+        let at_end = lost_in_all.saturating_sub(self.lost_known);
+        let lost = std::mem::take(&mut self.lost) + at_end;
+        self.lost_known += at_end;
+        if lost > 0 {
+            let times = self.segment.as_ref().map(|s| s.times.at(self.position));
+            out.push(LogEntry {
+                line: Bytes::new(),
+                at_ns: times.unwrap_or_default().at_ns,
+                lost,
+                is_gap: true,
+            });
+        }
+    }
+
     /// Opens the segment that holds the position; false when there is none.
     fn open_segment(&mut self, out: &mut Vec<LogEntry>) -> io::Result<bool> {
         let starts = self.starts()?;
@@ -254,6 +274,7 @@ impl LogReader {
             line,
             at_ns: entry.at_ns,
             lost,
+            is_gap: false,
         });
     }
 }
@@ -294,129 +315,5 @@ fn tail_position(folder: &Path, channel: Channel, lines: u32) -> io::Result<u64>
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::log::SegmentWriter;
-
-    const CHANNEL: Channel = Channel::Stdout;
-
-    fn lines(reader: &mut LogReader) -> Vec<String> {
-        let mut out = Vec::new();
-        while reader.read(&mut out).unwrap() == Read::Some {}
-        reader.finish(&mut out);
-        out.iter()
-            .map(|entry| String::from_utf8_lossy(&entry.line).into_owned())
-            .collect()
-    }
-
-    #[test]
-    fn reads_across_segments_and_delivers_a_partial_last_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 10, 100).unwrap();
-        for line in ["one\n", "two\n", "a longer line\n", "end"] {
-            writer.write(line.as_bytes(), 7).unwrap();
-        }
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        assert_eq!(lines(&mut reader), ["one", "two", "a longer line", "end"]);
-    }
-
-    #[test]
-    fn a_reader_that_is_overtaken_tells_how_much_it_missed() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 8, 2).unwrap();
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        for i in 0..10 {
-            writer.write(format!("line {i}\n").as_bytes(), 1).unwrap();
-        }
-        let mut out = Vec::new();
-        while reader.read(&mut out).unwrap() == Read::Some {}
-        let kept: usize = out.iter().map(|entry| entry.line.len() + 1).sum();
-        assert!(out[0].lost > 0);
-        assert_eq!(out[0].lost as usize + kept, 70);
-        assert_eq!(out.last().unwrap().line, "line 9");
-    }
-
-    #[test]
-    fn lines_carry_the_time_they_were_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
-        writer.write(b"a\n", 1_000_000_000).unwrap();
-        writer.write(b"b\n", 2_000_000_000).unwrap();
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        let mut out = Vec::new();
-        reader.read(&mut out).unwrap();
-        assert_eq!(
-            out.iter().map(|e| e.at_ns).collect::<Vec<_>>(),
-            [1_000_000_000, 2_000_000_000]
-        );
-    }
-
-    #[test]
-    fn a_reader_of_the_history_alone_ends_where_the_log_ended_when_it_came() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
-        writer.write(b"a\nb", 1).unwrap();
-        let reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        let mut reader = reader.until_now().unwrap();
-        writer.write(b"c\nd\n", 1).unwrap();
-        assert_eq!(lines(&mut reader), ["a", "b"]);
-    }
-
-    #[test]
-    fn an_empty_or_missing_log_is_caught_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        assert_eq!(reader.read(&mut Vec::new()).unwrap(), Read::CaughtUp);
-        assert!(LogReader::from_start(&folder.path().join("gone"), CHANNEL).is_err());
-    }
-
-    #[test]
-    fn a_line_without_end_is_delivered_in_pieces() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 64 << 20, 2).unwrap();
-        writer.write(&vec![b'x'; 3 * MAX_LINE], 1).unwrap();
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        let mut out = Vec::new();
-        while reader.read(&mut out).unwrap() == Read::Some {}
-        reader.finish(&mut out);
-        assert!(out.iter().all(|entry| entry.line.len() <= MAX_LINE + CHUNK));
-        assert_eq!(
-            out.iter().map(|e| e.line.len()).sum::<usize>(),
-            3 * MAX_LINE
-        );
-    }
-
-    #[test]
-    fn a_foreign_file_in_the_folder_is_no_segment() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("stdout.x"), "no").unwrap();
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-        assert_eq!(lines(&mut reader), Vec::<String>::new());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn whatever_was_written_is_read_in_order(
-            written in proptest::collection::vec("[a-z]{0,30}", 0..60),
-            segment in 5u64..200,
-            tail in 0u32..70,
-        ) {
-            let folder = tempfile::tempdir().unwrap();
-            let mut writer = SegmentWriter::open(folder.path(), CHANNEL, segment, 1000).unwrap();
-            for line in &written {
-                writer.write(format!("{line}\n").as_bytes(), 1).unwrap();
-            }
-            let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
-            prop_assert_eq!(&lines(&mut reader), &written);
-            let mut reader = LogReader::from_tail(folder.path(), CHANNEL, tail).unwrap();
-            let skip = written.len().saturating_sub(tail as usize);
-            prop_assert_eq!(&lines(&mut reader)[..], &written[skip..]);
-        }
-    }
-}
+#[path = "reader_tests.rs"]
+mod tests;

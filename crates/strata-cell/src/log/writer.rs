@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::index::encode;
+use super::index::{TimeIndex, encode};
 use super::{Channel, segments};
 use crate::wire::TimeEntry;
 
@@ -22,6 +22,12 @@ pub struct SegmentWriter {
     file: File,
     times: File,
     last_ns: u64,
+    /// Bytes that could not be stored since the log began, and how many of
+    /// them the index has.
+    lost: u64,
+    lost_told: u64,
+    /// The last line was stored in part: the next one begins a new line.
+    torn: bool,
 }
 
 impl SegmentWriter {
@@ -38,6 +44,7 @@ impl SegmentWriter {
             .unwrap_or(0);
         let (file, times) = open_files(folder, channel, start)?;
         let len = file.metadata()?.len();
+        let lost = lost_before(folder, channel, start);
         Ok(Self {
             folder: folder.to_owned(),
             channel,
@@ -48,25 +55,51 @@ impl SegmentWriter {
             file,
             times,
             last_ns: 0,
+            lost,
+            lost_told: lost,
+            torn: false,
         })
     }
 
-    /// Adds bytes that were written at `at_ns`.
+    /// Adds bytes that were written at `at_ns`. What a full disk does not take
+    /// is counted, and said with the next bytes that are stored.
     pub fn write(&mut self, bytes: &[u8], at_ns: u64) -> io::Result<()> {
+        let mut stored = 0;
+        let result = self.store(bytes, at_ns, &mut stored);
+        if result.is_err() {
+            self.lost += (bytes.len() - stored) as u64;
+            self.torn |= stored > 0;
+        }
+        result
+    }
+
+    fn store(&mut self, bytes: &[u8], at_ns: u64, stored: &mut usize) -> io::Result<()> {
         if self.len >= self.segment_bytes {
             self.rotate()?;
         }
-        if at_ns != self.last_ns {
+        if self.torn {
+            self.file.write_all(b"\n")?;
+            self.len += 1;
+            self.torn = false;
+        }
+        if at_ns != self.last_ns || self.lost != self.lost_told {
             let entry = TimeEntry {
                 offset: self.start + self.len,
                 at_ns,
-                lost: 0,
+                lost: self.lost,
             };
             self.times.write_all(&encode(&entry))?;
-            self.last_ns = at_ns;
+            (self.last_ns, self.lost_told) = (at_ns, self.lost);
         }
-        self.file.write_all(bytes)?;
-        self.len += bytes.len() as u64;
+        while *stored < bytes.len() {
+            match self.file.write(&bytes[*stored..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => {
+                    *stored += n;
+                    self.len += n as u64;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -80,6 +113,15 @@ impl SegmentWriter {
             let _ = fs::remove_file(segments::times_path(&self.folder, self.channel, *old));
         }
         Ok(())
+    }
+}
+
+/// What had been lost when a log was last written to.
+fn lost_before(folder: &Path, channel: Channel, start: u64) -> u64 {
+    let mut times = TimeIndex::open(&segments::times_path(folder, channel, start));
+    match times.refresh() {
+        Ok(()) => times.at(u64::MAX).lost,
+        Err(_) => 0,
     }
 }
 
@@ -98,6 +140,7 @@ fn open_files(folder: &Path, channel: Channel, start: u64) -> io::Result<(File, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{LogReader, Read};
 
     #[test]
     fn old_segments_go_and_the_rest_stays_bounded() {
@@ -110,6 +153,27 @@ mod tests {
         assert_eq!(starts.len(), 3);
         let files = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(files, 6);
+    }
+
+    #[test]
+    fn bytes_that_were_not_stored_are_a_gap_before_the_next_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+        writer.write(b"one\n", 1).unwrap();
+        // Nothing can be written to a file that is open for reading alone.
+        let path = segments::path(folder.path(), Channel::Daemon, 0);
+        let whole = std::mem::replace(&mut writer.file, File::open(path).unwrap());
+        writer.write(b"lost\n", 2).unwrap_err();
+        writer.write(b"lost too\n", 3).unwrap_err();
+        writer.file = whole;
+        writer.write(b"two\n", 4).unwrap();
+        let mut again = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+        again.write(b"three\n", 5).unwrap();
+        let mut reader = LogReader::from_start(folder.path(), Channel::Daemon).unwrap();
+        let mut out = Vec::new();
+        while reader.read(&mut out).unwrap() == Read::Some {}
+        let shown: Vec<_> = out.iter().map(|e| (&e.line[..], e.lost)).collect();
+        assert_eq!(shown, [(&b"one"[..], 0), (b"two", 14), (b"three", 0)]);
     }
 
     #[test]

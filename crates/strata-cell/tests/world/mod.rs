@@ -2,15 +2,17 @@
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::mount::{OpenTreeFlags, open_tree};
 use strata_cell::log::{Channel, LogReader, Read};
 use strata_cell::{
-    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits, RunRecord,
-    RunState, StartedInit, Stdio,
+    CellInit, Cgroups, Fitting, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits,
+    RunGroup, RunRecord, RunState, StartedInit, Stdio,
 };
-use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity};
+use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity, RootMode};
 
 pub struct World {
     pub folder: tempfile::TempDir,
@@ -92,44 +94,45 @@ impl Cell<'_> {
         stdio: Stdio<'_>,
         sandboxed: bool,
     ) -> Result<(PathBuf, i32), InitError> {
-        let folder = self.folder.join(run.to_string());
-        fs::create_dir(&folder).unwrap();
-        let spec = ExecutableSpec {
+        let mut spec = self.executable(command);
+        spec.identity = identity;
+        let run = self.prepare(run, &spec);
+        let pid = run.start(&spec, stdio, sandboxed)?;
+        Ok((run.folder, pid))
+    }
+
+    pub fn executable(&self, command: &str) -> ExecutableSpec {
+        ExecutableSpec {
             name: "main".parse().unwrap(),
             cell: self.spec.name.clone(),
             command: CommandLine::from_field("command", command).unwrap(),
             description: String::new(),
-            identity,
+            identity: Identity::default(),
             environment: vec!["GREETING=hello".to_owned().try_into().unwrap()],
             working_directory: None,
             stop_grace: Duration::from_secs(1),
             stop_signal: 15,
             restart: ExecutableSpec::default_restart(),
-        };
-        RunRecord::create(&folder, &spec).unwrap();
+        }
+    }
+
+    /// The directory and the cgroup of a run, which is started later, or
+    /// several times until one start succeeds.
+    pub fn prepare(&self, run: u64, spec: &ExecutableSpec) -> Run<'_> {
+        let folder = self.folder.join(run.to_string());
+        fs::create_dir(&folder).unwrap();
+        RunRecord::create(&folder, spec).unwrap();
         if let Some(map) = self.spec.id_map {
             RunRecord::hand_over(&folder, map).unwrap();
         }
-        let group = self
-            .world
-            .cgroups
-            .cell(&self.spec.name)
-            .create_run(run)
-            .unwrap();
-        let logs = LogLimits::default();
-        let launch = Launch {
-            spec: &spec,
+        let cgroup = self.world.cgroups.cell(&self.spec.name);
+        let group = cgroup.create_run(run, self.spec.id_map).unwrap();
+        Run {
+            cell: self,
             run,
-            folder: &folder,
-            logs,
-            group: &group,
-            stdio,
-            sandboxed,
-            as_init: false,
-            host_cgroups: self.spec.host_cgroups,
-        };
-        let pid = self.init.init.start(&launch)?;
-        Ok((folder, pid))
+            folder,
+            group,
+        }
     }
 
     /// Runs a command in the cell's sandbox; answers its ending and output.
@@ -147,6 +150,52 @@ impl Cell<'_> {
         let (folder, _) = self.launch(run, command).unwrap();
         wait_exit(&events, run);
         (ending(&folder), output(&folder, Channel::Stdout))
+    }
+}
+
+pub struct Run<'a> {
+    cell: &'a Cell<'a>,
+    run: u64,
+    pub folder: PathBuf,
+    group: RunGroup,
+}
+
+impl Run<'_> {
+    pub fn start(
+        &self,
+        spec: &ExecutableSpec,
+        stdio: Stdio<'_>,
+        sandboxed: bool,
+    ) -> Result<i32, InitError> {
+        self.start_with(spec, stdio, sandboxed, None)
+    }
+
+    /// Starts it unless this boot time has passed.
+    pub fn start_before(&self, spec: &ExecutableSpec, end: Duration) -> Result<i32, InitError> {
+        self.start_with(spec, Stdio::Logged, false, Some(end))
+    }
+
+    fn start_with(
+        &self,
+        spec: &ExecutableSpec,
+        stdio: Stdio<'_>,
+        sandboxed: bool,
+        not_after: Option<Duration>,
+    ) -> Result<i32, InitError> {
+        self.cell.init.init.start(&Launch {
+            spec,
+            run: self.run,
+            folder: &self.folder,
+            logs: LogLimits::default(),
+            group: &self.group,
+            stdio,
+            sandboxed,
+            as_init: false,
+            main: false,
+            host_cgroups: self.cell.spec.host_cgroups,
+            environment: &[],
+            not_after,
+        })
     }
 }
 
@@ -177,6 +226,28 @@ pub fn output(folder: &Path, channel: Channel) -> String {
         .map(|e| String::from_utf8_lossy(&e.line))
         .collect();
     lines.join("\n")
+}
+
+/// A detached copy of the mount at a path.
+pub fn tree(path: &Path) -> OwnedFd {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(rustix::fs::CWD, path, flags).unwrap()
+}
+
+pub fn proc() -> Fitting {
+    Fitting::New {
+        kind: "proc",
+        path: "/proc",
+        read_only: false,
+    }
+}
+
+/// A cell that is handed its root.
+pub fn handed(name: &str) -> CellSpec {
+    let mut spec = spec(name);
+    spec.root = RootMode::Handed;
+    spec.isolated_network = true;
+    spec
 }
 
 pub fn spec(name: &str) -> CellSpec {

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with}
 use rustix::io::Errno;
 
 use super::record::Limit;
-use super::{IMAGE, Roots, Shape, TMP, check, volumes};
+use super::{IMAGE, Roots, Shape, TMP, check, fill, volumes};
 use crate::limits::{DiskLimits, btrfs, image, project};
 use crate::{RootError, sys};
 
@@ -29,7 +29,8 @@ impl Roots {
         }
         let name = self.unique(id);
         let new = self.path.join(TMP).join(&name);
-        let made = self.make(&new, &name, disk).and_then(|()| {
+        let made = self.make(&new, &name, disk);
+        let made = made.and_then(|()| self.mark_new(&new)).and_then(|()| {
             let flags = RenameFlags::NOREPLACE;
             match renameat_with(CWD, &new, &self.dir, id, flags) {
                 Ok(()) => Ok(true),
@@ -46,6 +47,15 @@ impl Roots {
                 other.map(drop)
             }
         }
+    }
+
+    /// Notes that nobody has put anything into a volume.
+    fn mark_new(&self, new: &Path) -> Result<(), RootError> {
+        if self.shape != Shape::Volumes {
+            return Ok(());
+        }
+        let mark = std::fs::File::create(new.join(fill::NEW));
+        mark.map(drop).map_err(RootError::at("mark", new))
     }
 
     fn same_limit(&self, id: &str, wanted: Option<u64>) -> Result<(), RootError> {

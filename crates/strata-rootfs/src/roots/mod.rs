@@ -6,6 +6,7 @@
 //! <id>/limit              how it is limited; absent without a limit
 //! <id>/disk.ext4          instead of upper and work: a file system in a file
 //! <id>/data               of a volume, instead of upper and work: what is in it
+//! <id>/new, <id>/filling  of a volume: whether its image's content is in it
 //! <id>/points             mount points that the image lacks
 //! .base/                  the lowest layer of all: the usual mount points
 //! .templates/             formatted file systems, to be copied
@@ -19,6 +20,7 @@
 //! ends the pod too, and what a pod itself synced is on the disk.
 
 mod create;
+mod fill;
 mod mount;
 mod open;
 mod points;

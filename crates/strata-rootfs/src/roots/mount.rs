@@ -27,6 +27,8 @@ pub struct RootOptions<'a> {
     /// Device nodes in the root cannot be opened; those in `/dev` can, which
     /// is a mount of its own.
     pub no_dev: bool,
+    /// Set-user-id bits and file capabilities in the root mean nothing.
+    pub no_suid: bool,
     /// A user namespace: what its uid 0 writes is stored as uid 0, and files
     /// of uid 0 in shared layers belong to its uid 0. Needs Linux 5.19.
     pub id_map: Option<BorrowedFd<'a>>,
@@ -82,6 +84,9 @@ impl Roots {
         let mut attributes = MountAttrFlags::empty();
         if options.no_dev {
             attributes |= MountAttrFlags::MOUNT_ATTR_NODEV;
+        }
+        if options.no_suid {
+            attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID;
         }
         let upper = if options.read_only {
             attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;

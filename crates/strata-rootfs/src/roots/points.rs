@@ -28,11 +28,21 @@ const USUAL: [(&str, bool); 6] = [
     ("/etc/resolv.conf", true),
 ];
 
+/// What programs expect that look for what is mounted: a name, and where it
+/// leads to in a pod.
+const MOUNT_TABLE: (&str, &str) = ("etc/mtab", "/proc/mounts");
+
 /// Fills the lowest layer of all roots.
 pub(super) fn make_base(folder: &Path) -> Result<(), RootError> {
     for (path, file) in USUAL {
         let path = Path::new(path);
         make(folder, MountPoint { path, file })?;
+    }
+    let (name, target) = MOUNT_TABLE;
+    let link = folder.join(name);
+    match std::os::unix::fs::symlink(target, &link) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(RootError::at("make", &link))?,
     }
     open_up(folder, 0o755)
 }

@@ -19,7 +19,7 @@ use crate::bind::{BindOptions, bind, finish};
 use crate::limits::{DiskLimits, image};
 
 /// All volumes of one node. One process at a time has a folder open.
-pub struct Volumes(Roots);
+pub struct Volumes(pub(super) Roots);
 
 impl Volumes {
     /// Opens the folder, and finds out how its file system can limit volumes.

@@ -4,9 +4,33 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use strata_rootfs::{Owner, TmpfsOptions, devices, devpts, shm, tmpfs};
+use strata_rootfs::{Owner, TmpfsOptions, devices, devpts, emulator_devices, shm, tmpfs};
 
 use crate::world::{World, attach, names};
+
+#[test]
+fn an_emulator_has_kvm_only_when_it_is_given_and_for_its_user_alone() {
+    let world = World::new();
+    let user = Owner {
+        uid: 1_000_000_007,
+        gid: 1_000_000_007,
+    };
+    let mount = emulator_devices(None, user).unwrap();
+    world.inside(mount, |dev| {
+        assert_eq!(names(dev), ["null", "urandom", "zero"]);
+    });
+    let number = rustix::fs::makedev(10, 232);
+    let mount = emulator_devices(Some(number), user).unwrap();
+    world.inside(mount, |dev| {
+        assert_eq!(names(dev), ["kvm", "null", "urandom", "zero"]);
+        let kvm = fs::metadata(dev.join("kvm")).unwrap();
+        assert_eq!((kvm.uid(), kvm.gid()), (user.uid, user.gid));
+        assert_eq!((kvm.mode() & 0o777, kvm.rdev()), (0o600, number));
+        // Nobody but root makes anything there.
+        let top = fs::metadata(dev).unwrap();
+        assert_eq!((top.uid(), top.mode() & 0o777), (0, 0o755));
+    });
+}
 
 #[test]
 fn devices_work_and_are_the_pods_own() {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use strata_rootfs::{BindOptions, DiskLimits, RootError, Volumes};
 
@@ -131,4 +132,43 @@ fn many_take_the_same_one_at_the_same_time() {
     });
     assert_eq!(world.traces().len(), 1);
     drop(mounts);
+}
+
+#[test]
+fn volume_that_was_filled_in_part_is_filled_again() {
+    let world = World::new();
+    let home = world.path("volumes");
+    let volumes = Volumes::open(&home).unwrap();
+    volumes.create("data", None).unwrap();
+    let write = |to: &OwnedFd, name: &str| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        openat(to, name, flags, Mode::from(0o644)).unwrap();
+    };
+    let failed = volumes.fill("data", false, |to| {
+        write(to, "half");
+        Err(RootError::NotFound { id: "x".into() })
+    });
+    assert!(failed.is_err());
+    // As after a death: another process opens it.
+    drop(volumes);
+    let volumes = Volumes::open(&home).unwrap();
+    let data = home.join("data/data");
+    let fill = |unused: bool, name: &str| {
+        let copy = |to: &OwnedFd| {
+            write(to, name);
+            Ok(())
+        };
+        volumes.fill("data", unused, copy).unwrap();
+        names(&data)
+    };
+    assert_eq!(fill(false, "whole"), ["whole"]);
+    assert_eq!(fill(true, "other"), ["whole"], "it has content");
+    fs::remove_file(data.join("whole")).unwrap();
+    assert_eq!(fill(false, "other"), [""; 0], "a pod has it");
+    assert_eq!(fill(true, "other"), ["other"]);
+    // What others put into a new one stays.
+    volumes.create("used", None).unwrap();
+    fs::write(home.join("used/data/own"), "x").unwrap();
+    let never = |_: &OwnedFd| panic!("it is not empty");
+    volumes.fill("used", true, never).unwrap();
 }

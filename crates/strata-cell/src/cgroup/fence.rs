@@ -1,0 +1,42 @@
+//! Marks of groups that the shim ends when the lease of the node ends. They are
+//! attributes of the group's own directory: written without a disk, found by
+//! any shim, gone with the group.
+
+use std::ffi::CStr;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+
+use crate::wire::{FENCED, FENCED_USER};
+
+/// Trusted attributes cannot be set by root of a user namespace.
+const NAMES: [&CStr; 2] = [FENCED, FENCED_USER];
+
+pub(super) fn mark(folder: &Path) -> io::Result<()> {
+    let mut refused = Errno::NOTSUP;
+    for name in NAMES {
+        match setxattr(folder, name, b"1", XattrFlags::empty()) {
+            Ok(()) => return Ok(()),
+            Err(errno) => refused = errno,
+        }
+    }
+    Err(refused.into())
+}
+
+/// One that is not marked, or gone, is fine.
+pub(super) fn unmark(folder: &Path) -> io::Result<()> {
+    for name in NAMES {
+        match removexattr(folder, name) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOENT | Errno::NOTSUP | Errno::PERM) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn is_marked(folder: &Path) -> bool {
+    let has = |name: &&CStr| getxattr(folder, *name, &mut [0u8; 1]).is_ok();
+    NAMES.iter().any(has)
+}
