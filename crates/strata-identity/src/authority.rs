@@ -1,33 +1,27 @@
-//! The embedded CA. One folder, two files: `ca.key`, which nobody but its
-//! owner may read, and `ca.crt`, which everybody may have. Made at first use.
+//! The embedded CA, in one folder; made at first use. It has one root, or two
+//! while it is rotated (see [`crate::RotationPhase`]).
 //!
-//! Each file is created exclusively, the key first, so that a crash between
-//! the two, or two processes at once, still end in one matching pair. What is
-//! never done is to make a new key beside an old certificate: everything that
-//! trusts the old one would stop working without a word.
+//! Everything but the server's own certificate is signed by the root that
+//! issues. The server's own stays with the old root until that is retired: a
+//! node or client that has not heard of the new root yet still knows the
+//! server by the old one, is told, and comes over.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use jiff::{SignedDuration, Timestamp};
-use rcgen::{
-    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PublicKeyData,
-};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
+use tokio::sync::watch;
 
-use crate::caller::parse_certificate;
 use crate::files::{self, FileError, in_full};
-use crate::issue::{SKEW, serial, set_validity, subject, whole_second};
+use crate::root::Root;
+use crate::rotation::RootFiles;
 use crate::{
-    CertificateRequest, CertificateSpec, Clock, Credentials, Fingerprint, Issued, PrivateKeyPem,
-    Validity,
+    CertificateId, CertificateRequest, CertificateSpec, Clock, Credentials, Fingerprint, Issued,
+    LiveTrust, PrivateKeyPem, RotationPhase, Validity,
 };
-
-const KEY: &str = "ca.key";
-const CERTIFICATE: &str = "ca.crt";
-const LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
 /// The CA could not be opened, or did not sign.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +43,15 @@ pub enum AuthorityError {
     /// The CA's own certificate is over.
     #[error("the certificate authority ended at {0}")]
     Ended(Timestamp),
+    /// There is nothing to go on with.
+    #[error("no rotation of the CA is under way")]
+    NoRotation,
+    /// A step that comes after another.
+    #[error("the next root signs nothing yet")]
+    NotActive,
+    /// The roots cannot be used.
+    #[error("the roots cannot be used")]
+    Trust(#[from] crate::TlsError),
     /// The signing itself failed.
     #[error("cannot sign")]
     Sign(#[from] rcgen::Error),
@@ -58,6 +61,11 @@ impl From<AuthorityError> for strata_types::Error {
     fn from(error: AuthorityError) -> Self {
         match error {
             AuthorityError::Ended(_) => Self::wrong_state(error.to_string()),
+            AuthorityError::NoRotation => {
+                Self::wrong_state(error.to_string()).with_hint("begin one: strata ca rotate")
+            }
+            AuthorityError::NotActive => Self::wrong_state(error.to_string())
+                .with_hint("have it sign first: strata ca activate"),
             _ => Self::internal(in_full(&error)),
         }
     }
@@ -65,11 +73,105 @@ impl From<AuthorityError> for strata_types::Error {
 
 /// Signs certificates for one installation of the product.
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    ca_pem: String,
-    fingerprint: Fingerprint,
-    validity: Validity,
+    files: RootFiles,
+    roots: ArcSwap<Roots>,
+    trust: Arc<LiveTrust>,
+    changed: watch::Sender<()>,
+    /// One step at a time.
+    stepping: Mutex<()>,
     clock: Clock,
+    observer: OnceLock<Observer>,
+    serving: Mutex<Vec<Serving>>,
+}
+
+/// Has a server show a certificate of the root that serves now.
+type Serving = Box<dyn Fn() + Send + Sync>;
+
+/// Is told of each certificate that was made in this process.
+type Observer = Box<dyn Fn(CertificateId) + Send + Sync>;
+
+/// The roots there are now.
+#[derive(Clone)]
+enum Roots {
+    Stable(Arc<Root>),
+    Introduced { old: Arc<Root>, new: Arc<Root> },
+    Issuing { old: Arc<Root>, new: Arc<Root> },
+}
+
+impl Roots {
+    const fn phase(&self) -> RotationPhase {
+        match self {
+            Self::Stable(_) => RotationPhase::Stable,
+            Self::Introduced { .. } => RotationPhase::Introduced,
+            Self::Issuing { .. } => RotationPhase::Issuing,
+        }
+    }
+
+    /// The one that signs for callers.
+    const fn issuing(&self) -> &Arc<Root> {
+        match self {
+            Self::Stable(root) | Self::Introduced { old: root, .. } => root,
+            Self::Issuing { new, .. } => new,
+        }
+    }
+
+    /// The one that signs the server's own certificate.
+    const fn serving(&self) -> &Arc<Root> {
+        match self {
+            Self::Stable(root)
+            | Self::Introduced { old: root, .. }
+            | Self::Issuing { old: root, .. } => root,
+        }
+    }
+
+    const fn next(&self) -> Option<&Arc<Root>> {
+        match self {
+            Self::Stable(_) => None,
+            Self::Introduced { new, .. } | Self::Issuing { new, .. } => Some(new),
+        }
+    }
+
+    fn trusted_pem(&self) -> String {
+        let mut pem = self.serving().pem.trim_end().to_owned();
+        if let Some(next) = self.next() {
+            pem.push('\n');
+            pem.push_str(next.pem.trim_end());
+        }
+        pem.push('\n');
+        pem
+    }
+}
+
+/// What is known of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootInfo {
+    /// What joining nodes know it by.
+    pub fingerprint: Fingerprint,
+    /// What its certificates have as [`CertificateId::issuer`].
+    pub id: String,
+    /// When it begins and ends.
+    pub validity: Validity,
+}
+
+impl From<&Arc<Root>> for RootInfo {
+    fn from(root: &Arc<Root>) -> Self {
+        Self {
+            fingerprint: root.fingerprint,
+            id: root.id.clone(),
+            validity: root.validity,
+        }
+    }
+}
+
+/// How far a rotation is, and between which roots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// How far.
+    pub phase: RotationPhase,
+    /// The root there was; the only one, where there is no rotation.
+    pub current: RootInfo,
+    /// The root to come.
+    pub next: Option<RootInfo>,
 }
 
 impl Authority {
@@ -81,48 +183,149 @@ impl Authority {
     /// Like [`Authority::open`], by another clock.
     pub fn open_with_clock(folder: &Path, clock: Clock) -> Result<Self, AuthorityError> {
         files::own_folder(folder)?;
-        let key_path = folder.join(KEY);
-        let certificate_path = folder.join(CERTIFICATE);
-        let key = open_key(&key_path, &certificate_path)?;
-        let ca_pem = open_certificate(&certificate_path, &key, &clock)?;
-
-        let damaged = |reason: &str| AuthorityError::Damaged {
-            path: certificate_path.clone(),
-            reason: reason.to_owned(),
+        let files = RootFiles::new(folder);
+        let phase = files.phase()?;
+        let (key, certificate) = files.current();
+        let old = Arc::new(Root::open_or_create(&key, &certificate, &clock)?);
+        let (key, certificate) = files.next();
+        let next = || Root::open(&key, &certificate).map(Arc::new);
+        let roots = match phase {
+            RotationPhase::Stable => Roots::Stable(old),
+            RotationPhase::Introduced => Roots::Introduced { old, new: next()? },
+            RotationPhase::Issuing => Roots::Issuing { old, new: next()? },
         };
-        let der = CertificateDer::from_pem_slice(ca_pem.as_bytes())
-            .map_err(|_| damaged("not a PEM certificate"))?;
-        let certificate = parse_certificate(&der).map_err(|error| damaged(&error.to_string()))?;
-        if certificate.public_key != key.subject_public_key_info() {
-            return Err(damaged("it is not the certificate of ca.key"));
-        }
         Ok(Self {
-            validity: certificate.validity,
-            fingerprint: Fingerprint::of(&der),
-            issuer: Issuer::from_ca_cert_der(&der, key)?,
-            ca_pem,
+            files,
+            trust: Arc::new(LiveTrust::new(&roots.trusted_pem())?),
+            roots: ArcSwap::from_pointee(roots),
+            changed: watch::Sender::new(()),
+            stepping: Mutex::new(()),
             clock,
+            observer: OnceLock::new(),
+            serving: Mutex::default(),
         })
     }
 
-    /// The CA's certificate, for everybody who is to trust it.
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+    /// The roots that are trusted, in PEM, for everybody who is to trust them.
+    pub fn ca_pem(&self) -> String {
+        self.trust.pem()
     }
 
-    /// What joining nodes know the CA by.
+    /// The roots that are trusted, as they change.
+    pub fn trust(&self) -> Arc<LiveTrust> {
+        self.trust.clone()
+    }
+
+    /// What joining nodes know the server by: the root of its certificate.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+        self.roots.load().serving().fingerprint
     }
 
-    /// When the CA itself begins and ends.
+    /// What the certificates of the root that issues have as
+    /// [`CertificateId::issuer`].
+    pub fn issuer(&self) -> String {
+        self.roots.load().issuing().id.clone()
+    }
+
+    /// When the root that issues begins and ends.
     pub fn validity(&self) -> Validity {
-        self.validity
+        self.roots.load().issuing().validity
     }
 
     /// The clock it goes by.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// How far a rotation is.
+    pub fn rotation(&self) -> Rotation {
+        let roots = self.roots.load();
+        Rotation {
+            phase: roots.phase(),
+            current: roots.serving().into(),
+            next: roots.next().map(RootInfo::from),
+        }
+    }
+
+    /// Wakes with every step of a rotation: who holds a certificate of this CA
+    /// in this process has it made anew.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Makes a second root, which is trusted from now on and signs nothing. As
+    /// often as you like: answers whether there was none.
+    pub fn introduce(&self) -> Result<bool, AuthorityError> {
+        let _one = self.step();
+        let Roots::Stable(old) = self.roots() else {
+            return Ok(false);
+        };
+        let _files = self.files.lock()?;
+        self.files.discard_next()?;
+        let (key, certificate) = self.files.next();
+        let new = Arc::new(Root::create(&key, &certificate, &self.clock)?);
+        self.files.introduced()?;
+        self.take(Roots::Introduced { old, new })?;
+        Ok(true)
+    }
+
+    /// Has the second root sign from now on. As often as you like: answers
+    /// whether it did not before.
+    pub fn activate(&self) -> Result<bool, AuthorityError> {
+        let _one = self.step();
+        match self.roots() {
+            Roots::Stable(_) => Err(AuthorityError::NoRotation),
+            Roots::Issuing { .. } => Ok(false),
+            Roots::Introduced { old, new } => {
+                let _files = self.files.lock()?;
+                self.files.activated()?;
+                self.take(Roots::Issuing { old, new })?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Trusts the first root no more, destroys its key, and has the second
+    /// take its place.
+    pub fn retire(&self) -> Result<(), AuthorityError> {
+        let _one = self.step();
+        match self.roots() {
+            Roots::Stable(_) => Err(AuthorityError::NoRotation),
+            Roots::Introduced { .. } => Err(AuthorityError::NotActive),
+            Roots::Issuing { new, .. } => {
+                let _files = self.files.lock()?;
+                self.files.retire()?;
+                self.take(Roots::Stable(new))
+            }
+        }
+    }
+
+    fn step(&self) -> MutexGuard<'_, ()> {
+        self.stepping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn roots(&self) -> Roots {
+        Roots::clone(&self.roots.load())
+    }
+
+    /// Has `serve` called whenever another root serves, before anybody is told
+    /// to trust that root alone: whoever trusts it alone finds the server.
+    pub fn on_serving_change(&self, serve: impl Fn() + Send + Sync + 'static) {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        serving.push(Box::new(serve));
+    }
+
+    /// Certificates follow the roots, and trust comes with both: whoever is
+    /// woken finds what is on disk.
+    fn take(&self, roots: Roots) -> Result<(), AuthorityError> {
+        let pem = roots.trusted_pem();
+        self.roots.store(Arc::new(roots));
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        serving.iter().for_each(|serve| serve());
+        drop(serving);
+        self.trust.replace(&pem)?;
+        self.changed.send_replace(());
+        Ok(())
     }
 
     /// Certifies the key of `request`.
@@ -134,12 +337,37 @@ impl Authority {
         self.certify(&request.key, spec)
     }
 
+    /// Has `observer` told of every certificate of a caller that
+    /// [`Authority::issue`] makes from now on. The first one to ask is told.
+    pub fn on_issue(&self, observer: impl Fn(CertificateId) + Send + Sync + 'static) {
+        let _ = self.observer.set(Box::new(observer));
+    }
+
     /// Makes a key and certifies it, for holders on this machine.
     pub fn issue(&self, spec: &CertificateSpec) -> Result<Credentials, AuthorityError> {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let issued = self.certify(&key, spec)?;
+        self.issue_for(&KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?, spec)
+    }
+
+    /// Certifies a key that its holder on this machine keeps.
+    pub fn issue_to(
+        &self,
+        key: &PrivateKeyPem,
+        spec: &CertificateSpec,
+    ) -> Result<Credentials, AuthorityError> {
+        self.issue_for(&KeyPair::from_pem(key.expose())?, spec)
+    }
+
+    fn issue_for(
+        &self,
+        key: &KeyPair,
+        spec: &CertificateSpec,
+    ) -> Result<Credentials, AuthorityError> {
+        let issued = self.certify(key, spec)?;
+        if let (Some(observer), Some(id)) = (self.observer.get(), issued.id()) {
+            observer(id);
+        }
         Ok(Credentials {
-            ca_pem: self.ca_pem.clone(),
+            ca_pem: self.ca_pem(),
             certificate_pem: issued.certificate_pem,
             key_pem: PrivateKeyPem::new(key.serialize_pem()),
         })
@@ -150,8 +378,13 @@ impl Authority {
         key: &impl PublicKeyData,
         spec: &CertificateSpec,
     ) -> Result<Issued, AuthorityError> {
-        let validity = spec.validity(self.clock.now(), self.validity)?;
-        let certificate = spec.params(validity)?.signed_by(key, &self.issuer)?;
+        let roots = self.roots.load();
+        let root = match spec.is_server() {
+            true => roots.serving(),
+            false => roots.issuing(),
+        };
+        let validity = spec.validity(self.clock.now(), root.validity)?;
+        let certificate = spec.params(validity)?.signed_by(key, &root.issuer)?;
         Ok(Issued {
             certificate_pem: certificate.pem(),
             validity,
@@ -163,46 +396,7 @@ impl Authority {
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
-            .field("fingerprint", &self.fingerprint)
-            .field("validity", &self.validity)
+            .field("rotation", &self.rotation())
             .finish_non_exhaustive()
     }
-}
-
-fn open_key(path: &Path, certificate: &Path) -> Result<KeyPair, AuthorityError> {
-    if files::read_private(path)?.is_none() {
-        if files::read(certificate)?.is_some() {
-            return Err(AuthorityError::KeyLost(path.into()));
-        }
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        files::create(path, &key.serialize_pem(), files::PRIVATE)?;
-    }
-    // Read back: another process may have been faster.
-    let pem = files::read_private(path)?.unwrap_or_default();
-    KeyPair::from_pem(&pem).map_err(|error| AuthorityError::Damaged {
-        path: path.into(),
-        reason: error.to_string(),
-    })
-}
-
-fn open_certificate(path: &Path, key: &KeyPair, clock: &Clock) -> Result<String, AuthorityError> {
-    if let Some(pem) = files::read(path)? {
-        return Ok(pem);
-    }
-    let now = whole_second(clock.now());
-    let mut params = CertificateParams::default();
-    params.distinguished_name = subject("Strata CA", "ca");
-    params.serial_number = Some(serial());
-    set_validity(
-        &mut params,
-        Validity {
-            not_before: now.checked_sub(SKEW).unwrap_or(now),
-            not_after: now.checked_add(LIFETIME).unwrap_or(Timestamp::MAX),
-        },
-    );
-    // It signs leaves and nothing that signs again.
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    files::create(path, &params.self_signed(key)?.pem(), files::PUBLIC)?;
-    Ok(files::read(path)?.unwrap_or_default())
 }

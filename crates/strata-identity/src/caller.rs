@@ -108,6 +108,8 @@ pub fn caller_from_certificate(der: &[u8]) -> Result<Caller, CertificateError> {
 pub(crate) struct Parsed {
     /// The whole public key, as the certificate writes it.
     pub(crate) public_key: Vec<u8>,
+    /// In lower-case hexadecimal digits.
+    pub(crate) serial: String,
     pub(crate) validity: Validity,
     /// Every common name.
     pub(crate) names: Vec<String>,
@@ -115,6 +117,10 @@ pub(crate) struct Parsed {
     pub(crate) organizations: Vec<String>,
     /// May be used to call.
     pub(crate) calls: bool,
+    /// SHA-256 of the name of the root that signed it, in hexadecimal.
+    pub(crate) issuer: String,
+    /// The same of its own name.
+    pub(crate) subject: String,
 }
 
 pub(crate) fn parse_certificate(der: &[u8]) -> Result<Parsed, CertificateError> {
@@ -143,8 +149,12 @@ pub(crate) fn parse_certificate(der: &[u8]) -> Result<Parsed, CertificateError> 
     let calls = certificate.extensions().iter().any(|extension| {
         matches!(extension.parsed_extension(), ParsedExtension::ExtendedKeyUsage(usage) if usage.client_auth)
     });
+    let hash = |name: &[u8]| crate::Fingerprint::of(name).to_string();
     Ok(Parsed {
+        issuer: hash(certificate.issuer().as_raw()),
+        subject: hash(subject.as_raw()),
         public_key: certificate.public_key().raw.to_vec(),
+        serial: crate::fingerprint::hex(certificate.raw_serial()),
         validity: Validity {
             not_before: Timestamp::from_second(validity.not_before.timestamp())
                 .map_err(malformed)?,

@@ -10,13 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use rcgen::{KeyPair, PublicKeyData as _};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use crate::caller::parse_certificate;
 use crate::files::{self, FileError};
-use crate::{Caller, CertificateError, Validity, caller_from_certificate};
+use crate::{Caller, CertificateError, CertificateId, Validity, caller_from_certificate};
 
 const CA: &str = "ca.crt";
 const CERTIFICATE: &str = "client.crt";
@@ -31,6 +31,19 @@ impl PrivateKeyPem {
     /// Takes a key in PEM.
     pub fn new(pem: impl Into<String>) -> Self {
         Self(pem.into().into())
+    }
+
+    /// The key in `file`, which is for its owner alone; made if there is none.
+    pub fn open(file: &Path) -> Result<Self, CredentialsError> {
+        if files::read_private(file)?.is_none() {
+            let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
+            let key = key.map_err(|_| CredentialsError::Key)?;
+            files::create(file, &key.serialize_pem(), files::PRIVATE)?;
+        }
+        // Read back: another process may have been faster.
+        let pem = files::read_private(file)?.unwrap_or_default();
+        KeyPair::from_pem(&pem).map_err(|_| CredentialsError::Key)?;
+        Ok(Self::new(pem))
     }
 
     /// The key itself, for the few who need it: TLS and the file.
@@ -88,6 +101,11 @@ impl Credentials {
         Ok(())
     }
 
+    /// Replaces the roots that credentials in `folder` trust, and nothing else.
+    pub fn write_ca(folder: &Path, ca_pem: &str) -> Result<(), CredentialsError> {
+        Ok(files::replace(&folder.join(CA), ca_pem, files::PRIVATE)?)
+    }
+
     /// Reads what [`Credentials::write`] wrote, and completes it where it was
     /// interrupted.
     pub fn read(folder: &Path) -> Result<Self, CredentialsError> {
@@ -122,6 +140,11 @@ impl Credentials {
     /// Whom the certificate names.
     pub fn caller(&self) -> Result<Caller, CredentialsError> {
         Ok(caller_from_certificate(&self.certificate_der()?)?)
+    }
+
+    /// What the certificate is known by.
+    pub fn certificate_id(&self) -> Result<CertificateId, CredentialsError> {
+        Ok(CertificateId::of(&self.certificate_der()?)?)
     }
 
     fn certificate_der(&self) -> Result<CertificateDer<'static>, CredentialsError> {

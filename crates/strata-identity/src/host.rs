@@ -32,6 +32,15 @@ impl Host {
         ]
     }
 
+    /// This machine, seen from itself: whoever serves there is believed to be
+    /// whatever a client expects on its own machine.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(address) => address.to_canonical().is_loopback(),
+            Self::Dns(name) => &**name == "localhost" || name.ends_with(".localhost"),
+        }
+    }
+
     /// `0.0.0.0` and `::` are listened on, but never reached by.
     pub fn is_unspecified(&self) -> bool {
         matches!(self, Self::Address(address) if address.is_unspecified())

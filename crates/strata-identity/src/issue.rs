@@ -13,8 +13,10 @@ use rcgen::{
 };
 use strata_types::Role;
 
-use crate::caller::{CertificateError, caller_from_certificate, parse_certificate};
-use crate::{AuthorityError, Host, Name, node_host};
+use crate::caller::{
+    CertificateError, caller_from_certificate, certificate_from_pem, parse_certificate,
+};
+use crate::{AuthorityError, CertificateId, Host, Name, node_host};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Before the first second, so that a machine whose clock is behind accepts it.
@@ -51,6 +53,13 @@ pub struct Issued {
     pub certificate_pem: String,
     /// When it begins and ends.
     pub validity: Validity,
+}
+
+impl Issued {
+    /// What it is known by; none when it names no caller.
+    pub fn id(&self) -> Option<CertificateId> {
+        CertificateId::of(&certificate_from_pem(&self.certificate_pem)?).ok()
+    }
 }
 
 /// A lifetime outside of what is allowed.
@@ -100,6 +109,7 @@ pub struct CertificateSpec {
     holder: Holder,
     hosts: Vec<Host>,
     ttl: Duration,
+    after: Option<Timestamp>,
 }
 
 impl CertificateSpec {
@@ -109,15 +119,12 @@ impl CertificateSpec {
     pub const MAX_TTL: Duration = Duration::from_secs(2 * 365 * 24 * 60 * 60);
 
     /// For somebody who calls. A node is called as well, so its certificate
-    /// serves too: it names this machine and [`node_host`]. 30 days for a
-    /// node, a year for people and programs.
+    /// serves too: it names [`node_host`], and never the loopback, where it
+    /// would pass for the server to every client that checks the name alone.
+    /// 30 days for a node, a year for people and programs.
     pub fn caller(name: Name, role: Role) -> Self {
         let (hosts, ttl) = match role {
-            Role::Node => {
-                let mut hosts = Host::loopback().to_vec();
-                hosts.extend(node_host(&name));
-                (hosts, 30 * DAY)
-            }
+            Role::Node => (node_host(&name).into_iter().collect(), 30 * DAY),
             Role::Admin | Role::Operator | Role::Viewer => (Vec::new(), 365 * DAY),
         };
         Self {
@@ -125,6 +132,7 @@ impl CertificateSpec {
             holder: Holder::Caller(role),
             hosts,
             ttl,
+            after: None,
         }
     }
 
@@ -136,6 +144,7 @@ impl CertificateSpec {
             holder: Holder::Server,
             hosts: Host::loopback().to_vec(),
             ttl: 30 * DAY,
+            after: None,
         }
     }
 
@@ -152,17 +161,54 @@ impl CertificateSpec {
         Ok(spec)
     }
 
+    /// Names the loopback too: for a node that runs alone, whose CA has no
+    /// server that it could pass for.
+    #[must_use]
+    pub fn with_loopback(mut self) -> Self {
+        if self.serves() {
+            let missing = Host::loopback().into_iter();
+            let missing = missing.filter(|host| !self.hosts.contains(host));
+            self.hosts.extend(missing.collect::<Vec<_>>());
+        }
+        self
+    }
+
+    /// All hosts that the certificate of a server with these further ones
+    /// names.
+    pub fn server_hosts(further: &[Host]) -> Vec<Host> {
+        Host::loopback()
+            .into_iter()
+            .chain(further.iter().cloned())
+            .collect()
+    }
+
+    /// Whether it is a control plane's own.
+    pub(crate) fn is_server(&self) -> bool {
+        self.holder == Holder::Server
+    }
+
     /// Names more hosts. Only on certificates that serve: others have no
-    /// use for it and stay without.
+    /// use for it and stay without. The loopback is no node's.
     #[must_use]
     pub fn with_hosts(mut self, hosts: impl IntoIterator<Item = Host>) -> Self {
+        let is_node = self.holder == Holder::Caller(Role::Node);
+        let not_its_own = |host: &Host| is_node && host.is_loopback();
+        let may_name = |host: &Host| !host.is_unspecified() && !not_its_own(host);
         if self.serves() {
-            for host in hosts {
-                if !host.is_unspecified() && !self.hosts.contains(&host) {
+            for host in hosts.into_iter().filter(may_name) {
+                if !self.hosts.contains(&host) {
                     self.hosts.push(host);
                 }
             }
         }
+        self
+    }
+
+    /// Counts as issued after this moment, also within the same second: for a
+    /// name whose certificates were revoked until then.
+    #[must_use]
+    pub fn issued_after(mut self, moment: Option<Timestamp>) -> Self {
+        self.after = moment;
         self
     }
 
@@ -188,6 +234,9 @@ impl CertificateSpec {
         ca: Validity,
     ) -> Result<Validity, AuthorityError> {
         let now = whole_second(now);
+        let second = SignedDuration::from_secs(1);
+        let after = self.after.and_then(|at| at.checked_add(second).ok());
+        let now = after.map_or(now, |after| now.max(whole_second(after)));
         if now >= ca.not_after {
             return Err(AuthorityError::Ended(ca.not_after));
         }

@@ -13,8 +13,9 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
+use crate::trust::TrustVerifier;
 use crate::verifier::{KindVerifier, PinnedVerifier};
-use crate::{Clock, Expect, Fingerprint, LiveIdentity};
+use crate::{Clock, Expect, Fingerprint, LiveIdentity, LiveTrust};
 
 /// TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,18 @@ pub fn server_config_optional_client(
     server_config(verifier, identity, clock)
 }
 
+/// For a port whose roots are exchanged while it serves. Where a certificate is
+/// not required, a caller may come without one, and prove itself by a token.
+pub fn server_config_with_trust(
+    trust: Arc<LiveTrust>,
+    is_required: bool,
+    identity: Arc<LiveIdentity>,
+    clock: Clock,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let verifier = TrustVerifier { trust, is_required };
+    server_config(Arc::new(verifier), identity, clock)
+}
+
 /// For calling: trusts this CA alone, and of its certificates only the kind
 /// that is expected. Without an identity the caller needs a token.
 pub fn client_config(
@@ -69,11 +82,18 @@ pub fn client_config(
     expect: Expect,
     clock: Clock,
 ) -> Result<ClientConfig, TlsError> {
-    let web = WebPkiServerVerifier::builder_with_provider(roots(ca_pem)?, provider()).build()?;
-    let builder = ClientConfig::builder_with_details(provider(), Arc::new(clock))
+    let (roots, provider) = (roots(ca_pem)?, provider());
+    let web = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+    let verifier = KindVerifier {
+        web: web.build()?,
+        roots,
+        algorithms: provider.signature_verification_algorithms,
+        expect,
+    };
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(clock))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(KindVerifier { web, expect }));
+        .with_custom_certificate_verifier(Arc::new(verifier));
     Ok(finish_client(match identity {
         Some(identity) => builder.with_client_cert_resolver(identity),
         None => builder.with_no_client_auth(),
@@ -119,11 +139,11 @@ fn finish_client(mut config: ClientConfig) -> ClientConfig {
     config
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>, TlsError> {
+pub(crate) fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
         roots.add(certificate.map_err(|_| TlsError::CaNotPem)?)?;

@@ -59,6 +59,40 @@ pub fn access(method: &str) -> Option<Access> {
         .map(|(_, _, access)| *access)
 }
 
+/// The route of the table that an HTTP method and path fit: `/instance/{id}`.
+pub fn http_route(method: &str) -> Option<&'static str> {
+    let (verb, path) = method.split_once(' ')?;
+    let fitting =
+        |(listed, pattern, _): &&(&str, &str, Access)| *listed == verb && fits(pattern, path);
+    HTTP.iter().find(fitting).map(|(_, pattern, _)| *pattern)
+}
+
+/// Whether a call that is allowed belongs into the audit log: it changes
+/// something, or hands out a secret. What nodes report all the time does not.
+pub fn is_audited(method: &str) -> bool {
+    const REPORTS: [&str; 3] = [
+        "/controller.SchedulerService/setNodeStatus",
+        "/controller.SchedulerService/setInstanceStatus",
+        "/scheduler.NodeService/Status",
+    ];
+    const FOR_MANY: [&str; 2] = [
+        "/strata.v1.Identity/Join",
+        "/strata.v1.Identity/RenewCertificate",
+    ];
+    if REPORTS.contains(&method) {
+        return false;
+    }
+    let verb = method.split_once(' ').map(|(verb, _)| verb);
+    let reads = matches!(verb, Some("GET" | "HEAD"));
+    match access(method) {
+        // Whatever a viewer may not do changes something or shows a secret.
+        Some(Access::Roles(roles)) if !roles.contains(&Role::Viewer) => true,
+        Some(Access::Roles(_)) if verb.is_some() => !reads,
+        Some(_) => FOR_MANY.contains(&method),
+        None => false,
+    }
+}
+
 /// What can be done with an HTTP path, for whoever tried something else.
 pub fn verbs(path: &str) -> Vec<&'static str> {
     // As on the routes themselves, a path that is listed by its name is not
@@ -128,6 +162,38 @@ mod tests {
     fn allowed(method: &str) -> Vec<Role> {
         let may = |role: &Role| decide(method, Some(&caller(*role))) == Decision::Allow;
         Role::ALL.into_iter().filter(may).collect()
+    }
+
+    #[test]
+    fn whatever_changes_something_is_audited_and_reports_and_reads_are_not() {
+        for (verb, path) in http_routes() {
+            let method = format!("{verb} {path}");
+            let console = path.ends_with("/console");
+            let secret = method == "GET /api/v1/cluster"
+                || path.starts_with("/certificate")
+                || ["/audit", "/ca", "/unreadable-record"].contains(&path);
+            let expected = verb != "GET" || console || secret;
+            assert_eq!(is_audited(&method), expected, "{method}");
+        }
+        for method in [
+            "/runtime.CellService/Start",
+            "/runtime.Pods/Exec",
+            "/strata.v1.Identity/CreateToken",
+            "/strata.v1.Identity/Join",
+            "/cnct.kaas.api.Cluster/GetCluster",
+            "/schedule.Assignments/Follow",
+        ] {
+            assert!(is_audited(method), "{method}");
+        }
+        for method in [
+            "/strata.v1.Cells/List",
+            "/scheduler.NodeService/Status",
+            "/strata.v1.Identity/WhoAmI",
+            "/no.such/Call",
+            "GET /nothing",
+        ] {
+            assert!(!is_audited(method), "{method}");
+        }
     }
 
     #[test]
@@ -249,7 +315,8 @@ mod tests {
             "/scheduler.InstanceService/Create",
             "/strata.v1.Identity/IssueCertificate",
             "/observe.Observe/GetSubProcessStream",
-            "GET /instance/",
+            "GET /instance/x/logs",
+            "GET /node",
         ] {
             assert!(!allowed(method).contains(&Role::Node), "{method}");
         }
@@ -312,10 +379,10 @@ mod tests {
     fn routes_match_with_and_without_the_last_slash() {
         let all = [Role::Admin, Role::Operator, Role::Viewer];
         for method in [
-            "GET /instance",
-            "GET /instance/",
-            "HEAD /instance/x",
-            "GET /instance/x/",
+            "GET /workload",
+            "GET /workload/",
+            "HEAD /workload/x",
+            "GET /workload/x/",
         ] {
             assert_eq!(allowed(method), all, "{method}");
         }

@@ -145,9 +145,10 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("GET", "/metrics", READ),
     ("GET", "/openapi.json", READ),
     // The controller.
-    ("GET", "/instance", READ),
+    // A node reads its own alone.
+    ("GET", "/instance", NAMED),
     ("PUT", "/instance", OPERATE),
-    ("GET", "/instance/{id}", READ),
+    ("GET", "/instance/{id}", NAMED),
     ("PATCH", "/instance/{id}", OPERATE),
     ("DELETE", "/instance/{id}", OPERATE),
     ("GET", "/instance/{id}/logs", READ),
@@ -159,10 +160,14 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("PATCH", "/workload/{id}", OPERATE),
     ("DELETE", "/workload/{id}", OPERATE),
     ("GET", "/node", READ),
-    ("GET", "/node/{id}", READ),
+    ("GET", "/node/{id}", NAMED),
     ("PATCH", "/node/{id}", OPERATE),
     ("DELETE", "/node/{id}", ADMIN),
     ("POST", "/node/{id}/drain", OPERATE),
+    ("POST", "/node/{id}/adopt", ADMIN),
+    ("POST", "/node/{id}/forget", ADMIN),
+    ("GET", "/unreadable-record", ADMIN),
+    ("DELETE", "/unreadable-record", ADMIN),
     ("GET", "/machine", READ),
     ("PUT", "/machine", ADMIN),
     ("GET", "/machine/{id}", READ),
@@ -211,11 +216,25 @@ pub(super) const HTTP: &[(&str, &str, Access)] = &[
     ("GET", "/project/{id}", READ),
     ("PATCH", "/project/{id}", ADMIN),
     ("DELETE", "/project/{id}", ADMIN),
+    ("GET", "/secret", READ),
+    ("PUT", "/secret", OPERATE),
+    ("GET", "/secret/{id}", READ),
+    ("PATCH", "/secret/{id}", OPERATE),
+    ("DELETE", "/secret/{id}", OPERATE),
     ("GET", "/operation", READ),
     ("GET", "/operation/{id}", READ),
     ("DELETE", "/operation/{id}", OPERATE),
     ("GET", "/operation/{id}/log", READ),
     ("GET", "/event", READ),
+    // Identities.
+    ("GET", "/audit", ADMIN),
+    ("GET", "/ca", ADMIN),
+    ("POST", "/ca/rotate", ADMIN),
+    ("POST", "/ca/activate", ADMIN),
+    ("POST", "/ca/retire", ADMIN),
+    ("GET", "/certificate", ADMIN),
+    ("POST", "/certificate/revoke", ADMIN),
+    ("GET", "/certificate/{id}", ADMIN),
     // Clusters. A viewer is let in to look, no further: the kubeconfig says
     // so to the cluster.
     ("GET", "/cluster", READ),
@@ -263,7 +282,7 @@ pub(super) fn is_about_projects(method: &str) -> bool {
         "GET /openapi.json",
         "GET /project",
     ];
-    const ROUTES: [&str; 3] = ["/instance", "/workload", "/event"];
+    const ROUTES: [&str; 4] = ["/instance", "/workload", "/secret", "/event"];
     let path = method.split_once(' ').map_or("", |(_, path)| path);
     let below = |route: &str| {
         let rest = path.strip_prefix(route);

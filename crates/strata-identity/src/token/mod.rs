@@ -4,8 +4,8 @@
 
 mod record;
 mod store;
-mod text;
+pub(crate) mod text;
 
-pub use record::{TokenInfo, TokenKind};
+pub use record::{JoinBinding, TokenInfo, TokenKind};
 pub use store::{TokenError, Tokens};
 pub use text::{JoinToken, TokenText};

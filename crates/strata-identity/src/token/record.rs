@@ -25,6 +25,22 @@ pub enum TokenKind {
     Join,
 }
 
+/// As whom a join token lets a node join.
+///
+/// Join tokens that were stored before there was a binding have none: they
+/// let a node join under any name that no node has, and replace nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinBinding {
+    /// The only name that it is good for.
+    pub node: Name,
+    /// It may take the place of the node that has this name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+    /// The operation that brings up the machine of this name, and expects it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+}
+
 /// What can be told about a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
@@ -39,6 +55,9 @@ pub struct TokenInfo {
     /// The projects it is limited to; none for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<Label>,
+    /// For a join token, as whom a node may join with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<JoinBinding>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use strata_types::{Label, Role};
+use tokio::sync::watch;
 
-use super::record::{Ended, File, Record, Records, TokenInfo, TokenKind};
+use super::record::{Ended, File, JoinBinding, Record, Records, TokenInfo, TokenKind};
 use super::text::{ApiToken, JoinToken, Secret, TokenText, random_id};
 use crate::files::{self, FileError, in_full};
 use crate::issue::bounded;
@@ -87,6 +88,7 @@ pub struct Tokens {
     clock: Clock,
     records: ArcSwap<Records>,
     writing: Mutex<()>,
+    changed: watch::Sender<()>,
 }
 
 impl Tokens {
@@ -112,6 +114,7 @@ impl Tokens {
             clock,
             records: ArcSwap::from_pointee(records),
             writing: Mutex::new(()),
+            changed: watch::Sender::new(()),
         })
     }
 
@@ -150,6 +153,7 @@ impl Tokens {
             kind: TokenKind::Api,
             role,
             projects: projects.to_vec(),
+            join: None,
             created_at,
             expires_at: created_at.checked_add(ttl).unwrap_or(created_at),
         };
@@ -157,11 +161,27 @@ impl Tokens {
         Ok((info, token.write()))
     }
 
-    /// Makes a join token for the CA of `fingerprint`: 15 minutes unless
-    /// told, a minute to a day.
+    /// Makes a join token for a new node of this name and the CA of
+    /// `fingerprint`. Default: 15 minutes; a minute to a day.
     pub fn create_join(
         &self,
         name: &Name,
+        fingerprint: Fingerprint,
+        ttl: Option<Duration>,
+    ) -> Result<(TokenInfo, TokenText), TokenError> {
+        let binding = JoinBinding {
+            node: name.clone(),
+            replaces: false,
+            operation: None,
+        };
+        self.create_bound_join(binding, fingerprint, ttl)
+    }
+
+    /// The same for a node that takes another's place, or that an operation
+    /// expects.
+    pub fn create_bound_join(
+        &self,
+        binding: JoinBinding,
         fingerprint: Fingerprint,
         ttl: Option<Duration>,
     ) -> Result<(TokenInfo, TokenText), TokenError> {
@@ -174,10 +194,11 @@ impl Tokens {
         let created_at = self.clock.now();
         let info = TokenInfo {
             id: token.id.clone(),
-            name: name.clone(),
+            name: binding.node.clone(),
             kind: TokenKind::Join,
             role: Role::Node,
             projects: Vec::new(),
+            join: Some(binding),
             created_at,
             expires_at: created_at.checked_add(ttl).unwrap_or(created_at),
         };
@@ -187,16 +208,34 @@ impl Tokens {
 
     /// The caller that an API token speaks for.
     pub fn verify_api(&self, text: &str) -> Result<Caller, TokenError> {
+        self.verify_api_with_id(text).map(|(caller, _)| caller)
+    }
+
+    /// The same, and the id of the token, for [`Tokens::check_id`].
+    pub fn verify_api_with_id(&self, text: &str) -> Result<(Caller, String), TokenError> {
         let token = ApiToken::parse(text).ok_or(TokenError::Unknown)?;
         let records = self.records.load();
         let info = self.check(&records, &token.id, TokenKind::Api, &token.secret)?;
-        Ok(Caller {
+        let caller = Caller {
             name: info.name.clone(),
             role: info.role,
             projects: (!info.projects.is_empty()).then(|| info.projects.clone()),
             proof: Proof::Token,
             expires_at: Some(info.expires_at),
-        })
+        };
+        Ok((caller, token.id))
+    }
+
+    /// Whether an API token whose secret was shown before is still good.
+    pub fn check_id(&self, id: &str) -> Result<(), TokenError> {
+        let records = self.records.load();
+        let record = records.get(id).ok_or(TokenError::Unknown)?;
+        self.check_record(record).map(drop)
+    }
+
+    /// Tells of every change to the tokens from now on.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// What a join token is, if it can be used now. Does not use it.
@@ -274,6 +313,10 @@ impl Tokens {
         if record.info.kind != kind || !record.hash.is_of(secret) {
             return Err(TokenError::Unknown);
         }
+        self.check_record(record)
+    }
+
+    fn check_record<'a>(&self, record: &'a Record) -> Result<&'a TokenInfo, TokenError> {
         if self.clock.now() >= record.info.expires_at {
             return Err(TokenError::Expired);
         }
@@ -298,6 +341,7 @@ impl Tokens {
         records.retain(|_, record| now < record.info.expires_at);
         files::replace(&self.path, &render(&records)?, files::PRIVATE)?;
         self.records.store(records.into());
+        self.changed.send_replace(());
         Ok(result)
     }
 }

@@ -160,7 +160,7 @@ fn every_kind_serves_and_calls_as_it_should() {
     assert_eq!(
         node,
         (
-            [here.as_slice(), &named, &given]
+            [named.as_slice(), &given]
                 .concat()
                 .iter()
                 .map(|&h| h.into())
@@ -171,6 +171,29 @@ fn every_kind_serves_and_calls_as_it_should() {
     );
     let viewer = say(CertificateSpec::caller(name("v"), Role::Viewer));
     assert_eq!(viewer, (vec![], false, true));
+}
+
+#[test]
+fn no_node_is_certified_for_the_loopback_however_it_is_named() {
+    let world = tempfile::tempdir().unwrap();
+    let authority = Authority::open(world.path()).unwrap();
+    let node = || CertificateSpec::caller(name("n1"), Role::Node);
+    let here = [
+        "localhost",
+        "LOCALHOST",
+        "a.localhost",
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+        "::ffff:127.0.0.1",
+    ];
+    let here = here.map(|host| host.parse().unwrap());
+    let issued = authority.issue(&node().with_hosts(here)).unwrap();
+    let named = vec!["n1.node.strata.internal".to_owned()];
+    assert_eq!(says(&der(&issued)).0, named);
+    // But where it is alone with its CA.
+    let alone = authority.issue(&node().with_loopback()).unwrap();
+    assert_eq!(says(&der(&alone)).0.len(), 4);
 }
 
 #[test]
@@ -246,7 +269,7 @@ fn a_request_is_signed_for_its_key_and_says_what_we_say() {
 
     let folder = world.path().join("client");
     let credentials = Credentials {
-        ca_pem: authority.ca_pem().to_owned(),
+        ca_pem: authority.ca_pem(),
         certificate_pem: first.certificate_pem,
         key_pem,
     };

@@ -41,15 +41,15 @@ impl World {
     }
 
     fn required(&self, identity: Arc<LiveIdentity>) -> Arc<ServerConfig> {
-        server_config_required_client(self.authority.ca_pem(), identity, Clock::system()).unwrap()
+        server_config_required_client(&self.authority.ca_pem(), identity, Clock::system()).unwrap()
     }
 
     fn optional(&self, identity: Arc<LiveIdentity>) -> Arc<ServerConfig> {
-        server_config_optional_client(self.authority.ca_pem(), identity, Clock::system()).unwrap()
+        server_config_optional_client(&self.authority.ca_pem(), identity, Clock::system()).unwrap()
     }
 
     fn client(&self, identity: Option<Arc<LiveIdentity>>, expect: Expect) -> ClientConfig {
-        client_config(self.authority.ca_pem(), identity, expect, Clock::system()).unwrap()
+        client_config(&self.authority.ca_pem(), identity, expect, Clock::system()).unwrap()
     }
 }
 
@@ -134,7 +134,7 @@ fn a_server_certificate_cannot_call() {
 #[test]
 fn a_certificate_that_ended_is_refused_by_either_side() {
     let world = World::new();
-    let ca = world.authority.ca_pem();
+    let ca = &world.authority.ca_pem();
     let later = |hours| {
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
         Clock::from_fn(move || at)
@@ -206,7 +206,7 @@ fn a_joining_node_believes_the_authority_of_its_token_and_no_other() {
     assert!(pinned.is_err());
     // A chain that only carries the authority along is not signed by it.
     let mut posing = other.issue(&CertificateSpec::server("server".parse().unwrap()));
-    posing.ca_pem = world.authority.ca_pem().to_owned();
+    posing.ca_pem = world.authority.ca_pem();
     assert!(handshake(join(ours), other.optional(live(&posing))).is_err());
 }
 
