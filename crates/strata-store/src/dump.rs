@@ -201,7 +201,7 @@ fn batches(records: impl Iterator<Item = (String, Bytes)>) -> impl Iterator<Item
 type Records = Vec<(String, Bytes)>;
 
 /// All records of a file, checked, and their sum.
-async fn read(
+pub(crate) async fn read(
     reader: &mut (dyn AsyncBufRead + Send + Unpin),
 ) -> Result<(Records, String), DumpError> {
     let mut sum = Sha256::new();

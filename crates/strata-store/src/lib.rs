@@ -15,8 +15,12 @@ mod dump;
 mod embedded;
 mod error;
 mod etcd;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod limits;
 mod memory;
+pub mod record;
+mod sealed;
 mod shared;
 mod state;
 mod transaction;
@@ -32,6 +36,7 @@ pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use error::StoreError;
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use memory::Memory;
+pub use sealed::{KeyFileError, Sealed, StoreKey, UnsealError, rotate_store_key};
 pub use transaction::{Condition, Transaction, Write};
 
 /// A point in the life of a store. Later is greater; 0 is before all.

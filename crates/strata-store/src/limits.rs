@@ -1,12 +1,13 @@
 //! How large things may be, the same for every engine.
 //!
 //! The bounds are those of etcd as it comes, a little below where it counts
-//! its own framing too. What the embedded engine takes, etcd takes: nobody
+//! its own framing too. What sealing adds is not counted. What the embedded engine takes, etcd takes: nobody
 //! finds out on the day of moving.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::sealed::plain_length;
 use crate::{Condition, StoreError, Transaction, Write};
 
 /// The longest key, in bytes.
@@ -27,7 +28,7 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How large a transaction is: keys and values.
 pub(crate) fn size(transaction: &Transaction) -> usize {
     let writes = transaction.writes.iter().map(|write| match write {
-        Write::Put { key, value, .. } => key.len() + value.len(),
+        Write::Put { key, value, .. } => key.len() + plain_length(value),
         Write::Delete { key } => key.len(),
     });
     let conditions = transaction.conditions.iter().map(|it| it.key().len());
@@ -50,11 +51,11 @@ pub(crate) fn check(transaction: &Transaction) -> Result<(), StoreError> {
     for write in &transaction.writes {
         check_key(write.key())?;
         if let Write::Put { key, value, .. } = write
-            && value.len() > LARGEST_VALUE
+            && plain_length(value) > LARGEST_VALUE
         {
             return Err(StoreError::Invalid(format!(
                 "the value of {key} has {} bytes, {LARGEST_VALUE} are allowed",
-                value.len()
+                plain_length(value)
             )));
         }
         if !keys.insert(write.key()) {

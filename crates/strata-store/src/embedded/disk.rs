@@ -14,6 +14,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
 
 use super::OpenError;
+use super::mark::Mark;
 use super::migrations::{ENTRIES, LEASES, META, Migration, NotMigrated, migrate};
 use crate::state::{Delta, Held};
 use crate::{Change, LeaseId, Revision};
@@ -42,6 +43,7 @@ pub(super) struct Disk {
     dir: PathBuf,
     migrations: &'static [Migration],
     database: Option<Database>,
+    mark: Mark,
     // Held for as long as this is, also while the file is closed.
     _lock: File,
 }
@@ -60,9 +62,11 @@ impl Disk {
             dir: dir.to_owned(),
             migrations,
             database: None,
+            mark: Mark::open(dir).map_err(io_error(dir))?,
             _lock: lock,
         };
         let snapshot = disk.reopen()?;
+        disk.mark.note(snapshot.revision);
         // A new file is there after a loss of power, too.
         let synced = File::open(dir).and_then(|dir| dir.sync_all());
         synced.map_err(io_error(dir))?;
@@ -108,8 +112,30 @@ impl Disk {
                 what,
             },
         })?;
-        self.database = Some(database);
-        Ok(snapshot)
+        match self.mark.read() {
+            Some(noted) if noted > snapshot.revision => Err(OpenError::RolledBack {
+                dir: self.dir.clone(),
+                found: snapshot.revision,
+                noted,
+            }),
+            _ => {
+                self.database = Some(database);
+                Ok(snapshot)
+            }
+        }
+    }
+
+    /// Reads every page of the file. Whether all of them are as they were
+    /// written; what could be repaired is repaired.
+    pub(super) fn check(&mut self) -> Result<bool, OpenError> {
+        let Some(database) = &mut self.database else {
+            return Ok(false);
+        };
+        let checked = database.check_integrity();
+        checked.map_err(|error| OpenError::Engine {
+            path: self.dir.join("store.redb"),
+            source: Box::new(error.into()),
+        })
     }
 
     /// Writes all of it or nothing, and comes back when it is on disk. An
@@ -125,8 +151,13 @@ impl Disk {
                 put(&transaction, delta)?;
                 Ok(transaction.commit()?)
             });
-        if written.is_err() {
-            self.database = None;
+        match &written {
+            Err(_) => self.database = None,
+            Ok(()) => {
+                if let Some(last) = delta.changes.last() {
+                    self.mark.note(last.revision);
+                }
+            }
         }
         written
     }

@@ -42,6 +42,20 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// Writes that were acknowledged are not in the file.
+    #[error(
+        "the store in {} is damaged: it is at revision {found}, and revision {noted} was \
+         acknowledged",
+        dir.display()
+    )]
+    RolledBack {
+        /// Where it is.
+        dir: PathBuf,
+        /// The revision of the file.
+        found: u64,
+        /// The last one that was acknowledged.
+        noted: u64,
+    },
     /// The engine cannot read or write the file.
     #[error("{}: {source}", path.display())]
     Engine {

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/store.redb   the entries, the leases, the revision, the format
 //! DIR/store.lock   whoever holds it has the store open
+//! DIR/store.revision  the last revision that was acknowledged
 //! ```
 //!
 //! Reads are answered from memory and never wait for the disk. Writes go
@@ -11,6 +12,7 @@
 
 mod disk;
 mod error;
+mod mark;
 mod migrations;
 mod queue;
 #[cfg(test)]
@@ -73,6 +75,22 @@ impl Embedded {
     /// When it is open already, written by a newer release, or unreadable.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
         Self::open_with(dir, options, MIGRATIONS)
+    }
+
+    /// Reads all of the store in a folder, every page and every entry. The
+    /// answer is how many entries there are.
+    ///
+    /// # Errors
+    /// When it is open, cannot be opened, or is damaged.
+    pub fn check(dir: &Path) -> Result<usize, OpenError> {
+        let (mut disk, snapshot) = Disk::open(dir, MIGRATIONS)?;
+        match disk.check()? {
+            true => Ok(snapshot.entries.len()),
+            false => Err(OpenError::Damaged {
+                dir: dir.to_owned(),
+                what: "pages were not as they were written, and have been repaired".to_owned(),
+            }),
+        }
     }
 
     fn open_with(

@@ -111,14 +111,14 @@ fn broken(_: &redb::WriteTransaction) -> Result<(), redb::Error> {
 
 const NEXT: &[Migration] = &[
     Migration {
-        to: 1,
-        run: |_| unreachable!("the file has format 1"),
+        to: 2,
+        run: |_| unreachable!("the file has format 2"),
     },
-    Migration { to: 2, run: fake },
+    Migration { to: 3, run: fake },
 ];
 const FAILING: &[Migration] = &[
-    Migration { to: 2, run: fake },
-    Migration { to: 3, run: broken },
+    Migration { to: 3, run: fake },
+    Migration { to: 4, run: broken },
 ];
 
 #[tokio::test]
@@ -153,8 +153,8 @@ async fn a_file_is_migrated_once_and_then_refused_by_older_releases() {
     assert!(matches!(
         refused,
         OpenError::Newer {
-            found: 2,
-            known: 1,
+            found: 3,
+            known: 2,
             ..
         }
     ));

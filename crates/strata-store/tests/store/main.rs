@@ -4,11 +4,13 @@
 
 mod conformance;
 mod crash;
+mod damage;
 mod disk_full;
 mod dump;
 mod etcd_server;
 mod failover;
 mod memory;
 mod model;
+mod sealed;
 mod tls;
 mod world;

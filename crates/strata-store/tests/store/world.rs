@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use strata_store::{
-    Changes, Embedded, EmbeddedOptions, Memory, Revision, Store, StoreError, Watch,
+    Changes, Embedded, EmbeddedOptions, Memory, Revision, Sealed, Store, StoreError, Watch,
 };
 
 use crate::etcd_server::EtcdServer;
@@ -78,6 +78,18 @@ impl World {
             }),
             _kept: Box::new(server),
         })
+    }
+
+    /// The same store with sealed values.
+    pub(crate) async fn sealed(self) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let key_file = dir.path().join("store.key");
+        let sealed = Sealed::open(self.store, &key_file).await.unwrap();
+        Self {
+            store: Arc::new(sealed),
+            forget: self.forget,
+            _kept: Box::new((dir, self._kept)),
+        }
     }
 
     /// Makes the store forget at least what was before a revision.

@@ -20,6 +20,12 @@ macro_rules! on_every_engine {
                 $case(&crate::world::World::embedded()).await;
             })*
         }
+        mod sealed {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $case(&crate::world::World::embedded().sealed().await).await;
+            })*
+        }
         mod etcd {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
