@@ -1,5 +1,6 @@
 //! One connection, from its first byte of HTTP to its end.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-use crate::{Gate, Limits, Peer};
+use crate::audited::AuditedService;
+use crate::budget::{BudgetService, Head, Places, TokenId, is_unauthenticated};
+use crate::table::Connection;
+use crate::{Budgets, Gate, Limits, Peer};
+
+/// What is buffered of an HTTP/1 connection, and the most a header may have.
+const HTTP1_BUFFER: usize = 64 << 10;
 
 /// What the peer agreed to speak.
 #[derive(Clone, Copy)]
@@ -30,25 +37,51 @@ pub(crate) struct Shared {
     pub(crate) app: axum::Router,
     pub(crate) gate: Gate,
     pub(crate) limits: Limits,
+    pub(crate) budgets: Budgets,
     /// Finish what is under way, take no more.
     pub(crate) drain: CancellationToken,
     /// Stop now.
     pub(crate) stop: CancellationToken,
 }
 
-/// Serves requests until the peer is done, or we are.
-pub(crate) async fn serve<S>(stream: S, protocol: Protocol, peer: Peer, shared: &Shared)
-where
+/// Serves requests until the peer is done, or we are. `accepted` is its place
+/// among connections over TCP.
+pub(crate) async fn serve<S>(
+    stream: S,
+    protocol: Protocol,
+    peer: Peer,
+    accepted: Option<Arc<Connection>>,
+    shared: &Shared,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stranger = peer.is_stranger();
     let peer = Arc::new(peer);
-    let gated = shared.gate.layer(shared.app.clone());
+    let budgets = &shared.budgets;
+    let app = AuditedService::new(shared.app.clone());
+    let places = Places::new(&shared.limits);
+    let within = BudgetService::new(app, budgets.clone(), accepted.clone(), places);
+    let gated = shared.gate.layer(within);
+    let source = accepted.as_ref().map(|accepted| accepted.source());
     let (began, mut begun) = watch::channel(false);
     let service = service_fn(|mut request: http::Request<Incoming>| {
         began.send_if_modified(|began| !std::mem::replace(began, true));
-        request.extensions_mut().insert(peer.clone());
-        gated.clone().call(request)
+        let (token, head) = (TokenId::of(request.headers()), Head::of(&request));
+        let extensions = request.extensions_mut();
+        extensions.insert(peer.clone());
+        if let Some(token) = token {
+            extensions.insert(token);
+        }
+        let (answer, budgets) = (gated.clone().call(request), budgets.clone());
+        async move {
+            let answer = answer.await?;
+            // Guessing is answered as slowly as anything without a proof.
+            let over = match source.filter(|_| is_unauthenticated(&answer)) {
+                Some(source) => budgets.admit_unauthenticated(source).err(),
+                None => None,
+            };
+            Ok::<_, Infallible>(over.map_or(answer, |over| head.refusal(&over)))
+        }
     });
 
     let builder = builder(protocol, &shared.limits);
@@ -64,6 +97,13 @@ where
         }
     };
     let mut silent = pin!(silent);
+    let evicted = async {
+        match &accepted {
+            Some(accepted) => accepted.evicted().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut evicted = pin!(evicted);
     let mut waiting = true;
     let mut draining = false;
     loop {
@@ -83,6 +123,10 @@ where
                 }
                 waiting = false;
             }
+            () = evicted.as_mut() => {
+                tracing::debug!(remote = ?peer.remote, "idle, and closed for others");
+                return;
+            }
             () = shared.drain.cancelled(), if !draining => {
                 connection.as_mut().graceful_shutdown();
                 draining = true;
@@ -100,13 +144,15 @@ fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout);
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(HTTP1_BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.keepalive_interval)
         .keep_alive_timeout(limits.keepalive_timeout)
-        .max_concurrent_streams(limits.streams);
+        .max_concurrent_streams(limits.http2_streams)
+        .max_send_buf_size(limits.send_buffer);
     builder
 }
 

@@ -12,14 +12,18 @@ use futures_util::future::{Either, Ready, ready};
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use strata_api::status_from_error;
+use strata_audit::AuditLog;
 use strata_identity::policy::{self, Access, Decision};
-use strata_identity::{Caller, Clock, Proof, Tokens};
+use strata_identity::{Caller, Clock, Credential, LiveTrust, Proof, Revocations, Tokens};
 use strata_types::{Error, ErrorKind, Role};
+use tokio::sync::watch;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::audit::Audit;
 use crate::bearer::{Bearer, bearer};
-use crate::{Peer, problem, problem_as};
+use crate::guard::{Guard, GuardedBody, GuardedResponse, guarded};
+use crate::{Peer, ProjectLookup, problem, problem_as};
 
 /// How many requests were refused, since the start.
 #[derive(Debug, Default)]
@@ -34,9 +38,13 @@ pub struct Refusals {
 #[derive(Clone)]
 pub struct Gate {
     tokens: Option<Arc<Tokens>>,
+    revocations: Arc<Revocations>,
+    trust: Option<Arc<LiveTrust>>,
     clock: Clock,
     group: Option<(u32, Role)>,
     refusals: Arc<Refusals>,
+    audit: Option<Arc<Audit>>,
+    lookup: Option<Arc<dyn ProjectLookup>>,
 }
 
 impl Gate {
@@ -44,10 +52,29 @@ impl Gate {
     pub fn new(tokens: Option<Arc<Tokens>>, clock: Clock) -> Self {
         Self {
             tokens,
+            revocations: Arc::default(),
+            trust: None,
             clock,
             group: None,
             refusals: Arc::default(),
+            audit: None,
+            lookup: None,
         }
+    }
+
+    /// Writes down what is decided about requests that change something, read
+    /// a secret or are refused.
+    #[must_use]
+    pub fn with_audit(mut self, log: Arc<AuditLog>) -> Self {
+        self.audit = Some(Arc::new(Audit::new(log)));
+        self
+    }
+
+    /// Asks this for the projects of objects that it writes down.
+    #[must_use]
+    pub fn with_lookup(mut self, lookup: Arc<dyn ProjectLookup>) -> Self {
+        self.lookup = Some(lookup);
+        self
     }
 
     /// Lets users whose group is `gid` speak with `role` on the Unix socket.
@@ -55,6 +82,26 @@ impl Gate {
     pub fn with_socket_group(mut self, gid: u32, role: Role) -> Self {
         self.group = Some((gid, role));
         self
+    }
+
+    /// Refuses certificates that are revoked there.
+    #[must_use]
+    pub fn with_revocations(mut self, revocations: Arc<Revocations>) -> Self {
+        self.revocations = revocations;
+        self
+    }
+
+    /// Refuses certificates of roots that are not trusted there, also on
+    /// connections from before they were removed.
+    #[must_use]
+    pub fn with_trust(mut self, trust: Arc<LiveTrust>) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// The certificates that it refuses.
+    pub fn revocations(&self) -> Arc<Revocations> {
+        self.revocations.clone()
     }
 
     /// How many requests it refused.
@@ -87,29 +134,68 @@ impl Gate {
         &self,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<Caller>, String> {
-        let caller = match (bearer(headers), &self.tokens) {
+    ) -> Result<Option<Proven>, String> {
+        let proven = match (bearer(headers), &self.tokens) {
             (Bearer::None, _) => match peer {
-                Some(peer) => peer.caller.clone()?,
+                Some(peer) => peer.caller.clone()?.map(|caller| {
+                    let id = peer.certificate_id.clone();
+                    Proven::new(caller, id.map(Credential::Certificate))
+                }),
                 None => None,
             },
             (Bearer::Malformed(reason), _) => return Err(reason.to_owned()),
             (Bearer::Token(_), None) => return Err("tokens are not accepted here".to_owned()),
-            (Bearer::Token(token), Some(tokens)) => Some(
-                tokens
-                    .verify_api(token)
-                    .map_err(|error| error.to_string())?,
-            ),
+            (Bearer::Token(token), Some(tokens)) => {
+                let verified = tokens.verify_api_with_id(token);
+                let (caller, id) = verified.map_err(|error| error.to_string())?;
+                Some(Proven::new(caller, Some(Credential::Token { id })))
+            }
         };
-        match caller {
-            // A connection may outlive the certificate it was opened with.
-            Some(Caller {
-                expires_at: Some(end),
-                proof,
-                ..
-            }) if end <= self.clock.now() => Err(format!("the {proof} has expired")),
-            caller => Ok(caller),
+        if let Some(proven) = &proven {
+            self.still_good(proven)?;
         }
+        Ok(proven)
+    }
+
+    /// Whether a proof that was good holds: a connection may outlive the
+    /// certificate it was opened with, and a stream its token.
+    pub(crate) fn still_good(&self, proven: &Proven) -> Result<(), String> {
+        let Caller {
+            expires_at, proof, ..
+        } = proven.caller;
+        if expires_at.is_some_and(|end| end <= self.clock.now()) {
+            return Err(format!("the {proof} has expired"));
+        }
+        match (&proven.credential, &self.tokens) {
+            (Some(Credential::Certificate(id)), _) => {
+                let trust = self.trust.as_ref();
+                if trust.is_some_and(|trust| !trust.trusts(&id.issuer)) {
+                    return Err(format!(
+                        "certificate {} of {} {} is of a root that was retired",
+                        id.serial, id.role, id.name
+                    ));
+                }
+                let revoked = self.revocations.check(id);
+                revoked.map_err(|error| error.to_string())
+            }
+            (Some(Credential::Token { id }), Some(tokens)) => {
+                tokens.check_id(id).map_err(|error| error.to_string())
+            }
+            (Some(Credential::Token { .. }), None) | (None, _) => Ok(()),
+        }
+    }
+
+    /// What tells of changes to tokens, roots and revocations.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes {
+            tokens: self.tokens.as_ref().map(|tokens| tokens.subscribe()),
+            trust: self.trust.as_ref().map(|trust| trust.subscribe()),
+            revocations: self.revocations.subscribe(),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The caller to hand on, or why the request goes no further.
@@ -118,13 +204,14 @@ impl Gate {
         method: &str,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<Caller>, Turned> {
-        let (caller, reason) = match self.authenticate(headers, peer) {
-            Ok(caller) => (caller, None),
+    ) -> Result<Option<Proven>, Turned> {
+        let (proven, reason) = match self.authenticate(headers, peer) {
+            Ok(proven) => (proven, None),
             Err(reason) => (None, Some(reason)),
         };
-        match policy::decide(method, caller.as_ref()) {
-            Decision::Allow => Ok(caller),
+        let caller = proven.as_ref().map(|proven| &proven.caller);
+        match policy::decide(method, caller) {
+            Decision::Allow => Ok(proven),
             Decision::Unauthenticated => {
                 self.refusals
                     .unauthenticated
@@ -133,14 +220,39 @@ impl Gate {
             }
             Decision::Denied => {
                 self.refusals.denied.fetch_add(1, Ordering::Relaxed);
-                let error = denied(method, caller.as_ref());
+                let error = denied(method, caller);
                 // Strangers learn nothing of what is there.
-                Err(match caller.and_then(|_| wrong_verb(method)) {
+                let known = caller.and_then(|_| wrong_verb(method).or_else(|| unknown(method)));
+                let turned = match known {
                     Some(turned) => turned,
                     None => Turned::away(error),
-                })
+                };
+                let proven = proven.map(Box::new);
+                Err(Turned { proven, ..turned })
             }
         }
+    }
+}
+
+/// What tells of changes to what proofs depend on.
+pub(crate) struct Changes {
+    pub(crate) tokens: Option<watch::Receiver<()>>,
+    pub(crate) trust: Option<watch::Receiver<()>>,
+    pub(crate) revocations: watch::Receiver<()>,
+}
+
+/// A caller, and what has proven it.
+#[derive(Clone)]
+pub(crate) struct Proven {
+    pub(crate) caller: Caller,
+    /// None where it can neither end nor be revoked by itself: on a socket, or
+    /// where the server vouches.
+    pub(crate) credential: Option<Credential>,
+}
+
+impl Proven {
+    fn new(caller: Caller, credential: Option<Credential>) -> Self {
+        Self { caller, credential }
     }
 }
 
@@ -149,16 +261,28 @@ struct Turned {
     error: Error,
     /// What can be done with the path, where it is only the verb that is wrong.
     allow: Option<String>,
+    /// Who sent it, where that is known.
+    proven: Option<Box<Proven>>,
+    /// There is no such call.
+    unknown: bool,
 }
 
 impl Turned {
     fn away(error: Error) -> Self {
-        Self { error, allow: None }
+        Self {
+            error,
+            allow: None,
+            proven: None,
+            unknown: false,
+        }
     }
 
     fn into_response(self, grpc: bool) -> Response<Body> {
         let allow = self.allow.and_then(|verbs| verbs.parse().ok());
         match allow {
+            _ if grpc && self.unknown => {
+                tonic::Status::unimplemented(self.error.to_string()).into_http()
+            }
             _ if grpc => status_from_error(&self.error).into_http(),
             None => problem(&self.error),
             Some(allow) => {
@@ -182,6 +306,21 @@ fn wrong_verb(method: &str) -> Option<Turned> {
     Some(Turned {
         error: Error::new(ErrorKind::Invalid, why),
         allow: Some(verbs),
+        proven: None,
+        unknown: false,
+    })
+}
+
+/// There is nothing of that name for anybody.
+fn unknown(method: &str) -> Option<Turned> {
+    if policy::access(method).is_some() {
+        return None;
+    }
+    let path = method.split_once(' ').map_or(method, |(_, path)| path);
+    let error = Error::not_found(format!("there is nothing at {}", short(path)));
+    Some(Turned {
+        unknown: true,
+        ..Turned::away(error)
     })
 }
 
@@ -213,7 +352,7 @@ fn short(method: &str) -> &str {
     &method[..end.unwrap_or(0)]
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
@@ -238,11 +377,12 @@ pub struct GateService<S> {
 
 impl<S, B> Service<Request<B>> for GateService<S>
 where
-    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<GuardedBody<B>>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<S::Future, Ready<Result<Response<Body>, Infallible>>>;
+    type Future = Either<GuardedResponse, Ready<Result<Response<Body>, Infallible>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
@@ -259,16 +399,46 @@ where
             self.judge(&format!("{} {path}", request.method()), &request)
         };
         match judged {
-            Ok(caller) => {
+            Ok(proven) => {
+                let (audit, lookup) = (self.gate.audit.as_ref(), self.gate.lookup.as_ref());
+                let handled =
+                    audit.map(|audit| audit.allowed(&request, grpc, proven.as_ref(), lookup));
                 // Handlers have no use for the secret, and nor has their log.
                 request.headers_mut().remove(AUTHORIZATION);
-                if let Some(caller) = caller {
-                    request.extensions_mut().insert(caller);
+                if let Some(handled) = &handled {
+                    // For the layer that writes it down.
+                    request.extensions_mut().insert(handled.clone());
                 }
-                Either::Left(self.inner.call(request))
+                let recorder = handled
+                    .as_ref()
+                    .and_then(|handled| handled.session_recorder());
+                if let Some(recorder) = recorder {
+                    request.extensions_mut().insert(recorder);
+                }
+                let guard = Guard::new(&self.gate, proven.as_ref());
+                if let Some(Proven { caller, credential }) = proven {
+                    request.extensions_mut().insert(caller);
+                    if let Some(credential) = credential {
+                        request.extensions_mut().insert(credential);
+                    }
+                }
+                let request = request.map(|body| GuardedBody::new(body, &guard));
+                let answering = self.inner.call(request);
+                let audited = async move {
+                    let response = answering.await?;
+                    if let Some(handled) = handled {
+                        handled.answered(&response);
+                    }
+                    Ok(response)
+                };
+                Either::Left(guarded(audited, guard, grpc))
             }
             Err(turned) => {
                 tracing::debug!(path, error = %turned.error, "refused");
+                if let Some(audit) = &self.gate.audit {
+                    let (proven, lookup) = (turned.proven.as_deref(), self.gate.lookup.as_ref());
+                    audit.refused(&request, grpc, proven, &turned.error, lookup);
+                }
                 Either::Right(ready(Ok(turned.into_response(grpc))))
             }
         }
@@ -276,7 +446,7 @@ where
 }
 
 impl<S> GateService<S> {
-    fn judge<B>(&self, method: &str, request: &Request<B>) -> Result<Option<Caller>, Turned> {
+    fn judge<B>(&self, method: &str, request: &Request<B>) -> Result<Option<Proven>, Turned> {
         let peer = request.extensions().get::<Arc<Peer>>();
         self.gate
             .judge(method, request.headers(), peer.map(Arc::as_ref))

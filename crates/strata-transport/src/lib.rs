@@ -2,32 +2,48 @@
 //! request passes before a handler sees it.
 //!
 //! ```text
-//! listener ─▶ handshake ─▶ Peer ─▶ Gate ─▶ router ─▶ handler
-//!             bounded      once     who is it, may it?   finds a Caller
-//!             timed        per      strata_identity::    in the request's
-//!                          connection   policy           extensions
+//! listener ─▶ handshake ─▶ Peer ─▶ Gate ─▶ Budget ─▶ Audit ─▶ router ─▶ handler
+//!             bounded      once     who is it,  how much   what is it   finds a Caller
+//!             timed        per      may it?     already?   about?       in the request's
+//!             by source    connection                                   extensions
 //! ```
+//!
+//! Connections with a node's certificate are served on a runtime of their own
+//! and take part in no budget but their own: see [`Serve::with_nodes_on`].
 #![forbid(unsafe_code)]
 
 mod accept;
+mod audit;
+mod audited;
+mod authority;
 mod bearer;
+mod budget;
 mod connection;
 mod gate;
+mod guard;
+mod handshake;
 mod limits;
 mod peer;
 mod problem;
 mod renew;
 mod serve;
+mod socket;
+mod source;
+mod subject;
+mod table;
 mod tunnel;
 mod tunnel_io;
 mod unix;
 
+pub use budget::{Budgets, CallerLimits};
 pub use gate::{Gate, GateService, Refusals};
+pub use guard::GuardedBody;
 pub use limits::Limits;
 pub use peer::Peer;
 pub use problem::{problem, problem_as, status_code};
 pub use renew::{keep_renewed, keep_served, keep_written};
 pub use serve::{Serve, serve_tls, serve_unix};
+pub use subject::ProjectLookup;
 pub use tunnel::{CALLER_NAME, CALLER_ROLE, serve_tunnel};
 pub use tunnel_io::{TunnelIo, TunnelSender};
 pub use unix::{BindError, bind_unix};

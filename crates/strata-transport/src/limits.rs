@@ -1,5 +1,6 @@
 //! How much of the machine strangers may take before they have said who they
-//! are, and how long anybody may keep us waiting.
+//! are, and how long anybody may keep us waiting. What a caller may take after
+//! that is in [`crate::CallerLimits`].
 
 use std::time::Duration;
 
@@ -8,13 +9,29 @@ use std::time::Duration;
 pub struct Limits {
     /// Connections at once. Further ones wait in the kernel's queue.
     pub connections: usize,
-    /// Of those, how many may be held without a certificate or a known user.
-    /// The rest is kept for nodes and people who have one, so that a crowd of
-    /// strangers cannot lock them out.
+    /// Of those, how many may be held without a certificate, a valid token or
+    /// a known user. When there are more, the one that was idle for longest is
+    /// closed, of the source that has most.
     pub strangers: usize,
-    /// TLS handshakes at once: they cost a signature each.
+    /// The same for one source: an IPv4 address or an IPv6 /64.
+    pub strangers_per_source: usize,
+    /// Connections whose TLS handshake is not done. When there are more, the
+    /// oldest is closed, of the source that has most. With the strangers fewer
+    /// than there may be connections, so that nobody who is known waits.
     pub handshakes: usize,
-    /// From accepting a connection to the end of its TLS handshake.
+    /// The same for one source.
+    pub handshakes_per_source: usize,
+    /// Handshakes in cryptographic work at once: a signature and a key
+    /// exchange each, a fraction of a millisecond. Waiting for bytes of the
+    /// peer takes none of these. Fewer than there are threads, so that a flood
+    /// of handshakes leaves one for whoever is known.
+    pub handshake_permits: usize,
+    /// From accepting a connection until all of the TLS ClientHello is there. A
+    /// client on a loaded or emulated machine takes seconds for it. Silent peers
+    /// gain nothing by waiting longer: `handshakes` closes the oldest of them as
+    /// soon as there are many.
+    pub hello_timeout: Duration,
+    /// From the ClientHello to the end of the TLS handshake.
     pub handshake_timeout: Duration,
     /// For the header of an HTTP/1 request, and for a stranger's first
     /// request on any connection.
@@ -23,8 +40,17 @@ pub struct Limits {
     pub keepalive_interval: Duration,
     /// How long it has for the answer.
     pub keepalive_timeout: Duration,
-    /// Requests at once on one connection.
+    /// Requests at once on one connection. Further ones wait for a place, and
+    /// are refused when none ends for `stream_wait`.
     pub streams: u32,
+    /// How long a request waits for a place on its connection while none ends.
+    pub stream_wait: Duration,
+    /// HTTP/2 streams at once on one connection: requests under way and those
+    /// that wait for a place. A client holds back what is more and reports
+    /// nothing, so this is well above `streams`.
+    pub http2_streams: u32,
+    /// Bytes of one answer that wait in memory for a peer that does not read.
+    pub send_buffer: usize,
     /// At the end, how long requests under way have to finish.
     pub drain: Duration,
 }
@@ -44,12 +70,19 @@ impl Default for Limits {
         Self {
             connections: 4096,
             strangers: 1024,
-            handshakes: 128,
+            strangers_per_source: 256,
+            handshakes: 2048,
+            handshakes_per_source: 512,
+            handshake_permits: 1,
+            hello_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(20),
             streams: 256,
+            stream_wait: Duration::from_secs(5),
+            http2_streams: 1024,
+            send_buffer: 32 << 10,
             drain: Duration::from_secs(3),
         }
     }

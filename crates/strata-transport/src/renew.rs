@@ -10,6 +10,7 @@ use strata_identity::{
     Authority, CertificateSpec, Clock, Credentials, CredentialsError, LiveIdentity, in_full,
     renew_at,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Looked at this often at least: the wall clock may be set, and a machine
@@ -18,13 +19,15 @@ const LOOK: Duration = Duration::from_secs(10 * 60);
 /// After a failure; doubled up to [`LOOK`].
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Keeps `identity` renewed until `shutdown`: when it is due, `reissue` is
-/// asked for new credentials, and they are put into use.
+/// Keeps `identity` renewed until `shutdown`: when it is due, or `stale` says
+/// that it is to be another, `reissue` is asked for new credentials, and they
+/// are put into use.
 pub async fn keep_renewed<F, R, E>(
     what: &str,
     identity: Arc<LiveIdentity>,
     clock: Clock,
     reissue: F,
+    mut stale: watch::Receiver<()>,
     shutdown: CancellationToken,
 ) where
     F: Fn() -> R,
@@ -32,14 +35,15 @@ pub async fn keep_renewed<F, R, E>(
     E: Display,
 {
     let mut retry = RETRY;
+    let mut is_stale = false;
     loop {
         let wait = match until_due(&identity, &clock) {
-            Some(wait) => wait.min(LOOK),
-            None => match renew(&identity, &reissue).await {
+            Some(wait) if !is_stale => wait.min(LOOK),
+            _ => match renew(&identity, &reissue).await {
                 Ok(()) => {
                     let until = identity.validity().not_after;
                     tracing::info!(what, %until, "certificate renewed");
-                    retry = RETRY;
+                    (retry, is_stale) = (RETRY, false);
                     // New credentials that are due at once are no reason to spin.
                     RETRY
                 }
@@ -54,8 +58,16 @@ pub async fn keep_renewed<F, R, E>(
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
+            () = changed(&mut stale) => is_stale = true,
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+/// The next change; never, once none can come.
+async fn changed(stale: &mut watch::Receiver<()>) {
+    if stale.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -68,7 +80,8 @@ pub async fn keep_served(
 ) {
     let clock = authority.clock().clone();
     let reissue = || std::future::ready(authority.issue(&spec));
-    keep_renewed("server", identity, clock, reissue, shutdown).await;
+    let stale = authority.subscribe();
+    keep_renewed("server", identity, clock, reissue, stale, shutdown).await;
 }
 
 /// Keeps the credentials in a folder renewed by the CA beside it.
@@ -93,7 +106,8 @@ pub async fn keep_written(
         };
         std::future::ready(written())
     };
-    keep_renewed("client folder", identity, clock, reissue, shutdown).await;
+    let stale = authority.subscribe();
+    keep_renewed("client folder", identity, clock, reissue, stale, shutdown).await;
     Ok(())
 }
 

@@ -1,22 +1,27 @@
 //! Listeners: connections in, bounded and timed; requests out to the router,
 //! all of them through the gate; an end in order.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
+use strata_identity::Caller;
+use strata_types::Role;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accept::accept_all;
+use crate::authority::WithoutAuthority;
+use crate::budget::CallerKey;
 use crate::connection::{Protocol, Shared, handshake_failed, serve};
-use crate::{Gate, Limits, Peer};
+use crate::handshake::Handshakes;
+use crate::socket::Socket;
+use crate::table::Connection;
+use crate::{Budgets, CallerLimits, Gate, Limits, Peer};
 
 /// Serves `app` over TLS until `shutdown`, with the default limits.
 pub async fn serve_tls(
@@ -44,6 +49,8 @@ pub struct Serve {
     app: axum::Router,
     gate: Gate,
     limits: Limits,
+    budgets: Option<Budgets>,
+    nodes: Option<Handle>,
 }
 
 impl Serve {
@@ -53,6 +60,8 @@ impl Serve {
             app,
             gate,
             limits: Limits::default(),
+            budgets: None,
+            nodes: None,
         }
     }
 
@@ -60,6 +69,22 @@ impl Serve {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// With budgets that other listeners share, instead of its own.
+    #[must_use]
+    pub fn with_budgets(mut self, budgets: Budgets) -> Self {
+        self.budgets = Some(budgets);
+        self
+    }
+
+    /// Accepts connections, and serves those of nodes, on this runtime, which
+    /// does nothing else: so whatever people ask for, nodes are answered in
+    /// time. All other connections are served by whoever calls [`Serve::tls`].
+    #[must_use]
+    pub fn with_nodes_on(mut self, runtime: Handle) -> Self {
+        self.nodes = Some(runtime);
         self
     }
 
@@ -71,30 +96,42 @@ impl Serve {
         tls: Arc<ServerConfig>,
         shutdown: CancellationToken,
     ) {
+        let people = Handle::current();
+        let nodes = self.nodes.clone().unwrap_or_else(|| people.clone());
         let places = Arc::new(Semaphore::new(self.limits.connections));
+        let shared = self.shared();
         let door = Arc::new(TlsDoor {
-            acceptor: tls.into(),
-            handshakes: Semaphore::new(self.limits.handshakes),
-            strangers: Semaphore::new(self.limits.strangers),
-            shared: self.shared(),
+            handshakes: Handshakes::new(tls, &shared.limits),
+            shared: shared.clone(),
+            connections: TaskTracker::new(),
+            people,
+            nodes: nodes.clone(),
         });
-        let connections = TaskTracker::new();
-        accept_all(&listener, &places, &shutdown, |(stream, remote), place| {
-            let door = door.clone();
-            connections.spawn(async move {
-                door.connection(stream, remote).await;
-                drop(place);
-            });
-        })
-        .await;
-        drop(listener);
-        end(&door.shared, &connections).await;
+        let connections = door.connections.clone();
+        let accepting = nodes.spawn(async move {
+            // Bound elsewhere, so it has to be made known to this runtime.
+            let listener = listener.into_std().and_then(TcpListener::from_std);
+            let listener = match listener {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "cannot listen"),
+            };
+            accept_all(&listener, &places, &shutdown, |(stream, remote), place| {
+                let accepted = door.shared.budgets.table().accept(remote.ip().into());
+                let task = door.clone().handshake(stream, remote, accepted, place);
+                door.connections.spawn_on(task, &door.nodes);
+            })
+            .await;
+        });
+        if let Err(error) = accepting.await {
+            tracing::error!(%error, "accepting connections ended by a bug");
+        }
+        end(&shared, &connections).await;
     }
 
     /// Serves on a Unix socket until `shutdown`; the socket is then removed.
     pub async fn unix(self, listener: UnixListener, shutdown: CancellationToken) {
         let places = Arc::new(Semaphore::new(self.limits.connections));
-        let shared = Arc::new(self.shared());
+        let shared = self.shared();
         let connections = TaskTracker::new();
         accept_all(&listener, &places, &shutdown, |stream, place| {
             let shared = shared.clone();
@@ -109,14 +146,18 @@ impl Serve {
         end(&shared, &connections).await;
     }
 
-    fn shared(self) -> Shared {
-        Shared {
+    fn shared(self) -> Arc<Shared> {
+        let budgets = self
+            .budgets
+            .unwrap_or_else(|| Budgets::new(&self.limits, CallerLimits::default()));
+        Arc::new(Shared {
             app: self.app,
             gate: self.gate,
             limits: self.limits,
+            budgets,
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
-        }
+        })
     }
 }
 
@@ -137,49 +178,80 @@ async fn end(shared: &Shared, connections: &TaskTracker) {
     connections.wait().await;
 }
 
+/// Where connections of one listener come in, and where each goes.
 struct TlsDoor {
-    acceptor: TlsAcceptor,
-    handshakes: Semaphore,
-    strangers: Semaphore,
-    shared: Shared,
+    handshakes: Handshakes,
+    shared: Arc<Shared>,
+    connections: TaskTracker,
+    people: Handle,
+    nodes: Handle,
 }
 
 impl TlsDoor {
-    async fn connection(&self, stream: TcpStream, remote: SocketAddr) {
-        let shared = &self.shared;
-        let handshake = tokio::select! {
-            () = shared.drain.cancelled() => return,
-            handshake = tokio::time::timeout(shared.limits.handshake_timeout, self.handshake(stream)) => handshake,
+    /// Shakes hands, then hands the connection on to where it is served.
+    /// `place` is given back when the connection ends.
+    async fn handshake(
+        self: Arc<Self>,
+        stream: TcpStream,
+        remote: SocketAddr,
+        accepted: Connection,
+        place: impl Send + 'static,
+    ) {
+        let local = stream.local_addr().ok();
+        let handshake = async {
+            let hello = self.handshakes.hello(Socket::new(stream)).await?;
+            accepted.has_said_hello();
+            self.handshakes.finish(hello).await
         };
-        let stream = match handshake {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return handshake_failed(&error, remote),
-            Err(_) => return handshake_failed(&io::ErrorKind::TimedOut.into(), remote),
+        let handshake = tokio::select! {
+            () = self.shared.drain.cancelled() => return,
+            () = accepted.evicted() => {
+                return tracing::debug!(%remote, "closed: others wait to shake hands");
+            }
+            handshake = handshake => handshake,
+        };
+        let mut stream = match handshake {
+            Ok(stream) => stream,
+            Err(error) => return handshake_failed(&error, remote),
         };
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(<[_]>::first);
-        let peer = Peer::over_tls(remote, certificate.cloned().map(CertificateDer::into_owned));
+        let certificate = certificate.cloned().map(CertificateDer::into_owned);
+        let peer = Peer::over_tls(remote, local, certificate);
         let protocol = match session.alpn_protocol() {
             Some(b"h2") => Protocol::Http2,
             Some(_) => Protocol::Http1,
             None => Protocol::Either,
         };
-        let _place = match peer.is_stranger() {
-            false => None,
-            true => match self.strangers.try_acquire() {
-                Ok(place) => Some(place),
-                Err(_) => {
-                    return tracing::debug!(%remote, "too many connections without a certificate");
-                }
-            },
+        if let Err(why) = self.admit(&peer, &accepted) {
+            return tracing::debug!(%remote, why, "refused");
+        }
+        let on_nodes = matches!(&peer.caller, Ok(Some(caller)) if caller.role == Role::Node);
+        let runtime = if on_nodes { &self.nodes } else { &self.people };
+        let shared = self.shared.clone();
+        let task = async move {
+            if !on_nodes && let Err(error) = stream.get_mut().0.adopt() {
+                return handshake_failed(&error, remote);
+            }
+            serve(stream, protocol, peer, Some(Arc::new(accepted)), &shared).await;
+            drop(place);
         };
-        serve(stream, protocol, peer, shared).await;
+        self.connections.spawn_on(task, runtime);
     }
 
-    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        // The semaphore is never closed.
-        let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
-        self.acceptor.accept(stream).await
+    /// Counts the connection with those it belongs to.
+    fn admit(&self, peer: &Peer, accepted: &Connection) -> Result<(), &'static str> {
+        let Ok(Some(caller)) = &peer.caller else {
+            accepted.is_stranger();
+            return Ok(());
+        };
+        let caller: &Caller = caller;
+        let Some(limit) = self.shared.budgets.connections_of(caller) else {
+            return Ok(());
+        };
+        let key = CallerKey::of(Some(caller), None, accepted.source());
+        let counted = accepted.is_of(&key, limit);
+        counted.map_err(|_| "too many connections of this caller, all in use")
     }
 }
 
@@ -188,7 +260,14 @@ async fn unix_connection(stream: UnixStream, shared: &Shared) {
         Ok(user) => shared.gate.socket_caller(user.uid(), user.gid()),
         Err(error) => Err(format!("the kernel does not say who calls: {error}")),
     };
-    serve(stream, Protocol::Either, Peer::over_unix(caller), shared).await;
+    serve(
+        WithoutAuthority::new(stream),
+        Protocol::Either,
+        Peer::over_unix(caller),
+        None,
+        shared,
+    )
+    .await;
 }
 
 /// While it still answers: nobody else can have taken the path yet.

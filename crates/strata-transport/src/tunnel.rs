@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
+use crate::audited::AuditedService;
 use crate::{Gate, Limits, Peer};
 
 /// The header with the role of whom the server calls for.
@@ -32,7 +33,7 @@ pub async fn serve_tunnel<S>(io: S, app: axum::Router, gate: Gate, shutdown: Can
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let gated = gate.layer(app);
+    let gated = gate.layer(AuditedService::new(app));
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         let peer = Peer::over_tunnel(caller(request.headers_mut()));
         request.extensions_mut().insert(Arc::new(peer));
@@ -43,7 +44,7 @@ where
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.keepalive_interval)
         .keep_alive_timeout(limits.keepalive_timeout)
-        .max_concurrent_streams(limits.streams)
+        .max_concurrent_streams(limits.http2_streams)
         .serve_connection(TokioIo::new(io), service);
     tokio::select! {
         () = shutdown.cancelled() => {}

@@ -49,7 +49,7 @@ async fn a_flood_is_served_a_few_at_a_time() {
     let world = World::new();
     let limits = Limits {
         connections: 3,
-        handshakes: 2,
+        handshake_permits: 2,
         ..Limits::default()
     };
     let server = Arc::new(world.serve_with(app(), limits).await);
@@ -75,31 +75,11 @@ async fn a_flood_is_served_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_crowd_of_strangers_does_not_lock_out_those_with_a_certificate() {
-    let world = World::new();
-    let limits = Limits {
-        strangers: 1,
-        ..Limits::default()
-    };
-    let server = world.serve_with(app(), limits).await;
-    let mut first = server.http(&world.stranger()).await.unwrap();
-    assert_eq!(first.get("/healthz").await.status, StatusCode::OK);
-    let second = async {
-        let mut http = server.http(&world.stranger()).await.ok()?;
-        http.send(request(Method::GET, "/healthz")).await.ok()
-    };
-    assert!(second.await.is_none());
-    let mut known = server.http(&world.caller(Role::Viewer)).await.unwrap();
-    assert_eq!(known.get("/healthz").await.status, StatusCode::OK);
-    assert_eq!(first.get("/healthz").await.status, StatusCode::OK);
-}
-
-#[tokio::test]
 async fn a_handshake_that_does_not_come_to_an_end_is_ended() {
     let world = World::new();
     let limits = Limits {
-        handshakes: 1,
-        handshake_timeout: Duration::from_millis(50),
+        handshake_permits: 1,
+        hello_timeout: Duration::from_millis(50),
         ..Limits::default()
     };
     let server = world.serve_with(app(), limits).await;
@@ -182,7 +162,7 @@ async fn http_1_is_served_on_the_same_port() {
     let world = World::new();
     let server = world.serve().await;
     let mut config = strata_identity::client_config(
-        world.authority.ca_pem(),
+        &world.authority.ca_pem(),
         None,
         strata_identity::Expect::Server,
         world.time.clock(),

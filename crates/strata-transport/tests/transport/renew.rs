@@ -84,11 +84,13 @@ async fn a_renewal_that_fails_is_tried_again_until_it_works() {
         }
     };
     let clock = world.clock.clone();
+    let stale = world.authority.subscribe();
     tokio::spawn(keep_renewed(
         "node",
         identity.clone(),
         clock,
         reissue,
+        stale,
         shutdown,
     ));
     while identity.validity() == before {

@@ -11,6 +11,7 @@ use axum::routing::{get, put};
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
@@ -18,7 +19,7 @@ use strata_identity::{
     Authority, Caller, CertificateSpec, Clock, Credentials, Expect, LiveIdentity, Name, Tokens,
     client_config, server_config_optional_client,
 };
-use strata_transport::{Gate, Limits, Serve};
+use strata_transport::{Budgets, CallerLimits, Gate, Limits, Serve};
 use strata_types::Role;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -82,13 +83,25 @@ impl World {
     }
 
     pub(crate) async fn serve_with(&self, app: axum::Router, limits: Limits) -> Server {
-        let ca = self.authority.ca_pem();
+        let budgets = Budgets::new(&limits, CallerLimits::default());
+        self.serve_within(app, limits, budgets).await
+    }
+
+    pub(crate) async fn serve_within(
+        &self,
+        app: axum::Router,
+        limits: Limits,
+        budgets: Budgets,
+    ) -> Server {
+        let ca = &self.authority.ca_pem();
         let tls =
             server_config_optional_client(ca, self.identity.clone(), self.time.clock()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let serve = Serve::new(app, self.gate.clone()).with_limits(limits);
+        let serve = Serve::new(app, self.gate.clone())
+            .with_limits(limits)
+            .with_budgets(budgets);
         let task = tokio::spawn(serve.tls(listener, tls, shutdown.clone()));
         Server {
             address,
@@ -105,7 +118,7 @@ impl World {
     /// A connector that shows these credentials and trusts this world's CA.
     pub(crate) fn connector(&self, credentials: Option<&Credentials>) -> TlsConnector {
         let identity = credentials.map(|it| Arc::new(LiveIdentity::new(it).unwrap()));
-        let ca = self.authority.ca_pem();
+        let ca = &self.authority.ca_pem();
         let config = client_config(ca, identity, Expect::Server, self.time.clock()).unwrap();
         Arc::new(config).into()
     }
@@ -181,7 +194,21 @@ impl Http {
         &mut self,
         request: http::Request<Full<Bytes>>,
     ) -> hyper::Result<Answer> {
-        let response = self.0.send_request(request).await?;
+        let response = self.begin(request).await?;
+        self.finish(response).await
+    }
+
+    /// Only the head of the answer; nothing of its body is read.
+    pub(crate) async fn begin(
+        &mut self,
+        request: http::Request<Full<Bytes>>,
+    ) -> hyper::Result<http::Response<Incoming>> {
+        self.0.ready().await?;
+        self.0.send_request(request).await
+    }
+
+    /// The rest of it.
+    pub(crate) async fn finish(&self, response: http::Response<Incoming>) -> hyper::Result<Answer> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         Ok(Answer {

@@ -1,0 +1,334 @@
+//! What one caller may take of the daemon at once and over time, so that the
+//! weakest token cannot take it all: connections, requests under way (watches
+//! and other streams included), requests a second, and bytes.
+//!
+//! | caller | what holds |
+//! |---|---|
+//! | without a proof | the budget of strangers, by source |
+//! | token | the caller's budget, by the id of the token |
+//! | certificate | the caller's budget, by name and role: a certificate can be renewed with a new key, which must not bring a new budget |
+//! | group of the Unix socket | the caller's budget, by user |
+//! | admin, over TLS | connections and requests under way, [`ADMIN_FACTOR`] times as many; no rate, no bytes |
+//! | node | connections, requests under way and requests a second, by node, far above what one needs and apart from everybody else's; no bytes |
+//! | root on the Unix socket, the server through a tunnel | nothing |
+//!
+//! Whoever is over budget is answered with 429 and `Retry-After`, or
+//! `RESOURCE_EXHAUSTED`; streams that send faster than the budget allows are
+//! slowed down instead.
+
+mod body;
+mod bucket;
+mod key;
+mod places;
+mod service;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use strata_identity::{Caller, Proof};
+use strata_types::Role;
+
+use crate::Limits;
+use crate::source::Source;
+use crate::table::ConnectionTable;
+use bucket::Bucket;
+pub(crate) use key::{CallerKey, TokenId};
+pub(crate) use places::Places;
+pub(crate) use service::{BudgetService, Head, is_unauthenticated};
+
+/// How many times the connections and requests of others an admin may have.
+const ADMIN_FACTOR: usize = 16;
+/// What a node may begin a second, over time. It needs two streams, and a
+/// request now and then: one that was taken over must not keep the runtime of
+/// nodes from answering the heartbeats of the others.
+const NODE_REQUESTS_PER_SECOND: u32 = 500;
+/// The same at once after a rest.
+const NODE_REQUEST_BURST: u32 = 2000;
+/// What a node may have under way at once.
+const NODE_CONCURRENT_REQUESTS: usize = 256;
+/// Accounts that are kept before those without a debt are dropped.
+const KEPT_ACCOUNTS: usize = 1024;
+/// A caller that is in debt for longer than this is refused, not slowed down.
+const TOLERATED_DEBT: Duration = Duration::from_secs(1);
+
+/// The budget of one caller. The defaults are far above what people, SDKs and
+/// scripts need.
+#[derive(Clone, Debug)]
+pub struct CallerLimits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Requests under way at once, on all connections; a watch is one for as
+    /// long as it lasts.
+    pub concurrent_requests: usize,
+    /// Requests a second, over time.
+    pub requests_per_second: u32,
+    /// Requests at once after a rest.
+    pub request_burst: u32,
+    /// Bytes of requests and answers a second, over time.
+    pub bytes_per_second: u64,
+    /// Bytes at once after a rest.
+    pub byte_burst: u64,
+    /// Bytes of finished answers that wait for the caller to read them.
+    pub unread_bytes: usize,
+    /// Requests a second without a proof, by source.
+    pub unauthenticated_per_second: u32,
+    /// The same at once after a rest.
+    pub unauthenticated_burst: u32,
+}
+
+impl Default for CallerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            concurrent_requests: 512,
+            requests_per_second: 500,
+            request_burst: 2000,
+            bytes_per_second: 64 << 20,
+            byte_burst: 512 << 20,
+            unread_bytes: 16 << 20,
+            unauthenticated_per_second: 100,
+            unauthenticated_burst: 1000,
+        }
+    }
+}
+
+/// Why a request goes no further, for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OverBudget {
+    pub(crate) what: String,
+    pub(crate) retry_after: Duration,
+}
+
+impl OverBudget {
+    fn new(what: String, retry_after: Duration) -> Self {
+        Self { what, retry_after }
+    }
+}
+
+/// The budgets of all callers, and the connections there are. Listeners that
+/// share them bound a caller once. Cheap to clone.
+#[derive(Clone)]
+pub struct Budgets(Arc<Inner>);
+
+struct Inner {
+    limits: CallerLimits,
+    table: Arc<ConnectionTable>,
+    accounts: Mutex<Accounts>,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Accounts {
+    all: HashMap<CallerKey, Arc<Account>>,
+    /// When so many are kept, those that are not needed are dropped.
+    prune_at: usize,
+}
+
+/// What one caller has taken.
+struct Account {
+    in_flight: AtomicUsize,
+    unread: AtomicUsize,
+    requests: Mutex<Bucket>,
+    bytes: Mutex<Bucket>,
+}
+
+impl fmt::Debug for Budgets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budgets")
+            .field("limits", &self.0.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Budgets {
+    /// For listeners with these limits.
+    pub fn new(listener: &Limits, caller: CallerLimits) -> Self {
+        Self(Arc::new(Inner {
+            limits: caller,
+            table: ConnectionTable::new(listener.clone()),
+            accounts: Mutex::default(),
+            refused: AtomicU64::new(0),
+        }))
+    }
+
+    pub(crate) fn table(&self) -> &Arc<ConnectionTable> {
+        &self.0.table
+    }
+
+    /// How many requests were refused because a budget was used up.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    fn account(&self, key: &CallerKey) -> Arc<Account> {
+        let limits = &self.0.limits;
+        let mut accounts = self
+            .0
+            .accounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = accounts.all.get(key) {
+            return account.clone();
+        }
+        if accounts.all.len() >= accounts.prune_at.max(KEPT_ACCOUNTS) {
+            let now = Instant::now();
+            accounts.all.retain(|_, account| !account.is_at_rest(now));
+            accounts.prune_at = accounts.all.len() * 2;
+        }
+        let (rate, burst) = match key {
+            CallerKey::Source(_) => (
+                limits.unauthenticated_per_second,
+                limits.unauthenticated_burst,
+            ),
+            CallerKey::Name(Role::Node, _) => (NODE_REQUESTS_PER_SECOND, NODE_REQUEST_BURST),
+            _ => (limits.requests_per_second, limits.request_burst),
+        };
+        let account = Arc::new(Account {
+            in_flight: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            requests: Mutex::new(Bucket::full(rate.into(), burst.into())),
+            bytes: Mutex::new(Bucket::full(limits.bytes_per_second, limits.byte_burst)),
+        });
+        accounts.all.insert(key.clone(), account.clone());
+        account
+    }
+
+    /// Takes one request out of a caller's budget, until the guard is dropped.
+    /// None for those who have no budget of requests.
+    pub(crate) fn admit(
+        &self,
+        key: &CallerKey,
+        caller: Option<&Caller>,
+    ) -> Result<Option<Admitted>, OverBudget> {
+        let plan = match caller {
+            None => Plan::Metered(1),
+            Some(caller) => Plan::of(caller),
+        };
+        if matches!(plan, Plan::Unbounded) {
+            return Ok(None);
+        }
+        let admitted = self.take(key, plan);
+        if admitted.is_err() {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted.map(Some)
+    }
+
+    fn take(&self, key: &CallerKey, plan: Plan) -> Result<Admitted, OverBudget> {
+        let account = self.account(key);
+        let limits = &self.0.limits;
+        let (most, unread_limit) = match plan {
+            Plan::Unbounded => (usize::MAX, usize::MAX),
+            Plan::Node => (NODE_CONCURRENT_REQUESTS, usize::MAX),
+            Plan::Counted(factor) | Plan::Metered(factor) => (
+                limits.concurrent_requests.saturating_mul(factor),
+                limits.unread_bytes.saturating_mul(factor),
+            ),
+        };
+        let metered = matches!(plan, Plan::Metered(_));
+        let before = account.in_flight.fetch_add(1, Ordering::Relaxed);
+        // From here on the guard gives the place back.
+        let admitted = Admitted {
+            account,
+            metered,
+            unread_limit,
+        };
+        if before >= most {
+            let what = format!("{before} requests of {key} are under way, of {most} it may have");
+            return Err(OverBudget::new(what, Duration::from_secs(1)));
+        }
+        let now = Instant::now();
+        if metered {
+            let debt = lock(&admitted.account.bytes).debt(now);
+            if debt > TOLERATED_DEBT {
+                let rate = self.0.limits.bytes_per_second;
+                let what = format!("{key} has used up its {rate} bytes a second");
+                return Err(OverBudget::new(what, debt));
+            }
+        }
+        if (metered || matches!(plan, Plan::Node))
+            && let Err(wait) = lock(&admitted.account.requests).take(now, 1)
+        {
+            let what = format!("{key} has used up its requests a second");
+            return Err(OverBudget::new(what, wait));
+        }
+        Ok(admitted)
+    }
+
+    /// Takes one refusal for want of a proof out of the budget of a source.
+    pub(crate) fn admit_unauthenticated(&self, source: Source) -> Result<(), OverBudget> {
+        let key = CallerKey::Source(source);
+        let account = self.account(&key);
+        let taken = lock(&account.requests).take(Instant::now(), 1);
+        taken.map_err(|wait| {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+            OverBudget::new(format!("{key} has used up its requests a second"), wait)
+        })
+    }
+
+    /// How many connections a caller may have.
+    pub(crate) fn connections_of(&self, caller: &Caller) -> Option<usize> {
+        let limit = self.0.limits.connections;
+        match Plan::of(caller) {
+            Plan::Node => Some(limit),
+            Plan::Unbounded => None,
+            Plan::Counted(factor) | Plan::Metered(factor) => Some(limit.saturating_mul(factor)),
+        }
+    }
+}
+
+/// What holds for a caller.
+#[derive(Clone, Copy)]
+enum Plan {
+    Unbounded,
+    /// Requests under way and a second, by numbers of their own.
+    Node,
+    /// Requests under way, so many times the limit.
+    Counted(usize),
+    /// Those, requests a second, and bytes.
+    Metered(usize),
+}
+
+impl Plan {
+    fn of(caller: &Caller) -> Self {
+        match (caller.role, caller.proof) {
+            (_, Proof::Server) | (Role::Admin, Proof::Socket) => Self::Unbounded,
+            (Role::Node, _) => Self::Node,
+            (Role::Admin, _) => Self::Counted(ADMIN_FACTOR),
+            _ => Self::Metered(1),
+        }
+    }
+}
+
+/// A request within its budget; under way until this is dropped.
+pub(crate) struct Admitted {
+    account: Arc<Account>,
+    metered: bool,
+    unread_limit: usize,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.account.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Account {
+    /// Nobody would notice if it were made anew.
+    fn is_at_rest(&self, now: Instant) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 0
+            && lock(&self.requests).is_full(now)
+            && lock(&self.bytes).is_full(now)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
