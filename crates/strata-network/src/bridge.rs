@@ -13,12 +13,14 @@ use crate::network::Inner;
 use crate::pin::pin_port;
 use crate::{NetworkConfig, link};
 
-/// What VXLAN over IPv4 puts around a packet.
-const OVERLAY_BYTES: u32 = 50;
+/// What VXLAN over IPv4 puts around a packet: IP, UDP, VXLAN, Ethernet.
+const VXLAN_OVERHEAD: u32 = 20 + 8 + 8 + 14;
+/// What WireGuard over IPv4 puts around one: IP, UDP, its header, the tag.
+const WIREGUARD_OVERHEAD: u32 = 20 + 8 + 16 + 16;
 const ETHERNET: u32 = 1500;
 
 /// The size of packets that the way out carries, less what the overlay adds.
-pub(crate) fn usual_mtu(socket: &mut Socket) -> Result<u32> {
+pub(crate) fn usual_mtu(socket: &mut Socket, encrypted: bool) -> Result<u32> {
     // An address that nobody has, to learn the way to the world.
     let world = Ipv4Addr::new(192, 0, 2, 1);
     let way_out = link::way_to(socket, world)?;
@@ -27,7 +29,11 @@ pub(crate) fn usual_mtu(socket: &mut Socket) -> Result<u32> {
         .iter()
         .find(|link| Some(link.index) == way_out && link.name != "lo")
         .map_or(ETHERNET, |link| link.mtu);
-    Ok(carried.saturating_sub(OVERLAY_BYTES).max(576))
+    let overhead = match encrypted {
+        true => WIREGUARD_OVERHEAD,
+        false => VXLAN_OVERHEAD,
+    };
+    Ok(carried.saturating_sub(overhead).max(576))
 }
 
 /// Makes the bridge or repairs it, and gives its number.

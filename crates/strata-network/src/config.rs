@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Subnet;
+use crate::{RemoteNames, Subnet, WireGuardConfig};
 
 /// The largest subnet, a /22, has so many bits for endpoints.
 const PORT_BITS: u32 = 10;
@@ -59,6 +59,11 @@ impl Tag {
     /// The name of the overlay's device.
     pub fn overlay(&self) -> String {
         format!("st-{}-vx", self.0)
+    }
+
+    /// The name of the encrypted overlay's device.
+    pub fn wireguard(&self) -> String {
+        format!("st-{}-wg", self.0)
     }
 
     /// The names of the host's end of an endpoint: the place of its address
@@ -124,14 +129,27 @@ pub struct NetworkConfig {
     pub subnet: Subnet,
     /// The addresses of all nodes together.
     pub range: Subnet,
-    /// The size of packets. By default what the way out carries, less the 50
-    /// bytes that the overlay needs.
+    /// The size of packets. Default: what the way out carries, less what the
+    /// overlay puts around a packet: 50 bytes, 60 with WireGuard.
     pub mtu: Option<u32>,
     /// Who answers for names that are not ours. Empty: whom
     /// `/etc/resolv.conf` names.
     pub dns_upstreams: Vec<SocketAddr>,
     /// The UDP port of the overlay, the same on all nodes.
     pub overlay_port: u16,
+    /// The key of this node and where it listens, where the overlay is
+    /// encrypted. Default: none.
+    pub wireguard: Option<WireGuardConfig>,
+    /// Peers without a key are not reached, and do not reach this node.
+    /// Default: no.
+    pub encrypted_only: bool,
+    /// Ports of the host that every pod may reach, by TCP and UDP, besides
+    /// names and leases.
+    pub host_ports: Vec<u16>,
+    /// Pods may reach the metadata services of clouds.
+    pub metadata: bool,
+    /// What instances of other nodes are called.
+    pub remote_names: RemoteNames,
     /// The folder for what must be remembered. It is made when missing.
     pub state: PathBuf,
 }
@@ -149,6 +167,11 @@ impl NetworkConfig {
             mtu: None,
             dns_upstreams: Vec::new(),
             overlay_port: Self::OVERLAY_PORT,
+            wireguard: None,
+            encrypted_only: false,
+            host_ports: Vec::new(),
+            metadata: false,
+            remote_names: RemoteNames::default(),
             state: state.into(),
         }
     }
@@ -177,7 +200,7 @@ mod tests {
     #[test]
     fn names_fit_into_an_interface_name() {
         let tag: Tag = "abcdefgh".parse().unwrap();
-        for name in [tag.bridge(), tag.overlay()]
+        for name in [tag.bridge(), tag.overlay(), tag.wireguard()]
             .iter()
             .chain(&tag.ports(0x3ff))
         {
@@ -187,6 +210,7 @@ mod tests {
             assert_eq!(tag.port_index(&name), Some(0x3ff));
         }
         assert_eq!(tag.port_index(&tag.bridge()), None);
+        assert_eq!(tag.port_index(&tag.wireguard()), None);
         assert_eq!(tag.port_index("st-abcdefg-001"), None);
     }
 

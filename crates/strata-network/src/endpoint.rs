@@ -22,9 +22,46 @@ pub struct Endpoint {
     /// What the host passes on to it.
     #[serde(default)]
     pub ports: Vec<PublishedPort>,
+    /// Whose it is, which decides whom it reaches.
+    #[serde(default)]
+    pub owner: Owner,
 }
 
+/// Whose an endpoint is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// The node's own: it belongs with the default project.
+    #[default]
+    Node,
+    /// A project's.
+    Project(String),
+    /// A machine that may be a node itself: it belongs with the default
+    /// project, speaks to the server, and sends packets of an overlay.
+    Machine,
+}
+
+impl Owner {
+    /// The project it belongs with.
+    pub(crate) fn project(&self) -> &str {
+        match self {
+            Self::Project(name) => name,
+            Self::Node | Self::Machine => DEFAULT_PROJECT,
+        }
+    }
+}
+
+/// The project of what is of none.
+pub const DEFAULT_PROJECT: &str = "default";
+
 impl Endpoint {
+    /// The name it has for itself: the first label of its first alias, which is
+    /// what people call it; its own where it has none.
+    pub fn host_name(&self) -> &str {
+        let alias = self.aliases.first().map_or(&*self.name, |alias| alias);
+        alias.split('.').next().unwrap_or(alias)
+    }
+
     /// Its hardware address, which follows from the address: the same on
     /// every start, so that neighbours need not learn anew.
     pub fn mac(&self) -> Mac {
@@ -132,6 +169,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn host_name_is_what_people_call_it() {
+        let mut endpoint = Endpoint {
+            name: "i-0123".into(),
+            aliases: Vec::new(),
+            address: Ipv4Addr::new(10, 42, 3, 7),
+            ports: Vec::new(),
+            owner: Default::default(),
+        };
+        assert_eq!(endpoint.host_name(), "i-0123");
+        endpoint.aliases = vec!["db.shop".into(), "db".into()];
+        assert_eq!(endpoint.host_name(), "db");
+    }
+
+    #[test]
     fn the_other_addresses_follow_from_the_first() {
         let subnet: Subnet = "10.42.3.0/24".parse().unwrap();
         let endpoint = Endpoint {
@@ -139,6 +190,7 @@ mod tests {
             aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 3, 7),
             ports: Vec::new(),
+            owner: Default::default(),
         };
         assert_eq!(endpoint.mac().to_string(), "02:73:0a:2a:03:07");
         let ipv6 = ipv6_of(subnet, endpoint.address);

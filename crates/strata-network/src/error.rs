@@ -48,7 +48,7 @@ pub enum NetworkError {
         protocol: Protocol,
     },
     /// Another endpoint of this run has published the port.
-    #[error("port {port} is already published by {owner}")]
+    #[error("port {port} is already published by another endpoint of this node")]
     PortPublished {
         /// The port as it was asked for.
         port: PublishedPort,

@@ -29,6 +29,9 @@ pub struct NetworkFacts {
     pub bridge_netfilter: bool,
     /// The kernel has tables of the old iptables in use; see above.
     pub iptables_in_use: bool,
+    /// The kernel has WireGuard, or loads it as a module when it is needed, so
+    /// the overlay can be encrypted.
+    pub wireguard: bool,
 }
 
 /// Looks at this host.
@@ -44,7 +47,25 @@ pub fn facts() -> NetworkFacts {
             || Path::new("/proc/sys/net/ipv6/conf/all/force_forwarding").exists(),
         bridge_netfilter: on("/proc/sys/net/bridge/bridge-nf-call-iptables"),
         iptables_in_use: listed("/proc/net/ip_tables_names"),
+        wireguard: has_wireguard(),
     }
+}
+
+/// Asking the kernel would load the module, so its list is looked at first.
+fn has_wireguard() -> bool {
+    let release = rustix::system::uname();
+    let folder = Path::new("/lib/modules").join(release.release().to_string_lossy().as_ref());
+    let lists = |list: &str| {
+        let text = fs::read_to_string(folder.join(list)).unwrap_or_default();
+        let file = |line: &str| {
+            let path = line.split(':').next().unwrap_or_default();
+            path.rsplit('/')
+                .next()
+                .is_some_and(|name| name.starts_with("wireguard.ko"))
+        };
+        text.lines().any(file)
+    };
+    lists("modules.dep") || lists("modules.builtin") || crate::wireguard::is_available()
 }
 
 fn nftables_answers() -> bool {

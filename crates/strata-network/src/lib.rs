@@ -7,7 +7,8 @@
 //!     │ pair         │ pair         │ tap
 //!   ──┴──────────────┴──────────────┴──  bridge st-<tag>-br, the gateway
 //!         │ routed                   │ routed
-//!       uplinks, masqueraded       st-<tag>-vx, VXLAN to other nodes
+//!       uplinks, masqueraded       st-<tag>-wg, WireGuard to other nodes
+//!                                  st-<tag>-vx, VXLAN to those without a key
 //! ```
 //!
 //! Everything is asked of the kernel directly, by netlink; no program is
@@ -29,6 +30,8 @@ mod endpoint;
 mod error;
 mod facts;
 mod forwarding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod link;
 mod names;
 mod neighbour;
@@ -39,6 +42,7 @@ mod overlay;
 mod pin;
 mod pool;
 mod ports;
+mod projects;
 mod publish;
 mod remove;
 mod restore;
@@ -49,17 +53,23 @@ mod sys;
 mod tap;
 pub mod uplink;
 mod watch;
+mod wireguard;
 
 pub use cluster::{ClusterOverlay, ClusterOverlayConfig};
 pub use config::{ConfigError, NetworkConfig, Tag};
-pub use endpoint::{Endpoint, Mac, Protocol, PublishedPort};
+pub use endpoint::{DEFAULT_PROJECT, Endpoint, Mac, Owner, Protocol, PublishedPort};
 pub use error::{NetworkError, Result};
 pub use facts::{NetworkFacts, facts};
-pub use names::DOMAIN;
+pub use names::{DOMAIN, NameChange, RemoteName, RemoteNames};
 pub use netlink::NetlinkError;
 pub use network::{Network, PortReservation};
 pub use overlay::Peer;
 pub use pool::PoolError;
+pub use projects::ProjectAccess;
 pub use restore::Restored;
 pub use subnet::{Subnet, SubnetError};
 pub use watch::Watcher;
+pub use wireguard::{
+    KeyError, PrivateKey, PublicKey, WireGuardConfig, WireGuardPeer,
+    is_available as wireguard_is_available,
+};

@@ -125,6 +125,21 @@ pub(crate) fn add_overlay(batch: &mut Batch, name: &str, mac: Mac, mtu: u32, id:
         });
 }
 
+/// Makes the device of the encrypted overlay, down: it gets its key first.
+pub(crate) fn add_wireguard(batch: &mut Batch, name: &str, mtu: u32) {
+    batch
+        .message(
+            route::NEWLINK,
+            flag::CREATE | flag::EXCL,
+            &link_header(0, false),
+        )
+        .put_text(route::IFLA_IFNAME, name)
+        .put_u32(route::IFLA_MTU, mtu)
+        .nest(route::IFLA_LINKINFO, |info| {
+            info.put_text(route::IFLA_INFO_KIND, "wireguard");
+        });
+}
+
 /// Makes a pair: one end on the bridge, up, the other in the namespace.
 pub(crate) fn add_pair(
     batch: &mut Batch,
@@ -307,12 +322,15 @@ pub(crate) fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) to: (IpAddr, u8),
-    pub(crate) gateway: IpAddr,
+    /// None where the interface alone says the way.
+    pub(crate) gateway: Option<IpAddr>,
     pub(crate) interface: u32,
     /// The address of ours that packets of the host itself carry.
     pub(crate) source: Option<IpAddr>,
     /// The gateway is there although no address of ours says so.
     pub(crate) on_link: bool,
+    /// The routing table it is in.
+    pub(crate) table: u32,
 }
 
 impl Route {
@@ -324,10 +342,11 @@ impl Route {
         };
         Self {
             to: (anywhere, 0),
-            gateway,
+            gateway: Some(gateway),
             interface,
             source: None,
             on_link: false,
+            table: route::RT_TABLE_MAIN,
         }
     }
 
@@ -341,17 +360,25 @@ impl Route {
         let mut header = [0; route::ROUTE_HEADER];
         header[0] = family_of(to);
         header[1] = prefix;
-        header[4] = route::RT_TABLE_MAIN;
+        // Zero where the number does not fit: the attribute has it.
+        header[4] = u8::try_from(self.table).unwrap_or(0);
         header[5] = route::RTPROT_STATIC;
+        if self.gateway.is_none() && family_of(to) == route::AF_INET {
+            header[6] = route::RT_SCOPE_LINK;
+        }
         header[7] = route::RTN_UNICAST;
         header[8..12].copy_from_slice(&on_link.to_ne_bytes());
         batch.message(kind, flags, &header);
         if prefix > 0 {
             batch.put(route::RTA_DST, &octets(to));
         }
-        batch
-            .put(route::RTA_GATEWAY, &octets(self.gateway))
-            .put_u32(route::RTA_OIF, self.interface);
+        if let Some(gateway) = self.gateway {
+            batch.put(route::RTA_GATEWAY, &octets(gateway));
+        }
+        batch.put_u32(route::RTA_OIF, self.interface);
+        if self.table != route::RT_TABLE_MAIN {
+            batch.put_u32(route::RTA_TABLE, self.table);
+        }
         if let Some(source) = self.source {
             batch.put(route::RTA_PREFSRC, &octets(source));
         }
@@ -365,6 +392,21 @@ impl Route {
     /// Removes it.
     pub(crate) fn delete(&self, batch: &mut Batch) {
         self.write(batch, route::DELROUTE, 0);
+    }
+
+    /// Removes the one by this interface to the same addresses, whatever its
+    /// gateway.
+    pub(crate) fn delete_by_any_gateway(&self, batch: &mut Batch) {
+        let (to, prefix) = self.to;
+        let mut header = [0; route::ROUTE_HEADER];
+        header[0] = family_of(to);
+        header[1] = prefix;
+        header[4] = u8::try_from(self.table).unwrap_or(0);
+        header[6] = route::RT_SCOPE_NOWHERE;
+        batch.message(route::DELROUTE, 0, &header);
+        batch.put(route::RTA_DST, &octets(to));
+        batch.put_u32(route::RTA_OIF, self.interface);
+        batch.put_u32(route::RTA_TABLE, self.table);
     }
 }
 
@@ -386,6 +428,24 @@ pub(crate) fn way_to(socket: &mut Socket, address: Ipv4Addr) -> Result<Option<u3
         Err(NetlinkError::Refused { .. }) => Ok(None),
         Err(error) => Err(kernel("ask for the way out")(error)),
     }
+}
+
+/// The IPv4 addresses of all interfaces but this one.
+pub(crate) fn addresses_but(socket: &mut Socket, interface: u32) -> Result<Vec<Ipv4Addr>> {
+    let mut header = [0; route::ADDRESS_HEADER];
+    header[0] = route::AF_INET;
+    let mut batch = Batch::default();
+    batch.message(route::GETADDR, flag::DUMP, &header);
+    let replies = socket
+        .talk(&mut batch)
+        .map_err(kernel("list the addresses"))?;
+    let other = |reply: &Reply| -> Option<Ipv4Addr> {
+        let index: [u8; 4] = reply.body().get(4..8)?.try_into().ok()?;
+        let attributes = reply.attributes(route::ADDRESS_HEADER);
+        let address: [u8; 4] = attributes.get(route::IFA_LOCAL)?.try_into().ok()?;
+        (u32::from_ne_bytes(index) != interface).then(|| address.into())
+    };
+    Ok(replies.iter().filter_map(other).collect())
 }
 
 pub(crate) fn family_of(address: IpAddr) -> u8 {

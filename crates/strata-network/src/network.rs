@@ -5,17 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Result, file, kernel};
 use crate::names::{Directory, NameSockets};
 use crate::netlink::{Family, Socket};
+use crate::overlay::PeerPlan;
 use crate::pool::{Pool, PoolError};
 use crate::ports::HeldPorts;
+use crate::projects::Projects;
 use crate::rules::{Table, TableFacts};
 use crate::sweep::Sweeper;
-use crate::{Endpoint, NetworkConfig, Peer, PublishedPort, forwarding, link};
+use crate::{Endpoint, NetworkConfig, PublishedPort, Subnet, forwarding, link};
 
 /// The network of one node. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,12 +34,16 @@ pub(crate) struct Inner {
     pub(crate) bridge: AtomicU32,
     pub(crate) directory: Directory,
     pub(crate) name_sockets: NameSockets,
+    /// Where WireGuard listens; 0 while there is no device.
+    pub(crate) wireguard_port: AtomicU16,
     /// Held while bridge or overlay are made or repaired.
     pub(crate) topology: Mutex<()>,
     rules: Mutex<Socket>,
     pub(crate) rules_port: u32,
     links: Mutex<Socket>,
     state: Mutex<State>,
+    /// Taken last, and for no longer than a lookup.
+    pub(crate) projects: Mutex<Projects>,
     pub(crate) sweeper: Sweeper,
 }
 
@@ -47,8 +53,11 @@ pub(crate) struct State {
     pub(crate) pool: Pool,
     pub(crate) endpoints: BTreeMap<Ipv4Addr, Endpoint>,
     pub(crate) ports: HeldPorts,
-    pub(crate) peers: BTreeSet<Peer>,
+    pub(crate) peers: PeerPlan,
     pub(crate) uplinks: BTreeSet<String>,
+    /// The subnets of peers in which the host itself has an address: it is in
+    /// the network of that node.
+    pub(crate) around: BTreeSet<Subnet>,
 }
 
 /// Ports that are held for an endpoint until it is attached; given up when
@@ -82,7 +91,7 @@ impl Network {
         let (mut links, mut rules) = (open(Family::Route)?, open(Family::Netfilter)?);
         let mtu = match config.mtu {
             Some(mtu) => mtu,
-            None => crate::bridge::usual_mtu(&mut links)?,
+            None => crate::bridge::usual_mtu(&mut links, config.wireguard.is_some())?,
         };
         let ipv6 = forwarding::has_ipv6();
         let bridge = crate::bridge::ensure(&mut links, &config, mtu, ipv6)?;
@@ -94,6 +103,8 @@ impl Network {
             range: config.range,
             overlay_port: config.overlay_port,
             names_port: name_sockets.port(),
+            metadata: config.metadata,
+            frames: has_frames(&mut rules, &config.tag.table()),
         };
         let network = Self(Arc::new(Inner {
             table: config.tag.table(),
@@ -101,8 +112,13 @@ impl Network {
             mtu,
             ipv6,
             bridge: AtomicU32::new(bridge),
-            directory: Directory::new(config.range),
+            directory: Directory::new(
+                config.range,
+                config.subnet.gateway(),
+                config.remote_names.clone(),
+            ),
             name_sockets,
+            wireguard_port: AtomicU16::new(0),
             topology: Mutex::new(()),
             rules_port: rules.port(),
             rules: Mutex::new(rules),
@@ -112,9 +128,11 @@ impl Network {
                 pool: Pool::new(config.subnet),
                 endpoints: BTreeMap::new(),
                 ports: HeldPorts::default(),
-                peers: BTreeSet::new(),
+                peers: PeerPlan::default(),
                 uplinks,
+                around: BTreeSet::new(),
             }),
+            projects: Mutex::default(),
             config,
         }));
         let mut rules = network.0.rules();
@@ -133,6 +151,15 @@ impl Network {
     /// The size of packets.
     pub fn mtu(&self) -> u32 {
         self.0.mtu
+    }
+
+    /// The UDP port on which peers reach the encrypted overlay, once there are
+    /// any. Not the configured one, where another process has that.
+    pub fn wireguard_port(&self) -> Option<u16> {
+        match self.0.wireguard_port.load(Ordering::Relaxed) {
+            0 => None,
+            port => Some(port),
+        }
     }
 
     /// The address of the node in its subnet: gateway and server of names.
@@ -186,6 +213,22 @@ impl Network {
         let bridge = link::find(&mut self.0.links(), &self.0.config.tag.bridge())?;
         Ok(table && bridge.is_some_and(|bridge| bridge.up))
     }
+}
+
+/// Whether frames between ports of a bridge can be ruled.
+fn has_frames(rules: &mut Socket, table: &str) -> bool {
+    let has = Table {
+        socket: rules,
+        name: table,
+    }
+    .has_frames();
+    if !has {
+        tracing::warn!(
+            "the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE): \
+             projects are kept apart between nodes, not within this one"
+        );
+    }
+    has
 }
 
 impl Inner {

@@ -9,8 +9,11 @@ use crate::rules::Element;
 use crate::{Endpoint, error};
 
 impl Inner {
+    /// The elements of an endpoint.
     pub(crate) fn elements(&self, endpoint: &Endpoint) -> Vec<Element> {
-        Element::of_endpoint(endpoint, self.config.subnet, self.ipv6)
+        let mut all = Element::of_endpoint(endpoint, self.config.subnet, self.ipv6);
+        all.extend(self.elements_of_endpoint(endpoint));
+        all
     }
 
     /// Writes down an endpoint and what it publishes.
@@ -21,10 +24,11 @@ impl Inner {
             .endpoints
             .insert(endpoint.address, endpoint.clone());
         self.directory.insert(endpoint);
+        let new = self.number_project(endpoint);
         let into = self.elements(endpoint);
         let mut out = before.as_ref().map_or_else(Vec::new, |e| self.elements(e));
         out.retain(|element| !into.contains(element));
-        let done = self.change(&mut rules, &out, &into);
+        let done = self.change_with(&mut rules, new.as_slice(), &out, &into);
         if done.is_err() {
             self.directory.remove(endpoint);
             let mut state = self.state();
@@ -52,7 +56,20 @@ impl Inner {
         out: &[Element],
         into: &[Element],
     ) -> Result<()> {
-        match self.table_of(rules).change(out, into) {
+        self.change_with(rules, &[], out, into)
+    }
+
+    /// The same with projects that are new.
+    pub(crate) fn change_with(
+        &self,
+        rules: &mut Socket,
+        projects: &[u32],
+        out: &[Element],
+        into: &[Element],
+    ) -> Result<()> {
+        let (out, into) = (self.possible(out), self.possible(into));
+        let mut table = self.table_of(rules);
+        match table.change(&self.facts, projects, &out, &into) {
             Err(NetlinkError::Refused { .. }) => self.rebuild(rules),
             done => done.map_err(error::kernel(format!("change the table {}", self.table))),
         }
@@ -63,11 +80,26 @@ impl Inner {
         let state = self.state();
         let mut elements: Vec<Element> = Vec::new();
         for endpoint in state.endpoints.values() {
+            self.number_project(endpoint);
             elements.extend(self.elements(endpoint));
         }
         elements.extend(state.uplinks.iter().map(|name| Element::uplink(name)));
-        elements.extend(state.peers.iter().map(|peer| Element::peer(peer.underlay)));
+        elements.extend(state.peers.admitted().map(Element::peer));
+        let (projects, standing) = self.standing(&state.peers.all());
+        elements.extend(standing);
         drop(state);
-        self.table_of(rules).rebuild(&self.facts, &elements)
+        let elements = self.possible(&elements);
+        self.table_of(rules)
+            .rebuild(&self.facts, &projects, &elements)
+    }
+
+    /// Without what the kernel has no table for; in the order of their sets.
+    fn possible(&self, elements: &[Element]) -> Vec<Element> {
+        let all = elements
+            .iter()
+            .filter(|one| self.facts.frames || !one.is_of_bridge());
+        let mut all: Vec<Element> = all.cloned().collect();
+        all.sort();
+        all
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Result, kernel};
 use crate::netlink::{Family, Socket};
 use crate::rules::{Table, list_tables, uplinks_of};
 use crate::sweep::remove_now;
-use crate::{Network, Tag, forwarding, link};
+use crate::{Network, Tag, forwarding, link, overlay};
 
 impl Network {
     /// Removes every interface and the table of a run, and puts forwarding
@@ -28,6 +28,7 @@ impl Network {
         all.retain(|link| link.name.starts_with(&tag.interfaces()) && link.name != bridge);
         remove_now(&mut links, &all)?;
         link::delete(&mut links, &bridge)?;
+        overlay::remove_detour(&mut links, state)?;
         forwarding::turn_off(state, &own, &others)?;
         Table {
             socket: &mut rules,

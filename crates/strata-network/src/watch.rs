@@ -159,7 +159,7 @@ impl Watch {
         let tag = &self.inner.config.tag;
         self.broken.bridge |= link.name == tag.bridge();
         // The routes of the overlay go with the bridge.
-        self.broken.overlay |= link.name == tag.overlay() || link.name == tag.bridge();
+        self.broken.overlay |= [tag.overlay(), tag.wireguard(), tag.bridge()].contains(&link.name);
     }
 
     /// Repairs what is broken; whether all of that worked.

@@ -106,7 +106,7 @@ fn place(reply: &Reply, device: u32) -> Option<Entry> {
 fn way(reply: &Reply, device: u32) -> Option<Entry> {
     let attributes = reply.attributes(route::ROUTE_HEADER);
     let body = reply.body();
-    let ours = *body.get(4)? == route::RT_TABLE_MAIN
+    let ours = u32::from(*body.get(4)?) == route::RT_TABLE_MAIN
         && *body.get(5)? == route::RTPROT_STATIC
         && attributes.u32(route::RTA_OIF) == Some(device);
     let subnet = Subnet::new(ipv4(attributes.get(route::RTA_DST)?)?, *body.get(1)?).ok()?;
@@ -191,10 +191,11 @@ impl Entry {
 fn route_to(to: Subnet, gateway: Ipv4Addr, device: u32) -> Route {
     Route {
         to: (IpAddr::V4(to.network()), to.prefix()),
-        gateway: gateway.into(),
+        gateway: Some(gateway.into()),
         interface: device,
         source: None,
         on_link: true,
+        table: route::RT_TABLE_MAIN,
     }
 }
 
@@ -216,10 +217,7 @@ mod tests {
             id: 7,
             port: 8472,
             mtu: 1450,
-            peers: BTreeSet::from([Peer {
-                subnet,
-                underlay: Ipv4Addr::new(192, 0, 2, 2),
-            }]),
+            peers: BTreeSet::from([Peer::new(subnet, Ipv4Addr::new(192, 0, 2, 2))]),
         };
         let all: Vec<Entry> = wanted(&config).into_iter().collect();
         assert_eq!(all[0], Entry::Address(Ipv4Addr::new(10, 244, 0, 0), 32));

@@ -2,7 +2,7 @@
 //! the one address it has, and nobody else anything.
 
 pub mod client;
-mod packet;
+pub(crate) mod packet;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Network {
                 let endpoint = state.endpoints.values().find(|e| e.mac() == mac)?;
                 Some(Offer {
                     address: endpoint.address,
-                    name: endpoint.name.clone(),
+                    name: endpoint.host_name().to_owned(),
                     subnet: inner.config.subnet,
                     mtu: inner.mtu,
                 })

@@ -43,15 +43,15 @@ pub(super) mod kind {
 
 /// What a card is told.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
-    pub(super) address: Ipv4Addr,
-    pub(super) name: String,
-    pub(super) subnet: Subnet,
-    pub(super) mtu: u32,
+pub(crate) struct Offer {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) name: String,
+    pub(crate) subnet: Subnet,
+    pub(crate) mtu: u32,
 }
 
 /// Answers a packet, when it is a request of a card that is known.
-pub(super) fn answer(packet: &[u8], known: impl FnOnce(Mac) -> Option<Offer>) -> Option<Vec<u8>> {
+pub(crate) fn answer(packet: &[u8], known: impl FnOnce(Mac) -> Option<Offer>) -> Option<Vec<u8>> {
     let fixed = packet.get(..FIXED)?;
     if fixed[0] != REQUEST || fixed[1..3] != ETHERNET || packet.get(FIXED..FIXED + 4)? != COOKIE {
         return None;

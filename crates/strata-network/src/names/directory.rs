@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{PoisonError, RwLock};
 
-use crate::{DOMAIN, Endpoint, Subnet};
+use super::remote::RemoteNames;
+use crate::{DEFAULT_PROJECT, DOMAIN, Endpoint, ProjectAccess, Subnet};
 
 /// More addresses than this do not fit into the smallest packet.
 const MOST_ADDRESSES: usize = 16;
@@ -41,6 +42,7 @@ pub(super) enum Answer {
 pub(crate) struct Directory {
     range: Subnet,
     known: RwLock<Known>,
+    remote: RemoteNames,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,12 @@ struct Known {
     /// Who wants to be called so too. The first one is, and those behind it
     /// wait until it goes.
     aliases: HashMap<String, Vec<Ipv4Addr>>,
+    /// Whose the endpoints are.
+    projects: HashMap<Ipv4Addr, String>,
+    /// Whose the addresses of other nodes are, and who may reach whom.
+    access: ProjectAccess,
+    /// The host's own address among them.
+    host: Option<Ipv4Addr>,
 }
 
 impl Known {
@@ -64,6 +72,8 @@ impl Known {
             .or_default()
             .insert(endpoint.address);
         self.addresses.insert(endpoint.address, name);
+        let project = endpoint.owner.project().to_owned();
+        self.projects.insert(endpoint.address, project);
         for alias in aliases {
             let claims = self.aliases.entry(alias).or_default();
             if !claims.contains(&endpoint.address) {
@@ -81,6 +91,7 @@ impl Known {
         let Some(name) = self.addresses.remove(&address) else {
             return;
         };
+        self.projects.remove(&address);
         if let Some(addresses) = self.names.get_mut(&name) {
             addresses.remove(&address);
             if addresses.is_empty() {
@@ -93,19 +104,57 @@ impl Known {
         });
     }
 
-    /// Who is called so. A name comes before an alias.
-    fn find(&self, name: &str) -> Option<BTreeSet<Ipv4Addr>> {
-        let named = self.names.get(name).cloned();
-        let aliased = || Some(BTreeSet::from([*self.aliases.get(name)?.first()?]));
+    /// Who is called so, of those that the asker may reach: for it the others
+    /// have no name. A name comes before an alias.
+    fn find(&self, name: &str, asker: IpAddr) -> Option<BTreeSet<Ipv4Addr>> {
+        let may = |address: &&Ipv4Addr| self.may_find(asker, **address);
+        let named = self.names.get(name);
+        let named = named.map(|all| all.iter().filter(may).copied().collect());
+        let named = named.filter(|all: &BTreeSet<_>| !all.is_empty());
+        let aliased = || {
+            let first = self.aliases.get(name)?.iter().find(may)?;
+            Some(BTreeSet::from([*first]))
+        };
         named.or_else(aliased)
+    }
+
+    fn is_host(&self, address: Ipv4Addr) -> bool {
+        self.host == Some(address)
+    }
+
+    fn project(&self, address: Ipv4Addr) -> &str {
+        let known = self.projects.get(&address);
+        let known = known.or_else(|| self.access.remote.get(&address));
+        known.map_or(DEFAULT_PROJECT, String::as_str)
+    }
+
+    /// Whether somebody at an address may know of another. The host may.
+    fn may_find(&self, asker: IpAddr, target: Ipv4Addr) -> bool {
+        self.may_find_project(asker, self.project(target))
+    }
+
+    fn may_find_project(&self, asker: IpAddr, to: &str) -> bool {
+        let asker = match asker {
+            IpAddr::V4(asker) if !asker.is_loopback() && !self.is_host(asker) => asker,
+            _ => return true,
+        };
+        let from = self.project(asker);
+        let pair = || (from.to_owned(), to.to_owned());
+        from == to || self.access.allowed.contains(&pair())
     }
 }
 
 impl Directory {
-    pub(crate) fn new(range: Subnet) -> Self {
+    /// For a node of which the host has this address.
+    pub(crate) fn new(range: Subnet, host: Ipv4Addr, remote: RemoteNames) -> Self {
+        let known = Known {
+            host: Some(host),
+            ..Known::default()
+        };
         Self {
             range,
-            known: RwLock::default(),
+            known: RwLock::new(known),
+            remote,
         }
     }
 
@@ -120,9 +169,20 @@ impl Directory {
     /// Exactly these.
     pub(crate) fn set(&self, endpoints: &[Endpoint]) {
         self.write(|known| {
-            *known = Known::default();
+            let access = std::mem::take(&mut known.access);
+            let host = known.host;
+            *known = Known {
+                access,
+                host,
+                ..Known::default()
+            };
             endpoints.iter().for_each(|endpoint| known.insert(endpoint));
         });
+    }
+
+    /// Who may know of whom.
+    pub(crate) fn set_access(&self, access: ProjectAccess) {
+        self.write(|known| known.access = access);
     }
 
     fn write(&self, change: impl FnOnce(&mut Known)) {
@@ -137,11 +197,11 @@ impl Directory {
         }
     }
 
-    /// Answers a question for a name, as it came.
-    pub(super) fn answer(&self, name: &str, kind: Kind) -> Answer {
+    /// Answers a question of somebody for a name, as it came.
+    pub(super) fn answer(&self, name: &str, kind: Kind, asker: IpAddr) -> Answer {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Some(address) = reverse(&name) {
-            return self.name_of(address, kind);
+            return self.name_of(address, kind, asker);
         }
         let inside = match name.strip_suffix(DOMAIN) {
             Some("") => return Answer::Addresses(Vec::new()),
@@ -149,7 +209,10 @@ impl Directory {
             None => None,
         };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let addresses = known.find(inside.unwrap_or(&name));
+        let called = inside.unwrap_or(&name);
+        let may = |project: &str| known.may_find_project(asker, project);
+        let addresses = known.find(called, asker);
+        let addresses = addresses.or_else(|| self.remote.find(called, may));
         match (addresses, inside) {
             (Some(addresses), _) => Answer::Addresses(Self::of_kind(&addresses, kind)),
             (None, Some(_)) => Answer::NoSuchName,
@@ -167,12 +230,15 @@ impl Directory {
         }
     }
 
-    fn name_of(&self, address: Ipv4Addr, kind: Kind) -> Answer {
+    fn name_of(&self, address: Ipv4Addr, kind: Kind, asker: IpAddr) -> Answer {
         if !self.range.contains(address) {
             return Answer::NotOurs;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        match known.addresses.get(&address) {
+        let name = known.addresses.get(&address).cloned();
+        let own = name.filter(|_| known.may_find(asker, address));
+        let may = |project: &str| known.may_find_project(asker, project);
+        match own.or_else(|| self.remote.name_of(address, may)) {
             Some(name) if kind == Kind::Ptr => Answer::Name(format!("{name}.{DOMAIN}")),
             Some(_) => Answer::Addresses(Vec::new()),
             None => Answer::NoSuchName,
@@ -190,9 +256,16 @@ fn reverse(name: &str) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{NameChange, Owner, RemoteName};
+
+    const HOST: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 
     fn directory() -> Directory {
-        let directory = Directory::new("10.42.0.0/16".parse().unwrap());
+        let directory = Directory::new(
+            "10.42.0.0/16".parse().unwrap(),
+            HOST,
+            RemoteNames::default(),
+        );
         directory.insert(&endpoint("web", 7));
         directory
     }
@@ -203,6 +276,7 @@ mod tests {
             aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 0, last),
             ports: Vec::new(),
+            owner: Default::default(),
         }
     }
 
@@ -215,15 +289,22 @@ mod tests {
     fn a_name_is_found_with_and_without_the_domain_in_any_case() {
         let directory = directory();
         for name in ["web", "WEB", "web.strata.internal", "Web.Strata.Internal."] {
-            assert_eq!(directory.answer(name, Kind::A), addresses(&[7]), "{name}");
+            assert_eq!(
+                directory.answer(name, Kind::A, HOST.into()),
+                addresses(&[7]),
+                "{name}"
+            );
         }
-        assert_eq!(directory.answer("web", Kind::Other), addresses(&[]));
+        assert_eq!(
+            directory.answer("web", Kind::Other, HOST.into()),
+            addresses(&[])
+        );
     }
 
     #[test]
     fn what_is_unknown_is_ours_to_deny_or_others_to_answer() {
         let directory = directory();
-        let answer = |name| directory.answer(name, Kind::A);
+        let answer = |name| directory.answer(name, Kind::A, HOST.into());
         assert_eq!(answer("gone.strata.internal"), Answer::NoSuchName);
         assert_eq!(answer("example.org"), Answer::NotOurs);
         assert_eq!(answer("notstrata.internal"), Answer::NotOurs);
@@ -232,7 +313,7 @@ mod tests {
     #[test]
     fn an_address_has_its_name_back() {
         let directory = directory();
-        let ask = |name| directory.answer(name, Kind::Ptr);
+        let ask = |name| directory.answer(name, Kind::Ptr, HOST.into());
         assert_eq!(
             ask("7.0.42.10.in-addr.arpa."),
             Answer::Name("web.strata.internal".into())
@@ -254,7 +335,7 @@ mod tests {
         );
         directory.insert(&one);
         directory.insert(&two);
-        let ask = |name| directory.answer(name, Kind::A);
+        let ask = |name| directory.answer(name, Kind::A, HOST.into());
         assert_eq!(ask("api"), addresses(&[3]));
         assert_eq!(ask("api.shop.strata.internal"), addresses(&[3]));
         assert_eq!(ask("web"), addresses(&[7]), "a name comes first");
@@ -269,13 +350,95 @@ mod tests {
     }
 
     #[test]
+    fn names_of_other_nodes_are_for_the_same_project() {
+        let directory = directory();
+        let remote = |last: u8, project: &str, name: &str| RemoteName {
+            address: Ipv4Addr::new(10, 42, 9, last),
+            project: project.into(),
+            names: vec![format!("{name}.{project}"), name.into()],
+        };
+        directory.remote.update(NameChange {
+            complete: true,
+            names: vec![
+                ("a".into(), remote(1, DEFAULT_PROJECT, "db")),
+                ("b".into(), remote(2, "shop", "cart")),
+                ("c".into(), remote(3, DEFAULT_PROJECT, "web")),
+            ],
+            gone: Vec::new(),
+        });
+        let far = |last: u8| Answer::Addresses(vec![Ipv4Addr::new(10, 42, 9, last).into()]);
+        let asker = IpAddr::from([10, 42, 0, 7]);
+        let ask = |name: &str| directory.answer(name, Kind::A, asker);
+        for name in ["db", "DB.strata.internal", "db.default"] {
+            assert_eq!(ask(name), far(1), "{name}");
+        }
+        assert_eq!(ask("cart.shop"), Answer::NotOurs, "another project's");
+        assert_eq!(ask("web"), addresses(&[7]), "one of this node comes first");
+        assert_eq!(
+            directory.answer("1.9.42.10.in-addr.arpa", Kind::Ptr, asker),
+            Answer::Name("db.default.strata.internal".into())
+        );
+        directory.remote.update(NameChange {
+            gone: vec!["a".into()],
+            ..NameChange::default()
+        });
+        assert_eq!(ask("db"), Answer::NotOurs);
+    }
+
+    #[test]
     fn a_name_of_two_means_both_until_one_goes() {
         let directory = directory();
         directory.insert(&endpoint("web", 9));
-        assert_eq!(directory.answer("web", Kind::A), addresses(&[7, 9]));
+        assert_eq!(
+            directory.answer("web", Kind::A, HOST.into()),
+            addresses(&[7, 9])
+        );
         directory.remove(&endpoint("web", 7));
-        assert_eq!(directory.answer("web", Kind::A), addresses(&[9]));
+        assert_eq!(
+            directory.answer("web", Kind::A, HOST.into()),
+            addresses(&[9])
+        );
         directory.set(&[]);
-        assert_eq!(directory.answer("web", Kind::A), Answer::NotOurs);
+        assert_eq!(
+            directory.answer("web", Kind::A, HOST.into()),
+            Answer::NotOurs
+        );
+    }
+
+    #[test]
+    fn names_are_for_the_same_project_and_those_it_allows() {
+        let directory = directory();
+        let of = |name: &str, last, project: &str| Endpoint {
+            owner: Owner::Project(project.into()),
+            aliases: vec![format!("{name}.{project}")],
+            ..endpoint(&format!("i-{last}"), last)
+        };
+        directory.insert(&of("db", 20, "shop"));
+        directory.insert(&of("web", 21, "shop"));
+        directory.insert(&of("spy", 22, "rival"));
+        let ask = |name: &str, from: u8| {
+            let from = Ipv4Addr::new(10, 42, 0, from);
+            directory.answer(name, Kind::A, from.into())
+        };
+        assert_eq!(ask("db.shop", 21), addresses(&[20]));
+        assert_eq!(ask("db.shop", 22), Answer::NotOurs);
+        assert_eq!(ask("i-20.strata.internal", 22), Answer::NoSuchName);
+        assert_eq!(ask("db.shop", 7), Answer::NotOurs, "of no project");
+        assert_eq!(ask("web", 22), Answer::NotOurs, "the default project's");
+        assert_eq!(ask("db.shop", 1), addresses(&[20]), "the host itself");
+        let reverse = "20.0.42.10.in-addr.arpa";
+        let ptr = |from: u8| {
+            let from = Ipv4Addr::new(10, 42, 0, from);
+            directory.answer(reverse, Kind::Ptr, from.into())
+        };
+        assert!(matches!(ptr(21), Answer::Name(_)));
+        assert_eq!(ptr(22), Answer::NoSuchName);
+        let allowed = [("rival".to_owned(), "shop".to_owned())].into();
+        directory.set_access(ProjectAccess {
+            allowed,
+            ..ProjectAccess::default()
+        });
+        assert_eq!(ask("db.shop", 22), addresses(&[20]));
+        assert_eq!(ask("spy.rival", 21), Answer::NotOurs, "one way");
     }
 }

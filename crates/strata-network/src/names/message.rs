@@ -15,7 +15,7 @@ const KEEP: Ttl = Ttl::from_secs(5);
 
 /// What to do with a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reaction {
+pub(crate) enum Reaction {
     /// Send this back.
     Reply(Vec<u8>),
     /// Ask somebody else.
@@ -25,7 +25,7 @@ pub(super) enum Reaction {
 }
 
 /// Decides about a message.
-pub(super) fn react(bytes: &[u8], directory: &Directory) -> Reaction {
+pub(crate) fn react(bytes: &[u8], directory: &Directory, asker: IpAddr) -> Reaction {
     let Ok(message) = Message::from_slice(bytes) else {
         return Reaction::Ignore;
     };
@@ -48,7 +48,7 @@ pub(super) fn react(bytes: &[u8], directory: &Directory) -> Reaction {
         Rtype::PTR => Kind::Ptr,
         _ => Kind::Other,
     };
-    match directory.answer(&question.qname().to_string(), kind) {
+    match directory.answer(&question.qname().to_string(), kind, asker) {
         Answer::NotOurs => Reaction::Forward,
         Answer::NoSuchName => error(message, Rcode::NXDOMAIN),
         Answer::Addresses(addresses) => reply(write_addresses(message, &addresses)),
@@ -57,7 +57,7 @@ pub(super) fn react(bytes: &[u8], directory: &Directory) -> Reaction {
 }
 
 /// Says that nobody could be asked.
-pub(super) fn failure(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn failure(bytes: &[u8]) -> Option<Vec<u8>> {
     let message = Message::from_slice(bytes).ok()?;
     match error(message, Rcode::SERVFAIL) {
         Reaction::Reply(bytes) => Some(bytes),
@@ -66,7 +66,7 @@ pub(super) fn failure(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether the one is an answer to the other.
-pub(super) fn answers(question: &[u8], answer: &[u8]) -> bool {
+pub(crate) fn answers(question: &[u8], answer: &[u8]) -> bool {
     let (Ok(question), Ok(answer)) = (Message::from_slice(question), Message::from_slice(answer))
     else {
         return false;
@@ -129,13 +129,20 @@ mod tests {
     use super::*;
     use crate::Endpoint;
 
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn directory() -> Directory {
-        let directory = Directory::new("10.42.0.0/16".parse().unwrap());
+        let directory = Directory::new(
+            "10.42.0.0/16".parse().unwrap(),
+            [10, 42, 0, 1].into(),
+            crate::RemoteNames::default(),
+        );
         directory.insert(&Endpoint {
             name: "web".into(),
             aliases: Vec::new(),
             address: [10, 42, 0, 7].into(),
             ports: Vec::new(),
+            owner: Default::default(),
         });
         directory
     }
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn an_answer_answers_its_question() {
         let asked = question("web.strata.internal", Rtype::A);
-        let Reaction::Reply(answer) = react(&asked, &directory()) else {
+        let Reaction::Reply(answer) = react(&asked, &directory(), HOST) else {
             panic!("no reply");
         };
         assert!(answers(&asked, &answer));
@@ -171,13 +178,13 @@ mod tests {
     fn an_answer_is_not_answered() {
         let mut bytes = question("web", Rtype::A);
         bytes[2] |= 0x80;
-        assert_eq!(react(&bytes, &directory()), Reaction::Ignore);
+        assert_eq!(react(&bytes, &directory(), HOST), Reaction::Ignore);
     }
 
     proptest! {
         #[test]
         fn no_packet_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = react(&bytes, &directory());
+            let _ = react(&bytes, &directory(), HOST);
             let _ = failure(&bytes);
             let _ = answers(&bytes, &bytes);
         }
@@ -188,7 +195,7 @@ mod tests {
             let at = flip.min(bytes.len() - 1);
             bytes[at] ^= bits;
             bytes.truncate(cut);
-            let _ = react(&bytes, &directory());
+            let _ = react(&bytes, &directory(), HOST);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Names of endpoints: a server at the gateway's address that answers for
-//! what is on the node and passes everything else on.
+//! what is on the node and, by what a server says, on other nodes, and passes
+//! everything else on.
 //!
 //! `web` and `web.strata.internal` are the same. A server of the host that
 //! already listens on port 53 is no hindrance: ours listens on a port of its
@@ -7,11 +8,13 @@
 
 mod directory;
 mod forward;
-mod message;
+pub(crate) mod message;
+mod remote;
 mod server;
 mod sockets;
 
 pub(crate) use directory::Directory;
+pub use remote::{NameChange, RemoteName, RemoteNames};
 pub(crate) use sockets::NameSockets;
 
 /// The domain of the names on a node. `internal` is reserved for such use:

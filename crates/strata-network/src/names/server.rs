@@ -94,7 +94,7 @@ impl Server {
         if !self.inner.directory.may_ask(asker.ip()) {
             return;
         }
-        match react(question, &self.inner.directory) {
+        match react(question, &self.inner.directory, asker.ip()) {
             Reaction::Ignore => {}
             Reaction::Reply(reply) => {
                 let _ = udp.try_send_to(&reply, asker);
@@ -119,7 +119,7 @@ impl Server {
             return;
         };
         while let Ok(Ok(question)) = timeout(IDLE, receive(&mut stream)).await {
-            let answer = match react(&question, &self.inner.directory) {
+            let answer = match react(&question, &self.inner.directory, asker.ip()) {
                 Reaction::Ignore => return,
                 Reaction::Reply(reply) => Some(reply),
                 Reaction::Forward => self.ask(&question, true).await,

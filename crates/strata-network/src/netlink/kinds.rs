@@ -34,6 +34,8 @@ pub(crate) mod route {
     pub(crate) const NEWNEIGH: u16 = 28;
     pub(crate) const DELNEIGH: u16 = 29;
     pub(crate) const GETNEIGH: u16 = 30;
+    pub(crate) const NEWRULE: u16 = 32;
+    pub(crate) const DELRULE: u16 = 33;
 
     /// The size of `struct ifinfomsg`.
     pub(crate) const LINK_HEADER: usize = 16;
@@ -43,6 +45,8 @@ pub(crate) mod route {
     pub(crate) const ROUTE_HEADER: usize = 12;
     /// The size of `struct ndmsg`.
     pub(crate) const NEIGHBOUR_HEADER: usize = 12;
+    /// The size of `struct fib_rule_hdr`.
+    pub(crate) const RULE_HEADER: usize = 12;
 
     pub(crate) const IFLA_ADDRESS: u16 = 1;
     pub(crate) const IFLA_IFNAME: u16 = 3;
@@ -86,10 +90,18 @@ pub(crate) mod route {
     pub(crate) const RTA_OIF: u16 = 4;
     pub(crate) const RTA_GATEWAY: u16 = 5;
     pub(crate) const RTA_PREFSRC: u16 = 7;
-    pub(crate) const RT_TABLE_MAIN: u8 = 254;
+    pub(crate) const RTA_TABLE: u16 = 15;
+    pub(crate) const RT_TABLE_MAIN: u32 = 254;
     pub(crate) const RTPROT_STATIC: u8 = 4;
     pub(crate) const RTN_UNICAST: u8 = 1;
+    pub(crate) const RT_SCOPE_LINK: u8 = 253;
+    pub(crate) const RT_SCOPE_NOWHERE: u8 = 255;
     pub(crate) const RTNH_F_ONLINK: u32 = 4;
+
+    pub(crate) const FRA_SRC: u16 = 2;
+    pub(crate) const FRA_PRIORITY: u16 = 6;
+    pub(crate) const FRA_TABLE: u16 = 15;
+    pub(crate) const FR_ACT_TO_TBL: u8 = 1;
 
     pub(crate) const NDA_DST: u16 = 1;
     pub(crate) const NDA_LLADDR: u16 = 2;
@@ -123,6 +135,7 @@ pub(crate) mod nft {
     /// The size of `struct nfgenmsg`.
     pub(crate) const HEADER: usize = 4;
     pub(crate) const NFPROTO_INET: u8 = 1;
+    pub(crate) const NFPROTO_BRIDGE: u8 = 7;
 
     pub(crate) const LIST_ELEM: u16 = 1;
     pub(crate) const TABLE_NAME: u16 = 1;
@@ -157,4 +170,39 @@ pub(crate) mod nft {
     pub(crate) const DATA_VERDICT: u16 = 2;
     pub(crate) const VERDICT_CODE: u16 = 1;
     pub(crate) const VERDICT_CHAIN: u16 = 2;
+    /// Goes on in another chain, and not here after that.
+    pub(crate) const GOTO: i32 = -4;
+    /// The type of what a map of verdicts has.
+    pub(crate) const VERDICTS: u32 = 0xffff_ff00;
+}
+
+/// Generic netlink: families are found by name.
+pub(crate) mod generic {
+    /// The size of `struct genlmsghdr`.
+    pub(crate) const HEADER: usize = 4;
+    pub(crate) const CONTROL: u16 = 16;
+    pub(crate) const GETFAMILY: u8 = 3;
+    pub(crate) const ATTR_FAMILY_ID: u16 = 1;
+    pub(crate) const ATTR_FAMILY_NAME: u16 = 2;
+}
+
+/// WireGuard, by generic netlink.
+pub(crate) mod wireguard {
+    pub(crate) const GENL_NAME: &str = "wireguard";
+    pub(crate) const GENL_VERSION: u8 = 1;
+    pub(crate) const GET_DEVICE: u8 = 0;
+    pub(crate) const SET_DEVICE: u8 = 1;
+    pub(crate) const DEVICE_IFNAME: u16 = 2;
+    pub(crate) const DEVICE_PRIVATE_KEY: u16 = 3;
+    pub(crate) const DEVICE_LISTEN_PORT: u16 = 6;
+    pub(crate) const DEVICE_PEERS: u16 = 8;
+    pub(crate) const PEER_PUBLIC_KEY: u16 = 1;
+    pub(crate) const PEER_FLAGS: u16 = 3;
+    pub(crate) const PEER_ENDPOINT: u16 = 4;
+    pub(crate) const PEER_ALLOWEDIPS: u16 = 9;
+    pub(crate) const REMOVE_ME: u32 = 1;
+    pub(crate) const REPLACE_ALLOWEDIPS: u32 = 2;
+    pub(crate) const ALLOWEDIP_FAMILY: u16 = 1;
+    pub(crate) const ALLOWEDIP_IPADDR: u16 = 2;
+    pub(crate) const ALLOWEDIP_CIDR_MASK: u16 = 3;
 }

@@ -8,7 +8,7 @@ mod reply;
 mod socket;
 
 pub(crate) use batch::Batch;
-pub(crate) use kinds::{flag, nft, route};
+pub(crate) use kinds::{flag, generic, nft, route, wireguard};
 pub(crate) use reply::{Attributes, Reply};
 pub use socket::NetlinkError;
 pub(crate) use socket::{Family, Socket, groups};

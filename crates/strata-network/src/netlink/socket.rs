@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
+use rustix::net::netlink::{GENERIC, NETFILTER, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_recv_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
@@ -29,6 +29,8 @@ pub(crate) enum Family {
     Route,
     /// nftables.
     Netfilter,
+    /// Families that are found by name, WireGuard among them.
+    Generic,
 }
 
 /// Groups of notifications, as bits.
@@ -84,6 +86,7 @@ impl Socket {
             // NETLINK_ROUTE is number 0, which is "none" here.
             Family::Route => None,
             Family::Netfilter => Some(NETFILTER),
+            Family::Generic => Some(GENERIC),
         };
         let fd = socket_with(
             AddressFamily::NETLINK,

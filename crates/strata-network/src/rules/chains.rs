@@ -1,37 +1,67 @@
 //! The rules. They are the same for every run but for names and subnets:
 //!
 //! ```text
-//! arriving     prerouting, first   no spoofed sources from pods, nothing from
-//!                                  pods to 127.0.0.0/8, overlay from peers only
+//! arriving     prerouting, first   VXLAN from peers without a key only, and none from pods;
+//!                                  no spoofed sources from pods, nothing from
+//!                                  pods to 127.0.0.0/8 or to metadata services
 //! in           prerouting, nat     names to our server, published ports
 //! out          output, nat         the same for what the host itself sends
 //! publish                          the lookup in the maps
 //! leaving      postrouting, nat    masquerade: to the world, and what would
 //!                                  otherwise find a short cut back
+//! host         input               what pods may reach of the host itself
 //! through      forward             from outside only what is published
+//! projects     from through        between projects only what is allowed
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::endpoint::{IPV6_RANGE, ipv6_of};
+use crate::link::family_of;
 use crate::netlink::{Batch, flag, nft, route};
 
-use super::elements::SetName;
+use super::elements::{SetName, chain_of_project};
 use super::expression::{Is, Rule, Side, Verdict, rule};
-use super::table::TableFacts;
+use super::table::{DEFAULT_PROJECT_NUMBER, TableFacts};
 
 const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
 const LOOPBACK: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
 const LINK_LOCAL: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10);
 const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const MACHINES: [(IpAddr, SetName); 2] = [(V4, SetName::Machines4), (NOBODY, SetName::Machines6)];
+/// Where clouds answer for the metadata of their machines.
+const METADATA: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 32),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+];
+/// The usual ports of VXLAN: of nodes, and of clusters.
+const OVERLAY: u16 = crate::NetworkConfig::OVERLAY_PORT;
+const CLUSTER_OVERLAY: u16 = 8472;
+/// The bit of a packet's mark that says to the table of frames: it was sent to
+/// a port that the host passes on. With br_netfilter such a packet is turned
+/// around within the bridge, and looks there like one between two pods. Pods
+/// cannot set it: marks do not leave a network namespace.
+pub(super) const PASSED_ON: u32 = 1 << 28;
+/// What the names of all our interfaces begin with.
+const INTERFACES: &str = "st-";
+const ICMP: u8 = 1;
+const ICMP6: u8 = 58;
 const NAMES: u16 = 53;
 const LEASES: u16 = 67;
 
 /// Where a chain hangs: kind, hook, priority.
 pub(super) type Hook = (&'static str, u32, i32);
 
-const HOOKS: [(&str, Option<Hook>); 6] = [
+const HOOKS: [(&str, Option<Hook>); 10] = [
     ("publish", None),
+    ("from-pods", None),
+    ("projects", None),
+    ("projects6", None),
+    ("host", Some(("filter", 1, 0))),
     ("arriving", Some(("filter", 0, -300))),
     ("in", Some(("nat", 0, -100))),
     ("out", Some(("nat", 3, -100))),
@@ -49,20 +79,27 @@ pub(super) fn write(batch: &mut Batch, facts: &TableFacts) {
         batch,
         table: &table,
         bridge: facts.tag.bridge(),
-        overlay: facts.tag.overlay(),
+        overlays: [facts.tag.overlay(), facts.tag.wireguard()],
         facts,
     };
     writer.publish();
     writer.arriving();
+    writer.host();
     writer.in_and_out();
     writer.leaving();
     writer.through();
+    writer.projects();
 }
 
 /// Makes one chain.
 pub(super) fn chain(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
+    chain_of(batch, nft::NFPROTO_INET, table, name, hook);
+}
+
+/// The same in a table of another family.
+pub(super) fn chain_of(batch: &mut Batch, family: u8, table: &str, name: &str, hook: Option<Hook>) {
     batch
-        .message(nft::NEWCHAIN, flag::CREATE, &[nft::NFPROTO_INET, 0, 0, 0])
+        .message(nft::NEWCHAIN, flag::CREATE, &[family, 0, 0, 0])
         .put_text(nft::CHAIN_TABLE, table)
         .put_text(nft::CHAIN_NAME, name);
     if let Some((kind, number, priority)) = hook {
@@ -75,11 +112,37 @@ pub(super) fn chain(batch: &mut Batch, table: &str, name: &str, hook: Option<Hoo
     }
 }
 
+/// Writes the chain that judges what a project sends.
+pub(super) fn write_project(batch: &mut Batch, table: &str, project: u32) {
+    let name = chain_of_project(project);
+    chain(batch, table, &name, None);
+    for (like, reach, owned) in [
+        (V4, SetName::Reach4, SetName::Owned4),
+        (NOBODY, SetName::Reach6, SetName::Owned6),
+    ] {
+        rule(batch, table, &name, |r| {
+            r.version(family_of(like))
+                .reaches_address(project, like, reach.text())
+                .verdict(&Verdict::Return);
+        });
+        // Of what is not known, and so the default project's, that one alone
+        // may reach.
+        rule(batch, table, &name, |r| {
+            r.version(family_of(like));
+            if project == DEFAULT_PROJECT_NUMBER {
+                r.address_like(Side::Destination, Is::In, owned.text(), like);
+            }
+            r.verdict(&Verdict::Drop);
+        });
+    }
+}
+
 struct Writer<'a> {
     batch: &'a mut Batch,
     table: &'a str,
     bridge: String,
-    overlay: String,
+    /// The devices by which other nodes are reached.
+    overlays: [String; 2],
     facts: &'a TableFacts,
 }
 
@@ -103,7 +166,7 @@ impl Writer<'_> {
     }
 
     fn arriving(&mut self) {
-        let (bridge, overlay) = (self.bridge.clone(), self.overlay.clone());
+        let (bridge, overlays) = (self.bridge.clone(), self.overlays.clone());
         let facts = self.facts;
         let ours6 = (
             IpAddr::V6(ipv6_of(facts.subnet, facts.subnet.network())),
@@ -115,14 +178,18 @@ impl Writer<'_> {
         let v6 = |r: &mut Rule<'_>| {
             r.came_by(Is::In, &bridge).version(route::AF_INET6);
         };
+        self.overlays();
+        self.metadata();
         self.rule("arriving", |r| {
             v4(r);
             r.address(Side::Destination, Is::In, LOOPBACK)
                 .verdict(&Verdict::Drop);
         });
+        // Whoever passes for another would pass for one of its project.
         self.rule("arriving", |r| {
             v4(r);
             r.subnet(Side::Source, Is::In, facts.subnet)
+                .pinned(Is::In, SetName::Pins4.text(), V4)
                 .verdict(&Verdict::Accept);
         });
         self.rule("arriving", |r| {
@@ -141,7 +208,13 @@ impl Writer<'_> {
             v4(r);
             r.verdict(&Verdict::Drop);
         });
-        for allowed in [ours6, LINK_LOCAL, (NOBODY, 128)] {
+        self.rule("arriving", |r| {
+            v6(r);
+            r.address(Side::Source, Is::In, ours6)
+                .pinned(Is::In, SetName::Pins6.text(), NOBODY)
+                .verdict(&Verdict::Accept);
+        });
+        for allowed in [LINK_LOCAL, (NOBODY, 128)] {
             self.rule("arriving", |r| {
                 v6(r);
                 r.address(Side::Source, Is::In, allowed)
@@ -152,18 +225,141 @@ impl Writer<'_> {
             v6(r);
             r.verdict(&Verdict::Drop);
         });
-        self.rule("arriving", |r| {
-            r.came_by(Is::In, &overlay)
-                .version(route::AF_INET)
-                .subnet(Side::Source, Is::NotIn, facts.range)
-                .verdict(&Verdict::Drop);
-        });
+        for overlay in &overlays {
+            self.rule("arriving", |r| {
+                r.came_by(Is::In, overlay)
+                    .version(route::AF_INET)
+                    .subnet(Side::Source, Is::NotIn, facts.range)
+                    .verdict(&Verdict::Drop);
+            });
+        }
+    }
+
+    /// Packets of an overlay carry any address inside, so who sends them is
+    /// who counts: ours come from its peers alone, and from those alone with
+    /// which nothing is encrypted. WireGuard drops by itself what is not of a
+    /// peer's key. Pods send none, to nobody:
+    /// what they sent to another node would arrive there under the address of
+    /// this one, which is a peer. Machines may be nodes, and send.
+    ///
+    /// This comes before the addresses of pods are let through.
+    fn overlays(&mut self) {
+        let facts = self.facts;
+        let bridge = self.bridge.clone();
         self.rule("arriving", |r| {
             r.version(route::AF_INET)
                 .overlay(facts.overlay_port, facts.overlay_id())
                 .address_in(Side::Source, Is::NotIn, SetName::Peers.text())
                 .verdict(&Verdict::Drop);
         });
+        let mut ports = vec![facts.overlay_port, OVERLAY, CLUSTER_OVERLAY];
+        ports.sort_unstable();
+        ports.dedup();
+        for (like, machines) in MACHINES {
+            for port in &ports {
+                self.rule("arriving", |r| {
+                    r.came_by(Is::In, &bridge)
+                        .version(family_of(like))
+                        .protocol(17)
+                        .wants_port(*port)
+                        .address_like(Side::Source, Is::NotIn, machines.text(), like)
+                        .verdict(&Verdict::Drop);
+                });
+            }
+        }
+    }
+
+    /// What a cloud tells its machines, credentials among it, is not for pods.
+    fn metadata(&mut self) {
+        if self.facts.metadata {
+            return;
+        }
+        let bridge = self.bridge.clone();
+        for (address, prefix) in METADATA {
+            self.rule("arriving", |r| {
+                r.came_by(Is::In, &bridge)
+                    .version(family_of(address))
+                    .address(Side::Destination, Is::In, (address, prefix))
+                    .verdict(&Verdict::Drop);
+            });
+        }
+    }
+
+    /// Of the host itself pods reach names and leases, and what the
+    /// configuration allows. Machines reach all: they follow its server.
+    fn host(&mut self) {
+        let (bridge, [vxlan, wireguard]) = (self.bridge.clone(), self.overlays.clone());
+        for inside in [bridge, vxlan, wireguard] {
+            self.rule("host", |r| {
+                r.came_by(Is::In, &inside)
+                    .verdict(&Verdict::Jump("from-pods"));
+            });
+        }
+        let chain = "from-pods";
+        self.rule(chain, |r| {
+            r.state(ESTABLISHED_OR_RELATED).verdict(&Verdict::Accept);
+        });
+        for protocol in [ICMP, ICMP6] {
+            self.rule(chain, |r| {
+                r.protocol(protocol).verdict(&Verdict::Accept);
+            });
+        }
+        let gateway = IpAddr::V4(self.facts.subnet.gateway());
+        let names = self.facts.names_port;
+        for protocol in [6, 17] {
+            self.rule(chain, |r| {
+                r.version(route::AF_INET)
+                    .address(Side::Destination, Is::In, (gateway, 32))
+                    .protocol(protocol)
+                    .wants_port(names)
+                    .verdict(&Verdict::Accept);
+            });
+            self.rule(chain, |r| {
+                r.protocol(protocol)
+                    .wants_port_of(SetName::HostPorts.text())
+                    .verdict(&Verdict::Accept);
+            });
+        }
+        self.rule(chain, |r| {
+            r.version(route::AF_INET)
+                .protocol(17)
+                .wants_port(LEASES)
+                .verdict(&Verdict::Accept);
+        });
+        for (like, machines) in MACHINES {
+            self.rule(chain, |r| {
+                r.version(family_of(like))
+                    .address_like(Side::Source, Is::In, machines.text(), like)
+                    .verdict(&Verdict::Accept);
+            });
+        }
+        self.rule(chain, |r| r.verdict(&Verdict::Drop));
+    }
+
+    /// Between projects passes what is allowed, what answers it, and what was
+    /// published on the host. Who sends decides on the chain. An address of
+    /// which nothing is known is one of the default project: what is another
+    /// project's is closed to it.
+    fn projects(&mut self) {
+        for (like, from, owned) in [
+            (V4, SetName::From4, SetName::Owned4),
+            (NOBODY, SetName::From6, SetName::Owned6),
+        ] {
+            let chain = if like == V4 { "projects" } else { "projects6" };
+            self.rule(chain, |r| {
+                r.state(ESTABLISHED_OR_RELATED).verdict(&Verdict::Return);
+            });
+            self.rule(chain, |r| {
+                r.passed_on().verdict(&Verdict::Return);
+            });
+            self.rule(chain, |r| {
+                r.decided_by_address(Side::Source, like, from.text());
+            });
+            self.rule(chain, |r| {
+                r.address_like(Side::Destination, Is::In, owned.text(), like)
+                    .verdict(&Verdict::Drop);
+            });
+        }
     }
 
     fn in_and_out(&mut self) {
@@ -228,14 +424,52 @@ impl Writer<'_> {
         });
     }
 
+    /// What is for another node leaves by an overlay or not at all: without a
+    /// route to that node it would take the way out of the host, in the clear.
+    /// Runs side by side have one range, so any device of a run is fine.
+    fn outside_overlay(&mut self) {
+        let (bridge, range) = (self.bridge.clone(), self.facts.range);
+        let all6 = (IpAddr::V6(IPV6_RANGE.0), IPV6_RANGE.1);
+        for block in [(IpAddr::V4(range.network()), range.prefix()), all6] {
+            self.rule("through", |r| {
+                r.came_by(Is::In, &bridge)
+                    .version(family_of(block.0))
+                    .address(Side::Destination, Is::In, block)
+                    .leaves_by_prefix(Is::NotIn, INTERFACES)
+                    .verdict(&Verdict::Drop);
+            });
+        }
+    }
+
     fn through(&mut self) {
-        let (bridge, overlay) = (self.bridge.clone(), self.overlay.clone());
+        let (bridge, [vxlan, wireguard]) = (self.bridge.clone(), self.overlays.clone());
         self.rule("through", |r| {
             // They forward because of us; to each other they did not before.
             r.between_interfaces(SetName::Uplinks.text())
                 .verdict(&Verdict::Drop);
         });
-        for inside in [&bridge, &overlay] {
+        self.rule("through", |r| {
+            r.came_by(Is::In, &bridge)
+                .leaves_by(Is::In, &bridge)
+                .passed_on()
+                .mark(PASSED_ON, true);
+        });
+        let range = self.facts.range;
+        self.outside_overlay();
+        self.rule("through", |r| {
+            r.version(route::AF_INET)
+                .subnet(Side::Source, Is::In, range)
+                .subnet(Side::Destination, Is::In, range)
+                .verdict(&Verdict::Jump("projects"));
+        });
+        self.rule("through", |r| {
+            let all = (IpAddr::V6(IPV6_RANGE.0), IPV6_RANGE.1);
+            r.version(route::AF_INET6)
+                .address(Side::Source, Is::In, all)
+                .address(Side::Destination, Is::In, all)
+                .verdict(&Verdict::Jump("projects6"));
+        });
+        for inside in [&bridge, &vxlan, &wireguard] {
             self.rule("through", |r| {
                 r.came_by(Is::In, inside).verdict(&Verdict::Accept);
             });

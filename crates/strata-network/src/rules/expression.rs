@@ -9,7 +9,10 @@ use crate::netlink::{Batch, flag, nft};
 
 /// The first of the machine's 32 bit registers.
 pub(super) const R0: u32 = 8;
+/// The first of those for a project and what it reaches, side by side.
+const PAIR: u32 = R0 + 4;
 const VERDICT: u32 = 0;
+const META_MARK: u32 = 3;
 const META_IIFNAME: u32 = 6;
 const META_OIFNAME: u32 = 7;
 const META_NFPROTO: u32 = 15;
@@ -24,6 +27,8 @@ pub(super) enum Verdict<'a> {
     Accept,
     Drop,
     Jump(&'a str),
+    /// Back to where it jumped from.
+    Return,
 }
 
 /// A side of a packet.
@@ -45,11 +50,21 @@ pub(super) struct Rule<'a>(&'a mut Batch);
 
 /// Appends a rule to a chain.
 pub(super) fn rule(batch: &mut Batch, table: &str, chain: &str, fill: impl FnOnce(&mut Rule<'_>)) {
+    rule_of(batch, nft::NFPROTO_INET, (table, chain), fill);
+}
+
+/// The same in a table of another family.
+pub(super) fn rule_of(
+    batch: &mut Batch,
+    family: u8,
+    (table, chain): (&str, &str),
+    fill: impl FnOnce(&mut Rule<'_>),
+) {
     batch
         .message(
             nft::NEWRULE,
             flag::CREATE | flag::APPEND,
-            &[nft::NFPROTO_INET, 0, 0, 0],
+            &[family, 0, 0, 0],
         )
         .put_text(nft::RULE_TABLE, table)
         .put_text(nft::RULE_CHAIN, chain)
@@ -115,6 +130,11 @@ impl Rule<'_> {
         self.meta(META_OIFNAME, R0).compare(is, &padded(name))
     }
 
+    /// It goes out by an interface whose name begins so.
+    pub(super) fn leaves_by_prefix(&mut self, is: Is, prefix: &str) -> &mut Self {
+        self.meta(META_OIFNAME, R0).compare(is, prefix.as_bytes())
+    }
+
     /// It came in by one of these interfaces and goes out by one of them.
     pub(super) fn between_interfaces(&mut self, set: &str) -> &mut Self {
         self.meta(META_IIFNAME, R0)
@@ -158,8 +178,78 @@ impl Rule<'_> {
 
     /// One of its addresses is in a set of IPv4 addresses.
     pub(super) fn address_in(&mut self, side: Side, is: Is, set: &str) -> &mut Self {
-        self.load_address(side, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+        self.address_like(side, is, set, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+    }
+
+    /// One of its addresses is in a set of such addresses.
+    pub(super) fn address_like(
+        &mut self,
+        side: Side,
+        is: Is,
+        set: &str,
+        like: IpAddr,
+    ) -> &mut Self {
+        self.load_address(side, like).lookup(set, None, is)
+    }
+
+    /// The hardware address and the address that it comes from are a pair of
+    /// this set.
+    pub(super) fn pinned(&mut self, is: Is, set: &str, like: IpAddr) -> &mut Self {
+        const LINK: u32 = 0;
+        const HARDWARE_SOURCE: u32 = 6;
+        const HARDWARE_LENGTH: u32 = 6;
+        let (offset, length) = place_of_address(Side::Source, like);
+        self.payload(LINK, HARDWARE_SOURCE, HARDWARE_LENGTH, R0)
+            .payload(NETWORK, offset, length, R0 + 2)
             .lookup(set, None, is)
+    }
+
+    /// It goes to a port of this set.
+    pub(super) fn wants_port_of(&mut self, set: &str) -> &mut Self {
+        self.payload(TRANSPORT, 2, 2, R0).lookup(set, None, Is::In)
+    }
+
+    /// It begins a TCP connection: SYN, and no ACK.
+    pub(super) fn opens_connection(&mut self) -> &mut Self {
+        const FLAGS: u32 = 13;
+        const SYN: u8 = 0x02;
+        const ACK: u8 = 0x10;
+        self.protocol(6)
+            .payload(TRANSPORT, FLAGS, 1, R0)
+            .masked(&[SYN | ACK])
+            .compare(Is::In, &[SYN])
+    }
+
+    /// Goes on where a map says for one of its addresses.
+    pub(super) fn decided_by_address(&mut self, side: Side, like: IpAddr, map: &str) {
+        self.load_address(side, like)
+            .lookup(map, Some(VERDICT), Is::In);
+    }
+
+    /// Goes on where a map says for the interface it came in by.
+    pub(super) fn decided_by_port(&mut self, map: &str) {
+        self.meta(META_IIFNAME, R0)
+            .lookup(map, Some(VERDICT), Is::In);
+    }
+
+    /// A project and the address it goes to are in a set.
+    pub(super) fn reaches_address(&mut self, project: u32, like: IpAddr, set: &str) -> &mut Self {
+        let (offset, length) = place_of_address(Side::Destination, like);
+        self.immediate(PAIR, &project.to_ne_bytes())
+            .payload(NETWORK, offset, length, PAIR + 1)
+            .lookup_from(PAIR, set, None, Is::In)
+    }
+
+    /// A project and the interface it goes out by are in a set.
+    pub(super) fn reaches_port(&mut self, project: u32, set: &str) -> &mut Self {
+        self.immediate(PAIR, &project.to_ne_bytes())
+            .meta(META_OIFNAME, PAIR + 1)
+            .lookup_from(PAIR, set, None, Is::In)
+    }
+
+    /// It goes out by an interface of this set.
+    pub(super) fn leaves_by_one_of(&mut self, set: &str) -> &mut Self {
+        self.meta(META_OIFNAME, R0).lookup(set, None, Is::In)
     }
 
     fn load_address(&mut self, side: Side, like: IpAddr) -> &mut Self {
@@ -189,6 +279,33 @@ impl Rule<'_> {
         .compare(Is::In, &LOCAL.to_ne_bytes())
     }
 
+    /// Its mark has this bit.
+    pub(super) fn marked(&mut self, bit: u32) -> &mut Self {
+        self.meta(META_MARK, R0)
+            .masked(&bit.to_ne_bytes())
+            .compare(Is::NotIn, &[0; 4])
+    }
+
+    /// Puts a bit into its mark, or takes it out. The other bits stay.
+    pub(super) fn mark(&mut self, bit: u32, on: bool) -> &mut Self {
+        let put = if on { bit } else { 0 };
+        self.meta(META_MARK, R0)
+            .push("bitwise", |data| {
+                data.put_be32(1, R0)
+                    .put_be32(2, R0)
+                    .put_be32(3, 4)
+                    .nest(4, |inner| {
+                        inner.put(nft::DATA_VALUE, &(!bit).to_ne_bytes());
+                    })
+                    .nest(5, |inner| {
+                        inner.put(nft::DATA_VALUE, &put.to_ne_bytes());
+                    });
+            })
+            .push("meta", |data| {
+                data.put_be32(2, META_MARK).put_be32(3, R0);
+            })
+    }
+
     /// Its connection has one of these states (1 << 1 established, 1 << 2
     /// related).
     pub(super) fn state(&mut self, bits: u32) -> &mut Self {
@@ -210,8 +327,12 @@ impl Rule<'_> {
     }
 
     fn lookup(&mut self, set: &str, into: Option<u32>, is: Is) -> &mut Self {
+        self.lookup_from(R0, set, into, is)
+    }
+
+    fn lookup_from(&mut self, from: u32, set: &str, into: Option<u32>, is: Is) -> &mut Self {
         self.push("lookup", |data| {
-            data.put_text(1, set).put_be32(2, R0);
+            data.put_text(1, set).put_be32(2, from);
             if let Some(register) = into {
                 data.put_be32(3, register);
             }
@@ -275,6 +396,7 @@ impl Rule<'_> {
             Verdict::Drop => 0,
             Verdict::Accept => 1,
             Verdict::Jump(_) => -3,
+            Verdict::Return => -5,
         };
         self.push("immediate", |data| {
             data.put_be32(1, VERDICT).nest(2, |inner| {

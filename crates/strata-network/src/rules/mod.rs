@@ -1,7 +1,8 @@
-//! The nftables table of one run. Its rules are constant: what is published
-//! where are elements of maps, so that a pod costs one small transaction and
+//! The nftables table of one run. Its rules are constant, but for a chain of a
+//! few for each project: what is published where are elements of maps, so that a pod costs one small transaction and
 //! a packet one lookup, however many pods there are.
 
+mod between;
 mod chains;
 mod cluster;
 mod elements;
@@ -10,4 +11,4 @@ mod table;
 
 pub(crate) use cluster::{ClusterRules, rules_of};
 pub(crate) use elements::Element;
-pub(crate) use table::{Table, TableFacts, list_tables, uplinks_of};
+pub(crate) use table::{DEFAULT_PROJECT_NUMBER, Table, TableFacts, list_tables, uplinks_of};

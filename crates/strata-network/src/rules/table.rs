@@ -7,10 +7,13 @@ use crate::error::{Result, kernel};
 use crate::netlink::{Attributes, Batch, NetlinkError, Socket, flag, nft};
 use crate::{Subnet, Tag};
 
-use super::chains;
 use super::elements::{Element, SetName, add, delete, element_sets};
+use super::{between, chains};
 
 const HEADER: [u8; nft::HEADER] = [nft::NFPROTO_INET, 0, 0, 0];
+
+/// The number of the default project.
+pub(crate) const DEFAULT_PROJECT_NUMBER: u32 = 0;
 
 /// What the rules depend on.
 #[derive(Clone, Debug)]
@@ -21,6 +24,10 @@ pub(crate) struct TableFacts {
     pub(crate) overlay_port: u16,
     /// Where our server of names listens, at the gateway's address.
     pub(crate) names_port: u16,
+    /// Pods may reach the metadata services of clouds.
+    pub(crate) metadata: bool,
+    /// The kernel has nftables for the frames of bridges.
+    pub(crate) frames: bool,
 }
 
 impl TableFacts {
@@ -53,11 +60,24 @@ impl Table<'_> {
 
     /// Makes it, or makes it anew in the place of what is there. Packets see
     /// the old one or the new one, never none.
-    pub(crate) fn rebuild(&mut self, facts: &TableFacts, elements: &[Element]) -> Result<()> {
+    pub(crate) fn rebuild(
+        &mut self,
+        facts: &TableFacts,
+        projects: &[u32],
+        elements: &[Element],
+    ) -> Result<()> {
         let name = self.name;
         self.replace(|batch| {
-            write_sets(batch, name);
+            write_sets(batch, name, nft::NFPROTO_INET);
             chains::write(batch, facts);
+            if facts.frames {
+                add_table(batch, nft::NFPROTO_BRIDGE, name);
+                delete_table(batch, nft::NFPROTO_BRIDGE, name);
+                add_table(batch, nft::NFPROTO_BRIDGE, name);
+                write_sets(batch, name, nft::NFPROTO_BRIDGE);
+                between::write(batch, name);
+            }
+            write_projects(batch, name, facts.frames, projects);
             let mut elements = elements.to_vec();
             elements.sort();
             elements.dedup();
@@ -69,20 +89,28 @@ impl Table<'_> {
     pub(super) fn replace(&mut self, write: impl FnOnce(&mut Batch)) -> Result<()> {
         let mut batch = begin();
         // Deleting needs something to delete.
-        self.add_table(&mut batch);
-        self.delete_table(&mut batch);
-        self.add_table(&mut batch);
+        let (family, name) = (nft::NFPROTO_INET, self.name);
+        add_table(&mut batch, family, name);
+        delete_table(&mut batch, family, name);
+        add_table(&mut batch, family, name);
         write(&mut batch);
         self.commit(batch)
             .map_err(kernel(format!("make the table {}", self.name)))
     }
 
-    /// Takes out and puts in.
-    pub(crate) fn change(&mut self, out: &[Element], into: &[Element]) -> Result<(), NetlinkError> {
-        if out.is_empty() && into.is_empty() {
+    /// Takes out and puts in; first the chains of projects that are new.
+    pub(crate) fn change(
+        &mut self,
+        facts: &TableFacts,
+        projects: &[u32],
+        out: &[Element],
+        into: &[Element],
+    ) -> Result<(), NetlinkError> {
+        if projects.is_empty() && out.is_empty() && into.is_empty() {
             return Ok(());
         }
         let mut batch = begin();
+        write_projects(&mut batch, self.name, facts.frames, projects);
         delete(&mut batch, self.name, out);
         add(&mut batch, self.name, into);
         self.commit(batch)
@@ -90,23 +118,33 @@ impl Table<'_> {
 
     /// Removes it; one that is gone is no error.
     pub(crate) fn remove(&mut self) -> Result<()> {
+        self.remove_of(nft::NFPROTO_INET)
+            .map_err(kernel(format!("remove the table {}", self.name)))?;
+        // A kernel without such tables has none that could be left.
+        match self.remove_of(nft::NFPROTO_BRIDGE) {
+            Err(NetlinkError::Refused { .. }) | Ok(()) => Ok(()),
+            Err(error) => Err(kernel(format!("remove the table {}", self.name))(error)),
+        }
+    }
+
+    fn remove_of(&mut self, family: u8) -> Result<(), NetlinkError> {
         let mut batch = begin();
-        self.add_table(&mut batch);
-        self.delete_table(&mut batch);
+        add_table(&mut batch, family, self.name);
+        delete_table(&mut batch, family, self.name);
         self.commit(batch)
-            .map_err(kernel(format!("remove the table {}", self.name)))
     }
 
-    fn add_table(&self, batch: &mut Batch) {
-        batch
-            .message(nft::NEWTABLE, flag::CREATE, &HEADER)
-            .put_text(nft::TABLE_NAME, self.name);
-    }
-
-    fn delete_table(&self, batch: &mut Batch) {
-        batch
-            .message(nft::DELTABLE, 0, &HEADER)
-            .put_text(nft::TABLE_NAME, self.name);
+    /// Whether the kernel has nftables for the frames of bridges: a rule as
+    /// those that are needed is made, in a table that goes at once.
+    pub(crate) fn has_frames(&mut self) -> bool {
+        let (family, probe) = (nft::NFPROTO_BRIDGE, format!("{}-probe", self.name));
+        let mut batch = begin();
+        add_table(&mut batch, family, &probe);
+        write_sets(&mut batch, &probe, family);
+        between::write(&mut batch, &probe);
+        between::write_project(&mut batch, &probe, DEFAULT_PROJECT_NUMBER);
+        delete_table(&mut batch, family, &probe);
+        self.commit(batch).is_ok()
     }
 
     fn commit(&mut self, mut batch: Batch) -> Result<(), NetlinkError> {
@@ -115,16 +153,39 @@ impl Table<'_> {
     }
 }
 
-/// Makes the sets, empty.
-fn write_sets(batch: &mut Batch, table: &str) {
-    for (id, shape) in (1..).zip(element_sets()) {
+fn write_projects(batch: &mut Batch, table: &str, frames: bool, projects: &[u32]) {
+    for project in projects {
+        chains::write_project(batch, table, *project);
+        if frames {
+            between::write_project(batch, table, *project);
+        }
+    }
+}
+
+fn add_table(batch: &mut Batch, family: u8, name: &str) {
+    batch
+        .message(nft::NEWTABLE, flag::CREATE, &[family, 0, 0, 0])
+        .put_text(nft::TABLE_NAME, name);
+}
+
+fn delete_table(batch: &mut Batch, family: u8, name: &str) {
+    batch
+        .message(nft::DELTABLE, 0, &[family, 0, 0, 0])
+        .put_text(nft::TABLE_NAME, name);
+}
+
+/// Makes the sets of a family, empty.
+fn write_sets(batch: &mut Batch, table: &str, family: u8) {
+    let shapes = element_sets().into_iter();
+    let shapes = shapes.filter(|shape| shape.name.family() == family);
+    for (id, shape) in (1..).zip(shapes) {
         let flags = if shape.data.is_some() {
             nft::SET_MAP
         } else {
             0
         };
         batch
-            .message(nft::NEWSET, flag::CREATE, &HEADER)
+            .message(nft::NEWSET, flag::CREATE, &[family, 0, 0, 0])
             .put_text(nft::SET_TABLE, table)
             .put_text(nft::SET_NAME, shape.name.text())
             .put_be32(nft::SET_FLAGS, flags)

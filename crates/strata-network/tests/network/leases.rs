@@ -33,6 +33,7 @@ fn a_tap_is_on_the_bridge_for_as_long_as_somebody_has_it() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
+            owner: Default::default(),
         };
         let tap = network.attach_tap(&endpoint).unwrap();
         assert!(run("ip link show st-t1-002").contains("master st-t1-br"));
@@ -92,6 +93,7 @@ fn a_vm_is_told_its_address_and_a_stranger_nothing() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
+            owner: Default::default(),
         };
         let mut tap = std::fs::File::from(network.attach_tap(&endpoint).unwrap());
         let stop = CancellationToken::new();

@@ -73,6 +73,7 @@ fn how_long_attaching_takes() {
                         .then(|| published(10_000 + number, 80, Protocol::Tcp))
                         .into_iter()
                         .collect(),
+                    owner: Default::default(),
                 })
                 .collect();
             let namespaces: Vec<Namespace> = (0..100).map(|_| Namespace::new()).collect();

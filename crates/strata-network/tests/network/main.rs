@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod boundary;
 mod leases;
 mod load;
 mod names;
 mod overlay;
 mod pods;
 mod ports;
+mod projects;
 mod removal;
 mod repair;
 mod world;

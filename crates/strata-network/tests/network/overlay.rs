@@ -8,10 +8,7 @@ use crate::world::{
 use strata_network::{Network, NetworkError, Peer};
 
 fn peer(subnet: &str, last: u8) -> Peer {
-    Peer {
-        subnet: subnet.parse().unwrap(),
-        underlay: Ipv4Addr::new(192, 0, 2, last),
-    }
+    Peer::new(subnet.parse().unwrap(), Ipv4Addr::new(192, 0, 2, last))
 }
 
 /// Does something on another host, with a state of its own.

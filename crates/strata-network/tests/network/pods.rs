@@ -107,6 +107,8 @@ fn a_pod_cannot_use_an_address_that_is_not_of_the_subnet() {
     on_a_host(|host| {
         let network = host.open();
         let pod = Pod::attach(&network, "pod", &[]);
+        // Another rule keeps pods from the host's own ports.
+        run("nft flush chain inet strata-t1 host");
         let _server = serve_tcp(&host.namespace, 80, "host");
         assert!(ask_tcp(&pod.namespace, network.gateway(), 80).is_ok());
         pod.namespace.run(|| {
@@ -127,6 +129,8 @@ fn a_pod_does_not_reach_what_listens_on_the_hosts_loopback() {
     on_a_host(|host| {
         let network = host.open();
         let pod = Pod::attach(&network, "pod", &[]);
+        // Another rule keeps pods from the host's own ports.
+        run("nft flush chain inet strata-t1 host");
         let _server = serve_tcp(&host.namespace, 6000, "host");
         pod.namespace.run(|| {
             run("ip addr del 127.0.0.1/8 dev lo");
@@ -197,6 +201,7 @@ fn a_failed_attach_leaves_nothing() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports,
+            owner: Default::default(),
         };
         let error = network.attach(namespace.fd(), &endpoint).unwrap_err();
         assert!(matches!(error, NetworkError::InterfaceTaken { .. }));

@@ -108,6 +108,7 @@ fn a_port_of_one_address_answers_there_alone() {
         };
         let endpoint = Endpoint {
             ports: vec![nowhere],
+            owner: Default::default(),
             ..pod.endpoint.clone()
         };
         let error = network.reserve_ports(&endpoint).unwrap_err().to_string();
@@ -131,6 +132,7 @@ fn a_port_that_another_process_has_is_refused_by_name() {
                 published(8081, 80, Protocol::Tcp),
                 published(8080, 80, Protocol::Tcp),
             ],
+            owner: Default::default(),
         };
         let error = network.reserve_ports(&endpoint).unwrap_err();
         assert_eq!(
@@ -142,6 +144,7 @@ fn a_port_that_another_process_has_is_refused_by_name() {
         let _foreign = UdpSocket::bind("[::]:5353").unwrap();
         let endpoint = Endpoint {
             ports: vec![published(5353, 53, Protocol::Udp)],
+            owner: Default::default(),
             ..endpoint
         };
         let error = network.reserve_ports(&endpoint).unwrap_err();
@@ -162,9 +165,13 @@ fn a_published_port_is_kept_from_everybody_else() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: vec![published(8080, 9, Protocol::Tcp)],
+            owner: Default::default(),
         };
         let error = network.reserve_ports(&other).unwrap_err().to_string();
-        assert_eq!(error, "port 8080/tcp is already published by 10.42.0.2");
+        assert_eq!(
+            error,
+            "port 8080/tcp is already published by another endpoint of this node"
+        );
         // Another run on the same host.
         let mut config = host.config("10.42.9.0/24");
         config.tag = "t2".parse().unwrap();
@@ -190,6 +197,7 @@ fn a_reservation_lasts_until_dropped_or_for_as_long_as_the_pod() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: vec![published(8080, 80, Protocol::Tcp)],
+            owner: Default::default(),
         };
         drop(network.reserve_ports(&endpoint).unwrap());
         assert_port_is_free(8080);

@@ -10,10 +10,7 @@ fn tag() -> Tag {
 }
 
 fn use_everything(network: &Network) -> Pod {
-    let peer = Peer {
-        subnet: "10.42.7.0/24".parse().unwrap(),
-        underlay: [192, 0, 2, 7].into(),
-    };
+    let peer = Peer::new("10.42.7.0/24".parse().unwrap(), [192, 0, 2, 7].into());
     network.set_peers(&[peer]).unwrap();
     Pod::attach(network, "pod", &[published(8080, 80, Protocol::Tcp)])
 }
@@ -31,6 +28,7 @@ fn removing_leaves_the_host_as_it_was() {
             aliases: Vec::new(),
             address: network.lease(None).unwrap(),
             ports: Vec::new(),
+            owner: Default::default(),
         };
         let tap = network.attach_tap(&tap).unwrap();
         assert_ne!(picture(), before);

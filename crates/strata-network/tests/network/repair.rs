@@ -99,10 +99,7 @@ fn a_removed_bridge_and_overlay_are_made_anew() {
             Pod::attach(&network, "a", &[]),
             Pod::attach(&network, "b", &[]),
         );
-        let peer = Peer {
-            subnet: "10.42.7.0/24".parse().unwrap(),
-            underlay: Ipv4Addr::new(192, 0, 2, 7),
-        };
+        let peer = Peer::new("10.42.7.0/24".parse().unwrap(), Ipv4Addr::new(192, 0, 2, 7));
         network.set_peers(&[peer]).unwrap();
         let _server = serve_tcp(&b.namespace, 80, "b");
         // The kernel notes a little late that a bridge has somebody on it.
@@ -147,6 +144,7 @@ fn a_start_clears_what_a_death_left_half_made() {
             aliases: Vec::new(),
             address: Ipv4Addr::new(10, 42, 0, 9),
             ports: Vec::new(),
+            owner: Default::default(),
         };
         let known = [pod.endpoint.clone(), gone];
         let restored = network.restore(&known).unwrap();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-use strata_network::{Endpoint, Network, NetworkConfig, Protocol, PublishedPort};
+use strata_network::{Endpoint, Network, NetworkConfig, Owner, Protocol, PublishedPort};
 use tempfile::TempDir;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -136,6 +136,20 @@ pub(crate) struct Pod {
 
 impl Pod {
     pub(crate) fn attach(network: &Network, name: &str, ports: &[PublishedPort]) -> Self {
+        Self::attach_as(network, name, ports, Owner::Node)
+    }
+
+    /// One of a project.
+    pub(crate) fn of(network: &Network, name: &str, project: &str) -> Self {
+        Self::attach_as(network, name, &[], Owner::Project(project.into()))
+    }
+
+    pub(crate) fn attach_as(
+        network: &Network,
+        name: &str,
+        ports: &[PublishedPort],
+        owner: Owner,
+    ) -> Self {
         let pod = Self {
             namespace: Namespace::new(),
             endpoint: Endpoint {
@@ -143,6 +157,7 @@ impl Pod {
                 aliases: Vec::new(),
                 address: network.lease(None).unwrap(),
                 ports: ports.to_vec(),
+                owner,
             },
         };
         network.attach(pod.namespace.fd(), &pod.endpoint).unwrap();
