@@ -11,28 +11,29 @@
 
 #![forbid(unsafe_code)]
 
-mod digest;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod manifest;
 mod platform;
-mod reference;
 mod source;
 mod store;
 mod tar;
 mod unpack;
 
-pub use digest::{Digest, DigestError, Hasher};
 pub use manifest::{
     Descriptor, Healthcheck, ImageConfig, Manifest, ManifestError, RootFs, RunConfig,
 };
 pub use platform::Platform;
-pub use reference::{Reference, ReferenceError, RegistryReference};
 pub use source::{
-    ArchiveSource, Blob, BlobStream, Credentials, LayoutSource, Registries, RegistryOptions,
-    RegistrySource, Resolved, Source, SourceError,
+    ArchiveSource, Blob, BlobStream, Credentials, LayoutSource, Origin, Registries,
+    RegistryOptions, RegistrySource, Resolved, Source, SourceError,
 };
 pub use store::{
     Hold, Image, LayerProgress, Phase, Progress, PruneGoal, Pruned, PullOptions, Store, StoreError,
     StoreOptions,
+};
+pub use strata_types::image::{
+    Digest, DigestError, Hasher, Reference, ReferenceError, RegistryReference,
 };
 pub use tar::TarError;
 pub use unpack::{Limits, UnpackError, Unpacked, unpack};

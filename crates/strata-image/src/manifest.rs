@@ -11,6 +11,9 @@ use crate::{Digest, Platform};
 pub(crate) const MAX_JSON: u64 = 4 << 20;
 /// An overlay takes up to 500 lowers; builders stop at 127 layers.
 const MAX_LAYERS: usize = 500;
+/// All layers together, packed: more than any honest image has, and less than
+/// a disk. A pull is held to the sizes that its manifest names.
+const MAX_PACKED: u64 = 32 << 30;
 
 pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -37,6 +40,9 @@ pub enum ManifestError {
     /// Too many layers.
     #[error("has {0} layers, more than {MAX_LAYERS}")]
     TooManyLayers(usize),
+    /// Too much to download.
+    #[error("has layers of {0} bytes in all, more than {MAX_PACKED}")]
+    TooLarge(u64),
     /// Config and manifest do not belong together.
     #[error("has {layers} layers, but its config tells of {diff_ids}")]
     LayerCount {
@@ -145,6 +151,11 @@ impl Manifest {
     fn check(&self) -> Result<(), ManifestError> {
         if self.layers.len() > MAX_LAYERS {
             return Err(ManifestError::TooManyLayers(self.layers.len()));
+        }
+        let sizes = self.layers.iter().map(|layer| layer.size);
+        let packed = sizes.fold(0, u64::saturating_add);
+        if packed > MAX_PACKED {
+            return Err(ManifestError::TooLarge(packed));
         }
         // The extractor tells the packings apart by their first bytes; the
         // type only tells a layer from what is none (a Helm chart, a model).

@@ -73,3 +73,26 @@ fn nulls_in_a_config_are_nothing() {
         })
     ));
 }
+
+#[test]
+fn an_image_that_is_larger_than_any_honest_one_is_refused() {
+    let layer = |size: u64| {
+        serde_json::json!({
+            "mediaType": OCI_LAYER,
+            "digest": format!("sha256:{}", "0".repeat(64)),
+            "size": size,
+        })
+    };
+    let of = |sizes: &[u64]| {
+        let layers: Vec<_> = sizes.iter().map(|size| layer(*size)).collect();
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": layer(2), "layers": layers,
+        });
+        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+        manifest.check()
+    };
+    assert!(of(&[16 << 30, 16 << 30]).is_ok());
+    for sizes in [&[16 << 30, 16 << 30, 1][..], &[u64::MAX, u64::MAX]] {
+        assert!(matches!(of(sizes), Err(ManifestError::TooLarge(_))));
+    }
+}

@@ -8,13 +8,15 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
+use super::file::Location;
 use super::{Blob, Resolved, Source, SourceError, file};
 use crate::manifest::{
     Descriptor, ImageConfig, MAX_JSON, Manifest, OCI_CONFIG, OCI_LAYER, OCI_MANIFEST,
@@ -30,7 +32,7 @@ const MAX_LINKS: usize = 8;
 /// An image in an archive.
 #[derive(Debug)]
 pub struct ArchiveSource {
-    path: PathBuf,
+    location: Location,
     contents: OnceCell<Contents>,
 }
 
@@ -51,7 +53,16 @@ impl ArchiveSource {
     /// The image in this archive. Nothing is looked at yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
-            path: path.into(),
+            location: Location::named(path.into()),
+            contents: OnceCell::new(),
+        }
+    }
+
+    /// The same in a file that is open already (`O_PATH` will do). The path is
+    /// for messages alone.
+    pub fn opened(file: OwnedFd, path: impl Into<PathBuf>) -> Self {
+        Self {
+            location: Location::opened(file, path.into()),
             contents: OnceCell::new(),
         }
     }
@@ -59,11 +70,11 @@ impl ArchiveSource {
     async fn contents(&self) -> Result<&Contents, SourceError> {
         self.contents
             .get_or_try_init(|| async {
-                let path = self.path.clone();
-                let walked = tokio::task::spawn_blocking(move || Walk::new(&path)?.contents());
+                let location = self.location.clone();
+                let walked = tokio::task::spawn_blocking(move || Walk::new(&location)?.contents());
                 walked
                     .await
-                    .map_err(|error| file::failed(&self.path, io::Error::other(error)))?
+                    .map_err(|error| file::failed(self.location.path(), io::Error::other(error)))?
             })
             .await
     }
@@ -89,7 +100,7 @@ impl Source for ArchiveSource {
             };
             let from = from.min(place.size);
             let left = Some(place.size - from);
-            let stream = file::stream(&self.path, place.at + from, left).await?;
+            let stream = self.location.stream("", place.at + from, left).await?;
             Ok(Blob { from, stream })
         }
         .boxed()
@@ -114,8 +125,9 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(path: &Path) -> Result<Self, SourceError> {
-        let file = file::open_blocking(path)?;
+    fn new(location: &Location) -> Result<Self, SourceError> {
+        let path = location.path();
+        let file = location.open_blocking("")?;
         let again = file
             .try_clone()
             .map_err(|error| file::failed(path, error))?;

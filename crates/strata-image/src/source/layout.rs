@@ -1,21 +1,28 @@
 //! `oci:PATH[:tag]`: a folder with `index.json` and `blobs/`, as skopeo,
 //! umoci and buildah write it.
 
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::{Blob, Resolved, Source, SourceError, check, choose, descend, file};
+use super::file::Location;
+use super::{Blob, Resolved, Source, SourceError, check, choose, descend};
 use crate::manifest::{Descriptor, Document, Index, MAX_JSON, ManifestError};
 use crate::{Digest, Platform};
 
 const TAG: &str = "org.opencontainers.image.ref.name";
 
+/// Where a blob is in a layout.
+fn blob_path(digest: &Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex())
+}
+
 /// An image in a layout folder.
 #[derive(Clone, Debug)]
 pub struct LayoutSource {
-    path: PathBuf,
+    location: Location,
     tag: Option<String>,
 }
 
@@ -23,18 +30,27 @@ impl LayoutSource {
     /// The image with this tag, or the only one. Nothing is looked at yet.
     pub fn new(path: impl Into<PathBuf>, tag: Option<String>) -> Self {
         Self {
-            path: path.into(),
+            location: Location::named(path.into()),
             tag,
         }
     }
 
-    fn blob_path(&self, digest: &Digest) -> PathBuf {
-        self.path.join("blobs/sha256").join(digest.hex())
+    /// The same in a directory that is open already; no link in it is
+    /// followed. The path is for messages alone.
+    pub fn within(directory: OwnedFd, path: impl Into<PathBuf>, tag: Option<String>) -> Self {
+        Self {
+            location: Location::opened(directory, path.into()),
+            tag,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.location.path()
     }
 
     fn not_a(&self, detail: impl Into<String>) -> SourceError {
         SourceError::NotA {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             kind: "an OCI layout",
             detail: detail.into(),
         }
@@ -56,7 +72,7 @@ impl LayoutSource {
             };
             let entry = entry.and_then(|entry| index.manifests.iter().find(|e| *e == entry));
             return entry.ok_or_else(|| {
-                SourceError::NotFound(format!("tag {tag} in {}", self.path.display()))
+                SourceError::NotFound(format!("tag {tag} in {}", self.path().display()))
             });
         }
         match index.manifests.as_slice() {
@@ -75,7 +91,7 @@ impl LayoutSource {
             .iter()
             .filter_map(|e| e.annotations.get(TAG));
         SourceError::Ambiguous {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             names: names.take(20).cloned().collect(),
         }
     }
@@ -87,7 +103,7 @@ impl Source for LayoutSource {
         platform: &'a Platform,
     ) -> BoxFuture<'a, Result<Resolved, SourceError>> {
         async move {
-            let index = file::small(&self.path.join("index.json"), MAX_JSON).await?;
+            let index = self.location.small("index.json", MAX_JSON).await?;
             let index = match Document::parse(&index) {
                 Ok(Document::Index(index)) => index,
                 Ok(Document::Manifest(_)) => return Err(self.not_a("its index is a manifest")),
@@ -96,7 +112,9 @@ impl Source for LayoutSource {
             };
             let entry = self.entry(&index, platform)?;
             let fetch = |entry: Descriptor| async move {
-                file::small(&self.blob_path(&entry.digest), MAX_JSON).await
+                self.location
+                    .small(&blob_path(&entry.digest), MAX_JSON)
+                    .await
             };
             let bytes = fetch(entry.clone()).await?;
             check(&bytes, entry)?;
@@ -111,7 +129,10 @@ impl Source for LayoutSource {
         from: u64,
     ) -> BoxFuture<'a, Result<Blob, SourceError>> {
         async move {
-            let stream = file::stream(&self.blob_path(&blob.digest), from, None).await?;
+            let stream = self
+                .location
+                .stream(&blob_path(&blob.digest), from, None)
+                .await?;
             Ok(Blob { from, stream })
         }
         .boxed()

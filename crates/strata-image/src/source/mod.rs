@@ -6,7 +6,7 @@ mod archive;
 mod error;
 mod file;
 mod layout;
-mod registry;
+pub(crate) mod registry;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -47,11 +47,25 @@ pub struct Resolved {
     pub manifest: Manifest,
 }
 
+/// Whose word a source is: what it shows to have once, it is believed to have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The registry: host, and port when one is given.
+    pub host: String,
+    /// The repository, in full.
+    pub repository: String,
+}
+
 /// A place that holds one image, perhaps for several platforms.
 ///
 /// Both calls change nothing and may be repeated at any time, from several
 /// tasks at once. Neither retries: errors say whether that would help.
 pub trait Source: Send + Sync {
+    /// Whose word this is; none for files, of which everything is read anew.
+    fn origin(&self) -> Option<Origin> {
+        None
+    }
+
     /// The manifest for `platform`, its digest checked where the name or an
     /// index gives one.
     fn resolve<'a>(

@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use rustix::fs::XattrFlags;
 use tokio::sync::mpsc;
 
 use super::flight::{Turn, Work};
 use super::progress::{Phase, Reporter};
+use super::provenance::Shown;
 use super::retry::Retries;
 use super::{Inner, StoreError};
 use crate::manifest::Descriptor;
@@ -35,8 +37,9 @@ enum Failed {
 }
 
 impl Inner {
-    /// Brings a blob into the store, if it is not there. Callers of the same
-    /// blob wait for each other.
+    /// Brings a blob into the store, if it is not there; if it is, the source
+    /// has to show that it has it too. Callers of the same blob wait for each
+    /// other.
     pub(super) async fn fetch(
         self: &Arc<Self>,
         source: &dyn Source,
@@ -45,13 +48,17 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let turn = self.flights.turn(Work::Blob(blob.digest)).await;
         if self.has_blob(blob)? {
-            return Ok(());
+            return self.show(source, blob).await;
         }
         let mut retries = Retries::new(&self.options);
         let mut restarted = false;
         loop {
             let (error, gained) = match self.attempt(source, blob, reporter, &turn).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.provenance
+                        .note_sent(source.origin().as_ref(), blob.digest);
+                    return Ok(());
+                }
                 Err(Failed::Final(error)) => return Err(error),
                 Err(Failed::Source(error, gained)) => (error, gained),
                 Err(Failed::BadStart) if !restarted => {
@@ -72,6 +79,74 @@ impl Inner {
             };
             tracing::debug!(blob = %blob.digest, %error, ?wait, "asking again");
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Has a source show that it has a blob that is here already: see
+    /// [`super::provenance`].
+    pub(super) async fn show(
+        &self,
+        source: &dyn Source,
+        blob: &Descriptor,
+    ) -> Result<(), StoreError> {
+        let origin = source.origin();
+        let shown = self.provenance.shown(origin.as_ref(), &blob.digest);
+        if shown == Shown::ByRepository {
+            return Ok(());
+        }
+        let mut retries = Retries::new(&self.options);
+        loop {
+            let error = match self.show_once(source, blob, shown).await {
+                Ok(()) => {
+                    self.provenance.note_sent(origin.as_ref(), blob.digest);
+                    return Ok(());
+                }
+                Err(StoreError::Source(error)) => error,
+                Err(error) => return Err(error),
+            };
+            let Some(wait) = retries.after(&error, 0) else {
+                return Err(error.into());
+            };
+            tracing::debug!(blob = %blob.digest, %error, ?wait, "asking again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn show_once(
+        &self,
+        source: &dyn Source,
+        blob: &Descriptor,
+        shown: Shown,
+    ) -> Result<(), StoreError> {
+        let mut sent = source.blob(blob, 0).await?;
+        if shown == Shown::ByRegistry {
+            return Ok(());
+        }
+        let (mut hasher, mut got) = (Hasher::default(), 0);
+        while let Some(bytes) = sent.stream.next().await {
+            let bytes = bytes?;
+            got += bytes.len() as u64;
+            if got > blob.size {
+                let (digest, size) = (blob.digest, blob.size);
+                return Err(StoreError::TooLong { digest, size });
+            }
+            hasher.update(&bytes);
+        }
+        if got < blob.size {
+            return Err(SourceError::Truncated {
+                digest: blob.digest,
+                got,
+                size: blob.size,
+            }
+            .into());
+        }
+        let found = hasher.finish();
+        match found == blob.digest {
+            true => Ok(()),
+            false => Err(StoreError::Digest {
+                expected: blob.digest,
+                found,
+            }),
         }
     }
 
@@ -104,8 +179,12 @@ impl Inner {
         turn: &Turn,
     ) -> Result<(), Failed> {
         let path = self.paths.partial(&blob.digest);
-        let had = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        // One that is too long was never part of this blob.
+        // What another source sent says nothing of this one, and one that is
+        // too long was never part of this blob.
+        let had = match sent_by(&path, source) {
+            true => fs::metadata(&path).map_or(0, |metadata| metadata.len()),
+            false => 0,
+        };
         let had = if had > blob.size { 0 } else { had };
         let (start, mut stream) = if had == blob.size && had > 0 {
             (had, futures_util::stream::empty().boxed())
@@ -124,10 +203,11 @@ impl Inner {
         };
         let (chunks, taken) = mpsc::channel(AHEAD);
         let (turn, target) = (Arc::clone(turn), path.clone());
+        let sender = sender(source);
         let writer = tokio::task::spawn_blocking(move || {
             // Held to the end, also when nobody waits for us any more.
             let _turn = turn;
-            write(&target, start, taken)
+            write(&target, start, &sender, taken)
         });
         let mut got = start;
         reporter.layer(blob.digest, Phase::Downloading, got);
@@ -201,9 +281,39 @@ impl Inner {
     }
 }
 
+/// What says of a partial file who sent it.
+const SENDER: &str = "trusted.strata.sender";
+/// The longest that is looked at.
+const LONGEST_SENDER: usize = 512;
+
+fn sender(source: &dyn Source) -> String {
+    let sender = source.origin().map_or_else(
+        || "a file".to_owned(),
+        |origin| format!("{}/{}", origin.host, origin.repository),
+    );
+    // Names of repositories are shorter; a digest is as good as a long one.
+    match sender.len() > LONGEST_SENDER {
+        true => Digest::of(sender.as_bytes()).to_string(),
+        false => sender,
+    }
+}
+
+/// Whether this source sent the beginning of a blob. Where the file system
+/// cannot say, nobody did.
+fn sent_by(path: &Path, source: &dyn Source) -> bool {
+    let mut value = [0; LONGEST_SENDER];
+    let length = rustix::fs::lgetxattr(path, SENDER, &mut value);
+    length.is_ok_and(|length| &value[..length] == sender(source).as_bytes())
+}
+
 /// Appends what comes to the first `start` bytes of the file; the digest of
 /// all of it.
-fn write(path: &Path, start: u64, mut chunks: mpsc::Receiver<Bytes>) -> io::Result<Digest> {
+fn write(
+    path: &Path,
+    start: u64,
+    sender: &str,
+    mut chunks: mpsc::Receiver<Bytes>,
+) -> io::Result<Digest> {
     let mut file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -211,6 +321,8 @@ fn write(path: &Path, start: u64, mut chunks: mpsc::Receiver<Bytes>) -> io::Resu
         .write(true)
         .open(path)?;
     file.set_len(start)?;
+    // Without it the download is not resumed, and that is all.
+    let _ = rustix::fs::fsetxattr(&file, SENDER, sender.as_bytes(), XattrFlags::empty());
     let mut hasher = Hasher::default();
     hash(&mut file, &mut hasher)?;
     file.seek(SeekFrom::Start(start))?;

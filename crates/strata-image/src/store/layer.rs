@@ -24,8 +24,9 @@ impl Drop for BreakOff {
 }
 
 impl Inner {
-    /// Makes the layer be there. One that is needs no download, whatever it
-    /// was packed with.
+    /// Makes the layer be there. One that is needs no download from a source
+    /// that has shown that it has the blob, which must be known to unpack to
+    /// the layer.
     pub(super) async fn make_layer(
         self: &Arc<Self>,
         source: &dyn Source,
@@ -35,7 +36,11 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let turn = self.flights.turn(Work::Layer(diff_id)).await;
         let exists = self.paths.layer_root(&diff_id).exists();
-        if !exists {
+        let known = exists && self.provenance.unpacks_to(blob.digest, diff_id);
+        if known {
+            let _permit = self.downloads.acquire().await;
+            self.show(source, blob).await?;
+        } else {
             {
                 // Never closed, so there is always a permit to wait for.
                 let _permit = self.downloads.acquire().await;
@@ -44,12 +49,14 @@ impl Inner {
             let permit = Arc::clone(&self.unpacks).acquire_owned().await;
             let broken_off = Arc::new(AtomicBool::new(false));
             let _guard = BreakOff(Arc::clone(&broken_off));
+            let digest = blob.digest;
             let (store, blob, told) = (Arc::clone(self), blob.clone(), reporter.clone());
             tokio::task::spawn_blocking(move || {
                 let _held = (turn, permit);
                 store.unpack_layer(&blob, diff_id, &told, &broken_off)
             })
             .await??;
+            self.provenance.note_unpacked(digest, diff_id);
         }
         let phase = if exists { Phase::Exists } else { Phase::Done };
         reporter.layer(blob.digest, phase, blob.size);
@@ -67,6 +74,11 @@ impl Inner {
         let made = self.unpack_into(&tmp, blob, diff_id, reporter, broken_off);
         let placed = made.and_then(|()| {
             let path = self.paths.layer(&diff_id);
+            // It was unpacked from another blob: this one is now known to be
+            // the same.
+            if path.exists() {
+                return unsynced::remove(&tmp).map_err(StoreError::io("remove", &tmp));
+            }
             self.note_unsynced(Work::Layer(diff_id))
                 .and_then(|()| fs::rename(&tmp, &path))
                 .map_err(StoreError::io("keep", &path))

@@ -27,6 +27,7 @@ mod leases;
 mod paths;
 mod plan;
 mod progress;
+mod provenance;
 mod prune;
 mod pull;
 mod record;
@@ -47,6 +48,7 @@ use leases::Leases;
 use paths::Paths;
 pub use plan::PruneGoal;
 pub use progress::{LayerProgress, Phase, Progress};
+use provenance::Provenance;
 pub use prune::Pruned;
 pub use pull::PullOptions;
 
@@ -100,6 +102,9 @@ pub struct Image {
     pub packed_size: u64,
     /// Bytes of its files, unpacked; other images may share them.
     pub unpacked_size: u64,
+    /// Whether the last pull was by credentials of who asked for it: that it
+    /// is here says nothing of who else may have it.
+    pub private: bool,
     /// When it was pulled.
     pub pulled_at: jiff::Timestamp,
     /// When it was last used, as far as [`Store::touch`] was told.
@@ -117,6 +122,7 @@ struct Inner {
     unpacks: Arc<Semaphore>,
     flights: Flights,
     leases: Mutex<Leases>,
+    provenance: Provenance,
     boot: String,
     /// Held for as long as the store is open.
     _lock: std::fs::File,
@@ -130,15 +136,18 @@ impl Store {
         let lock = clean::prepare(&paths)?;
         let boot = unsynced::boot_id();
         clean::clean(&paths, &boot, options.keep_partial)?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             downloads: Arc::new(Semaphore::new(options.downloads.max(1))),
             unpacks: Arc::new(Semaphore::new(options.unpacks.max(1))),
             flights: Flights::default(),
             leases: Mutex::new(Leases::default()),
+            provenance: Provenance::default(),
             paths,
             options,
             boot,
             _lock: lock,
-        })))
+        };
+        inner.note_images()?;
+        Ok(Self(Arc::new(inner)))
     }
 }

@@ -25,6 +25,8 @@ pub struct PullOptions {
     pub platform: Platform,
     /// Who wants to hear how far it is.
     pub progress: Option<watch::Sender<Progress>>,
+    /// By credentials that are not everybody's here: see [`Image::private`].
+    pub private: bool,
 }
 
 impl Default for PullOptions {
@@ -32,6 +34,7 @@ impl Default for PullOptions {
         Self {
             platform: Platform::host(),
             progress: None,
+            private: false,
         }
     }
 }
@@ -70,6 +73,7 @@ impl Store {
             reference: reference.clone(),
             manifest: resolved.digest,
             pulled_at: jiff::Timestamp::now(),
+            private: options.private,
         };
         store.write_record(&record)?;
         reporter.recorded();

@@ -11,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use super::{Image, Inner, Store, StoreError};
 use crate::manifest::{Document, ImageConfig, Manifest};
 use crate::unpack::OPAQUE;
-use crate::{Digest, Reference, SourceError};
+use crate::{Digest, Origin, Reference, SourceError};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) reference: Reference,
     pub(super) manifest: Digest,
     pub(super) pulled_at: jiff::Timestamp,
+    #[serde(default)]
+    pub(super) private: bool,
 }
 
 impl Store {
@@ -84,6 +86,22 @@ impl Inner {
             Some((record, timestamp(used.ok()?)))
         });
         Ok(read.collect())
+    }
+
+    /// Notes where the content of all images came from.
+    pub(super) fn note_images(&self) -> Result<(), StoreError> {
+        for (record, _) in self.records()? {
+            // One without its content says nothing.
+            if let Ok((manifest, config)) = self.documents(&record.manifest) {
+                let origin = match &record.reference {
+                    Reference::Registry(name) => Some(Origin::of(name)),
+                    Reference::Layout { .. } | Reference::Archive { .. } => None,
+                };
+                self.provenance
+                    .note_image(origin.as_ref(), &manifest, &config);
+            }
+        }
+        Ok(())
     }
 
     fn record(
@@ -153,6 +171,7 @@ impl Inner {
             layers,
             unpacked_size,
             pulled_at: record.pulled_at,
+            private: record.private,
             used_at,
         })
     }

@@ -54,11 +54,13 @@ impl Header {
         })
     }
 
-    /// The kind of a plain entry; those that extend the next one have none.
-    pub(super) fn kind(&self) -> Result<Kind, TarError> {
+    /// The kind of a plain entry with this path; those that extend the next
+    /// one have none. The path is the entry's own, long names and PAX records
+    /// applied: the header's field is cut at 100 bytes, perhaps behind a slash.
+    pub(super) fn kind(&self, path: &[u8]) -> Result<Kind, TarError> {
         Ok(match self.flag {
             // Before POSIX a directory was a file with a slash behind it.
-            b'\0' | b'0' if self.path.ends_with(b"/") => Kind::Directory,
+            b'\0' if path.ends_with(b"/") => Kind::Directory,
             b'\0' | b'0' | b'7' | b'S' => Kind::File,
             b'1' => Kind::HardLink,
             b'2' => Kind::Symlink,

@@ -39,6 +39,13 @@ impl Pax {
 
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), TarError> {
         match key {
+            // POSIX: without a value, what the header says holds.
+            b"path" if value.is_empty() => self.path = None,
+            b"linkpath" if value.is_empty() => self.link = None,
+            b"size" if value.is_empty() => self.size = None,
+            b"uid" if value.is_empty() => self.uid = None,
+            b"gid" if value.is_empty() => self.gid = None,
+            b"mtime" if value.is_empty() => self.mtime = None,
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.link = Some(value.to_vec()),
             b"size" => self.size = Some(integer(value, "size")?),

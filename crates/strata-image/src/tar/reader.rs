@@ -91,7 +91,8 @@ impl<R: BufRead> TarReader<R> {
 
     fn entry(&mut self, header: Header, ahead: Ahead, block: &Block) -> Result<Entry, TarError> {
         let pax = ahead.pax.unwrap_or_default();
-        let kind = header.kind()?;
+        let path = pax.path.or(ahead.long_path);
+        let kind = header.kind(path.as_ref().unwrap_or(&header.path))?;
         // Links and folders may carry a size, but no data.
         let stored = match kind {
             Kind::File => pax.size.unwrap_or(header.size),
@@ -103,7 +104,7 @@ impl<R: BufRead> TarReader<R> {
         let small = |value: u64, what| u32::try_from(value).map_err(|_| TarError::Number(what));
         let mut entry = Entry {
             kind,
-            path: pax.path.or(ahead.long_path).unwrap_or(header.path),
+            path: path.unwrap_or(header.path),
             link: pax.link.or(ahead.long_link).unwrap_or(header.link),
             mode: header.mode & 0o7777,
             uid: small(pax.uid.unwrap_or(header.uid), "uid")?,

@@ -80,6 +80,75 @@ fn long_names_and_prefixes_make_one_path() {
     assert_eq!(entries[1].0.path, b"some/prefix/name");
 }
 
+/// The header's field holds the first 100 bytes of a long path, the last of
+/// them a slash: that says nothing about the entry.
+#[test]
+fn long_path_with_a_slash_at_byte_100_is_a_file() {
+    let directory = "a".repeat(99);
+    let long = format!("{directory}/file");
+    let cut = format!("{directory}/");
+    let records = pax_records(&[(b"path", long.as_bytes())]);
+    let pax_size = format!("{:011o}", records.len());
+    let gnu_size = format!("{:011o}", long.len() + 1);
+    for (flag, data, size) in [
+        (b'0', &b"abc"[..], "00000000003"),
+        (b'0', b"", "0"),
+        (0, b"", "0"),
+    ] {
+        let with_pax = [
+            block("pax", b'x', &pax_size, &[]).to_vec(),
+            padded(&records),
+            block(&cut, flag, size, &[]).to_vec(),
+            padded(data),
+        ];
+        let with_gnu = [
+            block("././@LongLink", b'L', &gnu_size, &[]).to_vec(),
+            padded(format!("{long}\0").as_bytes()),
+            block(&cut, flag, size, &[]).to_vec(),
+            padded(data),
+        ];
+        for stream in [with_pax, with_gnu] {
+            let (entry, found) = read_all(&stream.concat()).unwrap().remove(0);
+            assert_eq!(entry.kind, Kind::File);
+            assert_eq!(
+                (entry.path, found),
+                (long.clone().into_bytes(), data.to_vec())
+            );
+        }
+    }
+}
+
+#[test]
+fn directory_of_an_archive_older_than_posix_has_a_slash_behind_its_name() {
+    let kind = |path, flag| read_all(&block(path, flag, "0", &[])).unwrap()[0].0.kind;
+    assert_eq!(kind("a/", 0), Kind::Directory);
+    assert_eq!(kind("a", 0), Kind::File);
+    assert_eq!(kind("a/", b'0'), Kind::File);
+}
+
+#[test]
+fn pax_record_without_a_value_leaves_what_the_header_says() {
+    let records = pax_records(&[
+        (b"path", b"a/b"),
+        (b"path", b""),
+        (b"uid", b""),
+        (b"size", b""),
+    ]);
+    let size = format!("{:011o}", records.len());
+    let stream = [
+        block("pax", b'x', &size, &[]).to_vec(),
+        padded(&records),
+        block("x", b'0', "00000000001", &[]).to_vec(),
+        padded(b"y"),
+    ]
+    .concat();
+    let (entry, data) = read_all(&stream).unwrap().remove(0);
+    assert_eq!(
+        (entry.path.as_slice(), data.as_slice()),
+        (&b"x"[..], &b"y"[..])
+    );
+}
+
 #[test]
 fn pax_overrides_what_the_header_says() {
     let records = pax_records(&[

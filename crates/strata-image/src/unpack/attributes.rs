@@ -30,10 +30,9 @@ pub(super) fn check(entry: &Entry) -> Result<(), UnpackError> {
 /// To what is open: files and folders. The time of a folder comes later.
 pub(super) fn apply(fd: BorrowedFd<'_>, entry: &Entry) -> Result<(), UnpackError> {
     let fail = |errno| UnpackError::io("set owner and mode of", &entry.path, errno);
-    // What we make is root's; a folder may have been another's before.
-    if entry.uid != 0 || entry.gid != 0 || entry.kind == Kind::Directory {
-        rustix::fs::fchown(fd, owner(entry), group(entry)).map_err(fail)?;
-    }
+    // Also where both are root's: what is made in a directory with the
+    // set-group-id bit has the group of that directory.
+    rustix::fs::fchown(fd, owner(entry), group(entry)).map_err(fail)?;
     rustix::fs::fchmod(fd, Mode::from(entry.mode)).map_err(fail)?;
     for (name, value) in &entry.xattrs {
         let set = rustix::fs::fsetxattr(fd, name.as_slice(), value, XattrFlags::empty());

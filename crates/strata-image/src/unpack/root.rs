@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use super::error::shown;
@@ -104,6 +104,8 @@ impl Root {
 fn make_folder(parent: BorrowedFd<'_>, name: &[u8], opaque: bool) -> Result<OwnedFd, Errno> {
     rustix::fs::mkdirat(parent, name, Mode::from(0o755))?;
     let fd = open_beneath(parent, name)?;
+    // Not of the group of the directory above, which its bit would say.
+    rustix::fs::fchown(&fd, Some(Uid::ROOT), Some(Gid::ROOT))?;
     rustix::fs::fchmod(&fd, Mode::from(0o755))?;
     if opaque {
         whiteout::make_opaque(fd.as_fd())?;

@@ -44,6 +44,14 @@ async fn pull_with(
         .await
 }
 
+/// Says of a partial file that it came from here: what came from elsewhere is
+/// not resumed.
+fn sent_by(partial: &Path, fake: &Fake) {
+    let (name, sender) = ("trusted.strata.sender", format!("{}/repo", fake.address));
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(partial, name, sender.as_bytes(), flags).unwrap();
+}
+
 /// Nothing half done is left, and no image.
 fn assert_clean(store: &Store, root: &Path) {
     assert!(store.list().unwrap().is_empty());
@@ -89,6 +97,7 @@ async fn a_later_pull_resumes_what_an_earlier_one_left() {
     let store = store(world.path());
     let partial = world.path().join("partial").join(digest.hex());
     std::fs::write(&partial, &made.blobs[0][..1000]).unwrap();
+    sent_by(&partial, &fake);
     pull(&store, &fake).await.unwrap();
     let asked = fake.asked();
     let asked = asked.iter().find(|asked| is_layer(&made, asked)).unwrap();
@@ -106,6 +115,7 @@ async fn a_bad_start_is_thrown_away() {
         let store = store(world.path());
         let partial = world.path().join("partial").join(digest.hex());
         std::fs::write(&partial, vec![7; bad]).unwrap();
+        sent_by(&partial, &fake);
         pull(&store, &fake).await.unwrap();
     }
 }

@@ -49,6 +49,27 @@ fn every_packing_gives_the_same() {
 }
 
 #[test]
+fn files_in_a_directory_with_the_group_bit_keep_their_group() {
+    let layer = Layer::new()
+        .entry(&Entry {
+            path: b"mail",
+            flag: b'5',
+            mode: 0o2775,
+            owner: (0, 8),
+            ..Entry::default()
+        })
+        .file("mail/root", b"x")
+        .file("mail/implied/file", b"x");
+    let (_world, root) = plain(&layer);
+    for path in ["mail/root", "mail/implied", "mail/implied/file"] {
+        let metadata = fs::metadata(root.join(path)).unwrap();
+        assert_eq!(metadata.gid(), 0, "{path}");
+        assert_eq!(metadata.mode() & 0o7000, 0, "{path}");
+    }
+    assert_eq!(fs::metadata(root.join("mail")).unwrap().gid(), 8);
+}
+
+#[test]
 fn owner_mode_time_and_attributes_are_kept() {
     let layer = Layer::new()
         .entry(&Entry {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod borrowed;
 mod death;
 mod faults;
 mod hostile;
@@ -9,3 +10,4 @@ mod layers;
 mod registry;
 mod store;
 mod support;
+mod writers;

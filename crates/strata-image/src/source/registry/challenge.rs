@@ -2,7 +2,7 @@
 
 /// What a registry wants to see.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Challenge {
+pub(crate) enum Challenge {
     /// User and password with every request.
     Basic,
     /// A token from a token server.
@@ -15,7 +15,7 @@ pub(super) enum Challenge {
 
 impl Challenge {
     /// The first challenge of a header that we can answer.
-    pub(super) fn parse(header: &str) -> Option<Self> {
+    pub(crate) fn parse(header: &str) -> Option<Self> {
         let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);

@@ -302,7 +302,7 @@ fn detail(body: &[u8], status: StatusCode) -> String {
 }
 
 /// Seconds, or a date.
-fn retry_after(header: &HeaderValue) -> Option<Duration> {
+pub(crate) fn retry_after(header: &HeaderValue) -> Option<Duration> {
     let text = header.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

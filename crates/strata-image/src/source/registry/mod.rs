@@ -8,10 +8,10 @@
 //! requests that a pull makes are less than what it would take to guard that.
 
 mod auth;
-mod challenge;
-mod client;
+pub(crate) mod challenge;
+pub(crate) mod client;
 mod options;
-mod url;
+pub(crate) mod url;
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::{
-    ArchiveSource, Blob, BlobStream, LayoutSource, Resolved, Source, SourceError, descend,
+    ArchiveSource, Blob, BlobStream, LayoutSource, Origin, Resolved, Source, SourceError, descend,
 };
 use crate::manifest::{
     DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, MAX_JSON, OCI_INDEX, OCI_MANIFEST,
@@ -109,6 +109,10 @@ impl RegistrySource {
 }
 
 impl Source for RegistrySource {
+    fn origin(&self) -> Option<Origin> {
+        Some(Origin::of(&self.reference))
+    }
+
     fn resolve<'a>(
         &'a self,
         platform: &'a Platform,
@@ -165,6 +169,16 @@ impl Source for RegistrySource {
             Ok(Blob { from, stream })
         }
         .boxed()
+    }
+}
+
+impl Origin {
+    /// Where an image of this name is.
+    pub(crate) fn of(reference: &RegistryReference) -> Self {
+        Self {
+            host: reference.host().to_owned(),
+            repository: reference.repository().to_owned(),
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use http::Uri;
 use http::uri::Authority;
 
 /// Who is spoken to and how; a secret is good for one of these only.
-pub(super) fn origin(uri: &Uri) -> (Option<&str>, Option<&str>, u16) {
+pub(crate) fn origin(uri: &Uri) -> (Option<&str>, Option<&str>, u16) {
     let secure = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     (uri.scheme_str(), uri.host(), port)
 }
 
 /// Where a `Location` leads from here: another address or another path.
-pub(super) fn follow(from: &Uri, location: &str) -> Option<Uri> {
+pub(crate) fn follow(from: &Uri, location: &str) -> Option<Uri> {
     let next: Uri = location.parse().ok()?;
     if next.scheme().is_some() {
         let http = matches!(next.scheme_str(), Some("http" | "https"));

@@ -41,6 +41,11 @@ impl Layer {
         Self::default()
     }
 
+    /// A tar that another program wrote.
+    pub fn raw(tar: Vec<u8>) -> Self {
+        Self(tar)
+    }
+
     pub fn entry(mut self, entry: &Entry<'_>) -> Self {
         if !entry.pax.is_empty() {
             let mut records = Vec::new();

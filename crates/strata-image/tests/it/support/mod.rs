@@ -6,6 +6,7 @@
 pub mod image;
 pub mod layer;
 pub mod registry;
+pub mod tree;
 
 use strata_image::{Limits, Store, StoreOptions};
 
