@@ -4,18 +4,24 @@
 //! QEMU gets nothing that is not asked for here: no default devices, no
 //! configuration of a user, no display, no monitor for people. Formats of
 //! disks and what they stand on are said, never probed.
+//!
+//! QEMU opens nothing of a guest by a path but its kernel: sockets, disks and
+//! the tap are open files that it inherits, so its user needs no right to any
+//! directory, and no name that QEMU could change leads anywhere.
 
 mod disk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use strata_types::{CommandLine, Error, Result};
 
 use crate::spec::{MIB, OnReboot};
-use crate::{Accel, Boot, Disk, Host, Kvm, Machine, Network, Tap, VmFolder, VmSpec};
+use crate::{Accel, Boot, Disk, Host, Kvm, Machine, Network, Tap, VmSpec};
 
-/// Standard input, which QEMU has no other use for.
-const FIRST_INHERITED: u32 = 0;
+/// A copy of standard output: QEMU takes none of the first three.
+const LOG_FD: u32 = 3;
+/// The first of the files that it inherits.
+const FIRST_INHERITED: u32 = 4;
 /// How much translated code TCG keeps, in MiB. It would take an eighth of the
 /// host's memory, which a cell with a limit has not; less made no boot slower.
 const TCG_CODE: u64 = 128;
@@ -35,10 +41,10 @@ pub(crate) const SANDBOX: &str =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The words. stdout becomes the log of the guest's console, stderr that
-    /// of QEMU. stdout must be a file or a pipe, not a socket, that QEMU's user
-    /// may open, and /proc must be there: QEMU opens it by its name there.
+    /// of QEMU.
     pub command: CommandLine,
-    /// Open files it expects; a tap is its standard input.
+    /// Open files it expects, the first as descriptor 4 and so on. Descriptor
+    /// 3 is a copy of stdout.
     pub inherits: Vec<Inherited>,
     /// What will run its instructions.
     pub kvm: bool,
@@ -48,34 +54,43 @@ pub struct Launch {
 }
 
 /// An open file that QEMU expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inherited {
+    /// A socket that listens at [`crate::VmFolder::qmp`].
+    Qmp,
+    /// A socket that listens at [`crate::VmFolder::console`].
+    Console,
     /// The tap interface of the guest's card.
-    Tap {
-        /// The number it must have.
-        fd: u32,
+    Tap,
+    /// A disk, or the base that one stands on.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Open for reading only; otherwise for reading and writing.
+        read_only: bool,
     },
 }
 
 /// Makes the command line of a guest.
-pub fn command(spec: &VmSpec, host: &Host, folder: &VmFolder) -> Result<Launch> {
+pub fn command(spec: &VmSpec, host: &Host) -> Result<Launch> {
     spec.check()?;
     let kvm = uses_kvm(spec.accel, host)?;
     let mut words = Words::new(&host.qemu)?;
     words.base(spec, host);
     words.board(spec, kvm);
-    words.sockets(folder)?;
+    words.sockets();
     words.boot(&spec.boot)?;
-    let network = spec.network.as_ref();
-    let inherits = network.and_then(|network| words.network(network));
+    if let Some(network) = &spec.network {
+        words.network(network);
+    }
     words.helpers();
     for (number, disk) in all_disks(spec).enumerate() {
         let boots = number == 0 && matches!(spec.boot, Boot::Disk(_));
-        disk::add(&mut words, number, disk, boots)?;
+        disk::add(&mut words, number, disk, boots);
     }
     Ok(Launch {
-        command: CommandLine::try_from(words.0)?,
-        inherits: inherits.into_iter().collect(),
+        command: CommandLine::try_from(words.words)?,
+        inherits: words.inherits,
         kvm,
         memory: spec.memory + MIB * (OWN + if kvm { 0 } else { TCG_CODE }),
     })
@@ -102,21 +117,41 @@ fn uses_kvm(wanted: Accel, host: &Host) -> Result<bool> {
     }
 }
 
-/// The words so far.
-struct Words(Vec<String>);
+/// The words so far, and the files that they are about.
+struct Words {
+    words: Vec<String>,
+    inherits: Vec<Inherited>,
+}
 
 impl Words {
     fn new(program: &Path) -> Result<Self> {
-        Ok(Self(vec![text(program)?.to_owned()]))
+        Ok(Self {
+            words: vec![text(program)?.to_owned()],
+            inherits: Vec::new(),
+        })
     }
 
     fn flag(&mut self, flag: &str) {
-        self.0.push(flag.to_owned());
+        self.words.push(flag.to_owned());
     }
 
     fn option(&mut self, option: &str, value: impl Into<String>) {
-        self.0.push(option.to_owned());
-        self.0.push(value.into());
+        self.words.push(option.to_owned());
+        self.words.push(value.into());
+    }
+
+    /// Expects an open file; its number.
+    fn inherit(&mut self, what: Inherited) -> u32 {
+        let fd = FIRST_INHERITED + self.inherits.len() as u32;
+        self.inherits.push(what);
+        fd
+    }
+
+    /// Makes a descriptor a file that QEMU can open, by the name that is
+    /// answered.
+    fn file_of(&mut self, fd: u32) -> String {
+        self.option("-add-fd", format!("fd={fd},set={fd}"));
+        format!("/dev/fdset/{fd}")
     }
 
     fn base(&mut self, spec: &VmSpec, host: &Host) {
@@ -162,24 +197,16 @@ impl Words {
 
     /// Both wait for nobody. The console's socket is also its log: what a
     /// client reads or misses, stdout has.
-    fn sockets(&mut self, folder: &VmFolder) -> Result<()> {
-        let socket = |path: &Path| -> Result<String> {
-            Ok(format!("path={},server=on,wait=off", escaped(text(path)?)))
-        };
-        self.option(
-            "-chardev",
-            format!("socket,id=qmp0,{}", socket(&folder.qmp())?),
-        );
+    fn sockets(&mut self) {
+        let qmp = self.inherit(Inherited::Qmp);
+        let socket = |id: &str, fd: u32| format!("socket,id={id},fd={fd},server=on,wait=off");
+        self.option("-chardev", socket("qmp0", qmp));
         self.option("-mon", "chardev=qmp0,mode=control");
-        self.option(
-            "-chardev",
-            format!(
-                "socket,id=console0,{},logfile=/proc/self/fd/1,logappend=on",
-                socket(&folder.console())?
-            ),
-        );
+        let console = self.inherit(Inherited::Console);
+        let log = self.file_of(LOG_FD);
+        let socket = socket("console0", console);
+        self.option("-chardev", format!("{socket},logfile={log},logappend=on"));
         self.option("-serial", "chardev:console0");
-        Ok(())
     }
 
     fn boot(&mut self, boot: &Boot) -> Result<()> {
@@ -210,21 +237,19 @@ impl Words {
         Ok(())
     }
 
-    fn network(&mut self, network: &Network) -> Option<Inherited> {
-        let inherits = match &network.tap {
+    fn network(&mut self, network: &Network) {
+        match &network.tap {
             Tap::Inherited => {
-                let fd = FIRST_INHERITED;
+                let fd = self.inherit(Inherited::Tap);
                 self.option("-netdev", format!("tap,id=net0,fd={fd}"));
-                Some(Inherited::Tap { fd })
             }
             Tap::Named(name) => {
                 self.option(
                     "-netdev",
                     format!("tap,id=net0,ifname={name},script=no,downscript=no"),
                 );
-                None
             }
-        };
+        }
         // Without a boot ROM, which is in a package of its own.
         self.option(
             "-device",
@@ -233,7 +258,6 @@ impl Words {
                 network.mac
             ),
         );
-        inherits
     }
 
     fn helpers(&mut self) {
@@ -249,9 +273,4 @@ impl Words {
 fn text(path: &Path) -> Result<&str> {
     path.to_str()
         .ok_or_else(|| Error::invalid("path", format!("{} is not UTF-8", path.display())))
-}
-
-/// In a list of options a comma is written twice.
-fn escaped(value: &str) -> String {
-    value.replace(',', ",,")
 }

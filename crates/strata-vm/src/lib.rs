@@ -8,9 +8,12 @@
 mod command;
 mod disk;
 mod folder;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod iso9660;
 mod network;
 mod probe;
+mod program;
 mod qmp;
 mod seed;
 mod shutdown;
@@ -18,12 +21,13 @@ mod spec;
 
 pub use command::{Inherited, Launch, command};
 pub use disk::{
-    Backing, DiskError, DiskInfo, check_image, check_overlay, clone_disk, copy_disk, create_disk,
-    disk_info,
+    Backing, DiskError, DiskInfo, check_image, check_overlay, clone_disk, clone_open_disk,
+    copy_disk, create_disk, disk_info,
 };
 pub use folder::VmFolder;
 pub use network::{MacAddress, ip_parameter};
 pub use probe::{Host, Kvm, ProbeError, Version, probe};
+pub use program::{ProgramFiles, ProgramId};
 pub use qmp::{BlockStats, Event, Events, Qmp, QmpError, Status};
 pub use seed::Seed;
 pub use shutdown::{Stopped, shut_down};

@@ -59,7 +59,7 @@ impl Seed {
         written.map_err(Into::into)
     }
 
-    fn image(&self) -> Vec<u8> {
+    pub(crate) fn image(&self) -> Vec<u8> {
         let meta = self.meta_data();
         let user = if self.user_data.is_empty() {
             "#cloud-config\n"

@@ -1,16 +1,19 @@
-//! Disks on the command line, as JSON: no character of a path means anything
-//! there.
+//! Disks on the command line, as JSON. Their files are inherited, so that no
+//! path stands there.
+
+use std::path::Path;
 
 use serde_json::{Value, json};
-use strata_types::Result;
 
-use super::{FIRST_DISK_SLOT, Words, text};
+use super::{FIRST_DISK_SLOT, Words};
+use crate::command::Inherited;
 use crate::spec::Base;
 use crate::{Disk, DiskBus, DiskFormat};
 
 /// Adds a disk. The one that boots is the first the firmware tries.
-pub(super) fn add(words: &mut Words, number: usize, disk: &Disk, boots: bool) -> Result<()> {
-    words.option("-blockdev", node(number, disk)?.to_string());
+pub(super) fn add(words: &mut Words, number: usize, disk: &Disk, boots: bool) {
+    let node = node(words, number, disk);
+    words.option("-blockdev", node.to_string());
     let device = match disk.bus {
         DiskBus::Virtio => "virtio-blk-pci",
         DiskBus::Nvme => "nvme",
@@ -21,10 +24,18 @@ pub(super) fn add(words: &mut Words, number: usize, disk: &Disk, boots: bool) ->
         "-device",
         format!("{device},drive=disk{number},serial=disk{number},addr={slot:#x}{first}"),
     );
-    Ok(())
 }
 
-fn node(number: usize, disk: &Disk) -> Result<Value> {
+/// The name by which QEMU opens a file that it inherits.
+fn file(words: &mut Words, path: &Path, read_only: bool) -> String {
+    let fd = words.inherit(Inherited::File {
+        path: path.to_owned(),
+        read_only,
+    });
+    words.file_of(fd)
+}
+
+fn node(words: &mut Words, number: usize, disk: &Disk) -> Value {
     let mut node = json!({
         "node-name": format!("disk{number}"),
         "driver": disk.format.as_str(),
@@ -33,29 +44,29 @@ fn node(number: usize, disk: &Disk) -> Result<Value> {
         "discard": "unmap",
         "file": {
             "driver": "file",
-            "filename": text(&disk.path)?,
+            "filename": file(words, &disk.path, disk.read_only),
             "discard": "unmap",
         },
     });
     if disk.format == DiskFormat::Qcow2 {
         node["backing"] = match &disk.base {
-            Some(base) => base_node(base)?,
+            Some(base) => base_node(words, base),
             None => Value::Null,
         };
     }
-    Ok(node)
+    node
 }
 
 /// A base is opened for reading, and stands on nothing itself: the null keeps
 /// QEMU from following whatever its header says.
-fn base_node(base: &Base) -> Result<Value> {
+fn base_node(words: &mut Words, base: &Base) -> Value {
     let mut node = json!({
         "driver": base.format.as_str(),
         "read-only": true,
-        "file": {"driver": "file", "filename": text(&base.path)?, "read-only": true},
+        "file": {"driver": "file", "filename": file(words, &base.path, true), "read-only": true},
     });
     if base.format == DiskFormat::Qcow2 {
         node["backing"] = Value::Null;
     }
-    Ok(node)
+    node
 }

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::error::io;
 use super::qcow2::{Header, LONGEST_NAME};
-use super::{DiskError, DiskInfo, LARGEST, SECTOR, check_image, unfinished};
+use super::{DiskError, DiskInfo, LARGEST, SECTOR, check_open_image, open, unfinished};
 use crate::DiskFormat;
 
 /// Makes `overlay`, a disk that begins as `base` and leaves it as it is. It
@@ -21,7 +21,19 @@ use crate::DiskFormat;
 /// overlay is used. The overlay must not be there yet.
 pub fn clone_disk(base: &Path, overlay: &Path, size: Option<u64>) -> Result<DiskInfo, DiskError> {
     let base = fs::canonicalize(base).map_err(io("find", base))?;
-    let info = check_image(&base)?;
+    clone_open_disk(&open(&base)?, &base, overlay, size)
+}
+
+/// The same for a base that is open already, for callers who decide what they
+/// open by more than its path. The path is what the overlay calls its base;
+/// nothing is opened by it.
+pub fn clone_open_disk(
+    file: &File,
+    base: &Path,
+    overlay: &Path,
+    size: Option<u64>,
+) -> Result<DiskInfo, DiskError> {
+    let info = check_open_image(file, base)?;
     let size = size.unwrap_or(info.size);
     check_size(size)?;
     if size < info.size {
@@ -31,7 +43,7 @@ pub fn clone_disk(base: &Path, overlay: &Path, size: Option<u64>) -> Result<Disk
         });
     }
     let name = base.to_str().filter(|name| name.len() <= LONGEST_NAME);
-    let name = name.ok_or_else(|| DiskError::BasePath { path: base.clone() })?;
+    let name = name.ok_or_else(|| DiskError::BasePath { path: base.into() })?;
     let (bytes, length) = Header::write(size, Some((name, info.format.as_str())));
     place(overlay, &bytes, length)?;
     Ok(info)

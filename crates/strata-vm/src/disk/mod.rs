@@ -9,7 +9,7 @@
 mod clone;
 mod copy;
 mod error;
-mod qcow2;
+pub(crate) mod qcow2;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) use clone::finish;
-pub use clone::{clone_disk, create_disk};
+pub use clone::{clone_disk, clone_open_disk, create_disk};
 pub use copy::copy_disk;
 pub use error::DiskError;
 use qcow2::Header;
@@ -62,6 +62,13 @@ pub fn disk_info(path: &Path) -> Result<DiskInfo, DiskError> {
 /// another file.
 pub fn check_image(path: &Path) -> Result<DiskInfo, DiskError> {
     let info = disk_info(path)?;
+    refuse_others(path, &info)?;
+    Ok(info)
+}
+
+/// The same for one that is open already.
+pub(crate) fn check_open_image(file: &File, path: &Path) -> Result<DiskInfo, DiskError> {
+    let info = read_info(path, file)?;
     refuse_others(path, &info)?;
     Ok(info)
 }

@@ -50,8 +50,8 @@ pub enum HeaderError {
 
 /// What a header says.
 #[derive(Debug)]
-pub(super) struct Header {
-    pub(super) size: u64,
+pub(crate) struct Header {
+    pub(crate) size: u64,
     pub(super) backing: Option<Backing>,
     pub(super) has_data_file: bool,
 }
@@ -70,7 +70,7 @@ impl Header {
     }
 
     /// Reads the start of a file; none when it is not qcow2.
-    pub(super) fn read(start: &[u8]) -> Result<Option<Self>, HeaderError> {
+    pub(crate) fn read(start: &[u8]) -> Result<Option<Self>, HeaderError> {
         if !Self::may_begin(start) {
             return Ok(None);
         }

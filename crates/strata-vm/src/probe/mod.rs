@@ -6,7 +6,7 @@
 //! The same guest on TCG shows whether QEMU itself works, and its sandbox.
 
 mod firmware;
-mod run;
+pub(crate) mod run;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -125,6 +125,8 @@ pub fn probe(path: &OsStr) -> Result<Host, ProbeError> {
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(PROGRAM))
         .find(|program| is_executable(program))
+        // QEMU finds its firmware beside where its program really is.
+        .map(|program| program.canonicalize().unwrap_or(program))
         .ok_or_else(|| ProbeError::NoProgram {
             path: path.to_string_lossy().into_owned(),
         })?;

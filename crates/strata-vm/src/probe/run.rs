@@ -13,27 +13,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// How much is kept of each stream.
-const KEPT: usize = 4096;
+const KEPT: usize = 64 << 10;
 /// Seconds of cpu: should we die while it runs, it does not run for ever.
 const CPU: u64 = 10;
 
 /// What a program said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    pub(super) output: String,
+pub(crate) struct Said {
+    pub(crate) output: String,
     errors: String,
     in_time: bool,
 }
 
 /// What became of the tiny guest.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Works,
     Fails(String),
 }
 
 impl Said {
-    pub(super) fn judge(&self, expected: &str) -> Outcome {
+    pub(crate) fn judge(&self, expected: &str) -> Outcome {
         if self.output.trim() == expected {
             return Outcome::Works;
         }
@@ -41,7 +41,7 @@ impl Said {
     }
 
     /// The first line it said, for people.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let lines = self.errors.lines().chain(self.output.lines());
         match lines.map(str::trim).find(|line| !line.is_empty()) {
             Some(line) => line.to_owned(),
@@ -53,7 +53,7 @@ impl Said {
 
 /// Runs a program until it closes its output or the time is up. It is gone
 /// when this returns.
-pub(super) fn run(
+pub(crate) fn run(
     program: &Path,
     words: &[&str],
     stdin: Option<File>,

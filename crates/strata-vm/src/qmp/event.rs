@@ -33,7 +33,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub(super) fn read(name: String, data: &Value) -> Self {
+    pub(crate) fn read(name: String, data: &Value) -> Self {
         let by_guest = data["guest"].as_bool().unwrap_or(false);
         match name.as_str() {
             "SHUTDOWN" => Self::Shutdown { by_guest },

@@ -17,7 +17,7 @@ pub(super) struct Outgoing<'a> {
 
 /// A message of QEMU.
 #[derive(Debug, PartialEq)]
-pub(super) enum Incoming {
+pub(crate) enum Incoming {
     Greeting(Version),
     Returned { id: u64, value: Value },
     Refused { id: u64, class: String, why: String },
@@ -54,7 +54,7 @@ struct Failure {
 }
 
 impl Incoming {
-    pub(super) fn read(line: &[u8]) -> Result<Self, QmpError> {
+    pub(crate) fn read(line: &[u8]) -> Result<Self, QmpError> {
         let fields: Fields =
             serde_json::from_slice(line).map_err(|error| QmpError::Garbage(error.to_string()))?;
         match fields {

@@ -6,10 +6,10 @@
 //! [`Qmp`] hangs up and leaves the guest as it is; connect again at any time.
 
 mod calls;
-mod event;
+pub(crate) mod event;
 mod lines;
 mod link;
-mod message;
+pub(crate) mod message;
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use strata_vm::{
     Accel, Boot, Disk, DiskBus, DiskFormat, Host, Inherited, Kvm, Machine, Network, OnReboot, Tap,
-    Version, VmFolder, VmSpec, command,
+    Version, VmSpec, command,
 };
 
 fn host(kvm: Kvm) -> Host {
@@ -45,8 +45,7 @@ fn spec() -> VmSpec {
 
 /// One option a line.
 fn lines(spec: &VmSpec, host: &Host) -> String {
-    let folder = VmFolder::new("/var/lib/strata/vms/web-1").unwrap();
-    let launch = command(spec, host, &folder).unwrap();
+    let launch = command(spec, host).unwrap();
     launch.command.words().join(" ").replace(" -", "\n-")
 }
 
@@ -80,9 +79,24 @@ fn a_disk_with_kvm_and_all_there_is() {
         tap: Tap::Inherited,
     });
     insta::assert_snapshot!(lines(&all, &host(Kvm::Works)));
-    let folder = VmFolder::new("/x").unwrap();
-    let launch = command(&all, &host(Kvm::Works), &folder).unwrap();
-    assert_eq!(launch.inherits, [Inherited::Tap { fd: 0 }]);
+    let launch = command(&all, &host(Kvm::Works)).unwrap();
+    let file = |path: &str, read_only: bool| Inherited::File {
+        path: path.into(),
+        read_only,
+    };
+    let expected = [
+        Inherited::Qmp,
+        Inherited::Console,
+        Inherited::Tap,
+        file("/var/lib/strata/vms/web-1/disk.qcow2", false),
+        file("/images/debian, 12.qcow2", true),
+        file("/data/\"quoted\".raw", false),
+        file("/var/lib/strata/vms/web-1/seed.iso", true),
+        file("/data/alone.qcow2", false),
+        file("/data/clone.qcow2", false),
+        file("/images/raw.img", true),
+    ];
+    assert_eq!(launch.inherits, expected);
     assert!(launch.kvm && launch.memory > all.memory);
 }
 
@@ -108,24 +122,15 @@ fn the_small_board_without_a_sandbox() {
 }
 
 #[test]
-fn a_folder_with_a_comma_is_still_one_path() {
-    let folder = VmFolder::new("/a,b").unwrap();
-    let launch = command(&spec(), &broken(), &folder).unwrap();
-    let words = launch.command.words().join(" ");
-    assert!(words.contains("path=/a,,b/qmp.sock,server=on"), "{words}");
-}
-
-#[test]
 fn kvm_where_it_does_not_work_is_refused_with_the_reason() {
     let mut wants = spec();
     wants.accel = Accel::Kvm;
-    let folder = VmFolder::new("/x").unwrap();
-    let error = command(&wants, &broken(), &folder).unwrap_err();
+    let error = command(&wants, &broken()).unwrap_err();
     assert_eq!(error.field(), Some("accel"));
     assert!(error.message().contains("the guest hangs"), "{error}");
-    assert!(command(&wants, &host(Kvm::Works), &folder).unwrap().kvm);
+    assert!(command(&wants, &host(Kvm::Works)).unwrap().kvm);
     wants.accel = Accel::Tcg;
-    assert!(!command(&wants, &host(Kvm::Works), &folder).unwrap().kvm);
+    assert!(!command(&wants, &host(Kvm::Works)).unwrap().kvm);
 }
 
 #[test]
@@ -165,11 +170,10 @@ fn every_wrong_field_is_named() {
             });
         }),
     ];
-    let folder = VmFolder::new("/x").unwrap();
     for (field, change) in wrong {
         let mut spec = spec();
         change(&mut spec);
-        let error = command(&spec, &broken(), &folder).unwrap_err();
+        let error = command(&spec, &broken()).unwrap_err();
         assert_eq!(error.field(), Some(field), "{error}");
     }
 }

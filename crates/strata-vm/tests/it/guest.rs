@@ -204,7 +204,7 @@ async fn a_guest_reaches_its_tap_interface() {
         mac: "02:53:0a:09:00:02".parse().unwrap(),
         tap: Tap::Named("tap0".into()),
     });
-    let launch = command(&spec, &host, &place.vm).unwrap();
+    let launch = command(&spec, &host).unwrap();
     // A network namespace of its own, which ends with the guest.
     let make = "ip tuntap add dev tap0 mode tap && ip addr add 10.9.0.1/24 dev tap0 && \
         ip link set tap0 up && exec \"$@\"";

@@ -8,7 +8,7 @@ use strata_vm::{Accel, Host, Kvm, command};
 async fn the_probe_agrees_with_a_real_boot() {
     let Some(host) = world() else { return };
     let place = Place::new("echo up\n$b poweroff -f\n");
-    let launch = command(&place.spec(), &host, &place.vm).unwrap();
+    let launch = command(&place.spec(), &host).unwrap();
     assert_eq!(launch.kvm, host.kvm == Kvm::Works);
     let mut guest = place.start(&place.spec(), &host);
     guest.wait_line("up").await;
@@ -24,7 +24,7 @@ async fn where_the_probe_says_no_kvm_is_refused_and_does_not_boot() {
     let place = Place::new("echo up\n$b poweroff -f\n");
     let mut spec = place.spec();
     spec.accel = Accel::Kvm;
-    let error = command(&spec, &host, &place.vm).unwrap_err();
+    let error = command(&spec, &host).unwrap_err();
     assert_eq!(error.field(), Some("accel"));
     // Against its advice.
     let believed = Host {

@@ -1,13 +1,19 @@
 //! Real guests for tests: busybox on the kernel of `scripts/guest-kernel`.
 #![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use strata_testkit::skip;
-use strata_vm::{Accel, Boot, Host, Launch, OnReboot, Qmp, VmFolder, VmSpec, command, probe};
+use strata_vm::{
+    Accel, Boot, Host, Inherited, Launch, OnReboot, ProgramFiles, Qmp, VmFolder, VmSpec, command,
+    probe,
+};
 use tempfile::TempDir;
 
 /// How long a boot may take on a busy machine without KVM.
@@ -82,6 +88,9 @@ pub struct Place {
 impl Place {
     pub fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let jail = folder.path().join("jail");
+        fs::write(&jail, strata_cell::JAIL).unwrap();
+        fs::set_permissions(&jail, fs::Permissions::from_mode(0o755)).unwrap();
         let archive = initramfs(&format!("{INIT}{script}"));
         fs::write(folder.path().join("initramfs"), archive).unwrap();
         let vm = VmFolder::new(folder.path()).unwrap();
@@ -112,17 +121,44 @@ impl Place {
     }
 
     pub fn start(&self, spec: &VmSpec, host: &Host) -> Guest<'_> {
-        self.start_by(&[], &command(spec, host, &self.vm).unwrap())
+        self.start_by(&[], &command(spec, host).unwrap())
     }
 
-    /// Starts a guest through a program that executes the rest of its words.
+    /// What QEMU inherits.
+    fn open(&self, what: &Inherited) -> OwnedFd {
+        let listen = |path: PathBuf| {
+            let _ = fs::remove_file(&path);
+            OwnedFd::from(UnixListener::bind(path).unwrap())
+        };
+        match what {
+            Inherited::Qmp => listen(self.vm.qmp()),
+            Inherited::Console => listen(self.vm.console()),
+            Inherited::Tap => panic!("no test here hands a tap over"),
+            Inherited::File { path, read_only } => {
+                let mut options = OpenOptions::new();
+                options.read(true).write(!read_only);
+                options.open(path).unwrap().into()
+            }
+        }
+    }
+
+    /// Starts a guest through a program that executes the rest of its words,
+    /// and through the jail, as a node does.
     pub fn start_by(&self, through: &[&str], launch: &Launch) -> Guest<'_> {
+        let files: Vec<OwnedFd> = launch.inherits.iter().map(|what| self.open(what)).collect();
+        let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        let stdin = strata_cell::hand_over(&files).unwrap();
+        let qemu = Path::new(&launch.command.words()[0]);
+        let programs = ProgramFiles::find(qemu).unwrap().programs;
+        let programs: Vec<&str> = programs.iter().filter_map(|path| path.to_str()).collect();
+        let jail = self.path("jail").to_string_lossy().into_owned();
+        let words = strata_cell::jailed(&jail, &programs, launch.command.words());
         // Dies with the thread of the test, should that not get to ending it.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .args(through)
-            .args(launch.command.words())
-            .stdin(Stdio::null())
+            .args(words)
+            .stdin(stdin)
             .stdout(File::create(self.path("console.log")).unwrap())
             .stderr(File::create(self.path("qemu.log")).unwrap())
             .spawn()
