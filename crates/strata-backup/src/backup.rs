@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustic_core::repofile::SnapshotFile;
-use rustic_core::{BackupOptions, OpenStatus, Repository, SnapshotGroupCriterion};
+use rustic_core::{
+    BackupOptions, IndexedTree, OpenStatus, Repository, SnapshotGroupCriterion, TreeId,
+};
 use strata_types::backup::Backup;
 
 use crate::error::Result;
@@ -11,6 +13,7 @@ use crate::progress::Phase;
 use crate::session::Session;
 use crate::snapshot::{self, About};
 use crate::source::{Roots, Source};
+use crate::tree;
 
 /// What is to be saved, and what is told of it.
 #[derive(Clone, Debug, Default)]
@@ -58,9 +61,8 @@ pub(crate) fn run(session: &Session, ask: &BackupAsk) -> Result<Backup> {
         session.gate.clone(),
         session.reporter.clone(),
     )?;
-    let options = options(parent);
     let new = new_snapshot(ask, taken_at);
-    let saved = save(session, repository, &options, &roots, new, expected)?;
+    let saved = save(session, repository, parent, &roots, new, expected)?;
     drop(lock);
     Ok(snapshot::backup(&saved))
 }
@@ -68,18 +70,34 @@ pub(crate) fn run(session: &Session, ask: &BackupAsk) -> Result<Backup> {
 fn save(
     session: &Session,
     repository: Repository<OpenStatus>,
-    options: &BackupOptions,
+    parent: Option<&SnapshotFile>,
     roots: &Roots,
     new: SnapshotFile,
     expected: Option<u64>,
 ) -> Result<SnapshotFile> {
     let indexed = session.told("reading the index", repository.to_indexed_ids())?;
+    // The engine does not store a folder again that is as in the parent, also
+    // where the parent's own is lost.
+    let parent = parent.filter(|parent| is_whole(session, &indexed, parent.tree));
+    let options = options(parent);
     session.reporter.enter(Phase::Saving, expected);
-    let saved = indexed.archive(options, roots, new, &roots.places());
+    let saved = indexed.archive(&options, roots, new, &roots.places());
     let saved = session.told("saving", saved)?;
     session.gate.settle()?;
     session.reporter.done();
     Ok(saved)
+}
+
+/// Whether all folders of a tree are there.
+fn is_whole<S: IndexedTree>(session: &Session, repository: &Repository<S>, root: TreeId) -> bool {
+    let mut pending = vec![root];
+    while let Some(tree) = pending.pop() {
+        match tree::read(session, repository, tree) {
+            Ok(tree) => pending.extend(tree.nodes.iter().filter_map(|node| node.subtree)),
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// The latest of the same machine, or else the latest of all: what is in it

@@ -9,6 +9,7 @@
 
 mod backup;
 mod blobs;
+mod cipher;
 mod config;
 mod descend;
 mod error;
@@ -19,6 +20,7 @@ mod lock;
 mod pace;
 mod progress;
 mod prune;
+mod repair;
 mod repository;
 mod restore;
 mod retention;
@@ -35,6 +37,7 @@ pub use config::{Bucket, Location, RepositoryConfig};
 pub use error::{BackupError, Result};
 pub use progress::{Phase, Progress, Silent, Status};
 pub use prune::Pruned;
+pub use repair::{RepairScope, Repaired};
 pub use repository::{Repository, RepositoryId};
 pub use restore::{RestoreAsk, Restored};
 pub use retention::{Candidate, Kept, PrunePlan, plan as plan_retention};

@@ -13,15 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aes256ctr_poly1305aes::aead::Aead as _;
-use aes256ctr_poly1305aes::{Aes256CtrPoly1305Aes, Key, Nonce};
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use rand::RngCore as _;
 use rustic_core::repofile::MasterKey;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
+use crate::cipher::{Cipher, name_of};
 use crate::error::{BackupError, Result};
 use crate::pace::Pace;
 use crate::store::{Place, Store};
@@ -209,7 +206,7 @@ fn look_for_others(
             Err(BackupError::Missing { .. }) => continue,
             bytes => bytes?,
         };
-        let Some(claim) = key.open(&bytes) else {
+        let Some(claim) = Claim::open(key, &bytes) else {
             return Err(BackupError::Locked {
                 by: format!("a lock that cannot be read ({})", file.name),
             });
@@ -224,41 +221,21 @@ fn look_for_others(
 }
 
 fn write(store: &dyn Store, key: &Cipher, exclusive: bool) -> Result<String> {
-    let bytes = key.seal(&Claim::ours(exclusive))?;
-    let name = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let bytes = Claim::ours(exclusive).seal(key)?;
+    let name = name_of(&bytes);
     store.write(Place::Locks, &name, &[bytes], &Pace::free())?;
     Ok(name)
 }
 
-/// The repository's key, for the one kind of file that the engine does not
-/// know.
-struct Cipher(Aes256CtrPoly1305Aes);
-
-impl Cipher {
-    fn new(key: &MasterKey) -> Self {
-        let mut whole = Key::default();
-        let parts = [&key.encrypt, &key.mac.k, &key.mac.r];
-        for (to, from) in whole.iter_mut().zip(parts.into_iter().flatten()) {
-            *to = *from;
-        }
-        Self(Aes256CtrPoly1305Aes::new(&whole))
+impl Claim {
+    fn seal(&self, key: &Cipher) -> Result<Bytes> {
+        let bug = |_| BackupError::Panicked { doing: "locking" };
+        let text = serde_json::to_vec(self).map_err(bug)?;
+        key.seal(&text)
     }
 
-    fn seal(&self, claim: &Claim) -> Result<Bytes> {
-        let bug = || BackupError::Panicked { doing: "locking" };
-        let text = serde_json::to_vec(claim).map_err(|_| bug())?;
-        let mut nonce = Nonce::default();
-        rand::rng().fill_bytes(&mut nonce);
-        let sealed = self.0.encrypt(&nonce, &text[..]).map_err(|_| bug())?;
-        Ok([&nonce[..], &sealed].concat().into())
-    }
-
-    fn open(&self, bytes: &[u8]) -> Option<Claim> {
-        let (nonce, sealed) = bytes.split_at_checked(16)?;
-        let text = self.0.decrypt(Nonce::from_slice(nonce), sealed).ok()?;
+    fn open(key: &Cipher, bytes: &[u8]) -> Option<Self> {
+        let text = key.open(bytes)?;
         match text.split_first()? {
             // Others compress even this.
             (2, packed) => {

@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::key_cache::KeyCache;
 use crate::progress::{Progress, Reporter, Silent};
 use crate::prune::{self, Pruned};
+use crate::repair::{self, RepairScope, Repaired};
 use crate::restore::{self, RestoreAsk, Restored};
 use crate::retention::PrunePlan;
 use crate::session::Session;
@@ -109,6 +110,15 @@ impl Repository {
         .await
     }
 
+    /// How much room a restore of this file or folder takes at least.
+    pub async fn measure(&self, id: &str, from: &str) -> Result<u64> {
+        let (id, from) = (id.to_owned(), from.to_owned());
+        self.quietly("measuring", move |session| {
+            restore::measure(session, &id, &from)
+        })
+        .await
+    }
+
     /// Checks the repository's account of a backup, and reads back so many
     /// percent of its files, chosen at random. Damage is an answer, not an
     /// error.
@@ -122,6 +132,22 @@ impl Repository {
         let id = id.to_owned();
         self.run("verifying", progress, cancel, None, move |session| {
             verify::run(session, &id, percent)
+        })
+        .await
+    }
+
+    /// Looks for packs that are damaged, and has the repository do without
+    /// them: a backup that comes after it stores again what was in them. Fails
+    /// with [`BackupError::Locked`] while anybody else is at work and there is
+    /// something to repair.
+    pub async fn repair(
+        &self,
+        scope: RepairScope,
+        progress: Arc<dyn Progress>,
+        cancel: CancellationToken,
+    ) -> Result<Repaired> {
+        self.run("repairing", progress, cancel, None, move |session| {
+            repair::run(session, scope)
         })
         .await
     }

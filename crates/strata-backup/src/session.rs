@@ -50,6 +50,13 @@ impl Session {
         }
     }
 
+    /// Where it is remembered which packs were found to be good.
+    pub(crate) fn checked_file(&self) -> Option<std::path::PathBuf> {
+        let cache = self.config.cache.as_ref()?;
+        let place = crate::cipher::name_of(self.store.location().as_bytes());
+        Some(cache.join(format!("checked-{}.json", place.get(..16)?)))
+    }
+
     fn engine(&self) -> Result<Repository<()>> {
         let face = Arc::new(Face::new(self.store.clone(), self.gate.clone()));
         let backends = RepositoryBackends::new(face, None);

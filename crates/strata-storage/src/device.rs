@@ -57,6 +57,16 @@ pub(crate) fn give_back(path: &Path, bytes: u64) -> Result<()> {
     fallocate(&file, flags, 0, bytes).map_err(StorageError::at("give back", path))
 }
 
+/// Gives the room of a file from an offset on back to the disk; the file stays
+/// as large.
+pub(crate) fn give_back_from(path: &Path, from: u64, bytes: u64) -> Result<()> {
+    let file = OpenOptions::new().write(true).open(path);
+    let file = file.map_err(StorageError::at("open", path))?;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, flags, from, bytes.saturating_sub(from))
+        .map_err(StorageError::at("give back", path))
+}
+
 /// The size of a block device that nobody uses.
 pub(crate) fn free_block_device(path: &Path, overwrite: bool) -> Result<u64> {
     let metadata = fs::metadata(path).map_err(StorageError::at("look at", path))?;

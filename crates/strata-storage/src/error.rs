@@ -267,7 +267,7 @@ impl StorageError {
             Self::DeviceTaken { .. } => "ask for overwrite if nothing on it is needed",
             Self::Format { .. } => "install btrfs-progs",
             Self::Busy { .. } => "wait for it to end, or cancel it",
-            Self::DevicesTooLarge { .. } => "only whole devices can be given back",
+            Self::DevicesTooLarge { .. } => "ask for more, or for a multiple of 4096 bytes",
             _ => return None,
         })
     }

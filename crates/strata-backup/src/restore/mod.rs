@@ -16,7 +16,7 @@ mod content;
 #[cfg(test)]
 mod hostile_tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use rustic_core::repofile::{Metadata, Node, NodeType, SnapshotFile};
@@ -27,7 +27,7 @@ use crate::error::{BackupError, Result};
 use crate::progress::Phase;
 use crate::session::Session;
 use crate::tree::{self, Found};
-use crate::{snapshot, source};
+use crate::{blobs, snapshot, source};
 use batch::{Batch, File};
 use beneath::Beneath;
 
@@ -72,6 +72,46 @@ pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Resto
     session.gate.settle()?;
     session.reporter.done();
     Ok(restored)
+}
+
+/// How large the files of a file or folder of a backup are together.
+pub(crate) fn measure(session: &Session, id: &str, from: &str) -> Result<u64> {
+    let opened = session.open()?;
+    let _lock = session.lock_for_reading(&opened)?;
+    let snapshot = snapshot::find(session.snapshots(&opened)?, id)?;
+    let repository = session.told("reading the index", opened.to_indexed())?;
+    let mut pending = Vec::new();
+    let mut bytes = 0_u64;
+    match tree::find(session, &repository, &snapshot, from)? {
+        Found::Root(tree) => pending.push(tree),
+        Found::Node(node) => match node.subtree {
+            Some(tree) => pending.push(tree),
+            None => bytes = stored_bytes(&repository, &node),
+        },
+    }
+    // A file with several names is written once.
+    let mut linked = HashSet::new();
+    while let Some(tree) = pending.pop() {
+        for node in tree::read(session, &repository, tree)?.nodes {
+            let link = (node.meta.device_id, node.meta.inode);
+            match node.subtree {
+                Some(tree) => pending.push(tree),
+                None if node.meta.links > 1 && !linked.insert(link) => {}
+                None => bytes = bytes.saturating_add(stored_bytes(&repository, &node)),
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// What a file takes when it is written: holes take nothing, and are pieces
+/// that are the same many times.
+fn stored_bytes<S: IndexedFull>(repository: &Repository<S>, node: &Node) -> u64 {
+    let mut seen = HashSet::new();
+    let pieces = node.content.iter().flatten().filter(|id| seen.insert(**id));
+    let sizes =
+        pieces.map(|id| blobs::locate(repository, id).map_or(0, |(_, size)| u64::from(size)));
+    sizes.sum()
 }
 
 /// Only for all of it the size is known beforehand.

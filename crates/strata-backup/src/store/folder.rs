@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,10 +138,14 @@ impl Store for Folder {
         match place {
             Place::Config => match fs::metadata(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                meta => found.push(Listed {
-                    name: String::new(),
-                    size: meta.map_err(failed)?.len(),
-                }),
+                meta => {
+                    let meta = meta.map_err(failed)?;
+                    found.push(Listed {
+                        name: String::new(),
+                        size: meta.len(),
+                        stamp: stamp(&meta),
+                    });
+                }
             },
             Place::Data => {
                 for below in names(&folder).map_err(failed)? {
@@ -256,6 +260,12 @@ fn write_paced(mut file: &File, pieces: &[Bytes], pace: &Pace) -> Result<()> {
     Ok(())
 }
 
+/// When the file last changed in any way: nobody can set that back.
+fn stamp(meta: &fs::Metadata) -> u64 {
+    let nanoseconds = meta.ctime().wrapping_mul(1_000_000_000);
+    nanoseconds.wrapping_add(meta.ctime_nsec()).unsigned_abs()
+}
+
 fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -270,10 +280,14 @@ fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
         match entry.metadata() {
             // Another removed it between our two looks.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            meta => found.push(Listed {
-                name: name.to_owned(),
-                size: meta?.len(),
-            }),
+            meta => {
+                let meta = meta?;
+                found.push(Listed {
+                    name: name.to_owned(),
+                    size: meta.len(),
+                    stamp: stamp(&meta),
+                });
+            }
         }
     }
     Ok(())

@@ -72,6 +72,9 @@ impl Place {
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) size: u64,
+    /// Another number once somebody has written to it; 0 where that is not
+    /// known.
+    pub(crate) stamp: u64,
 }
 
 /// What holds the files. All calls block, and may come from many threads.

@@ -160,6 +160,7 @@ impl Store for S3 {
                 Ok(object) => Ok(vec![Listed {
                     name: String::new(),
                     size: object.size,
+                    stamp: 0,
                 }]),
             };
         }
@@ -174,6 +175,7 @@ impl Store for S3 {
                 Some(Listed {
                     name: name.to_owned(),
                     size: object.size,
+                    stamp: 0,
                 })
             })
             .collect())

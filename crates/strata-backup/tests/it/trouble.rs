@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{PASSWORD, Watch, World, ask, look, make, repository, restore, save, verify};
-use strata_backup::{BackupAsk, BackupError, Progress, RestoreAsk, Silent, Source, Status};
+use strata_backup::{
+    BackupAsk, BackupError, Progress, RepairScope, Repaired, Repository, RestoreAsk, Silent,
+    Source, Status,
+};
 use strata_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
@@ -348,4 +351,106 @@ async fn nothing_is_restored_over_what_is_there() {
             "{failed:?}"
         );
     }
+}
+
+/// Turns one bit around in the middle of a file.
+fn damage(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let file = fs::File::options().read(true).write(true).open(path);
+    let file = file.expect("a file");
+    let middle = file.metadata().expect("a size").len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).expect("a byte");
+    file.write_all_at(&[byte[0] ^ 1], middle).expect("a byte");
+}
+
+fn packs(world: &World) -> Vec<PathBuf> {
+    look::walk(&world.path("repo/data"))
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+async fn repair(repository: &Repository, scope: RepairScope) -> Repaired {
+    let cancel = CancellationToken::new();
+    let repaired = repository.repair(scope, Arc::new(Silent), cancel).await;
+    repaired.expect("a repair")
+}
+
+#[tokio::test]
+async fn damaged_packs_are_stored_again_and_all_backups_heal() {
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 30, 1);
+    let repository = world.repository();
+    let first = save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
+    for pack in packs(&world) {
+        damage(&pack);
+    }
+    assert!(!verify(&repository, &first.id, 100).await.is_sound());
+    let repaired = repair(&repository, RepairScope::All).await;
+    assert_eq!(
+        repaired.damaged.len() as u64,
+        repaired.checked,
+        "{repaired:?}"
+    );
+    assert!(repaired.lost > 0, "{repaired:?}");
+    let second = save(&repository, ask("op-2", &source, 1_700_000_001_000)).await;
+    for id in [&first.id, &second.id] {
+        let found = verify(&repository, id, 100).await;
+        assert!(found.is_sound(), "{found:?}");
+    }
+    world.check();
+    assert_eq!(
+        repair(&repository, RepairScope::All).await.damaged,
+        Vec::<String>::new()
+    );
+}
+
+#[tokio::test]
+async fn what_is_good_of_a_damaged_pack_is_kept_where_the_data_is_gone() {
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 30, 1);
+    let repository = world.repository();
+    let backup = save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
+    let mut all = packs(&world);
+    all.sort_by_key(|path| fs::metadata(path).expect("a pack").len());
+    damage(all.last().expect("a pack"));
+    fs::remove_dir_all(&source).expect("the source");
+    let repaired = repair(&repository, RepairScope::All).await;
+    assert_eq!(repaired.damaged.len(), 1, "{repaired:?}");
+    assert!(repaired.saved > 0 && repaired.lost <= 1, "{repaired:?}");
+    // At most the one piece is missing, with the file it was of.
+    let found = verify(&repository, &backup.id, 100).await;
+    let files = found.damage.iter().filter(|one| one.path.is_absolute());
+    assert!(files.count() <= 1, "{found:?}");
+}
+
+#[tokio::test]
+async fn only_packs_that_changed_are_read_again() {
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 30, 1);
+    let repository = Repository::new(strata_backup::RepositoryConfig {
+        location: strata_backup::Location::Folder(world.path("repo")),
+        password: strata_backup::Secret::new(PASSWORD),
+        compression: 3,
+        cache: Some(world.path("cache")),
+    });
+    save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
+    let count = packs(&world).len() as u64;
+    assert_eq!(
+        repair(&repository, RepairScope::Changed).await.checked,
+        count
+    );
+    assert_eq!(repair(&repository, RepairScope::Changed).await.checked, 0);
+    damage(&packs(&world)[0]);
+    let repaired = repair(&repository, RepairScope::Changed).await;
+    assert_eq!(
+        (repaired.checked, repaired.damaged.len()),
+        (1, 1),
+        "{repaired:?}"
+    );
+    assert_eq!(repair(&repository, RepairScope::All).await.damaged.len(), 0);
 }

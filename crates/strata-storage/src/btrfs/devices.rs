@@ -120,6 +120,21 @@ impl Fs {
         reason(sys::ioctl(&self.root, &sys::RM_DEV_V2, &mut argument)?)
     }
 
+    /// Uses so much of a device. What lies beyond is moved first, which takes
+    /// as long as that takes; `ECANCELED` when [`Fs::cancel_resize`] was
+    /// faster: then as much is used as before.
+    pub(crate) fn resize(&self, id: u64, bytes: u64) -> Result<(), Refused> {
+        let text = format!("{id}:{bytes}");
+        let mut argument = Bytes::new().with_text(8, 4088, text.as_bytes())?;
+        reason(sys::ioctl(&self.root, &sys::RESIZE, &mut argument)?)
+    }
+
+    /// Stops making a device smaller; what was moved stays where it is now.
+    pub(crate) fn cancel_resize(&self) -> Result<(), Refused> {
+        let mut argument = Bytes::new().with_text(8, 4088, b"cancel")?;
+        reason(sys::ioctl(&self.root, &sys::RESIZE, &mut argument)?)
+    }
+
     /// Uses all of a device that was larger than the one it replaced.
     pub(crate) fn use_all_of(&self, id: u64) -> Result<(), Errno> {
         let text = format!("{id}:max");

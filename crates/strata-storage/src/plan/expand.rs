@@ -1,13 +1,70 @@
 //! Which spares to use.
 
-use strata_types::storage::{DeviceState, ExpandPlan, Profile};
+use strata_types::storage::{DeviceResize, DeviceState, ExpandPlan, Profile};
 
-use super::{DeviceFacts, Facts};
+use super::resize::least_size;
+use super::{DeviceFacts, Facts, usable};
 use crate::StorageError;
+use crate::config::LEAST_DEVICE;
 
-/// The spares to use so that at least `min_bytes` more can be stored: none
-/// that could be left out, and rather one that fits than a larger one.
+/// What to use so that at least `min_bytes` more can be stored, and not more
+/// than that: first the rest of devices that are used in part, then spares,
+/// none that could be left out, and rather one that fits than a larger one.
 pub fn expand(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError> {
+    let mut whole = facts.clone();
+    let used = |device: &DeviceFacts| device.in_use() && device.capacity_bytes > device.bytes;
+    for device in whole.devices.iter_mut().filter(|device| used(device)) {
+        device.bytes = device.capacity_bytes;
+    }
+    // What the devices in use could store more counts as gained.
+    let rest = whole.usable_bytes() - facts.usable_bytes();
+    let mut plan = match min_bytes.checked_sub(rest) {
+        Some(missing) => add_spares(&whole, missing).map_err(|error| match error {
+            StorageError::TooFewSpares { possible, .. } => StorageError::TooFewSpares {
+                asked: min_bytes,
+                possible: possible + rest,
+            },
+            other => other,
+        })?,
+        None => add_spares(&whole, 0)?,
+    };
+    plan.gained_bytes += rest;
+    trim(facts, &whole, &mut plan, min_bytes);
+    Ok(plan)
+}
+
+/// Uses no more of each device than what was asked for takes, of spares last.
+fn trim(facts: &Facts, whole: &Facts, plan: &mut ExpandPlan, min_bytes: u64) {
+    let is_new = |device: &DeviceFacts| plan.devices.contains(&device.name);
+    let counts = |device: &&DeviceFacts| device.in_use() || is_new(device);
+    let mut devices: Vec<&DeviceFacts> = whole.devices.iter().filter(counts).collect();
+    devices.sort_by_key(|device| !is_new(device));
+    let before = |name: &str| facts.devices.iter().find(|one| one.name == name);
+    let enough = facts.usable_bytes().saturating_add(min_bytes);
+    let mut sizes: Vec<u64> = devices.iter().map(|device| device.bytes).collect();
+    for (at, device) in devices.iter().enumerate() {
+        let floor = match is_new(device) {
+            true => LEAST_DEVICE,
+            false => before(&device.name).map_or(device.bytes, |one| one.bytes),
+        };
+        sizes[at] = least_size(facts.profile, &sizes, at, floor, enough);
+    }
+    plan.gained_bytes = usable(facts.profile, sizes.iter().copied()) - facts.usable_bytes();
+    plan.resized = devices
+        .iter()
+        .zip(sizes)
+        .filter_map(|(device, to_bytes)| {
+            let from_bytes = before(&device.name)?.bytes;
+            (from_bytes != to_bytes).then(|| DeviceResize {
+                name: device.name.clone(),
+                from_bytes,
+                to_bytes,
+            })
+        })
+        .collect();
+}
+
+fn add_spares(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError> {
     let spares: Vec<&DeviceFacts> = facts
         .devices
         .iter()
@@ -39,6 +96,7 @@ pub fn expand(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError>
     leave_out_what_can_be(facts, &mut chosen, min_bytes);
     let chosen = chosen;
     Ok(ExpandPlan {
+        resized: Vec::new(),
         gained_bytes: gain(&chosen),
         devices: chosen.iter().map(|spare| spare.name.clone()).collect(),
         moved_bytes: if chosen.is_empty() {

@@ -2,14 +2,15 @@
 //! a plan, or to a refusal with the figures. Nothing here touches a device.
 
 mod expand;
+mod resize;
 mod shrink;
 mod spread;
 #[cfg(test)]
 mod tests;
 
 pub use expand::expand;
-pub(crate) use shrink::may_leave;
 pub use shrink::shrink;
+pub(crate) use shrink::{may_leave, may_resize};
 pub(crate) use spread::{Room, next_to_move};
 use strata_types::storage::{DeviceState, Profile};
 
@@ -33,8 +34,10 @@ pub struct Facts {
 pub struct DeviceFacts {
     /// Its name.
     pub name: String,
-    /// Its size.
+    /// What the pool uses of it; all of a spare.
     pub bytes: u64,
+    /// Its size: what the pool could use of it.
+    pub capacity_bytes: u64,
     /// What of it is given to data.
     pub allocated_bytes: u64,
     /// What it is to the pool.

@@ -1,14 +1,16 @@
 //! Which devices to give back.
 
-use strata_types::storage::{DeviceState, ShrinkPlan};
+use strata_types::storage::{DeviceResize, DeviceState, ShrinkPlan};
 
-use super::{DeviceFacts, Facts};
+use super::resize::{BLOCK, least_size};
+use super::{DeviceFacts, Facts, usable};
 use crate::StorageError;
-use crate::config::least_devices;
+use crate::config::{LEAST_DEVICE, least_devices};
 
 /// The devices to give back so that at most `max_bytes` less can be stored,
 /// and what is stored still fits with the reserve. Failing ones go first,
-/// then large ones, then those with little on them.
+/// then large ones, then those with little on them. What is left of
+/// `max_bytes` is cut off devices that stay, those with most room first.
 pub fn shrink(facts: &Facts, max_bytes: u64) -> Result<ShrinkPlan, StorageError> {
     if let Some(missing) = missing(facts) {
         return Err(StorageError::Degraded {
@@ -35,17 +37,71 @@ pub fn shrink(facts: &Facts, max_bytes: u64) -> Result<ShrinkPlan, StorageError>
             chosen = with;
         }
     }
-    if chosen.is_empty() {
+    chosen.sort_by_key(|device| device.allocated_bytes);
+    let (resized, after) = cut(facts, &chosen, max_bytes);
+    if chosen.is_empty() && resized.is_empty() {
         return Err(refusal(facts, &candidates, max_bytes));
     }
-    chosen.sort_by_key(|device| device.allocated_bytes);
-    let after = left(facts, &chosen);
+    let leaving = chosen.iter().map(|device| device.allocated_bytes);
+    let moved: u64 = leaving.sum::<u64>() + resized.iter().map(|r| beyond(facts, r)).sum::<u64>();
     Ok(ShrinkPlan {
         lost_bytes: facts.usable_bytes() - after,
-        moved_bytes: chosen.iter().map(|device| device.allocated_bytes).sum(),
+        moved_bytes: moved,
         free_bytes: after.saturating_sub(facts.stored_bytes),
         devices: chosen.iter().map(|device| device.name.clone()).collect(),
+        resized,
     })
+}
+
+/// The devices to cut, once these have left, and what can be stored then.
+fn cut(facts: &Facts, leaving: &[&DeviceFacts], max_bytes: u64) -> (Vec<DeviceResize>, u64) {
+    let stays =
+        |device: &&DeviceFacts| device.in_use() && !leaving.iter().any(|l| l.name == device.name);
+    let mut staying: Vec<&DeviceFacts> = facts.devices.iter().filter(stays).collect();
+    staying.sort_by_key(|device| {
+        let room = device.bytes.saturating_sub(device.allocated_bytes);
+        (
+            device.state != DeviceState::Failing,
+            std::cmp::Reverse(room),
+        )
+    });
+    let least = facts.usable_bytes().saturating_sub(max_bytes);
+    let least = least.max(needed(facts));
+    let mut sizes: Vec<u64> = staying.iter().map(|device| device.bytes).collect();
+    for at in 0..sizes.len() {
+        sizes[at] = least_size(facts.profile, &sizes, at, LEAST_DEVICE, least);
+    }
+    let resized = staying
+        .iter()
+        .zip(&sizes)
+        .filter(|&(device, size)| device.bytes != *size)
+        .map(|(device, size)| DeviceResize {
+            name: device.name.clone(),
+            from_bytes: device.bytes,
+            to_bytes: *size,
+        });
+    let resized = resized.collect();
+    (resized, usable(facts.profile, sizes))
+}
+
+/// What has to be moved at least before a device is cut.
+fn beyond(facts: &Facts, resize: &DeviceResize) -> u64 {
+    let device = facts.devices.iter().find(|one| one.name == resize.name);
+    device.map_or(0, |one| one.allocated_bytes.saturating_sub(resize.to_bytes))
+}
+
+/// Whether a device may be cut to this size.
+pub(crate) fn may_resize(facts: &Facts, name: &str, to_bytes: u64) -> Result<(), StorageError> {
+    let devices = facts.devices.iter().filter(|device| device.in_use());
+    let sizes = devices.map(|device| match device.name == name {
+        true => to_bytes,
+        false => device.bytes,
+    });
+    let after = usable(facts.profile, sizes);
+    if after < facts.usable_bytes() && after < needed(facts) {
+        return Err(below_used(facts, after));
+    }
+    Ok(())
 }
 
 fn missing(facts: &Facts) -> Option<&DeviceFacts> {
@@ -98,6 +154,16 @@ fn below_used(facts: &Facts, after: u64) -> StorageError {
 
 fn refusal(facts: &Facts, candidates: &[&DeviceFacts], max_bytes: u64) -> StorageError {
     let least = least_devices(facts.profile);
+    let asked = facts.usable_bytes().saturating_sub(max_bytes);
+    if asked < needed(facts) {
+        return below_used(facts, asked);
+    }
+    if max_bytes < BLOCK {
+        return StorageError::DevicesTooLarge {
+            asked: max_bytes,
+            smallest: BLOCK,
+        };
+    }
     if candidates.len() <= least {
         return StorageError::TooFewDevices {
             least,

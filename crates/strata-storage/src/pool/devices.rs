@@ -215,6 +215,26 @@ pub(super) fn settled(pool: &Shared, check: impl Fn(&Facts) -> Result<()>) -> Re
     }
 }
 
+/// Waits until no more room comes free.
+pub(super) fn settle(pool: &Shared) -> Result<()> {
+    const ROUNDS: usize = 5;
+    const MOST: usize = 300;
+    const PAUSE: Duration = Duration::from_millis(100);
+    let (mut least, mut rounds) = (u64::MAX, 0);
+    for _ in 0..MOST {
+        let fs = pool.fs()?;
+        fs.sync().map_err(StorageError::at("sync", &pool.mount))?;
+        let stored = observe::facts(pool)?.stored_bytes;
+        rounds = if stored < least { 0 } else { rounds + 1 };
+        least = least.min(stored);
+        if rounds >= ROUNDS {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
 /// Nothing when it left already.
 fn to_remove(pool: &Shared, name: &str) -> Result<Option<Leaving>> {
     let device = pool.record().device(name)?.clone();

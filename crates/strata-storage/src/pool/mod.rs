@@ -10,6 +10,7 @@ mod long;
 mod observe;
 mod open;
 mod replace;
+mod resize;
 mod scrub;
 mod snapshots;
 mod stage;
@@ -109,6 +110,17 @@ impl StoragePool {
     /// Its id; also in the file `pool-id` of the mount.
     pub fn id(&self) -> &str {
         &self.0.id
+    }
+
+    /// What must stay free for those who write to it.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.0.reserve
+    }
+
+    /// Waits until what was deleted has given its room back: the kernel does
+    /// that a moment later. Bounded; nothing depends on it but what is free.
+    pub async fn settle(&self) -> Result<()> {
+        self.run(devices::settle).await
     }
 
     /// How the pool is.

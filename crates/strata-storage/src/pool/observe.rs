@@ -68,7 +68,12 @@ fn stored(profile: Profile, spaces: &Spaces) -> u64 {
 }
 
 fn make_facts(pool: &Shared, observed: &Observed) -> Facts {
-    let profile = pool.record().profile;
+    let record = pool.record().clone();
+    let profile = record.profile;
+    let capacity = |device: &PoolDevice| {
+        let known = record.device(&device.name);
+        known.map_or(device.bytes, |known| known.bytes.max(device.bytes))
+    };
     Facts {
         profile,
         devices: observed
@@ -76,6 +81,7 @@ fn make_facts(pool: &Shared, observed: &Observed) -> Facts {
             .iter()
             .map(|device| DeviceFacts {
                 name: device.name.clone(),
+                capacity_bytes: capacity(device),
                 bytes: device.bytes,
                 allocated_bytes: device.allocated_bytes,
                 state: device.state,

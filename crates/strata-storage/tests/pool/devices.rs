@@ -44,7 +44,7 @@ async fn expand_and_shrink_while_written_lose_nothing() {
 
     let plan = pool.plan_expand(600 * MIB).await.unwrap();
     assert_eq!(plan.devices.len(), 2, "{plan:?}");
-    assert_eq!(plan.gained_bytes, 1024 * MIB);
+    assert_eq!(plan.gained_bytes, 600 * MIB, "of the second only a part");
     for name in &plan.devices {
         assert_eq!(
             pool.add_device(name).await.unwrap().state,
@@ -123,7 +123,12 @@ async fn a_shrink_below_what_is_used_is_refused_with_the_figures() {
     let pool = pool_with_volume(&world, Profile::Single, 2, 0).await;
     fill(&data(&pool, "v"), 480);
     rustix::fs::sync();
-    let error = pool.plan_shrink(u64::MAX).await.unwrap_err();
+    // All that is free but for the reserve, and no whole device.
+    let plan = pool.plan_shrink(u64::MAX).await.unwrap();
+    assert!(plan.devices.is_empty(), "{plan:?}");
+    assert!(plan.lost_bytes < (1024 - 470 - 64) * MIB, "{plan:?}");
+    assert!(plan.lost_bytes > 400 * MIB, "{plan:?}");
+    let error = pool.remove_device("d1", &quiet, never()).await.unwrap_err();
     match &error {
         StorageError::BelowUsed {
             used,
@@ -137,12 +142,54 @@ async fn a_shrink_below_what_is_used_is_refused_with_the_figures() {
     }
     let public = Error::from(error);
     assert_eq!(public.kind(), ErrorKind::WrongState);
-    let error = pool.remove_device("d1", &quiet, never()).await.unwrap_err();
-    assert!(matches!(error, StorageError::BelowUsed { .. }));
-    let error = pool.plan_shrink(MIB).await.unwrap_err();
+    assert_eq!(pool.plan_shrink(MIB).await.unwrap().lost_bytes, MIB);
+    let error = pool.plan_shrink(1000).await.unwrap_err();
     assert!(matches!(error, StorageError::DevicesTooLarge { .. }));
     let error = pool.plan_expand(MIB).await.unwrap_err();
     assert_eq!(Error::from(error).kind(), ErrorKind::Exhausted);
+}
+
+#[tokio::test]
+async fn a_device_is_cut_and_grown_again_while_written() {
+    let world = World::new();
+    let pool = pool_with_volume(&world, Profile::Single, 1, 0).await;
+    let still = fill(&data(&pool, "v").join("still"), 100);
+    let writer = Writer::start(&data(&pool, "v"), 1);
+    writer.wait_for_files(8);
+    let plan = pool.plan_shrink(200 * MIB).await.unwrap();
+    assert_eq!((plan.devices.len(), plan.resized.len()), (0, 1), "{plan:?}");
+    let resize = &plan.resized[0];
+    for _ in 0..2 {
+        let resized = pool.resize_device(&resize.name, resize.to_bytes, &quiet, never());
+        resized.await.unwrap();
+    }
+    assert_eq!(pool.status().await.unwrap().bytes, 312 * MIB);
+    // Beyond it the file takes nothing of the host's disk.
+    let image = fs::File::open(world.image("d1")).unwrap();
+    assert_eq!(image.metadata().unwrap().len(), 512 * MIB);
+    let beyond = rustix::fs::seek(&image, rustix::fs::SeekFrom::Data(312 * MIB));
+    assert_eq!(beyond, Err(rustix::io::Errno::NXIO));
+    writer.wait_for_files(8);
+
+    let plan = pool.plan_expand(50 * MIB).await.unwrap();
+    assert_eq!(
+        (plan.devices.len(), plan.gained_bytes),
+        (0, 50 * MIB),
+        "{plan:?}"
+    );
+    let resize = &plan.resized[0];
+    let resized = pool.resize_device(&resize.name, resize.to_bytes, &quiet, never());
+    resized.await.unwrap();
+    assert_eq!(pool.status().await.unwrap().bytes, 362 * MIB);
+    let below = pool.resize_device("d1", 300 * MIB, &quiet, never()).await;
+    below.unwrap();
+    let error = pool.resize_device("d1", MIB, &quiet, never()).await;
+    assert!(error.is_err());
+    let error = pool.resize_device("d1", 600 * MIB, &quiet, never()).await;
+    assert!(error.is_err(), "more than the file has");
+    writer.wait_for_files(4);
+    let written = writer.stop();
+    verify_after_remount(&world, pool, &[&written, &still]).await;
 }
 
 #[tokio::test]
