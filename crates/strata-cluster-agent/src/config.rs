@@ -153,12 +153,13 @@ impl PodNetworkConfig {
         self.peers
             .iter()
             .filter(move |peer| (peer.address, peer.pod_subnet) != this)
-            .map(|peer| Peer {
-                subnet: peer.pod_subnet,
-                underlay: peer.address,
-            })
+            .map(|peer| Peer::new(peer.pod_subnet, peer.address))
     }
 }
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 #[cfg(test)]
 mod tests {
@@ -204,5 +205,12 @@ mod tests {
             AgentConfig::parse(this.as_bytes()).is_ok(),
             "this machine itself"
         );
+    }
+
+    #[test]
+    fn seeds_and_their_prefixes_are_read_or_refused() {
+        replay::replay(&[("agent_config", |data| {
+            let _ = AgentConfig::parse(data);
+        })]);
     }
 }

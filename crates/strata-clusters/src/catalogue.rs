@@ -218,7 +218,10 @@ impl Catalogue {
             None => Err(CatalogueError::Missing {
                 asked: minor.map_or_else(String::new, |m| format!(" v{}.{}", m.major, m.minor)),
                 here: here.iter().map(|bundle| bundle.version).collect(),
-                build: minor.map_or_else(|| "v1.34.4".into(), |minor| minor.to_string()),
+                build: minor.map_or_else(
+                    || "v1.34.4".into(),
+                    |minor| format!("{}.{}", minor.major, minor.minor),
+                ),
             }),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use strata_types::Secret;
-use strata_types::cluster::{ClusterName, KubernetesVersion, Member};
+use strata_types::cluster::{ClusterName, KubernetesVersion, Member, PodSecurityLevel};
 
 /// A cluster as a driver needs to know it.
 #[derive(Clone, Debug)]
@@ -18,6 +18,9 @@ pub struct ClusterFacts {
     pub version: KubernetesVersion,
     /// How many machines are to control it, which is settled when it is made.
     pub controls: u32,
+    /// What its API servers enforce for pods; none for a cluster from before it
+    /// could be chosen, which enforces nothing.
+    pub pod_security: Option<PodSecurityLevel>,
     /// Everybody that was taken for it, joined or not.
     pub members: Vec<Member>,
     /// Its authorities and keys: PEM by the name of the file, as
@@ -293,11 +296,17 @@ pub trait Driver: Send + Sync + 'static {
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> Done<'a, Vec<String>>;
 
+    /// Puts the configuration of the API servers, which names the key that
+    /// Secrets are encrypted with, on the machines of the control plane. They
+    /// take it up by themselves, within a minute. Machines that do not answer
+    /// are left out: they read what is encrypted all the same.
+    fn configure<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a>;
+
     /// Renews certificates of a member that end soon. Whether any was.
     fn renew<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool>;
 
-    /// Lets a user in with a role (`cluster-admin`, `view`), or out again with
-    /// none.
+    /// Lets a user in with a role (`cluster-admin`, `view`, or `edit`: in the
+    /// namespace `default`, and `view` elsewhere), or out again with none.
     fn admit<'a>(
         &'a self,
         cluster: &'a ClusterFacts,

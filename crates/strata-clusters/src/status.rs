@@ -23,6 +23,8 @@ mod heal;
 mod memory;
 mod problems;
 
+use std::collections::BTreeSet;
+
 use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, KubernetesVersion, Member};
 
 use crate::Observed;
@@ -61,6 +63,9 @@ pub struct Facts<'a> {
     pub stopped: Option<&'a str>,
     /// The machines that died and are not replaced, since none is free for it.
     pub unreplaced: &'a [String],
+    /// The machines whose own nodes do not answer now. Kubernetes takes longer
+    /// to notice.
+    pub lost: &'a BTreeSet<String>,
 }
 
 /// How it stands, and what is the matter and what to do about it. `seen` is

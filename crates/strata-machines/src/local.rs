@@ -53,6 +53,7 @@ fn seen(machine: Machine) -> Seen {
     Seen {
         machine: Discovered {
             tag: tag_of(&spec.labels),
+            hostname: Some(spec.name.clone()),
             handle: spec.name,
             power,
             cpu: spec.cpu_millis.map(|millis| millis.div_ceil(1000)),

@@ -89,6 +89,8 @@ pub enum Power {
 pub struct Discovered {
     /// What the provider calls it.
     pub handle: String,
+    /// Its host name, where the provider knows it.
+    pub hostname: Option<String>,
     /// Whose it is, where it is taken by somebody that tags as we do.
     pub tag: Option<Tag>,
     /// Whether it is on.

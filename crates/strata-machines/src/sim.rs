@@ -137,6 +137,7 @@ impl Provider for Sim {
         let found = self.call("discover", "", |all| {
             let told = all.machines.iter().map(|(handle, machine)| Discovered {
                 handle: handle.clone(),
+                hostname: Some(format!("{handle}.sim")),
                 tag: machine.tag.clone(),
                 power: state(machine),
                 cpu: Some(4),

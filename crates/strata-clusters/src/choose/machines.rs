@@ -14,10 +14,14 @@ use strata_types::{Error, Result};
 
 use super::{MOST_MEMBERS, Want, free_numbers};
 
-/// What kubeadm asks of a machine of the control plane.
+/// What kubeadm asks of a machine of the control plane. One thread is enough
+/// to serve, slowly, so it is preferred and not demanded.
 const CONTROL_THREADS: u32 = 2;
-/// The same, in megabytes of memory.
+/// What kubeadm asks of it in megabytes of memory: without, it begins nothing.
 const CONTROL_MEGABYTES: u64 = 1700;
+/// What a kubelet, a container runtime and the pods of the system need on a
+/// worker, in megabytes.
+const WORKER_MEGABYTES: u64 = 900;
 
 /// A machine that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +65,7 @@ pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> R
     let free: BTreeMap<&MachineId, &Candidate> = free.map(|c| (&c.machine, c)).collect();
     let mut free: Vec<&Candidate> = free.into_values().collect();
     enough(&free, wants)?;
+    large_enough(&free, wants)?;
     let all: usize = wants.iter().map(|want| want.count as usize).sum();
     let mut numbers = free_numbers(members, all)?.into_iter();
     let mut choices = Vec::with_capacity(all);
@@ -69,7 +74,7 @@ pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> R
         for _ in 0..want.count {
             let fits = free
                 .iter()
-                .position(|candidate| of_type(candidate, want.instance_type));
+                .position(|candidate| fits_role(candidate, want.instance_type, want.role));
             let (Some(at), Some(number)) = (fits, numbers.next()) else {
                 return Err(Error::internal("machines were counted wrongly"));
             };
@@ -96,28 +101,85 @@ pub fn choose_most(
 ) -> Result<Vec<Choice>> {
     let is_theirs = |id: &MachineId| members.iter().any(|member| member.machine == *id);
     let free = candidates.iter().filter(|it| !is_theirs(&it.machine));
-    let free: BTreeMap<&MachineId, bool> = free.map(|it| (&it.machine, it.gpu)).collect();
-    let with_gpu = free.values().filter(|gpu| **gpu).count();
-    let mut machines = [
-        (InstanceType::Gpu, with_gpu),
-        (InstanceType::Standard, free.len() - with_gpu),
-    ];
+    let free: BTreeMap<&MachineId, &Candidate> = free.map(|it| (&it.machine, it)).collect();
+    let fit = |kind: InstanceType, role: ClusterRole| {
+        let all = free.values();
+        all.filter(|it| fits_role(it, kind, role)).count()
+    };
+    let mut used = [(InstanceType::Gpu, 0), (InstanceType::Standard, 0)];
     let taken: BTreeSet<u8> = members.iter().map(|member| member.number).collect();
     let mut numbers = usize::from(MOST_MEMBERS).saturating_sub(taken.len());
     let mut wants = wants.to_vec();
     for want in &mut wants {
-        let of_kind = machines
-            .iter_mut()
-            .find(|(kind, _)| *kind == want.instance_type);
-        let most = of_kind.as_ref().map_or(0, |(_, left)| *left).min(numbers);
+        let kind = want.instance_type;
+        let Some((_, used)) = used.iter_mut().find(|(it, _)| *it == kind) else {
+            continue;
+        };
+        let most = fit(kind, want.role).saturating_sub(*used).min(numbers);
         let count = most.min(want.count as usize);
         numbers -= count;
-        if let Some((_, left)) = of_kind {
-            *left -= count;
-        }
+        *used += count;
         want.count = u32::try_from(count).unwrap_or(want.count);
     }
     choose(candidates, &wants, members)
+}
+
+/// Of the type, and not known to be too small.
+fn fits_role(candidate: &Candidate, wanted: InstanceType, role: ClusterRole) -> bool {
+    let known = candidate.megabytes > 0;
+    of_type(candidate, wanted) && !(known && candidate.megabytes < least_megabytes(role))
+}
+
+const fn least_megabytes(role: ClusterRole) -> u64 {
+    match role {
+        ClusterRole::ControlPlane => CONTROL_MEGABYTES,
+        ClusterRole::Worker => WORKER_MEGABYTES,
+    }
+}
+
+/// Whether enough of them have the memory for what they are to be. The control
+/// plane asks for more than workers do, and takes the smallest that do: what is
+/// left is counted for the workers.
+fn large_enough(free: &[&Candidate], wants: &[Want]) -> Result<()> {
+    for kind in [InstanceType::Standard, InstanceType::Gpu] {
+        let mut asked = 0;
+        for role in [ClusterRole::ControlPlane, ClusterRole::Worker] {
+            let of_kind = wants
+                .iter()
+                .filter(|it| it.instance_type == kind && it.role == role);
+            asked += of_kind.map(|want| want.count as usize).sum::<usize>();
+            let fit = free.iter().filter(|it| fits_role(it, kind, role)).count();
+            if asked > fit {
+                return Err(too_small(free, kind, role, asked, fit));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn too_small(
+    free: &[&Candidate],
+    kind: InstanceType,
+    role: ClusterRole,
+    asked: usize,
+    fit: usize,
+) -> Error {
+    let least = least_megabytes(role);
+    let what = match role {
+        ClusterRole::ControlPlane => "a control-plane machine",
+        ClusterRole::Worker => "a worker",
+    };
+    let small = free
+        .iter()
+        .filter(|it| of_type(it, kind) && !fits_role(it, kind, role));
+    let small = small.map(|it| format!("{} has {} MB", it.machine, it.megabytes));
+    let small: Vec<_> = small.take(4).collect();
+    let why = format!(
+        "{what} needs {least} MB of memory, and of {asked} {kind} machines asked for only {fit} \
+         have it: {}",
+        small.join(", ")
+    );
+    Error::exhausted(why).with_hint("add larger machines with: strata machine add")
 }
 
 fn of_type(candidate: &Candidate, wanted: InstanceType) -> bool {

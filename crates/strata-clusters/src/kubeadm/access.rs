@@ -14,18 +14,48 @@ use super::pki;
 use crate::{ClusterFacts, DriverError};
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const IN_DEFAULT: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+/// For the namespace `default` alone: in `kube-system`, which no level holds,
+/// it would be `cluster-admin` by another name.
+const EDIT: &str = "edit";
+/// What whoever edits there has elsewhere.
+const VIEW: &str = "view";
 
 /// Lets a user in with a role, or out with none.
 pub(super) async fn admit(api: &Api, user: &str, role: Option<&str>) -> Result<(), DriverError> {
+    match role {
+        Some(EDIT) => {
+            bind(api, user, BINDINGS, Some(VIEW)).await?;
+            bind(api, user, IN_DEFAULT, Some(EDIT)).await
+        }
+        Some(role) => bind(api, user, BINDINGS, Some(role)).await,
+        None => {
+            bind(api, user, IN_DEFAULT, None).await?;
+            bind(api, user, BINDINGS, None).await
+        }
+    }
+}
+
+/// Binds a user to a role, in the cluster or in a namespace, or to none.
+async fn bind(
+    api: &Api,
+    user: &str,
+    bindings: &str,
+    role: Option<&str>,
+) -> Result<(), DriverError> {
     let name = binding(user);
-    let path = format!("{BINDINGS}/{}", name.replace(':', "%3A"));
+    let path = format!("{bindings}/{}", name.replace(':', "%3A"));
     let Some(role) = role else {
         return Ok(api.delete(&path).await?);
     };
     let group = "rbac.authorization.k8s.io";
+    let kind = match bindings == BINDINGS {
+        true => "ClusterRoleBinding",
+        false => "RoleBinding",
+    };
     let object = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
+        "kind": kind,
         "metadata": {"name": name, "annotations": {"strata.dev/user": user}},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
@@ -37,7 +67,7 @@ pub(super) async fn admit(api: &Api, user: &str, role: Option<&str>) -> Result<(
         Err(error) if error.is(http::StatusCode::NOT_FOUND) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(api.create(BINDINGS, &object).await?)
+    Ok(api.create(bindings, &object).await?)
 }
 
 /// The name of a user's binding: what cannot be in a path is written in hex.

@@ -109,6 +109,7 @@ mod tests {
             id: "one".into(),
             version: KubernetesVersion::new(1, 34, 4),
             controls: 2,
+            pod_security: None,
             members: vec![
                 member("c1", 1, true),
                 member("c2", 2, false),

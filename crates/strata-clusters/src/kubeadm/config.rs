@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use strata_types::Secret;
 use strata_types::cluster::{ClusterRole, Member};
 
+use super::apiserver;
 use crate::ClusterFacts;
 use crate::catalogue::Bundle;
 
@@ -143,9 +144,7 @@ fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
         },
         "dns": {"imageTag": bundle.coredns},
         "etcd": {"local": {"imageTag": bundle.etcd, "dataDir": "/var/lib/etcd"}},
-        "apiServer": {
-            "certSANs": ["kubernetes", "api.strata.internal", "127.0.0.1", member.address],
-        },
+        "apiServer": api_server(cluster, member),
         "controllerManager": {"extraArgs": [
             // Which pods a machine has is its number's business.
             {"name": "allocate-node-cidrs", "value": "false"},
@@ -154,6 +153,17 @@ fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
         ]},
         "scheduler": {"extraArgs": [elect]},
     })
+}
+
+fn api_server(cluster: &ClusterFacts, member: &Member) -> Value {
+    let mut server = json!({
+        "certSANs": ["kubernetes", "api.strata.internal", "127.0.0.1", member.address],
+    });
+    if apiserver::is_configured(cluster) {
+        server["extraArgs"] = apiserver::arguments();
+        server["extraVolumes"] = apiserver::volumes();
+    }
+    server
 }
 
 /// Where nobody else works, the control plane does.
@@ -294,6 +304,50 @@ mod tests {
             "127.0.0.1"
         ]);
         assert_eq!(all[1]["apiServer"]["certSANs"], names);
+    }
+
+    #[test]
+    fn api_servers_encrypt_audit_and_hold_pods_to_a_level() {
+        let mut cluster = fake::cluster(&["c1"]);
+        let server = api_server(&cluster, &cluster.members[0]);
+        let arguments = server["extraArgs"].as_array().unwrap();
+        for (name, value) in [
+            (
+                "encryption-provider-config",
+                "/etc/kubernetes/strata/encryption.json",
+            ),
+            (
+                "admission-control-config-file",
+                "/etc/kubernetes/strata/admission.json",
+            ),
+            (
+                "audit-policy-file",
+                "/etc/kubernetes/strata/audit-policy.json",
+            ),
+            (
+                "audit-log-path",
+                "/var/lib/strata-kubernetes/audit/audit.log",
+            ),
+        ] {
+            assert!(
+                arguments.contains(&json!({"name": name, "value": value})),
+                "{name}"
+            );
+        }
+        let mounts = server["extraVolumes"].as_array().unwrap();
+        let mounts: Vec<_> = mounts
+            .iter()
+            .map(|it| it["mountPath"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            mounts,
+            ["/etc/kubernetes/strata", "/var/lib/strata-kubernetes/audit"]
+        );
+        // The cluster keeps its configuration where everybody reads it.
+        let key = cluster.secrets.remove("encryption.key").unwrap();
+        assert!(!server.to_string().contains(key.expose()));
+        let before = api_server(&cluster, &cluster.members[0]);
+        assert_eq!(before["extraArgs"], Value::Null, "a cluster from before");
     }
 
     #[test]

@@ -10,11 +10,14 @@ use serde_json::json;
 use strata_types::Secret;
 use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
 
+use super::archive::Archive;
 use super::enter::Entry;
 use super::restore::Restore;
 use super::snapshots::Snapshots;
 use super::upgrade::Upgrade;
-use super::{Kubeadm, access, agent, controls, drain, enter, install, observe, pki, preflight};
+use super::{
+    Kubeadm, access, agent, apiserver, controls, drain, enter, install, observe, pki, preflight,
+};
 use crate::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
 };
@@ -182,6 +185,7 @@ impl Driver for Kubeadm {
     ) -> Done<'a> {
         async move {
             let upgrade = Upgrade {
+                cluster,
                 to,
                 bundle: &self.catalogue.find(to)?,
                 machine: self.machine(member),
@@ -236,6 +240,16 @@ impl Driver for Kubeadm {
             restore.run(&self.api(cluster)?).await
         }
         .boxed()
+    }
+
+    fn configure<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
+        let configured = controls(cluster).map(async |member| {
+            let files = apiserver::files(cluster, Archive::default());
+            if let Err(error) = self.machine(member).put("put", files).await {
+                tracing::warn!(machine = %member.machine, %error, "its API server is not configured anew");
+            }
+        });
+        join_all(configured).map(|_| Ok(())).boxed()
     }
 
     fn renew<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool> {

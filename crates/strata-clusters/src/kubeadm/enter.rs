@@ -10,13 +10,14 @@ use strata_types::cluster::{ClusterRole, Member};
 use tokio::time::Instant;
 
 use super::api::Api;
+use super::apiserver::{self, encryption};
 use super::archive::Archive;
 use super::etcd::Etcd;
 use super::install::Progress;
 use super::machine::{HERE, Machine, Script};
 use super::objects::Node;
 use super::token::Token;
-use super::{config, pki};
+use super::{config, pki, swap};
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
@@ -60,6 +61,8 @@ impl Entry<'_> {
         if !self.is_in(Some((api, etcd))).await? {
             if controls {
                 self.put_authorities().await?;
+                // kubeadm reads there what an API server is started with.
+                swap::tell_api_servers(api, self.cluster).await?;
             }
             self.kubelet().await?;
             (self.progress)("kubeadm join".into());
@@ -140,10 +143,12 @@ impl Entry<'_> {
         Ok(false)
     }
 
-    /// The authorities and keys, which control planes have in common.
+    /// The authorities, the keys and the configuration of API servers, which
+    /// control planes have in common.
     async fn put_authorities(&self) -> Result<(), DriverError> {
-        let mut files = Archive::default();
-        for (name, pem) in &self.cluster.secrets {
+        let mut files = apiserver::files(self.cluster, Archive::default());
+        let secrets = self.cluster.secrets.iter();
+        for (name, pem) in secrets.filter(|(name, _)| !encryption::is_key(name)) {
             let public = name.ends_with(".crt") || name.ends_with(".pub");
             let mode = if public { 0o644 } else { 0o600 };
             files = files.file(&format!("{HERE}/etc/pki/{name}"), mode, pem.expose());

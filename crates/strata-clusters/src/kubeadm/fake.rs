@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::Value;
 use strata_types::Secret;
-use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
+use strata_types::cluster::{ClusterRole, KubernetesVersion, Member, PodSecurityLevel};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -47,6 +47,7 @@ pub(super) fn cluster(names: &[&str]) -> ClusterFacts {
         version: VERSION,
         controls: u32::try_from(names.iter().filter(|name| !name.starts_with('w')).count())
             .unwrap(),
+        pod_security: Some(PodSecurityLevel::Baseline),
         members: names.iter().enumerate().map(member).collect(),
         secrets: pki::secrets().unwrap(),
     }

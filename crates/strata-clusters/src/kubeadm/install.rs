@@ -16,12 +16,13 @@ const IMPORT: Duration = Duration::from_secs(5 * 60);
 const PROGRAM: u32 = 0o755;
 
 /// Our scripts, by the names that they have on the machine.
-const SCRIPTS: [(&str, &str); 16] = [
+const SCRIPTS: [(&str, &str); 17] = [
     ("prepare", include_str!("scripts/prepare")),
     ("run", include_str!("scripts/run")),
     ("run-containerd", include_str!("scripts/run-containerd")),
     ("run-agent", include_str!("scripts/run-agent")),
     ("run-kubelet", include_str!("scripts/run-kubelet")),
+    ("own-size", include_str!("scripts/own-size")),
     ("introduce", include_str!("scripts/introduce")),
     (
         "wait-for-containerd",

@@ -15,6 +15,7 @@
 mod access;
 mod agent;
 mod api;
+mod apiserver;
 mod archive;
 mod bring;
 mod config;
@@ -25,6 +26,8 @@ mod etcd;
 mod etcd_wire;
 #[cfg(test)]
 mod fake;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hands;
 mod install;
 mod machine;
@@ -49,6 +52,7 @@ use std::time::{Duration, Instant};
 
 use strata_types::cluster::{ClusterRole, Member};
 
+pub use apiserver::encryption;
 pub use hands::{Hands, Ran, Run};
 
 use crate::catalogue::Catalogue;

@@ -50,7 +50,7 @@ pub(super) async fn observe(api: &Api, etcd: &Etcd) -> Observed {
         why: silent.unwrap_or_default(),
         version: version.map(|it| it.git_version).unwrap_or_default(),
         etcd: members(&told, &pods),
-        broken_pods: broken_for_long(&pods, jiff::Timestamp::now().as_millisecond()),
+        broken_pods: broken_for_long(&pods, &nodes, jiff::Timestamp::now().as_millisecond()),
         nodes: nodes.iter().map(seen).collect(),
     }
 }
@@ -113,11 +113,16 @@ fn is_up(pods: &[Pod], machine: &str) -> bool {
 }
 
 /// Those of the system that should run and have not for a while: whoever was
-/// started just now, or is started again, is not worth a word.
-fn broken_for_long(pods: &[Pod], now_ms: i64) -> Vec<String> {
+/// started just now, or is started again, is not worth a word. Nor is what is
+/// left of a node that was removed, until Kubernetes collects it.
+fn broken_for_long(pods: &[Pod], nodes: &[Node], now_ms: i64) -> Vec<String> {
+    let has_node = |pod: &Pod| {
+        let on = &pod.spec.node_name;
+        on.is_empty() || nodes.iter().any(|node| node.metadata.name == *on)
+    };
     let lasts = |pod: &&Pod| {
         let since = pod.unready_since_ms();
-        is_broken(pod) && since.is_none_or(|since| now_ms - since >= A_WHILE_MS)
+        is_broken(pod) && has_node(pod) && since.is_none_or(|since| now_ms - since >= A_WHILE_MS)
     };
     pods.iter().filter(lasts).map(Pod::full_name).collect()
 }
@@ -158,6 +163,23 @@ mod tests {
 
     fn seen(told: &[Told], pods: &[Pod]) -> Vec<(String, bool)> {
         members(told, pods).into_iter().collect()
+    }
+
+    #[test]
+    fn pod_of_a_removed_node_is_not_broken() {
+        let pod = |name: &str, node: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": name, "namespace": "kube-system"},
+                "spec": {"nodeName": node},
+                "status": {"phase": "Running"},
+            }))
+            .unwrap()
+        };
+        let node = serde_json::json!({"metadata": {"name": "m1"}});
+        let nodes: Vec<Node> = vec![serde_json::from_value(node).unwrap()];
+        let pods = [pod("here", "m1"), pod("left", "m2"), pod("waiting", "")];
+        let broken = broken_for_long(&pods, &nodes, 0);
+        assert_eq!(broken, ["kube-system/here", "kube-system/waiting"]);
     }
 
     #[test]

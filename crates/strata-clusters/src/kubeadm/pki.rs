@@ -14,6 +14,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use strata_types::Secret;
 
+use super::apiserver::encryption;
 use crate::DriverError;
 
 /// Signs the API servers, kubelets and users.
@@ -48,6 +49,7 @@ pub(super) fn secrets() -> Result<BTreeMap<String, Secret>, DriverError> {
     let accounts = new_key()?;
     all.insert("sa.pub".into(), Secret::new(accounts.public_key_pem()));
     all.insert("sa.key".into(), Secret::new(accounts.serialize_pem()));
+    all.insert(encryption::KEY.into(), encryption::new_key());
     Ok(all)
 }
 
@@ -197,6 +199,7 @@ mod tests {
         let expected = [
             "ca.crt",
             "ca.key",
+            "encryption.key",
             "etcd/ca.crt",
             "etcd/ca.key",
             "front-proxy-ca.crt",

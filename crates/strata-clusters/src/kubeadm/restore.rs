@@ -13,6 +13,8 @@ use strata_types::cluster::Member;
 use tokio::time::Instant;
 
 use super::api::Api;
+use super::apiserver;
+use super::archive::Archive;
 use super::bring;
 use super::config;
 use super::install::{self, Progress};
@@ -44,6 +46,8 @@ impl Restore<'_> {
         (self.progress)("looking who is up".into());
         self.keep_who_is_up().await?;
         for (member, machine) in &self.controls {
+            let files = apiserver::files(self.cluster, Archive::default());
+            machine.put("put", files).await?;
             (self.progress)(format!("sending the snapshot to {}", member.machine));
             bring::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
             // What it was in the middle of may have left it stopped.

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use strata_types::cluster::KubernetesVersion;
 
 use super::api::Api;
+use super::apiserver;
 use super::machine::{Machine, Script};
 use super::observe::SYSTEM;
-use crate::DriverError;
 use crate::catalogue::Bundle;
+use crate::{ClusterFacts, DriverError};
 
 /// The name by which it runs: its script's.
 pub(super) const NAME: &str = "swap";
@@ -27,12 +28,14 @@ const PUT_BACK: &str = "exit code 3";
 /// Brings the parts on a machine to the version of a bundle.
 pub(super) async fn swap(
     api: &Api,
+    cluster: &ClusterFacts,
     machine: Machine<'_>,
-    to: KubernetesVersion,
     bundle: &Bundle,
     first: bool,
 ) -> Result<(), DriverError> {
+    let to = bundle.version;
     let (_, kept) = kept(api).await?;
+    let kept = configured(&kept, cluster);
     let turn = if first { "first" } else { "further" };
     let script = Script {
         line: &format!("{NAME} {to} {turn}"),
@@ -72,9 +75,35 @@ async fn run(machine: Machine<'_>, script: Script<'_>) -> Result<(), DriverError
 }
 
 /// kubeadm keeps what it was told of images by tag; the new version has others.
-pub(super) async fn tell_images(api: &Api, bundle: &Bundle) -> Result<(), DriverError> {
+pub(super) async fn tell_images(
+    api: &Api,
+    cluster: &ClusterFacts,
+    bundle: &Bundle,
+) -> Result<(), DriverError> {
+    let change = |before: &str| {
+        let after = with_tags(before, &bundle.etcd, &bundle.coredns);
+        configured(&after, cluster)
+    };
+    rewrite(api, change).await
+}
+
+/// Has the cluster keep what its API servers are started with. A snapshot from
+/// before they were configured does not know it, and one that joins without
+/// could not read what the others encrypt.
+pub(super) async fn tell_api_servers(api: &Api, cluster: &ClusterFacts) -> Result<(), DriverError> {
+    rewrite(api, |before| configured(before, cluster)).await
+}
+
+fn configured(kept: &str, cluster: &ClusterFacts) -> String {
+    match apiserver::is_configured(cluster) {
+        true => apiserver::with_arguments(kept),
+        false => kept.to_owned(),
+    }
+}
+
+async fn rewrite(api: &Api, change: impl Fn(&str) -> String) -> Result<(), DriverError> {
     let (path, before) = kept(api).await?;
-    let after = with_tags(&before, &bundle.etcd, &bundle.coredns);
+    let after = change(&before);
     if before == after {
         return Ok(());
     }
@@ -117,7 +146,7 @@ fn told(kept: &str, machine: &str, to: KubernetesVersion, bundle: &Bundle) -> St
 }
 
 /// The same text with other tags: of `dns:` and of `etcd:` below.
-fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
+pub(super) fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
     let mut section = "";
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -178,6 +207,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_cluster_keeps_what_its_api_servers_are_started_with_once_it_has_a_key() {
+        let mut cluster = fake::cluster(&["c1"]);
+        let api = FakeApi::new(&cluster.secrets, |_, _| {
+            (200, json!({"data": {"ClusterConfiguration": KEPT}}))
+        });
+        let fake = api.await;
+        let driver = fake::driver(FakeHands::ending_with(0), &fake);
+        let api = driver.api(&cluster).unwrap();
+        let key = cluster.secrets.remove("encryption.key").unwrap();
+        tell_api_servers(&api, &cluster).await.unwrap();
+        assert_eq!(fake.body_of("PATCH"), Value::Null, "it has no key");
+        cluster.secrets.insert("encryption.key".into(), key.clone());
+        tell_api_servers(&api, &cluster).await.unwrap();
+        let patch = fake.body_of("PATCH");
+        let kept = patch["data"]["ClusterConfiguration"].as_str().unwrap();
+        assert!(
+            kept.contains("- name: encryption-provider-config\n"),
+            "{kept}"
+        );
+        assert!(!kept.contains(key.expose()), "{kept}");
+    }
+
+    #[tokio::test]
     async fn what_was_put_back_is_not_tried_again() {
         let cluster = fake::cluster(&["c1"]);
         let api = FakeApi::new(&cluster.secrets, |line, _| match line {
@@ -192,7 +244,9 @@ mod tests {
             let driver = fake::driver(hands.clone(), &api);
             let machine = driver.machine(&cluster.members[0]);
             let api = driver.api(&cluster).unwrap();
-            let error = swap(&api, machine, TO, &bundle(), true).await.unwrap_err();
+            let error = swap(&api, &cluster, machine, &bundle(), true)
+                .await
+                .unwrap_err();
             assert_eq!(error.is_transient(), passing, "{error}");
             let ran = hands.ran.lock().unwrap().join("\n");
             assert!(ran.ends_with("swap v1.35.4 first"), "{ran}");

@@ -196,6 +196,7 @@ async fn what_makes_a_node_is_ended_before_it_is_forgotten() {
 async fn a_binding_is_made_once_and_again_for_another_role() {
     let facts = cluster(&["c1"]);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let of_default = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     let one = "/strata%3Aada";
     let api = FakeApi::new(&facts.secrets, move |line, _| {
         if line == format!("GET {path}{one}") {
@@ -216,6 +217,7 @@ async fn a_binding_is_made_once_and_again_for_another_role() {
         format!("GET {path}{one}"),
         format!("DELETE {path}{one}"),
         format!("POST {path}"),
+        format!("DELETE {of_default}{one}"),
         format!("DELETE {path}{one}"),
     ];
     assert_eq!(api.asked(), expected);

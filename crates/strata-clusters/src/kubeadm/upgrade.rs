@@ -12,6 +12,7 @@ use strata_types::cluster::KubernetesVersion;
 use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
+use super::apiserver;
 use super::bring;
 use super::enter::{until, wait_for};
 use super::install::{self, Progress};
@@ -20,8 +21,8 @@ use super::objects::{List, Node, Pod};
 use super::observe::SYSTEM;
 use super::restore::serves;
 use super::swap;
-use crate::DriverError;
 use crate::catalogue::Bundle;
+use crate::{ClusterFacts, DriverError};
 
 /// What is left of kubeadm's work, on a busy machine.
 const KUBEADM: Duration = Duration::from_secs(3 * 60);
@@ -48,6 +49,7 @@ const ADD_ONS: [(&str, &str); 2] = [
 
 /// What an upgrade of one member takes.
 pub(super) struct Upgrade<'a> {
+    pub(super) cluster: &'a ClusterFacts,
     pub(super) to: KubernetesVersion,
     pub(super) bundle: &'a Bundle,
     pub(super) machine: Machine<'a>,
@@ -61,7 +63,11 @@ impl Upgrade<'_> {
     pub(super) async fn run(&self, api: &Api, first: bool) -> Result<(), DriverError> {
         let (to, machine) = (self.to, self.machine);
         (self.progress)(format!("bringing Kubernetes {to} to the machine"));
-        machine.put("put", install::files(self.bundle)).await?;
+        let mut files = install::files(self.bundle);
+        if self.own.is_some() {
+            files = apiserver::files(self.cluster, files);
+        }
+        machine.put("put", files).await?;
         // One that was ended in the middle may have left it stopped,
         install::containerd(machine).await?;
         // and nobody to answer yet, or ever.
@@ -77,11 +83,11 @@ impl Upgrade<'_> {
         self.bring(machine).await?;
         if let Some(own) = &self.own {
             (self.progress)("starting the control plane anew".into());
-            swap::swap(api, machine, to, self.bundle, first).await?;
+            swap::swap(api, self.cluster, machine, self.bundle, first).await?;
             self.shows(own).await?;
         }
         if first {
-            swap::tell_images(api, self.bundle).await?;
+            swap::tell_images(api, self.cluster, self.bundle).await?;
         }
         (self.progress)("kubeadm upgrade".into());
         let line = match first {

@@ -186,6 +186,10 @@ impl Driver for Sim {
         .boxed()
     }
 
+    fn configure<'a>(&'a self, _: &'a ClusterFacts) -> Done<'a> {
+        std::future::ready(Ok(())).boxed()
+    }
+
     fn renew<'a>(&'a self, _: &'a ClusterFacts, member: &'a Member) -> Done<'a, bool> {
         let machine = member.machine.as_str();
         let renewed = self.call("renew", machine, move |world| {

@@ -107,7 +107,15 @@ fn node(view: &View<'_>, member: &Member) -> Option<String> {
         return (!waits)
             .then(|| format!("{who} never joined; look with: strata machine console {machine}"));
     }
+    let is_lost = view.facts.lost.contains(machine.as_str());
     let what = match seen(view.seen, member) {
+        // While it changes, machines come and go.
+        Some(node) if node.ready && is_lost && view.facts.work == Work::Idle => {
+            return Some(format!(
+                "the machine of {who} does not answer; if its node does not report either, it is \
+                 replaced; look with: strata machine console {machine}"
+            ));
+        }
         Some(node) if node.ready => return None,
         Some(node) if node.reason.is_empty() => format!("{who} is NotReady"),
         Some(node) => format!("{who} is NotReady: {}", cut(&node.reason)),

@@ -62,7 +62,7 @@ fn what_is_missing_is_told_with_the_way_to_get_it() {
     let error = all.resolve("1.36").unwrap_err();
     assert_eq!(
         DriverError::from(error).to_string(),
-        "Kubernetes v1.36 is not here; get it with: make kubernetes VERSION=v1.36.0"
+        "Kubernetes v1.36 is not here; get it with: make kubernetes VERSION=1.36"
     );
     let nothing = Catalogue::new(all.folder().join("nowhere"));
     let error = nothing.resolve("").unwrap_err();

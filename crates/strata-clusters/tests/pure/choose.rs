@@ -171,6 +171,34 @@ fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
     })
 }
 
+/// The least memory of a role, in megabytes.
+fn least(role: ClusterRole) -> u64 {
+    match role {
+        ClusterRole::ControlPlane => 1700,
+        ClusterRole::Worker => 900,
+    }
+}
+
+#[test]
+fn machine_that_is_too_small_is_left_and_named() {
+    let wants = [
+        want(ClusterRole::ControlPlane, InstanceType::Standard, 1),
+        want(ClusterRole::Worker, InstanceType::Standard, 1),
+    ];
+    let free = [candidate("a", false, 1000), candidate("b", false, 1000)];
+    let error = choose(&free, &wants, &[]).unwrap_err();
+    assert!(error.message().contains("a has 1000 MB"), "{error}");
+    // One of unknown size may be large enough.
+    let free = [candidate("a", false, 1000), candidate("b", false, 0)];
+    let choices = choose(&free, &wants, &[]).unwrap();
+    assert_eq!(choices[0].machine.as_str(), "b");
+    // As many as there are machines for.
+    let free = [candidate("a", false, 1000), candidate("b", false, 100)];
+    let choices = choose_most(&free, &wants, &[]).unwrap();
+    assert_eq!(choices.len(), 1);
+    assert_eq!(choices[0].role, ClusterRole::Worker);
+}
+
 #[test]
 fn what_is_named_first_gets_the_machines_that_there_are() {
     let free = [
@@ -215,12 +243,14 @@ proptest! {
         let by = usize::try_from(shuffle % 20).unwrap() % candidates.len().max(1);
         other.rotate_left(by);
         prop_assert_eq!(&choose(&other, &wants, &members), &chosen);
+        let large = |c: &Candidate, role| c.megabytes == 0 || c.megabytes >= least(role);
         let fits = |gpu: bool| {
-            let asked: u32 = wants.iter()
-                .filter(|w| (w.instance_type == InstanceType::Gpu) == gpu)
-                .map(|w| w.count)
-                .sum();
-            candidates.iter().filter(|c| c.gpu == gpu).count() >= asked as usize
+            let of_kind = wants.iter().filter(|w| (w.instance_type == InstanceType::Gpu) == gpu);
+            let asked: u32 = of_kind.map(|w| w.count).sum();
+            let controls = if gpu { 0 } else { controls };
+            let has = |role| candidates.iter().filter(|c| c.gpu == gpu && large(c, role)).count();
+            has(ClusterRole::ControlPlane) >= controls as usize
+                && has(ClusterRole::Worker) >= asked as usize
         };
         prop_assert_eq!(chosen.is_ok(), fits(true) && fits(false));
         let Ok(chosen) = chosen else { return Ok(()) };
@@ -236,10 +266,12 @@ proptest! {
                 prop_assert_eq!((choice.role, &choice.pool), (want.role, &want.pool));
                 let it = candidates.iter().find(|c| c.machine == choice.machine).unwrap();
                 prop_assert_eq!(it.gpu, want.instance_type == InstanceType::Gpu);
+                prop_assert!(large(it, want.role));
                 // One that failed is taken only when all others of its type
-                // are taken too.
+                // and size are taken too.
                 if it.failed_lately {
                     let kin = candidates.iter().filter(|c| c.gpu == it.gpu && !c.failed_lately);
+                    let kin = kin.filter(|c| large(c, want.role));
                     prop_assert!(kin.into_iter().all(|c| machines.contains(&c.machine)));
                 }
             }

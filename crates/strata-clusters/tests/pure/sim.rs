@@ -28,6 +28,7 @@ fn facts(sim: &Sim, members: Vec<Member>) -> ClusterFacts {
         id: "1".into(),
         version: v("v1.34.4"),
         controls: 1,
+        pod_security: None,
         members,
     }
 }
@@ -299,7 +300,7 @@ proptest! {
         let controls = controls * 2 + 1;
         let mut members: Vec<_> = (1..=controls).map(control).collect();
         members.extend((controls + 1..=controls + workers).map(|n| worker("web", n)));
-        let cluster = ClusterFacts { name, id: "1".into(), version: v("v1.34.4"), controls: 1, members, secrets };
+        let cluster = ClusterFacts { name, id: "1".into(), version: v("v1.34.4"), controls: 1, pod_security: None, members, secrets };
         for member in &cluster.members {
             enter(&sim, &cluster, member, member.number == 1);
         }

@@ -15,6 +15,7 @@ struct Case {
     seen: Observed,
     memory: Memory,
     unreplaced: Vec<String>,
+    lost: BTreeSet<String>,
 }
 
 impl Case {
@@ -27,6 +28,7 @@ impl Case {
             members,
             memory: Memory::default(),
             unreplaced: Vec::new(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -44,6 +46,7 @@ impl Case {
             work,
             stopped,
             unreplaced: &self.unreplaced,
+            lost: &self.lost,
         };
         status(
             &facts,
@@ -85,6 +88,22 @@ fn what_is_under_way_comes_first() {
     );
 }
 
+/// Kubernetes needs 40 seconds and more to notice that a node is silent.
+#[test]
+fn machine_that_does_not_answer_degrades_before_kubernetes_notices() {
+    let mut case = Case::new(1, 2);
+    case.lost.insert("w-3".into());
+    let (status, message) = case.told(Work::Idle, None);
+    assert_eq!(status, ClusterStatus::Degraded, "{message}");
+    assert!(
+        message.contains("the machine of worker w-3 does not answer"),
+        "{message}"
+    );
+    // While it changes, machines come and go.
+    let (_, message) = case.told(Work::Changing("its pools"), None);
+    assert!(!message.contains("w-3"), "{message}");
+}
+
 #[test]
 fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
     let case = Case::new(1, 1);
@@ -96,6 +115,7 @@ fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
             work,
             stopped,
             unreplaced: &[],
+            lost: &BTreeSet::new(),
         };
         status(&facts, None, &case.memory, &Patience::default(), 0)
     };
@@ -241,6 +261,7 @@ proptest! {
             work,
             stopped: stopped.as_deref(),
             unreplaced: &[],
+            lost: &BTreeSet::new(),
         };
         let memory = Memory::default();
         let seen_or_not = looked.then_some(&seen);

@@ -67,6 +67,7 @@ pub(crate) fn spec(controls: u32, pools: Vec<NodePool>) -> ClusterSpec {
             count: controls,
             instance_type: InstanceType::Standard,
             labels: BTreeMap::new(),
+            pod_security: None,
         },
         pools,
     }

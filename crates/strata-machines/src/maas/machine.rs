@@ -91,6 +91,7 @@ impl Machine {
                 .memory
                 .map(|mib| (mib * 1.048_576) as u64)
                 .filter(|mb| *mb > 0),
+            hostname: Some(self.hostname).filter(|name| !name.is_empty()),
             handle: self.system_id,
         }
     }

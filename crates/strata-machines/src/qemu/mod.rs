@@ -107,6 +107,7 @@ fn seen(vm: Vm) -> Seen {
     Seen {
         machine: Discovered {
             tag: tag_of(&spec.labels),
+            hostname: Some(spec.name.clone()),
             handle: spec.name,
             power,
             cpu: Some(spec.cpus),

@@ -121,6 +121,7 @@ impl Inner {
             let memory = system.memory_summary.as_ref().and_then(|memory| memory.gib);
             found.push(Discovered {
                 handle: address.join(&path)?.to_string(),
+                hostname: None,
                 tag: system.tag(),
                 power: system.power(),
                 // The count of sockets says nothing of threads.

@@ -38,6 +38,10 @@ pub(super) fn parse(header: Option<&str>, len: u64) -> Wanted {
 }
 
 #[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
 mod tests {
     use super::Wanted::{All, Nothing, Part};
     use super::*;
@@ -63,5 +67,15 @@ mod tests {
             assert_eq!(of(odd), All, "{odd}");
         }
         assert_eq!(parse(Some("bytes=-5"), 0), Nothing);
+    }
+
+    #[test]
+    fn seeds_and_their_prefixes_are_read_or_refused() {
+        replay::replay(&[("http_range", |data| {
+            let text = String::from_utf8_lossy(data);
+            if let Part(from, to) = parse(Some(&text), 100) {
+                assert!(from < to && to <= 100);
+            }
+        })]);
     }
 }
