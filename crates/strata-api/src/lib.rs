@@ -3,12 +3,18 @@
 //! public error and gRPC codes.
 
 mod convert;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod log_item;
 pub mod rest;
 mod status;
 
 pub use convert::{grace_from_field, instance as instance_fields, pod as pod_fields, take_input};
 pub use status::{error_from_status, status_from_error};
+
+/// The metadata of a refused `schedule.Assignments/Follow` that says where the
+/// server that leads is reached.
+pub const LEADER_METADATA: &str = "strata-leader";
 
 /// Generated code is judged by its source, not by our lints.
 macro_rules! generated {

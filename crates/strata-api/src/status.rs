@@ -37,7 +37,20 @@ pub fn status_from_error(error: &Error) -> Status {
     if let Some(hint) = error.hint() {
         details.set_localized_message("en", hint);
     }
-    Status::with_error_details(code, error.to_string(), details)
+    Status::with_error_details(code, message(error), details)
+}
+
+/// What every client shows; few show the details, so the hint is here too.
+fn message(error: &Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}{}", suffix(hint)),
+        None => error.to_string(),
+    }
+}
+
+/// A hint as it ends a message.
+fn suffix(hint: &str) -> String {
+    format!(" (hint: {hint})")
 }
 
 /// The public error that a gRPC status carries.
@@ -52,7 +65,12 @@ pub fn error_from_status(status: &Status) -> Error {
         .and_then(|bad| bad.field_violations.first());
     let mut error = match violation {
         Some(v) => Error::new(kind, &*v.description).in_field(&*v.field),
-        None => Error::new(kind, status.message()),
+        None => {
+            let hint = details.localized_message().map(|it| suffix(&it.message));
+            let message = status.message();
+            let without = hint.and_then(|hint| message.strip_suffix(&*hint));
+            Error::new(kind, without.unwrap_or(message))
+        }
     };
     if let Some(hint) = details.localized_message() {
         error = error.with_hint(&*hint.message);
@@ -81,6 +99,14 @@ mod tests {
                 .with_hint("what to do");
             assert_eq!(error_from_status(&status_from_error(&error)), error);
         }
+    }
+
+    #[test]
+    fn hint_is_in_the_message_once() {
+        let error = Error::wrong_state("it is being freed").with_hint("try again");
+        let status = status_from_error(&error);
+        assert_eq!(status.message(), "it is being freed (hint: try again)");
+        assert_eq!(error_from_status(&status), error);
     }
 
     #[test]

@@ -34,6 +34,8 @@ impl Judge<'_> {
             NodeState::Ready => {}
             NodeState::Draining => return Err(Reason::Draining),
             NodeState::Lost => return Err(Reason::Lost),
+            NodeState::Starting => return Err(Reason::Starting),
+            NodeState::StatusOnly => return Err(Reason::StatusOnly),
         }
         self.nature(slot)?;
         self.size(slot)?;

@@ -23,6 +23,10 @@ pub enum NodeState {
     Draining,
     /// No: nothing was heard from it for too long.
     Lost,
+    /// Not yet: it says that it is starting. What it has stays there.
+    Starting,
+    /// No: it reports its status, and did not take what was assigned to it.
+    StatusOnly,
 }
 
 /// How much more than it has a node may promise, in thousandths: 1000 promises

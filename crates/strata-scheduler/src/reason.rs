@@ -1,5 +1,6 @@
 //! Reasons against a node, for people.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::resources::MIB;
@@ -12,6 +13,10 @@ pub enum Reason {
     Draining,
     /// Nothing is heard from it.
     Lost,
+    /// It is starting.
+    Starting,
+    /// It reports its status and takes nothing that is assigned to it.
+    StatusOnly,
     /// It cannot run this kind.
     WrongKind(Kind),
     /// It does not meet this constraint.
@@ -110,6 +115,21 @@ impl Reason {
         }
     }
 
+    /// The same without the instance that holds a port, and without amounts,
+    /// which tell what others use.
+    pub fn without_names(&self) -> Cow<'static, str> {
+        match self {
+            Self::Cpu { .. } => "not enough cpu".into(),
+            Self::Memory { .. } => "not enough memory".into(),
+            Self::Disk { .. } => "not enough disk".into(),
+            Self::Gpus { .. } => "not enough GPUs".into(),
+            Self::Port { port, .. } => format!("port {port} is taken").into(),
+            Self::Skew { over, .. } => format!("too many instances in this {over}").into(),
+            Self::Worse { .. } => "another node suits better".into(),
+            other => other.to_string().into(),
+        }
+    }
+
     /// How far from fitting; the example that is shown is the nearest.
     pub(crate) fn distance(&self) -> u64 {
         match self {
@@ -131,6 +151,10 @@ impl fmt::Display for Reason {
         match self {
             Self::Draining => f.write_str("draining"),
             Self::Lost => f.write_str("lost"),
+            Self::Starting => f.write_str("starting"),
+            Self::StatusOnly => f.write_str(
+                "reports its status only: it neither reads nor takes instances assigned to it",
+            ),
             Self::WrongKind(Kind::Container) => f.write_str("cannot run containers"),
             Self::WrongKind(Kind::Vm) => f.write_str("cannot run virtual machines"),
             Self::Constraint(test) => write!(f, "constraint {test} not met"),

@@ -125,6 +125,50 @@ impl FromStr for InstanceType {
     }
 }
 
+/// What pods may do in namespaces that say nothing else: a level of the Pod
+/// Security Standards.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum PodSecurityLevel {
+    /// Anything.
+    Privileged,
+    /// Nothing that is known to lead out of a container.
+    #[default]
+    Baseline,
+    /// Only what is hardened.
+    Restricted,
+}
+
+impl PodSecurityLevel {
+    /// The word of the Pod Security Standards.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
+impl fmt::Display for PodSecurityLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for PodSecurityLevel {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let all = [Self::Privileged, Self::Baseline, Self::Restricted];
+        let found = all.into_iter().find(|level| level.as_str() == text);
+        found.ok_or("must be privileged, baseline or restricted")
+    }
+}
+
 /// The machines that control a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -138,6 +182,11 @@ pub struct ControlPlane {
     /// Labels of their Kubernetes nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What the API server enforces for pods of namespaces without labels of
+    /// their own. Default: baseline. Clusters from before it could be chosen
+    /// have none, and enforce nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_security: Option<PodSecurityLevel>,
 }
 
 /// A named group of workers.

@@ -1,5 +1,7 @@
 //! Commands, split into words as a POSIX shell would split them. No shell
-//! runs: `$HOME`, `*`, `|` and `>` are ordinary characters here.
+//! runs: `$HOME` and `*` are ordinary characters here, and an operator of the
+//! shell that is not quoted is refused: as a word it would run something else
+//! than was meant.
 
 use std::fmt;
 
@@ -30,6 +32,15 @@ impl CommandLine {
         }
         let words = shlex::split(text)
             .ok_or_else(|| Error::invalid(field, "has a quote that is not closed"))?;
+        if let Some(operator) = unquoted_operator(text) {
+            let why = format!(
+                "has the shell operator {operator:?}, and no shell runs it; its words are passed \
+                 to the program as they are"
+            );
+            return Err(Error::invalid(field, why).with_hint(
+                "start a shell: sh -c 'COMMAND'; or quote the operator to pass it as a word",
+            ));
+        }
         Self::try_from(words).map_err(|why| why.in_field(field))
     }
 
@@ -42,6 +53,40 @@ impl CommandLine {
     pub fn words(&self) -> &[String] {
         &self.0
     }
+}
+
+/// The operators of a POSIX shell, longest first.
+const OPERATORS: [&str; 14] = [
+    "&&", "||", ";;", ">>", "<<", ">&", "<&", ">|", "<>", "&", "|", ";", "<", ">",
+];
+
+/// The first operator outside of quotes, in a text whose quotes are closed.
+fn unquoted_operator(text: &str) -> Option<&'static str> {
+    let mut rest = text.char_indices().peekable();
+    let mut begins_word = true;
+    while let Some((at, c)) = rest.next() {
+        let begins = std::mem::replace(&mut begins_word, c.is_ascii_whitespace());
+        match c {
+            '\\' => drop(rest.next()),
+            '\'' => drop(rest.find(|(_, c)| *c == '\'')),
+            '"' => {
+                while let Some((_, quoted)) = rest.next_if(|(_, c)| *c != '"') {
+                    if quoted == '\\' {
+                        rest.next();
+                    }
+                }
+                rest.next();
+            }
+            '#' if begins => drop(rest.find(|(_, c)| *c == '\n')),
+            _ => {
+                let found = OPERATORS.into_iter().find(|op| text[at..].starts_with(op));
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+    }
+    None
 }
 
 impl TryFrom<Vec<String>> for CommandLine {
@@ -93,10 +138,42 @@ mod tests {
             ["sh", "-c", "echo 'a b' >&2"]
         );
         assert_eq!(words(r"a\ b 'c d' e''f"), ["a b", "c d", "ef"]);
-        assert_eq!(
-            words("echo $HOME * | cat"),
-            ["echo", "$HOME", "*", "|", "cat"]
-        );
+        assert_eq!(words("echo $HOME * '|'"), ["echo", "$HOME", "*", "|"]);
+    }
+
+    #[test]
+    fn unquoted_operator_is_refused_with_a_hint() {
+        for (command, operator) in [
+            ("/usr/bin/echo 'hello world' 1>&2", ">&"),
+            ("ifconfig && ip a && route", "&&"),
+            ("false || true", "||"),
+            ("cat x|wc", "|"),
+            ("a; b", ";"),
+            ("sleep 9 &", "&"),
+            ("cat <in >>out", "<"),
+            ("echo \"a\\\"b\" >out", ">"),
+            ("echo 'a' # c\n; b", ";"),
+        ] {
+            let error = CommandLine::from_field("executable.command", command).unwrap_err();
+            assert_eq!(error.field(), Some("executable.command"), "{command}");
+            let quoted = format!("{operator:?}");
+            assert!(error.message().contains(&quoted), "{command}: {error}");
+            assert!(error.hint().unwrap().contains("sh -c"), "{command}");
+        }
+    }
+
+    #[test]
+    fn quoted_operator_is_a_word() {
+        for (command, word) in [
+            ("x 'a && b'", "a && b"),
+            ("x \"a | b\"", "a | b"),
+            ("x \"a\\\"|b\"", "a\"|b"),
+            (r"x a\;b", "a;b"),
+            ("x a#b # ; c", "a#b"),
+            ("x '\"' '>'", "\""),
+        ] {
+            assert_eq!(words(command)[1], word, "{command}");
+        }
     }
 
     #[test]

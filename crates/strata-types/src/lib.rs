@@ -8,6 +8,9 @@ pub mod cluster;
 mod command;
 mod error;
 mod executable;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod image;
 pub mod instance;
 mod limits;
 pub mod machine;

@@ -145,6 +145,19 @@ pub struct Scrub {
     pub uncorrectable: u64,
 }
 
+/// A device of the pool that is made larger or smaller while it is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceResize {
+    /// The device.
+    pub name: String,
+    /// What the pool uses of it before.
+    pub from_bytes: u64,
+    /// What the pool uses of it afterwards.
+    pub to_bytes: u64,
+}
+
 /// What an expansion would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -152,6 +165,10 @@ pub struct Scrub {
 pub struct ExpandPlan {
     /// Spares that would be used, by name.
     pub devices: Vec<String>,
+    /// Devices of which more would be used than now, and spares of which only
+    /// a part would be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resized: Vec<DeviceResize>,
     /// What users could store more.
     pub gained_bytes: u64,
     /// What would be moved to spread data over the new devices; none unless
@@ -166,6 +183,9 @@ pub struct ExpandPlan {
 pub struct ShrinkPlan {
     /// Devices that would leave, by name, in the order they would.
     pub devices: Vec<String>,
+    /// Devices of which less would be used than now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resized: Vec<DeviceResize>,
     /// What users could store less.
     pub lost_bytes: u64,
     /// What would be moved away from them first.

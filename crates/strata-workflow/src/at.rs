@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::parking::Parking;
 use crate::{Kind, OperationId, Outputs, StepError};
 
 /// How far a step is.
@@ -47,6 +48,7 @@ pub(crate) struct Scene {
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) progress: watch::Sender<Option<Progress>>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) parking: Arc<Parking>,
 }
 
 impl<K: Kind> At<K> {
@@ -107,6 +109,14 @@ impl<K: Kind> At<K> {
     /// Waits until somebody wants the operation cancelled.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.scene.cancel.clone().cancelled_owned()
+    }
+
+    /// Waits for something that others do. Meanwhile the operation does not
+    /// count among those that run at the same time, so that what it waits for
+    /// can begin, also when that is another operation.
+    pub async fn wait_for<F: Future>(&self, something: F) -> F::Output {
+        let _parked = self.scene.parking.park();
+        something.await
     }
 
     /// A safe point: `at.safe_point()?` leaves the step here if the operation

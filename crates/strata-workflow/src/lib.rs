@@ -38,6 +38,7 @@ mod log;
 mod operation;
 mod operations;
 mod outputs;
+mod parking;
 mod queue;
 mod records;
 mod registry;

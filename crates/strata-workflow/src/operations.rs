@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use strata_store::{Store, StoreError};
+use strata_store::{Store, StoreError, Transaction};
 
 use crate::claim::conflict;
 use crate::operation::Lines;
 use crate::records::{self, RECORDS};
+use crate::retention::delete_log;
 use crate::snapshots::{Snapshots, snapshots};
 use crate::{Clock, Filter, Kind, LogLine, Operation, OperationId, Registry, WorkflowError};
 
@@ -140,19 +141,20 @@ impl Operations {
 
     /// Forgets all that have not ended, without undoing anything: for a store
     /// that tells of another time. No engine may run on it. The answer is how
-    /// many there were.
+    /// many there were. The record goes last, with its idempotency key: cut
+    /// short and repeated, it finds what is left.
     pub async fn forget_unfinished(&self) -> Result<usize, WorkflowError> {
         let all = self.list(&Filter::default()).await?;
         let open = all.iter().filter(|it| !it.has_ended() || it.holds_claims());
         let mut count = 0;
         for operation in open {
-            let log = self.store.list(&records::log_prefix(operation.id)).await?;
-            let mut gone = strata_store::Transaction::new();
-            gone = gone.delete(records::record_key(operation.id));
-            for line in log.entries {
-                gone = gone.delete(line.key);
+            let store = self.store.as_ref();
+            delete_log(store, operation.id, Transaction::new).await?;
+            let mut gone = Transaction::new().delete(records::record_key(operation.id));
+            if let Some(key) = &operation.book.key {
+                gone = gone.delete(records::idempotency_key(&operation.owner, key));
             }
-            self.store.commit(gone).await?;
+            store.commit(gone).await?;
             count += 1;
         }
         Ok(count)
@@ -206,8 +208,7 @@ impl Operations {
             if next == kept.operation {
                 return Ok(next);
             }
-            let unchanged = strata_store::Transaction::new()
-                .if_unchanged(records::record_key(id), kept.revision);
+            let unchanged = Transaction::new().if_unchanged(records::record_key(id), kept.revision);
             let transaction = records::put(unchanged, &mut next, lines, now_ms)?;
             match self.store.commit(transaction).await {
                 Ok(_) => return Ok(next),

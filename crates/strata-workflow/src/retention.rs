@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use strata_store::StoreError;
+use strata_store::{Store, StoreError, Transaction};
 
 use crate::OperationId;
 use crate::journal::Pen;
@@ -82,13 +82,7 @@ pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::Work
     if !operation.has_ended() || operation.holds_claims() {
         return Ok(());
     }
-    let log = store.list(&records::log_prefix(id)).await?;
-    for lines in log.entries.chunks(AT_ONCE) {
-        let deletion = lines
-            .iter()
-            .fold(pen.transaction(), |all, line| all.delete(&line.key));
-        store.commit(deletion).await?;
-    }
+    delete_log(store, id, || pen.transaction()).await?;
     let mut deletion = pen
         .transaction()
         .if_unchanged(records::record_key(id), kept.revision)
@@ -102,6 +96,23 @@ pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::Work
         Err(StoreError::Conflict { key }) if key == records::record_key(id) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Deletes all lines of an operation's log, as many at once as a store takes,
+/// each time on the conditions that `begin` has.
+pub(crate) async fn delete_log(
+    store: &dyn Store,
+    id: OperationId,
+    begin: impl Fn() -> Transaction,
+) -> Result<(), StoreError> {
+    let log = store.list(&records::log_prefix(id)).await?;
+    for lines in log.entries.chunks(AT_ONCE) {
+        let deletion = lines
+            .iter()
+            .fold(begin(), |all, line| all.delete(&line.key));
+        store.commit(deletion).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ fn new(
             key: key.map(str::to_owned),
             ..Book::default()
         },
+        other: Default::default(),
     })
 }
 

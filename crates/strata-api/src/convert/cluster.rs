@@ -42,6 +42,8 @@ impl TryFrom<kaas::ControlPlaneMachineSpec> for ControlPlane {
             count: count(field("count"), wire.count)?,
             instance_type: instance_type(field("instanceType"), &wire.instance_type)?,
             labels: labels(&field("labels"), wire.labels)?,
+            // The published document has no word for it.
+            pod_security: None,
         })
     }
 }

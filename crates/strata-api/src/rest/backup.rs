@@ -14,6 +14,10 @@ pub struct NewBackup {
     pub bytes_per_second: Option<u64>,
     /// It is not verified afterwards.
     pub skip_verify: bool,
+    /// All of the repository is read first: what is damaged is stored again
+    /// where the data still exists, and all of the backup is verified.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repair: bool,
 }
 
 /// Looks whether backups can be restored.

@@ -43,6 +43,9 @@ pub struct Instance {
     pub environment: Vec<String>,
     /// What it may use, and what it uses.
     pub resources: Claim,
+    /// Processes and threads that it may have at once; 4096 where not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
     /// A port of the node that leads to one of the instance.
     pub ports: Vec<String>,
     /// Whose it is.
@@ -101,6 +104,12 @@ pub struct Instance {
     /// What is mounted into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// Secrets that it is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// Whether an init runs as PID 1, or its own program. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<bool>,
     /// How it is found out whether it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,

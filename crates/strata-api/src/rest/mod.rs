@@ -8,6 +8,8 @@
 //! default.
 
 mod backup;
+mod ca;
+mod certificate;
 mod cluster;
 mod event;
 mod exec;
@@ -20,10 +22,13 @@ mod patch;
 mod placement;
 mod problem;
 mod project;
+mod secret;
 mod storage;
 mod workload;
 
 pub use backup::{NewBackup, PruneKept, PrunePlan, PruneRequest, VerifyRequest};
+pub use ca::{CaRoot, CaStepRequest, CertificateAuthority, RetireCaRequest};
+pub use certificate::{Certificate, RevokeRequest, RevokeResult};
 pub use cluster::{
     Cluster, ClusterNode, ClusterPlan, ClusterSnapshot, Kubeconfig, KubeconfigRequest,
     KubernetesBundle, NewCluster, PlannedMachine, PoolStatus, RestoreCluster, ScalePool,
@@ -37,19 +42,20 @@ pub use machine::{
     AutoscalePlan, AutoscaleStep, Autoscaling, Headroom, HypervisorDrain, Machine, NewMachine,
     PowerAction, PowerRequest,
 };
-pub use node::{Node, NodePatch, NodeStatus};
+pub use node::{Node, NodeLimits, NodePatch, NodeStatus, UnknownInstance, UnreadableRecord};
 pub use operation::{DrainRequest, Operation, OperationLine, OperationStatus, OperationStep};
 pub use patch::{InstancePatch, WorkloadPatch};
 pub use placement::{Placement, PlacementNode};
 pub use problem::Problem;
-pub use project::{NewProject, Project, ProjectPatch, ProjectUse, Quota};
+pub use project::{NewProject, Project, ProjectDefaults, ProjectPatch, ProjectUse, Quota};
+pub use secret::{NewSecret, Secret, SecretPatch};
 pub use storage::{
     ExpandRequest, NewDevice, NewPoolVolume, NewSnapshot, PoolVolumePatch, ReplaceRequest,
     ShrinkRequest,
 };
 pub use strata_types::backup::{Backup, BackupSchedule, RestoreRequest, Retention};
 pub use strata_types::cluster::{
-    ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, InstanceType, NodePool,
+    ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, InstanceType, NodePool, PodSecurityLevel,
 };
 pub use strata_types::instance::{
     Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources, SecuritySpec,
@@ -59,8 +65,8 @@ pub use strata_types::machine::{
 };
 pub use strata_types::pod::RestartPolicy;
 pub use strata_types::storage::{
-    DeviceState, ExpandPlan, Pool, PoolDevice, PoolState, PoolVolume, Profile, Scrub, ShrinkPlan,
-    VolumeKind, VolumeSnapshot,
+    DeviceResize, DeviceState, ExpandPlan, Pool, PoolDevice, PoolState, PoolVolume, Profile, Scrub,
+    ShrinkPlan, VolumeKind, VolumeSnapshot,
 };
 pub use workload::Workload;
 

@@ -42,6 +42,35 @@ impl std::fmt::Display for NodeStatus {
     }
 }
 
+/// The most that a node may say it has. What is not given is not bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeLimits {
+    /// Thousandths of a core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// MB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u32>,
+    /// GB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u32>,
+    /// GPUs of all kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// Whether it may reach the storage pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<bool>,
+}
+
+impl NodeLimits {
+    /// Whether nothing is bounded.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -71,10 +100,21 @@ pub struct Node {
     /// Kind and number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gpus: BTreeMap<String, u32>,
+    /// The most that it may say it has, as an admin has set it.
+    #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
+    pub limits: NodeLimits,
     /// How many instances are on it.
     pub instances: usize,
     /// Whether it runs virtual machines.
     pub runs_vms: bool,
+    /// How it encrypts what it sends to other nodes: `wireguard`, or `none`
+    /// and why. Empty: it is of a release that does not, or was not heard of.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub overlay_encryption: String,
+    /// Instances on it that no record here is of: another control plane
+    /// assigned them, or their records are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_instances: Vec<UnknownInstance>,
     /// Whether it is being emptied.
     pub draining: bool,
     /// Of its software.
@@ -86,6 +126,43 @@ pub struct Node {
     /// When it last came, was lost or came back.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub changed_at: String,
+}
+
+/// An instance on a node that no record is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct UnknownInstance {
+    /// Its id.
+    pub id: String,
+    /// The control plane that assigned it; empty where that is not known.
+    #[serde(default)]
+    pub control_plane: String,
+    /// Whether it runs.
+    pub runs: bool,
+}
+
+/// A record that this release cannot read. It is kept as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadableRecord {
+    /// Its key in the store: what it is, and its id.
+    pub key: String,
+    /// The name that it holds, as far as its text says.
+    #[serde(default)]
+    pub name: String,
+    /// The project it is in.
+    #[serde(default)]
+    pub project: String,
+    /// The node it is on.
+    #[serde(default)]
+    pub node: String,
+    /// The workload it is of.
+    #[serde(default)]
+    pub workload: String,
+    /// Why it cannot be read.
+    pub reason: String,
 }
 
 /// A change to a node.
@@ -101,6 +178,11 @@ pub struct NodePatch {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub draining: Option<bool>,
+    /// The most that it may say it has, in place of what was set before. For
+    /// admins.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[cfg_attr(feature = "schema", schema(nullable = false))]
+    pub limits: Option<NodeLimits>,
 }
 
 /// What is given is something: `null` is not.

@@ -32,6 +32,10 @@ macro_rules! patches {
             /// What it may use.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub resources: Option<ResourcesInput>,
+            /// Processes and threads that it may have at once.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schema(minimum = 16, maximum = 4_194_304))]
+            pub pids: Option<u32>,
             /// `8080:80`, all of them.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schema(max_items = 100))]
@@ -54,6 +58,13 @@ macro_rules! patches {
             #[serde(skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schema(max_items = 100))]
             pub volumes: Option<Vec<String>>,
+            /// Secrets that it is given.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schema(max_items = 100))]
+            pub secrets: Option<Vec<String>>,
+            /// Whether an init runs as PID 1, or its own program.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub init: Option<bool>,
             /// What it may do.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub security: Option<SecuritySpec>,

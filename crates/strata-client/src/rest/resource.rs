@@ -143,6 +143,25 @@ impl RestClient {
         call.with("application/json", body)?.send().await?.json()
     }
 
+    /// Does something with objects, and says what was done: `revoke` of
+    /// certificates.
+    pub async fn act<T: Resource, P: DeserializeOwned>(
+        &self,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<P> {
+        let target = target(T::ROUTE, what, "", &Query::new());
+        let call = self.call(Method::POST, target);
+        call.with("application/json", body)?.send().await?.json()
+    }
+
+    /// Has an object do something, without more to say: `adopt` of a node.
+    pub async fn order<T: Resource>(&self, name: &str, what: &str) -> Result<()> {
+        let target = target(T::ROUTE, name, what, &Query::new());
+        self.call(Method::POST, target).send().await?;
+        Ok(())
+    }
+
     /// Removes an object, or begins to.
     pub async fn delete<T: Resource>(&self, name: &str, query: &Query) -> Result<()> {
         let target = target(T::ROUTE, name, "", query);

@@ -3,9 +3,11 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use strata_api::rest::{
-    Autoscaling, Backup, BackupSchedule, Cluster, Event, Instance, KubernetesBundle, Machine, Node,
-    Operation, Pool, PoolDevice, PoolVolume, Project, Workload,
+    Autoscaling, Backup, BackupSchedule, Certificate, CertificateAuthority, Cluster, Event,
+    Instance, KubernetesBundle, Machine, Node, Operation, Pool, PoolDevice, PoolVolume, Project,
+    Secret, UnreadableRecord, Workload,
 };
+use strata_audit::Entry;
 
 /// Objects of one kind, or the one there is: that one has no name.
 pub trait Resource: DeserializeOwned {
@@ -31,7 +33,11 @@ routes! {
     Workload => "workload",
     Node => "node",
     Project => "project",
+    Secret => "secret",
     Event => "event",
+    Entry => "audit",
+    Certificate => "certificate",
+    CertificateAuthority => "ca",
     Operation => "operation",
     Machine => "machine",
     Hypervisor => "hypervisor",
@@ -43,4 +49,5 @@ routes! {
     BackupSchedule => "backup-schedule",
     Cluster => "cluster",
     KubernetesBundle => "kubernetes",
+    UnreadableRecord => "unreadable-record",
 }

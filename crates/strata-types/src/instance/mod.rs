@@ -22,7 +22,7 @@ mod volume;
 pub use id::{InstanceId, WorkloadId};
 pub use kind::InstanceKind;
 pub use placement::{
-    AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, SpreadRule,
+    AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, RunPolicy, SpreadRule,
 };
 pub use resources::{Claim, Resources};
 pub use spec::{HealthSpec, InstanceSpec, SecuritySpec};

@@ -38,6 +38,28 @@ pub struct PlacementRules {
     /// helps.
     #[serde(skip_serializing_if = "is_false")]
     pub preempts: bool,
+    /// How many runs of it there may be while a node is cut off from its
+    /// server. Default: exclusive.
+    #[serde(skip_serializing_if = "RunPolicy::is_default")]
+    pub runs: RunPolicy,
+}
+
+/// What becomes of an instance whose node is cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum RunPolicy {
+    /// It runs at most once: it is stopped before it is started elsewhere.
+    #[default]
+    Exclusive,
+    /// It goes on, and may run elsewhere as well until its node is back.
+    Available,
+}
+
+impl RunPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A wish.

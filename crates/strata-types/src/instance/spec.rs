@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::volume::volume;
 use super::{InstanceKind, PlacementRules, Resources};
+use crate::image::Reference;
 use crate::pod::{
-    Capabilities, HealthCheck, PodLimits, PodName, PodSecurity, PodSpec, PortMapping, Probe,
-    RestartPolicy, Volume, VolumeSource,
+    Capabilities, DEFAULT_PIDS, HealthCheck, PodLimits, PodName, PodSecret, PodSecurity, PodSpec,
+    PortMapping, Probe, RestartPolicy, Volume, VolumeSource,
 };
 use crate::{EnvironmentVariable, Error};
+
+/// What `pids` can be: a shell needs a few, and no kernel numbers more.
+const PIDS: std::ops::RangeInclusive<u32> = 16..=4_194_304;
 
 /// What an instance is asked to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +34,11 @@ pub struct InstanceSpec {
     pub environment: Vec<String>,
     /// What it may use, and what is kept free for it.
     pub resources: Resources,
+    /// Processes and threads it may have at once, 16 to 4194304. Default: the
+    /// project's, else 4096.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 16, maximum = 4_194_304))]
+    pub pids: Option<u32>,
     /// `8080:80`, `53:53/udp`: a port of the node that leads to one of the
     /// instance. At most 100.
     pub ports: Vec<String>,
@@ -49,6 +58,16 @@ pub struct InstanceSpec {
     /// `pool=data:/var/lib/x`; for a virtual machine `pool=data`, a disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// Secrets of the project that it is given: `db`, which it finds in
+    /// `/run/secrets/db`, `db:/etc/app/password`, or `DB_PASSWORD=db` for a
+    /// variable. At most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// Whether an init runs as PID 1 that reaps and passes signals on. Without
+    /// it the program is PID 1, as systemd, s6 and busybox init have to be.
+    /// Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<bool>,
     /// What it may do.
     #[serde(skip_serializing_if = "SecuritySpec::is_default")]
     pub security: SecuritySpec,
@@ -81,8 +100,13 @@ pub struct SecuritySpec {
     pub drop_capabilities: Vec<String>,
     /// Its root cannot be changed.
     pub read_only_root: bool,
-    /// Its users are nobody outside.
-    pub user_namespace: bool,
+    /// Programs may gain privileges by exec, as `sudo` does. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub privilege_escalation: bool,
+    /// Whether it has a user namespace of its own, in which its root is an
+    /// unprivileged user of the host. Default: true. False is for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_namespace: Option<bool>,
 }
 
 impl SecuritySpec {
@@ -161,6 +185,7 @@ impl InstanceSpec {
         self.check_uri()?;
         self.check_sizes()?;
         self.resources.check("resources")?;
+        self.check_pids()?;
         self.placement.check("placement")?;
         let name = PodName::from_field("name", "x")?;
         match self.kind {
@@ -169,11 +194,41 @@ impl InstanceSpec {
         }
     }
 
+    fn check_pids(&self) -> Result<(), Error> {
+        match self.pids {
+            Some(pids) if !PIDS.contains(&pids) => {
+                let why = format!("is {pids}; {} to {} are allowed", PIDS.start(), PIDS.end());
+                Err(Error::invalid("pids", why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Processes and threads that it may have at once. A virtual machine has
+    /// those of its own kernel.
+    pub fn max_pids(&self) -> u32 {
+        match self.kind {
+            InstanceKind::Container => self.pids.unwrap_or(DEFAULT_PIDS),
+            InstanceKind::Vm => 0,
+        }
+    }
+
+    /// Bytes of memory that its volumes hold.
+    pub fn memory_volumes(&self) -> u64 {
+        let size = |volume: Volume| match volume.source {
+            VolumeSource::Memory(bytes) => bytes,
+            _ => 0,
+        };
+        let volumes = self.mounts().unwrap_or_default();
+        volumes.into_iter().map(size).fold(0, u64::saturating_add)
+    }
+
     fn check_sizes(&self) -> Result<(), Error> {
         let counts = [
             ("environment", self.environment.len()),
             ("ports", self.ports.len()),
             ("volumes", self.volumes.len()),
+            ("secrets", self.secrets.len()),
             // The server adds a few of its own.
             ("labels", self.labels.len() + 5),
             ("command", self.command.len()),
@@ -208,20 +263,19 @@ impl InstanceSpec {
         Ok(())
     }
 
-    /// What is no image's name anywhere; the rest is for the node to find.
+    /// Refuses what names no image anywhere; whether there is such an image is
+    /// for the node to find. The disk of a virtual machine is a path.
     fn check_uri(&self) -> Result<(), Error> {
-        let folder = ["oci:", "docker-archive:"]
-            .iter()
-            .find_map(|scheme| self.uri.strip_prefix(scheme));
-        let why = match folder {
-            Some(path) if path.starts_with('/') => return Ok(()),
-            Some(_) => "must have a path that begins with /",
-            None if self.uri.contains(char::is_whitespace) => "must not have spaces in it",
-            None => return Ok(()),
+        if self.kind == InstanceKind::Vm {
+            return Ok(());
+        }
+        let path = match self.uri.parse::<Reference>()? {
+            Reference::Registry(_) => return Ok(()),
+            Reference::Layout { path, .. } | Reference::Archive { path } => path,
         };
-        match self.kind {
-            InstanceKind::Container => Err(Error::invalid("uri", why)),
-            InstanceKind::Vm => Ok(()),
+        match path.has_root() {
+            true => Ok(()),
+            false => Err(Error::invalid("uri", "must have a path that begins with /")),
         }
     }
 
@@ -234,7 +288,10 @@ impl InstanceSpec {
             ("arguments", !self.arguments.is_empty()),
             ("health", self.health.is_some()),
             ("user", self.user.is_some()),
+            ("pids", self.pids.is_some()),
+            ("secrets", !self.secrets.is_empty()),
             ("workingDirectory", self.working_directory.is_some()),
+            ("init", self.init.is_some()),
             ("security", !self.security.is_default()),
         ];
         match misplaced.into_iter().find(|(_, given)| *given) {
@@ -272,6 +329,14 @@ impl InstanceSpec {
             .collect()
     }
 
+    /// The secrets, read.
+    pub fn given_secrets(&self) -> Result<Vec<PodSecret>, Error> {
+        let secrets = self.secrets.iter().enumerate();
+        secrets
+            .map(|(i, text)| PodSecret::parse(&format!("secrets[{i}]"), text))
+            .collect()
+    }
+
     /// Whether it reaches into the machine it runs on, which operators may not
     /// ask for.
     pub fn reaches_the_machine(&self) -> bool {
@@ -281,6 +346,7 @@ impl InstanceSpec {
         folders
             || own_disk.iter().any(|start| self.uri.starts_with(start))
             || !self.security.add_capabilities.is_empty()
+            || self.security.user_namespace == Some(false)
     }
 
     /// Between the stop signal and SIGKILL.
@@ -305,18 +371,21 @@ impl InstanceSpec {
             cpu_millis: u32::try_from(self.resources.cpu).ok().filter(|n| *n > 0),
             memory_bytes: limit(self.resources.memory_bytes()),
             disk_bytes: limit(self.resources.disk_bytes()),
-            pids: None,
+            pids: Some(self.max_pids().into()),
         };
         pod.address = address;
         pod.ports = self.port_mappings()?;
         pod.volumes = self.mounts()?;
+        pod.secrets = self.given_secrets()?;
         pod.security = PodSecurity {
             capabilities: capabilities(&self.security)?,
             read_only_root: self.security.read_only_root,
+            privilege_escalation: self.security.privilege_escalation,
             user_namespace: self.security.user_namespace,
             ..PodSecurity::default()
         };
         pod.health = self.health.as_ref().map(HealthSpec::check).transpose()?;
+        pod.init = self.init.unwrap_or(PodSpec::default_init());
         pod.restart = self.restart;
         pod.stop_grace = self.stop_grace();
         pod.labels.clone_from(&self.labels);
@@ -348,4 +417,71 @@ fn capabilities(security: &SecuritySpec) -> Result<Capabilities, Error> {
     let (drop, add) = (&security.drop_capabilities, &security.add_capabilities);
     Capabilities::from_lists(drop, add)
         .map_err(|why| Error::invalid("security.addCapabilities", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_image_name_is_refused_by_its_field() {
+        let check = |uri: &str| {
+            let uri = uri.to_owned();
+            let spec = InstanceSpec {
+                uri,
+                ..InstanceSpec::default()
+            };
+            spec.check()
+        };
+        for bad in [
+            "::::",
+            "https://x",
+            "UPPER/Case",
+            "$(id)",
+            "x@sha256:zz",
+            "a b",
+            "oci:relative",
+            "docker-archive:",
+            "nginx:",
+        ] {
+            let refused = check(bad).unwrap_err();
+            assert_eq!(refused.field(), Some("uri"), "{bad}: {refused}");
+        }
+        for good in [
+            "nginx",
+            "docker.io/library/nginx:1.27",
+            "registry:5000/x",
+            "oci:/srv/images/web:v1",
+            "docker-archive:/srv/web.tar",
+        ] {
+            check(good).unwrap();
+        }
+    }
+
+    fn pod(text: &str) -> Result<PodSpec, Error> {
+        let spec: InstanceSpec = serde_json::from_str(text).unwrap();
+        spec.check()?;
+        spec.pod("x".parse().unwrap(), None)
+    }
+
+    #[test]
+    fn init_and_privileges_of_an_instance_are_those_of_its_pod() {
+        let plain = pod(r#"{"uri": "web"}"#).unwrap();
+        assert!(plain.init && !plain.security.privilege_escalation);
+        let asked = r#"{"uri": "web", "init": false, "security": {"privilegeEscalation": true}}"#;
+        let asked = pod(asked).unwrap();
+        assert!(!asked.init && asked.security.privilege_escalation);
+        let vm = pod(r#"{"type": "VM", "uri": "/disk.qcow2", "init": false}"#).unwrap_err();
+        assert_eq!(vm.field(), Some("init"));
+        // Nothing of the host is reached by it: operators may ask for it.
+        let escalating = r#"{"uri": "web", "security": {"privilegeEscalation": true}}"#;
+        let spec: InstanceSpec = serde_json::from_str(escalating).unwrap();
+        assert!(!spec.reaches_the_machine());
+    }
+
+    #[test]
+    fn pods_of_before_have_an_init() {
+        let old: PodSpec = serde_json::from_str(r#"{"name": "web", "image": "x"}"#).unwrap();
+        assert!(old.init);
+    }
 }

@@ -52,8 +52,13 @@ const NAMES: [&str; 41] = [
 
 /// What root has in a pod unless told otherwise: what ordinary servers need
 /// and nothing that reaches out of the pod. No MKNOD: with it, root of a pod
-/// could open the machine's disks.
-const DEFAULT: [&str; 11] = [
+/// could open the machine's disks. No NET_RAW: it makes packets of any sender,
+/// and `ping` does without it.
+///
+/// AUDIT_WRITE is for `sshd`, `su` and `sudo`, which end a session they cannot
+/// put on record. In a user namespace the kernel has no audit log to write to.
+const DEFAULT: [&str; 12] = [
+    "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
@@ -161,7 +166,7 @@ mod tests {
         // As the kernel prints it in CapBnd.
         assert_eq!(
             format!("{:016x}", Capabilities::default().bits()),
-            "00000000800405fb"
+            "00000000a00405fb"
         );
     }
 

@@ -16,6 +16,7 @@ mod capability;
 mod health;
 mod port;
 mod rlimit;
+mod secret;
 mod state;
 mod sysctl;
 mod volume;
@@ -33,6 +34,7 @@ pub use capability::{Capabilities, Capability};
 pub use health::{HealthCheck, Probe};
 pub use port::{PortMapping, Protocol};
 pub use rlimit::Rlimit;
+pub use secret::{PodSecret, SecretTarget};
 pub use state::PodState;
 pub use sysctl::Sysctl;
 pub use volume::{Volume, VolumeSource};
@@ -102,7 +104,11 @@ pub enum PodNetwork {
     Isolated,
 }
 
-/// What a pod may use at most. What is `None` is not limited.
+/// Processes and threads that a pod may have at once where its limits name
+/// none: plenty for a server, and too few to take the host's.
+pub const DEFAULT_PIDS: u32 = 4096;
+
+/// What a pod may use at most. What is `None` is not limited, but for `pids`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodLimits {
     /// Thousandths of a cpu.
@@ -111,7 +117,7 @@ pub struct PodLimits {
     pub memory_bytes: Option<u64>,
     /// Bytes that it may write to its own root.
     pub disk_bytes: Option<u64>,
-    /// Processes and threads.
+    /// Processes and threads. Default: [`DEFAULT_PIDS`].
     pub pids: Option<u64>,
 }
 
@@ -130,9 +136,11 @@ pub struct PodSecurity {
     /// Its root cannot be changed.
     #[serde(default)]
     pub read_only_root: bool,
-    /// Its users are nobody outside.
+    /// Whether it has a user namespace of its own, in which its root is an
+    /// unprivileged user of the host. Default: it has, unless it has the
+    /// host's network.
     #[serde(default)]
-    pub user_namespace: bool,
+    pub user_namespace: Option<bool>,
 }
 
 /// What a pod is asked to be.
@@ -181,6 +189,9 @@ pub struct PodSpec {
     /// What is mounted into it.
     #[serde(default)]
     pub volumes: Vec<Volume>,
+    /// Secrets it is given. Their values are kept elsewhere.
+    #[serde(default)]
+    pub secrets: Vec<PodSecret>,
     /// What it may do.
     #[serde(default)]
     pub security: PodSecurity,
@@ -208,6 +219,11 @@ pub struct PodSpec {
     /// The image's own health check is not used.
     #[serde(default)]
     pub no_image_health: bool,
+    /// Whether an init runs as PID 1 that reaps and passes signals on. Without
+    /// it the pod's program is PID 1, as systemd, s6 and busybox init have to
+    /// be. Default: true.
+    #[serde(default = "PodSpec::default_init")]
+    pub init: bool,
     /// For people and for selecting.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
@@ -238,6 +254,7 @@ impl PodSpec {
             address: None,
             ports: Vec::new(),
             volumes: Vec::new(),
+            secrets: Vec::new(),
             security: PodSecurity::default(),
             rlimits: Vec::new(),
             sysctls: Vec::new(),
@@ -247,9 +264,15 @@ impl PodSpec {
             stdin: false,
             terminal: false,
             no_image_health: false,
+            init: Self::default_init(),
             labels: BTreeMap::new(),
             aliases: Vec::new(),
         }
+    }
+
+    /// What `init` is where nothing is said of it.
+    pub const fn default_init() -> bool {
+        true
     }
 
     /// Refuses what contradicts itself, naming the field.
@@ -269,6 +292,7 @@ impl PodSpec {
                 return Err(Error::invalid(field, why));
             }
         }
+        self.check_secrets()?;
         match &self.working_directory {
             Some(folder) if !folder.starts_with('/') => Err(Error::invalid(
                 "pod.working_directory",
@@ -278,11 +302,36 @@ impl PodSpec {
         }
     }
 
+    /// Every secret has a place of its own.
+    fn check_secrets(&self) -> Result<(), Error> {
+        for (i, secret) in self.secrets.iter().enumerate() {
+            let field = format!("pod.secrets[{i}]");
+            secret.check(&field)?;
+            let taken = self.secrets[..i]
+                .iter()
+                .any(|it| it.target == secret.target);
+            let covered = |path| self.volumes.iter().any(|volume| volume.place() == path);
+            if taken || secret.path().is_some_and(covered) {
+                let why = "has the same place as another secret or a volume";
+                return Err(Error::invalid(field, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has a user namespace of its own: as asked for, and unless
+    /// that is left open, wherever the network allows it.
+    pub fn has_own_users(&self) -> bool {
+        let default = self.network != PodNetwork::Host;
+        self.security.user_namespace.unwrap_or(default)
+    }
+
     fn check_counts(&self) -> Result<(), Error> {
         let counts = [
             ("environment", self.environment.len()),
             ("ports", self.ports.len()),
             ("volumes", self.volumes.len()),
+            ("secrets", self.secrets.len()),
             ("rlimits", self.rlimits.len()),
             ("sysctls", self.sysctls.len()),
             ("labels", self.labels.len()),
@@ -307,7 +356,7 @@ impl PodSpec {
             let why = "can be had only by a pod on the bridge";
             return Err(Error::invalid("pod.address", why));
         }
-        if self.network == PodNetwork::Host && self.security.user_namespace {
+        if self.network == PodNetwork::Host && self.has_own_users() {
             let why = "does not go with the machine's own network";
             return Err(Error::invalid("pod.security.user_namespace", why));
         }
@@ -345,7 +394,7 @@ impl PodSpec {
             let capability = name.parse::<Capability>();
             capability.is_ok_and(|one| security.capabilities.contains(one))
         };
-        if has("SYS_PTRACE") && !has("SYS_ADMIN") && !security.user_namespace {
+        if has("SYS_PTRACE") && !has("SYS_ADMIN") && !self.has_own_users() {
             let why = "SYS_PTRACE reaches into the pod's init, and through it out of the pod";
             return Err(Error::invalid("pod.security.capabilities", why)
                 .with_hint("add it together with a user namespace"));

@@ -84,11 +84,29 @@ fn looking_into_other_processes_needs_users_of_ones_own() {
     let ptrace = |pod: &mut PodSpec| {
         pod.security.capabilities = Capabilities::from_lists(&[], &["SYS_PTRACE"]).unwrap();
     };
-    assert_eq!(refused(ptrace), "pod.security.capabilities");
+    let of_the_host = |pod: &mut PodSpec| {
+        ptrace(pod);
+        pod.security.user_namespace = Some(false);
+    };
+    assert_eq!(refused(of_the_host), "pod.security.capabilities");
     let mut pod = pod();
     ptrace(&mut pod);
-    pod.security.user_namespace = true;
     pod.check().unwrap();
+}
+
+#[test]
+fn users_are_its_own_unless_the_network_or_the_caller_says_otherwise() {
+    let mut pod = pod();
+    assert!(pod.has_own_users());
+    pod.security.user_namespace = Some(false);
+    assert!(!pod.has_own_users());
+    pod.security.user_namespace = None;
+    pod.network = PodNetwork::Host;
+    assert!(!pod.has_own_users());
+    pod.check().unwrap();
+    // A record from before there was a default says what it meant.
+    let old: PodSecurity = serde_json::from_str(r#"{"user_namespace": false}"#).unwrap();
+    assert_eq!(old.user_namespace, Some(false));
 }
 
 #[test]

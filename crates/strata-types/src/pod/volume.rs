@@ -48,19 +48,7 @@ impl Volume {
 
     /// Refuses what cannot be mounted, naming the field.
     pub fn check(&self, field: &str) -> Result<(), Error> {
-        let target = format!("{field}.target");
-        check_path(&target, &self.target)?;
-        let trimmed = self.place();
-        if TAKEN.contains(&trimmed) {
-            return Err(Error::invalid(
-                target,
-                format!("{trimmed} is the pod's own"),
-            ));
-        }
-        if trimmed.starts_with("/proc/") || trimmed.starts_with("/sys/") {
-            let why = format!("{trimmed} is in a part that the kernel fills");
-            return Err(Error::invalid(target, why));
-        }
+        check_target(&format!("{field}.target"), &self.target)?;
         match &self.source {
             VolumeSource::Folder(path) => check_path(&format!("{field}.folder"), path),
             VolumeSource::Memory(0..4096) => {
@@ -70,6 +58,20 @@ impl Volume {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses a place in a pod where nothing can be mounted, naming the field.
+pub(super) fn check_target(field: &str, path: &str) -> Result<(), Error> {
+    check_path(field, path)?;
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.is_empty() || TAKEN.contains(&trimmed) {
+        return Err(Error::invalid(field, format!("{path} is the pod's own")));
+    }
+    if trimmed.starts_with("/proc/") || trimmed.starts_with("/sys/") {
+        let why = format!("{trimmed} is in a part that the kernel fills");
+        return Err(Error::invalid(field, why));
+    }
+    Ok(())
 }
 
 fn check_path(field: &str, path: &str) -> Result<(), Error> {

@@ -70,6 +70,7 @@ impl Run {
             outputs: Arc::clone(outputs),
             progress,
             cancel: work.cancel.clone(),
+            parking: Arc::clone(&self.parking),
         };
         // The call itself may panic, too, before it gives a future.
         let call = AssertUnwindSafe(async { (work.action)(scene).await }).catch_unwind();

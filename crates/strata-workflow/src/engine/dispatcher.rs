@@ -20,6 +20,7 @@ use super::run::run;
 use super::{End, Settings, Status};
 use crate::journal::{JournalError, Pen};
 use crate::operation::State;
+use crate::parking::Parking;
 use crate::queue::Queue;
 use crate::records::{self, Kept, RECORDS};
 use crate::retention::{self, Ended};
@@ -45,6 +46,7 @@ pub(super) struct Dispatcher {
     forgetting: JoinSet<bool>,
     pub(super) status: Status,
     tell: watch::Sender<Status>,
+    parking: Arc<Parking>,
 }
 
 impl Dispatcher {
@@ -67,6 +69,7 @@ impl Dispatcher {
             forgetting: JoinSet::new(),
             status: Status::default(),
             tell,
+            parking: Arc::default(),
         }
     }
 
@@ -105,10 +108,12 @@ impl Dispatcher {
         let mut watch = Some(watch);
         let mut cleanup = timer(self.settings.cleanup_every);
         let mut forget = timer(self.settings.forget_every);
+        let parking = Arc::clone(&self.parking);
         loop {
             self.start();
             self.publish();
             tokio::select! {
+                () = parking.changed() => {}
                 news = next(&mut watch) => match news {
                     Some(changes) => self.learn_all(&changes.changes),
                     None => watch = self.take_up_again().await,
@@ -148,7 +153,11 @@ impl Dispatcher {
     }
 
     fn start(&mut self) {
-        while let Some(id) = self.queue.next(self.settings.at_once) {
+        // Those that wait take no place.
+        while let Some(id) = self
+            .queue
+            .next(self.settings.at_once + self.parking.waiting())
+        {
             let cancel = CancellationToken::new();
             let work = run(
                 self.pen.clone(),
@@ -156,6 +165,7 @@ impl Dispatcher {
                 Arc::clone(&self.registry),
                 cancel.clone(),
                 self.settings.progress_every,
+                Arc::clone(&self.parking),
             );
             let task = self.runs.spawn(work);
             self.tasks.insert(task.id(), id);

@@ -15,6 +15,7 @@ use super::attempt::Work;
 use crate::journal::{Journal, JournalError, Pen};
 use crate::log::cut;
 use crate::operation::{Afterwards, Todo};
+use crate::parking::Parking;
 use crate::records::Kept;
 use crate::registry::{AnyKind, AnyStep};
 use crate::{
@@ -31,6 +32,7 @@ pub(super) struct Run {
     kind: Arc<dyn AnyKind>,
     cancel: CancellationToken,
     pub(super) progress_every: Duration,
+    pub(super) parking: Arc<Parking>,
 }
 
 /// Runs an operation until there is nothing to do for it now.
@@ -40,6 +42,7 @@ pub(super) async fn run(
     registry: Arc<Registry>,
     cancel: CancellationToken,
     progress_every: Duration,
+    parking: Arc<Parking>,
 ) -> Result<Kept, JournalError> {
     let journal = Journal::open(pen, id).await?;
     let kind = journal.operation().kind.clone();
@@ -51,6 +54,7 @@ pub(super) async fn run(
         kind,
         cancel,
         progress_every,
+        parking,
     };
     run.until_rest().await
 }

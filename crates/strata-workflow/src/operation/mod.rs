@@ -24,6 +24,7 @@ mod step;
 mod todo;
 mod transitions;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,9 @@ pub struct Operation {
     /// Somebody took it on themselves to clean up what it left.
     pub given_up: Option<Request>,
     pub(crate) book: Book,
+    /// Fields of a later release, which stay in the record.
+    #[serde(flatten)]
+    pub(crate) other: BTreeMap<String, Value>,
 }
 
 /// Where an operation stands.

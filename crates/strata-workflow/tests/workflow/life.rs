@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::custom::{Custom, Stage, fail, gate, make};
 use crate::support::{Build, World, at_once, engine, house, operations, soon, until};
 use futures_util::StreamExt as _;
-use strata_store::Memory;
+use strata_store::{Memory, Store as _, Transaction};
 use strata_workflow::{
     At, Claim, Filter, Kind as _, Operation, Settings, State, Step, StepError, WorkflowError,
 };
@@ -312,4 +312,56 @@ async fn steps_of_one_name_fail_before_anything_is_done() {
     assert_eq!(stage.world.names(), [""; 0]);
     let (failed, _) = ended(|| vec![make("a"), fail()]).await;
     assert_eq!(reason(&failed), "fail: no luck");
+}
+
+#[tokio::test]
+async fn operations_that_wait_take_no_place_from_what_they_wait_for() {
+    let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
+    let kind = Custom::new(|_| {
+        vec![Step::new("wait", |at: At<Custom>| async move {
+            // The last one opens the gate for all that were before it.
+            if at.context.world.names().len() >= 4 {
+                at.context.open.send_replace(true);
+                return Ok(());
+            }
+            at.context.world.put(at.operation().to_string(), "waits");
+            at.wait_for(at.context.passed()).await;
+            Ok(())
+        })]
+    });
+    let settings = Settings {
+        at_once: 2,
+        ..Settings::default()
+    };
+    let engine = kind.open_with(&store, &stage, settings).await;
+    let asking = engine.operations();
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(asking.submit::<Custom>(&vec![], "ann", None).await.unwrap());
+    }
+    for id in ids {
+        let ended = soon(asking.wait(id)).await.unwrap();
+        assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn field_of_a_later_release_stays_in_the_record() {
+    let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
+    let asking = operations(&store, Build, &world);
+    let id = asking.submit::<Build>(&house("h", 2), "ann", None).await;
+    let id = id.unwrap();
+    let key = format!("operation/{id}");
+    let text = async || -> serde_json::Value {
+        let entry = store.get(&key).await.unwrap().unwrap();
+        serde_json::from_slice(&entry.value).unwrap()
+    };
+    let mut record = text().await;
+    record["future"] = serde_json::json!({"x": [1]});
+    let put = Transaction::new().put(&*key, record.to_string());
+    store.commit(put).await.unwrap();
+    let _engine = engine(&store, Build, &world, Settings::default()).await;
+    let ended = soon(asking.wait(id)).await.unwrap();
+    assert!(matches!(ended.state, State::Completed { .. }), "{ended:?}");
+    assert_eq!(text().await["future"], serde_json::json!({"x": [1]}));
 }

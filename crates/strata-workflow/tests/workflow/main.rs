@@ -7,5 +7,6 @@ mod forgetting;
 mod kill;
 mod life;
 mod recovery;
+mod restored;
 mod support;
 mod trials;

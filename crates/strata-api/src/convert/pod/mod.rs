@@ -42,6 +42,8 @@ impl TryFrom<v1::PodSpec> for PodSpec {
             address: address("pod.address", &pod.address)?,
             ports: parse_all("pod.ports", &pod.ports)?,
             volumes: volume::from_wire(pod.volumes)?,
+            // They come with an assignment.
+            secrets: Vec::new(),
             security: security::from_wire(&pod.security.unwrap_or_default())?,
             rlimits: parse_all("pod.rlimits", &pod.rlimits)?,
             sysctls: parse_all("pod.sysctls", &pod.sysctls)?,
@@ -54,6 +56,7 @@ impl TryFrom<v1::PodSpec> for PodSpec {
             stdin: pod.stdin,
             terminal: pod.terminal,
             no_image_health: pod.no_image_health,
+            init: pod.init.unwrap_or(PodSpec::default_init()),
             labels: pod.labels.into_iter().collect(),
             aliases: parse_all("pod.aliases", &pod.aliases)?,
             image: pod.image,
@@ -109,6 +112,7 @@ impl From<&PodSpec> for v1::PodSpec {
             stdin: spec.stdin,
             terminal: spec.terminal,
             no_image_health: spec.no_image_health,
+            init: (spec.init != PodSpec::default_init()).then_some(spec.init),
             labels: spec.labels.clone().into_iter().collect(),
             aliases: spec.aliases.iter().map(ToString::to_string).collect(),
         }
