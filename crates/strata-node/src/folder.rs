@@ -9,6 +9,7 @@
 //! node/images/                   the image store, see its own page
 //! node/assignments/i-ID.json     an instance that a server assigned, and how far it is
 //! node/assignments/server.json   the server's lease
+//! node/secrets/                  values that instances are given, in memory
 //! node/cells/a/cell.json         cell a; written last, removed first
 //! node/cells/a/init.sock
 //! node/cells/a/run-17/           run 17 of some executable: its status and logs

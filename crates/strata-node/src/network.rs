@@ -2,22 +2,29 @@
 //! a restart, taken away when the daemon ends and nothing needs it any more.
 //! A node that runs no pods leaves the machine's network alone.
 
+mod encryption;
 mod given;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strata_network::{
-    Endpoint, Network, NetworkConfig, NetworkError, Peer, PortReservation, PublishedPort, Subnet,
-    Tag, Watcher,
+    Endpoint, Network, NetworkConfig, NetworkError, Peer, PortReservation, ProjectAccess,
+    PublishedPort, RemoteNames, Subnet, Tag, Watcher,
 };
 use strata_types::pod::PortMapping;
-use strata_types::{Error, Result};
+use strata_types::{Error, Label, Result};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::encryption::OverlayEncryption;
 use crate::blocking::blocking;
+
+/// The label by which a server says whose a unit is.
+const PROJECT_LABEL: &str = "strata.dev/project";
+const NAME_LABEL: &str = "strata.dev/name";
 
 /// What the configuration says about the network.
 #[derive(Clone, Debug)]
@@ -30,6 +37,13 @@ pub struct NetworkOptions {
     pub mtu: Option<u32>,
     /// Who answers for names that are not ours.
     pub dns_upstreams: Vec<std::net::SocketAddr>,
+    /// Ports of the host that every pod may reach. Default: none, but for
+    /// names and leases.
+    pub host_ports: Vec<u16>,
+    /// Pods may reach the metadata service of a cloud. Default: no.
+    pub metadata: bool,
+    /// Whether what is sent to other nodes is encrypted.
+    pub overlay_encryption: OverlayEncryption,
 }
 
 impl NetworkOptions {
@@ -42,9 +56,14 @@ pub(crate) struct NodeNetwork {
     options: NetworkOptions,
     tag: Tag,
     folder: PathBuf,
+    encryption: encryption::Ability,
     open: Mutex<Option<Open>>,
     /// The other nodes, as they were last told.
     peers: Mutex<Vec<Peer>>,
+    /// Which project may reach which, as it was last told.
+    projects: Mutex<ProjectAccess>,
+    /// What instances of other nodes are called.
+    names: RemoteNames,
 }
 
 struct Open {
@@ -56,10 +75,14 @@ struct Open {
 impl NodeNetwork {
     /// The network of the run `run`, which keeps what it must in `folder`.
     pub(crate) fn new(options: NetworkOptions, run: &str, folder: PathBuf) -> Result<Self> {
+        let encryption = encryption::Ability::find(options.overlay_encryption, &folder)?;
         Ok(Self {
             options,
+            encryption,
             tag: tag(run)?,
             peers: Mutex::new(given::read_peers(&folder)),
+            projects: Mutex::new(given::read_projects(&folder)),
+            names: RemoteNames::default(),
             folder,
             open: Mutex::default(),
         })
@@ -93,10 +116,16 @@ impl NodeNetwork {
         let mut config = NetworkConfig::new(self.tag.clone(), subnet, self.range(), &self.folder);
         config.mtu = self.options.mtu;
         config.dns_upstreams.clone_from(&self.options.dns_upstreams);
+        config.host_ports.clone_from(&self.options.host_ports);
+        config.metadata = self.options.metadata;
+        config.wireguard = self.encryption.config();
+        config.remote_names = self.names.clone();
+        config.encrypted_only = self.options.overlay_encryption == OverlayEncryption::Required;
         let network = Network::open(config).map_err(public)?;
         let restored = network.restore(running).map_err(public)?;
         tracing::debug!(?restored, "the network is as it should be");
         self.connect_peers(&network);
+        self.tell_projects(&network)?;
         let watcher = network.watch().map_err(public)?;
         let stop = CancellationToken::new();
         let (names, leases) = (network.clone(), network.clone());
@@ -180,6 +209,11 @@ impl NodeNetwork {
         Ok(())
     }
 
+    /// How this node encrypts the overlay, as a server is told.
+    pub(crate) fn overlay_encryption(&self) -> strata_api::strata::v1::OverlayEncryption {
+        self.encryption.report()
+    }
+
     pub(crate) fn gateway(&self) -> Option<Ipv4Addr> {
         self.guard().as_ref().map(|open| open.network.gateway())
     }
@@ -251,6 +285,28 @@ impl NodeNetwork {
             Err(error) => tracing::warn!(%error, "the network could not be taken away"),
         }
     }
+}
+
+/// The project that a server marked a unit with.
+pub(crate) fn project_of(labels: &BTreeMap<String, String>) -> Option<String> {
+    labels.get(PROJECT_LABEL).cloned()
+}
+
+/// The name that a server marked a unit with: what people call it.
+pub(crate) fn name_of(labels: &BTreeMap<String, String>) -> Option<Label> {
+    labels.get(NAME_LABEL)?.parse().ok()
+}
+
+/// The names by which others find a unit that a server marked.
+pub(crate) fn aliases_of(labels: &BTreeMap<String, String>) -> Vec<String> {
+    let (Some(name), Some(project)) = (name_of(labels), project_of(labels)) else {
+        return Vec::new();
+    };
+    let mut aliases = vec![format!("{name}.{project}")];
+    if project == strata_network::DEFAULT_PROJECT {
+        aliases.push(name.to_string());
+    }
+    aliases
 }
 
 /// A port as the network knows it.

@@ -17,6 +17,7 @@ use crate::network::{NetworkOptions, NodeNetwork};
 use crate::parts::Parts;
 use crate::pods::Pods;
 use crate::pool::NodePool;
+use crate::secrets::PodSecrets;
 use crate::vms::Vms;
 
 /// What a node needs to know.
@@ -61,7 +62,7 @@ pub struct Node {
     pub(crate) machines: Machines,
     pub(crate) network: Arc<NodeNetwork>,
     pub(crate) pool: Arc<NodePool>,
-    keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<Keeper>,
     pub(crate) watch: LogWatch,
     pub(crate) log_folder: PathBuf,
 }
@@ -98,20 +99,23 @@ impl Node {
         })?;
         let log_folder = folder.log();
         let images = Images::open(folder.images(), config.images.clone()).await?;
-        let keeper = Arc::new(Keeper::new(folder.keeper(), cgroups.clone()));
         let image = InitImage::new().map_err(|error| failed("load the cell init", &error))?;
+        let image = Arc::new(image);
+        let keeper = Keeper::new(folder.keeper(), cgroups.clone(), image.clone());
+        let keeper = Arc::new(keeper);
         let network_folder = folder
             .sub("network")
             .map_err(|error| failed("open the network's folder", &error))?;
         let network = NodeNetwork::new(config.network.clone(), &run, network_folder)?;
         let parts = Parts {
-            image: Arc::new(image),
+            image,
             keeper: keeper.clone(),
             network: Arc::new(network),
             images: images.clone(),
             logs: config.logs,
             pool: Arc::new(NodePool::new(config.pool.clone())),
             names: Default::default(),
+            secrets: Arc::new(PodSecrets::open(folder.root().join("secrets"))?),
             cgroups,
             folder,
         };
@@ -131,9 +135,17 @@ impl Node {
         running.extend(more_running);
         resting.extend(more_resting);
         parts.network.restore(&running, &resting)?;
-        let held = agent::held(&config.data_dir.join("node"), parts.network.has_peers())?;
-        pods.hold(&held);
-        vms.hold(&held);
+        let found = agent::found(&config.data_dir.join("node"), parts.network.has_peers())?;
+        crate::blocking::blocking(|| keeper.adopt_lease());
+        for unit in &found.fenced {
+            let cells = match unit.kind {
+                agent::Kind::Pod => &pods.kind().cells,
+                agent::Kind::Vm => &vms.kind().cells,
+            };
+            cells.set_fenced(&unit.name.clone().into(), true)?;
+        }
+        pods.hold(&found.held);
+        vms.hold(&found.held);
         cells.resume();
         pods.resume();
         vms.resume();

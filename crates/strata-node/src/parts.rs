@@ -14,6 +14,7 @@ use crate::images::Images;
 use crate::network::NodeNetwork;
 use crate::pods::{Outfitter, PodKind, Pods};
 use crate::pool::NodePool;
+use crate::secrets::PodSecrets;
 use crate::units::Names;
 use crate::vms::{VmKind, Vms};
 use crate::volumes::NodeVolumes;
@@ -35,6 +36,7 @@ pub(crate) struct Parts {
     pub(crate) logs: LogLimits,
     pub(crate) pool: Arc<NodePool>,
     pub(crate) names: Names,
+    pub(crate) secrets: Arc<PodSecrets>,
 }
 
 impl Parts {
@@ -69,7 +71,12 @@ impl Parts {
                 strata_types::chain(&error)
             ))
         })?;
+        let lack_of_id_maps = strata_rootfs::lack_of_id_maps(&sub("roots")?);
+        if let Some(why) = &lack_of_id_maps {
+            tracing::warn!(%why, "pods have the users of the host: user namespaces cannot be used");
+        }
         let kind = PodKind {
+            lack_of_id_maps,
             cells,
             images: self.images.clone(),
             outfitter: Outfitter {
@@ -84,6 +91,8 @@ impl Parts {
                     .collect(),
                 volumes: Arc::new(NodeVolumes::open(&self.sub("volumes")?)?),
                 pool: self.pool.clone(),
+                secrets: self.secrets.clone(),
+                allowed: self.images.config().local_folders.clone(),
             },
             network: self.network.clone(),
             id_maps: Default::default(),
@@ -99,7 +108,10 @@ impl Parts {
             cells: Cells::recover(Arc::new(self.shared(Some(VMS))?)).await?,
             network: self.network.clone(),
             pool: self.pool.clone(),
+            images: self.images.clone(),
             folders: self.sub(&format!("{VMS}/folders"))?,
+            uids: Default::default(),
+            program: Default::default(),
             host: Default::default(),
             consoles: Default::default(),
         };

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use strata_rootfs::{BindOptions, RootError, Volumes};
@@ -17,10 +17,14 @@ use strata_types::{Error, Label, Result};
 /// To count what is in all volumes; what is not counted by then is not told.
 const COUNTING: Duration = Duration::from_secs(2);
 
+/// One lock for each volume that is being filled.
+type Fills = HashMap<String, Arc<Mutex<()>>>;
+
 /// All volumes of a node.
 pub(crate) struct NodeVolumes {
     store: Volumes,
     uses: Mutex<Uses>,
+    fills: Mutex<Fills>,
 }
 
 #[derive(Default)]
@@ -51,7 +55,12 @@ impl NodeVolumes {
         Ok(Self {
             store,
             uses: Mutex::default(),
+            fills: Mutex::default(),
         })
+    }
+
+    fn fills(&self) -> MutexGuard<'_, Fills> {
+        self.fills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {
@@ -123,6 +132,32 @@ impl NodeVolumes {
         if let Err(error) = self.store.remove(name) {
             tracing::error!(name, %error, "a volume of a pod that is gone could not be removed");
         }
+    }
+
+    /// Fills a volume for a pod that was given it by [`Self::take`], unless
+    /// there is something in it, or other pods may be about to put something
+    /// there. Whoever else comes meanwhile waits.
+    pub(crate) fn fill(
+        &self,
+        id: &str,
+        name: &str,
+        copy: impl FnOnce(&OwnedFd) -> std::result::Result<(), RootError>,
+    ) -> Result<()> {
+        let lock = self.fills().entry(name.to_owned()).or_default().clone();
+        let filled = {
+            let _alone = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let uses = self.uses();
+            let mut pods = uses.pods.get(name).into_iter().flat_map(BTreeMap::keys);
+            let unused = pods.all(|pod| pod == id);
+            drop(uses);
+            self.store.fill(name, unused, copy)
+        };
+        let mut fills = self.fills();
+        // Ours and the map's: nobody else waits for it.
+        if Arc::strong_count(&lock) <= 2 {
+            fills.remove(name);
+        }
+        filled.map_err(|error| public(&error, name))
     }
 
     /// A new volume that a pod's image asks for; see [`of_image`].

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_api::strata::v1;
 use strata_api::strata::v1::assignment::Spec;
-use strata_types::pod::{PodSpec, RestartPolicy};
+use strata_types::pod::{PodSecret, PodSpec, RestartPolicy};
 use strata_types::{Error, Label, Result};
 
 use super::state::Assigned;
@@ -96,8 +96,12 @@ impl Ask {
     }
 }
 
-/// Reads an assignment; what is wrong with it, if it cannot be had here.
-pub(crate) fn read(assignment: v1::Assignment) -> Result<Assigned> {
+/// The values that an assignment brings.
+pub(crate) type SecretValues = Vec<(PodSecret, Vec<u8>)>;
+
+/// Reads an assignment and the values that come with it; what is wrong with
+/// it, if it cannot be had here.
+pub(crate) fn read(assignment: v1::Assignment) -> Result<(Assigned, SecretValues)> {
     let wanted = match v1::Wanted::try_from(assignment.wanted) {
         Ok(wanted) => wanted == v1::Wanted::Running,
         Err(_) => return Err(Error::invalid("wanted", "is nothing that this node knows")),
@@ -108,10 +112,11 @@ pub(crate) fn read(assignment: v1::Assignment) -> Result<Assigned> {
         Some(Spec::Vm(vm)) => Ask::Vm(Box::new(vm.try_into()?)),
         None => return Err(Error::invalid("spec", "is of no kind that this node knows")),
     };
+    let values = secrets(&mut ask, assignment.secrets)?;
     let labels = ask.labels();
     labels.insert(INSTANCE.to_owned(), assignment.id.clone());
     labels.insert(GENERATION.to_owned(), assignment.generation.to_string());
-    Ok(Assigned {
+    let assigned = Assigned {
         id: assignment.id,
         generation: assignment.generation,
         wanted,
@@ -120,7 +125,28 @@ pub(crate) fn read(assignment: v1::Assignment) -> Result<Assigned> {
         progress: Default::default(),
         failure: None,
         outgrown: Vec::new(),
-    })
+        available: assignment.available,
+        epoch: assignment.epoch,
+        control_plane: String::new(),
+    };
+    Ok((assigned, values))
+}
+
+/// Tells a pod which secrets it is given, and takes their values apart.
+fn secrets(ask: &mut Ask, assigned: Vec<v1::AssignedSecret>) -> Result<SecretValues> {
+    let Ask::Pod(spec) = ask else {
+        return Ok(SecretValues::new());
+    };
+    let mut values = SecretValues::new();
+    for (i, one) in assigned.into_iter().enumerate() {
+        let secret = PodSecret::parse(&format!("secrets[{i}]"), &one.reference)?;
+        spec.secrets.push(secret.clone());
+        if let Some(value) = one.value {
+            values.push((secret, value));
+        }
+    }
+    spec.check()?;
+    Ok(values)
 }
 
 /// An id is part of a file's name.
@@ -149,12 +175,12 @@ pub(super) mod tests {
                 image: "registry.example/web:1".into(),
                 ..v1::PodSpec::default()
             })),
-            starts: 0,
+            ..v1::Assignment::default()
         }
     }
 
     pub(in super::super) fn pod(id: &str, name: &str, generation: u64) -> Assigned {
-        read(assignment(id, name, generation)).unwrap()
+        read(assignment(id, name, generation)).unwrap().0
     }
 
     #[test]

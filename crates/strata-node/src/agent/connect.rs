@@ -11,6 +11,8 @@ use crate::clock::now_ns;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// More servers than that are not remembered.
+const MOST_SERVERS: usize = 16;
 /// A server that comes back gives its nodes a lease's time to find it.
 const PAUSES_IN_A_LEASE: u32 = 4;
 
@@ -18,54 +20,80 @@ const PAUSES_IN_A_LEASE: u32 = 4;
 pub(super) async fn run(parts: &Parts) {
     let mut pauses = Pauses::default();
     let mut complaint = String::new();
-    for server in parts.config.servers.iter().cycle() {
-        // The same server again while it is the one that answers.
-        loop {
-            let ended = tokio::select! {
-                () = parts.closing.cancelled() => return,
-                ended = converse(parts, server) => ended,
-            };
-            let why = match ended {
-                Ended::Closing => return,
-                Ended::Renewed => continue,
-                Ended::Lost(error) => {
-                    pauses = Pauses::default();
-                    tracing::warn!(%server, error = error.map(|e| e.to_string()), "lost the server");
-                    break;
-                }
-                Ended::NotWelcome(error) => error.to_string(),
-            };
-            // Once for each reason, not once for each try.
-            if why != complaint {
-                tracing::warn!(why, "no server is followed");
-                complaint = why;
+    let mut turn = 0;
+    let mut redirected = None;
+    while !parts.closing.is_cancelled() {
+        let known = known_servers(parts);
+        let server = redirected
+            .take()
+            .unwrap_or_else(|| known[turn % known.len()].clone());
+        turn += 1;
+        let ended = tokio::select! {
+            () = parts.closing.cancelled() => return,
+            ended = converse(parts, &server) => ended,
+        };
+        let why = match ended {
+            Ended::Closing => return,
+            // The same server again: it is the one that answers.
+            Ended::Renewed => {
+                redirected = Some(server);
+                continue;
             }
-            break;
+            Ended::Redirected(leader) => {
+                let why = format!("{server} says that {leader} leads");
+                redirected = Some(leader);
+                why
+            }
+            Ended::Lost(error) => {
+                pauses = Pauses::default();
+                tracing::warn!(%server, error = error.map(|e| e.to_string()), "lost the server");
+                complaint.clear();
+                String::new()
+            }
+            Ended::NotWelcome(error) => error.to_string(),
+        };
+        // Once for each reason, not once for each try.
+        if !why.is_empty() && why != complaint {
+            tracing::warn!(why, "no server is followed");
+            complaint = why;
         }
+        let most = longest(parts.liveness.lease());
         tokio::select! {
             () = parts.closing.cancelled() => return,
-            () = tokio::time::sleep(pauses.next(parts.config.servers.len(), longest(parts.liveness.lease()))) => {}
+            () = tokio::time::sleep(pauses.next(known.len(), most)) => {}
         }
     }
+}
+
+/// Those of the configuration, then those that a server named.
+fn known_servers(parts: &Parts) -> Vec<Address> {
+    let mut known = parts.config.servers.clone();
+    let (named, _) = parts.liveness.servers();
+    for server in named.iter().filter_map(|text| text.parse().ok()) {
+        if !known.contains(&server) && known.len() < MOST_SERVERS {
+            known.push(server);
+        }
+    }
+    known
 }
 
 /// Connects to a server and follows it.
 async fn converse(parts: &Parts, server: &Address) -> Ended {
     let target = Target::Live {
         address: server.clone(),
-        ca_pem: parts.config.ca_pem.clone(),
+        ca_pem: parts.config.trust.pem(),
         identity: parts.config.identity.clone(),
     };
-    let ended = match ServerClient::connect(&target).await {
+    let tried_at = parts.liveness.now();
+    match ServerClient::connect(&target).await {
         Ok(client) => follow(parts, &client).await,
-        Err(error) => Ended::NotWelcome(error),
-    };
-    if let Ended::NotWelcome(error) = &ended {
-        parts
-            .liveness
-            .tried(matches!(error, Error::Connect { refused: true, .. }));
+        Err(error) => {
+            if matches!(error, Error::Connect { refused: true, .. }) {
+                parts.liveness.refused(tried_at);
+            }
+            Ended::NotWelcome(error)
+        }
     }
-    ended
 }
 
 /// How long a pause may be for a node with this lease; none was ever told when

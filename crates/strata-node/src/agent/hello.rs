@@ -21,6 +21,7 @@ pub(super) fn hello(
     node: &Node,
     labels: &BTreeMap<String, String>,
     address: Option<std::net::Ipv4Addr>,
+    witness_port: u16,
 ) -> v1::Hello {
     let subnet = node.network.subnet_to_ask_for();
     v1::Hello {
@@ -36,6 +37,10 @@ pub(super) fn hello(
         address: address.map(|a| a.to_string()).unwrap_or_default(),
         subnet: subnet.map(|s| s.to_string()).unwrap_or_default(),
         pool: blocking(|| node.pool.id()).unwrap_or_default(),
+        overlay_encryption: Some(node.network.overlay_encryption()),
+        holds_leases: true,
+        witness_port: witness_port.into(),
+        keeps: true,
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 use super::ask::{Ask, GENERATION, INSTANCE, Kind, UnitName};
 use crate::blocking::blocking;
 use crate::pods::Pods;
+use crate::secrets::PodSecrets;
 use crate::units::{Event, Health, Kind as UnitKind, Unit, Units};
 use crate::vms::{VmAsk, Vms};
 
@@ -30,6 +31,8 @@ pub(super) struct Seen {
     pub(super) health: Health,
     /// Whether its record says that it is to run.
     pub(super) wanted: bool,
+    /// Its record cannot be read: what it is and whether it runs is not known.
+    pub(super) damaged: bool,
 }
 
 /// The pods and virtual machines of a node.
@@ -40,6 +43,11 @@ pub(super) struct Hosting {
 }
 
 impl Hosting {
+    /// The values that pods are given.
+    pub(super) fn secrets(&self) -> &PodSecrets {
+        &self.pods.kind().outfitter.secrets
+    }
+
     pub(super) fn look(&self, unit: &UnitName) -> Option<Seen> {
         match unit.kind {
             Kind::Pod => look(&self.pods, &unit.name, |spec: &PodSpec| &spec.labels),
@@ -55,6 +63,15 @@ impl Hosting {
         }
     }
 
+    /// Has the shim end a unit with the lease of this node, or not.
+    pub(super) fn set_fenced(&self, unit: &UnitName, fenced: bool) -> Result<()> {
+        let cells = match unit.kind {
+            Kind::Pod => self.pods.kind().cells(),
+            Kind::Vm => self.vms.kind().cells(),
+        };
+        cells.set_fenced(&unit.name.clone().into(), fenced)
+    }
+
     pub(super) async fn start(&self, unit: &UnitName) -> Result<()> {
         match unit.kind {
             Kind::Pod => self.pods.find("name", unit.name.as_str())?.start().await,
@@ -63,6 +80,14 @@ impl Hosting {
     }
 
     pub(super) async fn stop(&self, unit: &UnitName, grace: Option<Duration>) -> Result<()> {
+        let damaged = match unit.kind {
+            Kind::Pod => self.pods.is_damaged(&unit.name),
+            Kind::Vm => self.vms.is_damaged(&unit.name),
+        };
+        if damaged {
+            // Nothing is known of it but that it must not run.
+            return self.destroy(unit).await;
+        }
         match unit.kind {
             Kind::Pod => {
                 self.pods
@@ -128,6 +153,9 @@ fn look<K: UnitKind>(
     name: &Label,
     labels: fn(&K::Spec) -> &BTreeMap<String, String>,
 ) -> Option<Seen> {
+    if units.is_damaged(name) {
+        return Some(Seen::damaged());
+    }
     let unit: Arc<Unit<K>> = units.find("name", name.as_str()).ok()?;
     let (record, view) = (unit.record(), unit.view());
     let labels = labels(&record.spec);
@@ -142,7 +170,26 @@ fn look<K: UnitKind>(
         ending: view.main.and_then(|main| main.view().ending),
         health: view.health,
         wanted: record.wanted,
+        damaged: false,
     })
+}
+
+impl Seen {
+    /// One whose record cannot be read. It may run.
+    fn damaged() -> Self {
+        Self {
+            instance: None,
+            generation: 0,
+            state: PodState::Running,
+            reason: "its record on the node cannot be read".to_owned(),
+            address: None,
+            restarts: 0,
+            ending: None,
+            health: Health::Unknown,
+            wanted: false,
+            damaged: true,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +207,7 @@ pub(super) mod tests {
             ending: None,
             health: Health::Unknown,
             wanted: false,
+            damaged: false,
         }
     }
 }

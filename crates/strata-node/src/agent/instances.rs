@@ -1,20 +1,21 @@
 //! The instances that this node was assigned: told of by the server, kept on
 //! disk, each brought to what it is to be by a worker of its own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use strata_api::strata::v1;
 use strata_types::Result;
 use strata_types::pod::{Backoff, PodState};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Kind, UnitName};
+use super::ask::{Kind, SecretValues, UnitName};
 use super::hosting::Hosting;
 use super::outbox::Outbox;
 use super::report::{Circumstances, report};
@@ -38,10 +39,16 @@ pub(super) struct Shared {
     pub(super) places: Semaphore,
     /// How many are on their way out: what they have is free soon.
     pub(super) leaving: AtomicUsize,
+    /// There are other nodes, which may have what this one lacks.
+    pub(super) others: AtomicBool,
     /// How long those may take to end that must not run on.
     pub(super) fence_grace: Mutex<Duration>,
+    /// How long what no server knows rests before it is destroyed.
+    pub(super) orphan_grace: Duration,
     /// The daemon ends: nothing more is begun.
     pub(super) closing: CancellationToken,
+    /// Where workers run, whoever wakes them.
+    pub(super) runtime: Handle,
     table: Mutex<BTreeMap<String, Arc<Instance>>>,
 }
 
@@ -59,10 +66,14 @@ pub(super) struct State {
     /// What follows when it is gone.
     pub(super) next: Option<Assigned>,
     pub(super) fenced: bool,
+    /// The server has no record of it: it rests, and is destroyed then.
+    pub(super) orphaned_until: Option<Instant>,
     /// The one it had: the next generation gets it if it can.
     pub(super) address: Option<Ipv4Addr>,
     pub(super) backoff: Backoff,
     pub(super) retry_at: Option<Instant>,
+    /// It is new, and was promised to others not to be started before.
+    pub(super) hold_until: Option<Instant>,
     /// Since when it waits for what others are about to give back.
     pub(super) short_since: Option<Instant>,
     /// A worker is at it.
@@ -80,9 +91,11 @@ impl Instance {
                 going: false,
                 next: None,
                 fenced: false,
+                orphaned_until: None,
                 address: None,
                 backoff: Backoff::default(),
                 retry_at: None,
+                hold_until: None,
                 short_since: None,
                 working: false,
                 again: false,
@@ -100,9 +113,18 @@ impl Instance {
 impl Instances {
     /// Those that were assigned before the daemon started. Nothing is done for
     /// them until a server says so.
-    pub(super) fn open(hosting: Hosting, kept: Kept, closing: CancellationToken) -> Self {
-        let assigned = blocking(|| kept.assigned()).into_iter();
-        let table = assigned.map(|one| (one.id.clone(), Instance::new(one)));
+    pub(super) fn open(
+        hosting: Hosting,
+        kept: Kept,
+        orphan_grace: Duration,
+        closing: CancellationToken,
+    ) -> Self {
+        let assigned = blocking(|| kept.assigned());
+        let units = assigned.iter().map(|one| one.ask.unit().name).collect();
+        blocking(|| hosting.secrets().clear_all_but(&units));
+        let table = assigned
+            .into_iter()
+            .map(|one| (one.id.clone(), Instance::new(one)));
         Self(Arc::new(Shared {
             table: Mutex::new(table.collect()),
             hosting,
@@ -110,12 +132,15 @@ impl Instances {
             outbox: Outbox::default(),
             places: Semaphore::new(AT_ONCE),
             leaving: AtomicUsize::new(0),
+            others: AtomicBool::new(false),
             fence_grace: Mutex::default(),
+            orphan_grace,
             closing,
+            runtime: Handle::current(),
         }))
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Instance>>> {
+    pub(super) fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Instance>>> {
         let table = self.0.table.lock();
         table.unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,10 +159,21 @@ impl Instances {
         table.iter().map(unit).collect()
     }
 
-    /// The server wants this node to have an instance.
-    pub(super) fn assign(&self, assigned: Assigned) -> Result<()> {
+    /// The server wants this node to have an instance, with these secrets.
+    /// What is new here waits for as long as `hold` says.
+    pub(super) fn assign(
+        &self,
+        assigned: Assigned,
+        secrets: &SecretValues,
+        hold: Duration,
+    ) -> Result<()> {
         let id = assigned.id.clone();
         let mut table = self.table();
+        let held = (!hold.is_zero()).then(|| Instant::now() + hold);
+        let unit = assigned.ask.unit();
+        blocking(|| self.0.hosting.secrets().put(&unit.name, secrets))?;
+        // Before anything of it can be started.
+        self.0.hosting.set_fenced(&unit, !assigned.available)?;
         let instance = match table.get(&id) {
             Some(known) => known.clone(),
             None if table.len() >= MOST => {
@@ -148,6 +184,7 @@ impl Instances {
             None => {
                 blocking(|| self.0.kept.write(&assigned))?;
                 let fresh = Instance::new(assigned.clone());
+                fresh.state().hold_until = held;
                 table.insert(id.clone(), fresh.clone());
                 fresh
             }
@@ -155,9 +192,15 @@ impl Instances {
         {
             let mut state = instance.state();
             state.fenced = false;
+            state.orphaned_until = None;
             if state.going {
+                state.hold_until = held;
                 state.next = Some(assigned);
             } else {
+                if assigned.epoch > state.assigned.epoch {
+                    // It was elsewhere meanwhile.
+                    state.hold_until = held;
+                }
                 let mut next = state.assigned.clone();
                 next.update(assigned);
                 if next != state.assigned {
@@ -175,14 +218,16 @@ impl Instances {
         Ok(())
     }
 
-    /// The server wants this node to have an instance no more.
-    pub(super) fn withdraw(&self, id: &str) {
+    /// The server wants this node to have an instance no more, of this placement
+    /// or an earlier one.
+    pub(super) fn withdraw(&self, id: &str, epoch: u64) {
         let table = self.table();
         let Some(instance) = table.get(id).cloned() else {
-            return self.0.outbox.gone(id, 0);
+            return self.0.outbox.gone(id, 0, epoch);
         };
         {
             let mut state = instance.state();
+            state.assigned.epoch = state.assigned.epoch.max(epoch);
             state.next = None;
             state.retry_at = None;
             state.again = true;
@@ -194,14 +239,11 @@ impl Instances {
         self.wake(&instance);
     }
 
-    /// Withdraws all but these.
-    pub(super) fn withdraw_all_but(&self, told: &HashSet<String>) {
-        for id in self.ids() {
-            if !told.contains(&id) {
-                tracing::info!(id, "an instance is of no server any more");
-                self.withdraw(&id);
-            }
-        }
+    /// Whether something is here that waits for the end of a promise.
+    pub(super) fn has_new(&self) -> bool {
+        let now = Instant::now();
+        let waits = |one: &Arc<Instance>| one.state().hold_until.is_some_and(|until| until > now);
+        self.table().values().any(waits)
     }
 
     /// Stops all: they may run elsewhere soon.
@@ -213,6 +255,9 @@ impl Instances {
             .unwrap_or_else(PoisonError::into_inner) = grace;
         let all: Vec<_> = self.table().values().cloned().collect();
         for instance in all {
+            if instance.state().assigned.available {
+                continue;
+            }
             if !std::mem::replace(&mut instance.state().fenced, true) {
                 self.wake(&instance);
             }
@@ -220,14 +265,15 @@ impl Instances {
     }
 
     /// Sees to it that a worker looks at an instance.
-    fn wake(&self, instance: &Arc<Instance>) {
+    pub(super) fn wake(&self, instance: &Arc<Instance>) {
         let mut state = instance.state();
         state.again = true;
         let idle = !std::mem::replace(&mut state.working, true);
         drop(state);
         instance.news.notify_one();
         if idle {
-            tokio::spawn(work::work(self.clone(), instance.clone()));
+            let work = work::work(self.clone(), instance.clone());
+            self.0.runtime.spawn(work);
         }
     }
 
@@ -240,6 +286,12 @@ impl Instances {
             return false;
         }
         let id = &state.assigned.id;
+        let unit = state.assigned.ask.unit();
+        blocking(|| self.0.hosting.secrets().remove(&unit.name));
+        // Its unit is gone, or was never its own.
+        if let Err(error) = self.0.hosting.set_fenced(&unit, false) {
+            tracing::warn!(id, %error, "the mark of an instance that is gone stays");
+        }
         if let Err(error) = blocking(|| self.0.kept.remove(id)) {
             tracing::error!(id, %error, "an instance that is gone is remembered");
         }

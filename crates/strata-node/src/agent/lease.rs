@@ -2,48 +2,23 @@
 //!
 //! A server that hears nothing of a node for the length of the lease starts
 //! the node's instances elsewhere. So that nothing runs twice, the node has
-//! stopped them by then: it begins after three quarters of the lease, and what
-//! does not end by itself is killed an eighth of it later.
+//! stopped them by then: the daemon begins after three quarters of the lease,
+//! and an eighth later the shim kills what is left, with or without the daemon.
+//! The last eighth is for the killing itself and for clocks that differ.
 
 use std::time::Duration;
 
-/// What became of the tries to reach a server since the last one answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tries {
-    /// None was made.
-    #[default]
-    None,
-    /// Each machine said that nobody listens there.
-    Refused,
-    /// At least one led to no such clear word.
-    Unclear,
-}
-
-impl Tries {
-    /// After one more.
-    #[must_use]
-    pub(super) fn and(self, refused: bool) -> Self {
-        match (self, refused) {
-            (Self::None | Self::Refused, true) => Self::Refused,
-            _ => Self::Unclear,
-        }
-    }
-}
+use strata_cell::Lease;
 
 /// What a node knows of its servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contact {
-    /// None was ever told when zero.
+    /// None was ever granted when zero.
     pub(super) lease: Duration,
-    /// Since it last said something that a server answered.
-    pub(super) silence: Duration,
-    /// There are other nodes.
-    pub(super) peers: bool,
-    /// The last server said that it ends on purpose.
-    pub(super) farewell: bool,
-    /// There is one server and no other.
-    pub(super) alone: bool,
-    pub(super) tries: Tries,
+    /// When the last message was sent that a server answered.
+    pub(super) heard_at: Duration,
+    /// It was promised that nothing is started elsewhere.
+    pub(super) waived: bool,
 }
 
 /// How long the silence may be.
@@ -58,12 +33,25 @@ pub(super) fn grace(lease: Duration) -> Duration {
 
 /// Whether the node's instances may be started elsewhere soon, so that they
 /// must end here.
-pub(super) fn must_stop(contact: &Contact) -> bool {
-    let over = !contact.lease.is_zero() && contact.silence >= patience(contact.lease);
-    // Nobody is there who could start anything: the only server is down, as
-    // the machine it was on says itself.
-    let nobody = contact.alone && contact.tries == Tries::Refused;
-    over && contact.peers && !contact.farewell && !nobody
+pub(super) fn must_stop(contact: &Contact, now: Duration) -> bool {
+    let silence = now.saturating_sub(contact.heard_at);
+    !contact.lease.is_zero() && !contact.waived && silence >= patience(contact.lease)
+}
+
+/// Until when they may run, whatever becomes of the daemon.
+pub(super) fn deadline(contact: &Contact) -> Lease {
+    match contact {
+        Contact { waived: true, .. } => Lease::Waived,
+        Contact { lease, .. } if lease.is_zero() => Lease::Unset,
+        Contact {
+            lease, heard_at, ..
+        } => Lease::Until(*heard_at + patience(*lease) + grace(*lease)),
+    }
+}
+
+/// When a server was last heard, as the lease that ends then says.
+pub(super) fn heard_at(deadline: Duration, lease: Duration) -> Duration {
+    deadline.saturating_sub(patience(lease) + grace(lease))
 }
 
 #[cfg(test)]
@@ -71,100 +59,52 @@ mod tests {
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(10);
+    const NOW: Duration = Duration::from_secs(1000);
 
-    /// Silent for so long, with peers, no farewell, several servers, no try.
+    /// Silent for so long, with a lease that holds.
     fn silent(seconds: u64) -> Contact {
         Contact {
             lease: LEASE,
-            silence: Duration::from_secs(seconds),
-            peers: true,
-            farewell: false,
-            alone: false,
-            tries: Tries::None,
+            heard_at: NOW - Duration::from_secs(seconds),
+            waived: false,
         }
     }
 
     #[test]
-    fn the_table() {
-        let long = silent(60);
+    fn instances_stop_when_the_lease_is_nearly_over_and_was_not_waived() {
+        let without = |seconds| Contact {
+            lease: Duration::ZERO,
+            ..silent(seconds)
+        };
+        let waived = |seconds| Contact {
+            waived: true,
+            ..silent(seconds)
+        };
         let table = [
-            ("a beat came just now", silent(0), false),
-            ("the lease is not nearly over", silent(7), false),
-            ("it is nearly over", silent(8), true),
-            ("long over", long, true),
-            (
-                "no lease was ever told",
-                Contact {
-                    lease: Duration::ZERO,
-                    ..long
-                },
-                false,
-            ),
-            (
-                "there is no other node",
-                Contact {
-                    peers: false,
-                    ..long
-                },
-                false,
-            ),
-            (
-                "the server said farewell",
-                Contact {
-                    farewell: true,
-                    ..long
-                },
-                false,
-            ),
-            (
-                "it hangs, and is the only one",
-                Contact {
-                    alone: true,
-                    ..long
-                },
-                true,
-            ),
-            (
-                "the only one, and its machine says that it is down",
-                Contact {
-                    alone: true,
-                    tries: Tries::Refused,
-                    ..long
-                },
-                false,
-            ),
-            (
-                "the only one, and no answer comes back",
-                Contact {
-                    alone: true,
-                    tries: Tries::Unclear,
-                    ..long
-                },
-                true,
-            ),
-            (
-                "one of several is down",
-                Contact {
-                    tries: Tries::Refused,
-                    ..long
-                },
-                true,
-            ),
+            ("answered just now", silent(0), false),
+            ("not nearly over", silent(7), false),
+            ("nearly over", silent(8), true),
+            ("long over", silent(60), true),
+            ("never granted", without(60), false),
+            ("waived", waived(60), false),
         ];
         for (what, contact, stops) in table {
-            assert_eq!(must_stop(&contact), stops, "{what}");
+            assert_eq!(must_stop(&contact, NOW), stops, "{what}");
         }
     }
 
     #[test]
-    fn one_unclear_try_is_enough_for_doubt() {
-        assert_eq!(Tries::None.and(true).and(true), Tries::Refused);
-        assert_eq!(Tries::None.and(true).and(false).and(true), Tries::Unclear);
-        assert_eq!(Tries::None.and(false), Tries::Unclear);
-    }
-
-    #[test]
-    fn all_is_over_before_the_lease_is() {
-        assert!(patience(LEASE) + grace(LEASE) < LEASE);
+    fn the_shim_kills_after_the_grace_period_and_before_the_lease_ends() {
+        let Lease::Until(end) = deadline(&silent(0)) else {
+            panic!("it has no end");
+        };
+        assert!(end >= NOW + patience(LEASE) + grace(LEASE));
+        assert!(end < NOW + LEASE);
+        assert_eq!(heard_at(end, LEASE), NOW);
+        let waived = Contact {
+            waived: true,
+            ..silent(60)
+        };
+        assert_eq!(deadline(&waived), Lease::Waived);
     }
 }

@@ -21,10 +21,15 @@ pub(super) enum Item {
     Gone {
         id: String,
         generation: u64,
+        epoch: u64,
     },
     Refused(v1::Refusal),
     /// All were told.
     Reported,
+    /// What runs here is stopped when the lease ends, and these peers are known.
+    LeaseHeld {
+        peers_version: u64,
+    },
 }
 
 /// What is to be told.
@@ -70,9 +75,13 @@ impl Outbox {
     }
 
     /// An instance is gone.
-    pub(super) fn gone(&self, id: &str, generation: u64) {
+    pub(super) fn gone(&self, id: &str, generation: u64, epoch: u64) {
         let id = id.to_owned();
-        self.queue().bounded(Item::Gone { id, generation });
+        self.queue().bounded(Item::Gone {
+            id,
+            generation,
+            epoch,
+        });
         self.news.notify_one();
     }
 
@@ -84,6 +93,13 @@ impl Outbox {
             reason,
         };
         self.queue().bounded(Item::Refused(refusal));
+        self.news.notify_one();
+    }
+
+    /// The shim holds the lease.
+    pub(super) fn lease_held(&self, peers_version: u64) {
+        let held = Item::LeaseHeld { peers_version };
+        self.queue().items.push_front(held);
         self.news.notify_one();
     }
 
@@ -143,12 +159,13 @@ mod tests {
         let outbox = Outbox::default();
         outbox.instance("a");
         outbox.refused("r", 1, "no".into());
-        outbox.gone("g", 3);
+        outbox.gone("g", 3, 7);
         outbox.begin(&["b".into(), "a".into()]);
         let all: Vec<_> = std::iter::from_fn(|| outbox.take()).collect();
         let gone = Item::Gone {
             id: "g".into(),
             generation: 3,
+            epoch: 7,
         };
         let instance = |id: &str| Item::Instance(id.into());
         assert_eq!(all, [gone, instance("b"), instance("a"), Item::Reported]);
@@ -158,7 +175,7 @@ mod tests {
     fn what_waits_has_a_bound() {
         let outbox = Outbox::default();
         for n in 0..2 * MOST as u64 {
-            outbox.gone("g", n);
+            outbox.gone("g", n, 1);
         }
         assert_eq!(outbox.queue().items.len(), MOST);
     }

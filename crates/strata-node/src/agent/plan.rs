@@ -56,7 +56,8 @@ pub(super) fn decide(facts: &Facts<'_>) -> Step {
             _ => Step::Create,
         };
     };
-    let own = seen.instance.as_deref() == Some(assigned.id.as_str());
+    // No other instance has a unit of its name.
+    let own = seen.damaged || seen.instance.as_deref() == Some(assigned.id.as_str());
     match (own, going) {
         (true, true) => return Step::Destroy,
         (false, true) => return Step::Forget,
@@ -75,7 +76,8 @@ pub(super) fn decide(facts: &Facts<'_>) -> Step {
             false => Step::Nothing,
         };
     }
-    if seen.generation != assigned.generation || seen.state == PodState::Destroying {
+    let replaced = seen.damaged || seen.generation != assigned.generation;
+    if replaced || seen.state == PodState::Destroying {
         return Step::Destroy;
     }
     match assigned.wanted {
@@ -201,6 +203,26 @@ mod tests {
             seen: Some(&other),
         });
         assert_eq!(gone, Step::Forget);
+    }
+
+    #[test]
+    fn damaged_unit_is_destroyed_before_another_is_made() {
+        let fresh = assigned(Progress::Started(0));
+        let damaged = Seen {
+            instance: None,
+            damaged: true,
+            ..seen("i", 0, Running)
+        };
+        assert_eq!(next(&fresh, Some(&damaged)), Step::Destroy);
+        for (going, fenced, step) in [(true, false, Step::Destroy), (false, true, Step::Stop)] {
+            let facts = Facts {
+                assigned: &fresh,
+                going,
+                fenced,
+                seen: Some(&damaged),
+            };
+            assert_eq!(decide(&facts), step);
+        }
     }
 
     #[test]

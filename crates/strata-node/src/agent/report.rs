@@ -51,6 +51,8 @@ pub(super) fn report(
         out_of_memory: ended && ending == Some(Ending::OutOfMemory),
         health: health(own.map_or(Health::Unknown, |seen| seen.health)).into(),
         at_ms: now_ms(),
+        epoch: assigned.epoch,
+        control_plane: assigned.control_plane.clone(),
     }
 }
 
@@ -104,12 +106,13 @@ fn health(health: Health) -> v1::PodHealth {
 }
 
 /// An instance that is gone.
-pub(super) fn gone(id: String, generation: u64) -> v1::InstanceReport {
+pub(super) fn gone(id: String, generation: u64, epoch: u64) -> v1::InstanceReport {
     v1::InstanceReport {
         id,
         generation,
         state: v1::PodState::Unspecified.into(),
         at_ms: now_ms(),
+        epoch,
         ..v1::InstanceReport::default()
     }
 }

@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 use strata_types::{Error, Result};
 
 use super::ask::{Ask, UnitName};
+use super::witness::Witnesses;
 use crate::folder::make_private;
 
 /// Before the id in the name of a file: an id may be anything a name may be.
 const PREFIX: &str = "i-";
 const SERVER: &str = "server.json";
+const PROMISED: &str = "promised.json";
+const CONTROL_PLANE: &str = "control-plane.json";
 
 /// How far the node has come with an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,12 +55,24 @@ pub(crate) struct Assigned {
     /// What it was before under another name, and is still to go.
     #[serde(default)]
     pub(crate) outgrown: Vec<UnitName>,
+    /// It runs on when the lease ends.
+    #[serde(default)]
+    pub(crate) available: bool,
+    /// Of its placement.
+    #[serde(default)]
+    pub(crate) epoch: u64,
+    /// The control plane that assigned it; empty in what an older release
+    /// wrote.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) control_plane: String,
 }
 
 impl Assigned {
     /// Takes in what the server says now. What was given up is tried again if
     /// anything changed.
     pub(crate) fn update(&mut self, next: Self) {
+        (self.available, self.epoch) = (next.available, next.epoch);
+        self.control_plane.clone_from(&next.control_plane);
         let same = self.generation == next.generation
             && self.wanted == next.wanted
             && self.starts == next.starts;
@@ -83,7 +98,7 @@ impl Assigned {
 }
 
 /// What is known of the server, for when it is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerFacts {
     /// 0 until one was told.
     pub(crate) lease_ms: u32,
@@ -91,6 +106,50 @@ pub(crate) struct ServerFacts {
     pub(crate) alone: bool,
     /// It ended on purpose.
     pub(crate) farewell: bool,
+    /// It records what it promises.
+    #[serde(default)]
+    pub(crate) records_promises: bool,
+    /// It promised that nothing is started elsewhere.
+    #[serde(default)]
+    pub(crate) waived: bool,
+    /// Where all servers are reached, as the last one said.
+    #[serde(default)]
+    pub(crate) servers: Vec<String>,
+    /// Grows with each change of the leader.
+    #[serde(default)]
+    pub(crate) term: u64,
+    /// Those that can extend the lease; none where some node cannot.
+    #[serde(default)]
+    pub(crate) witnesses: Option<Witnesses>,
+    /// When the last message was sent that was answered; none of an earlier
+    /// release.
+    #[serde(default)]
+    pub(crate) heard: Option<Heard>,
+}
+
+impl ServerFacts {
+    /// Whether nothing that runs here is started elsewhere. A server of an
+    /// earlier release does not record such a promise: of it, having no peers
+    /// and a farewell are taken for one.
+    pub(crate) fn is_waived(&self, peers: bool) -> bool {
+        match self.records_promises {
+            true => self.waived,
+            false => self.farewell || !peers,
+        }
+    }
+}
+
+/// A time of the boot clock, and the boot that it is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heard {
+    pub(crate) boot: String,
+    pub(crate) at_ms: u64,
+}
+
+/// Which control plane was last followed.
+#[derive(Serialize, Deserialize)]
+struct ControlPlane {
+    id: String,
 }
 
 /// The folder of all this.
@@ -142,9 +201,31 @@ impl Kept {
         read(&self.folder.join(SERVER)).unwrap_or_default()
     }
 
-    pub(crate) fn write_server(&self, facts: ServerFacts) -> Result<()> {
+    pub(crate) fn write_server(&self, facts: &ServerFacts) -> Result<()> {
         let path = self.folder.join(SERVER);
-        write(&path, &facts).map_err(|error| not_written(&error))
+        write(&path, facts).map_err(|error| not_written(&error))
+    }
+
+    /// Until when nothing new is started, as was promised to other nodes.
+    pub(crate) fn promised(&self) -> Option<Heard> {
+        read(&self.folder.join(PROMISED))
+    }
+
+    pub(crate) fn write_promised(&self, until: &Heard) -> Result<()> {
+        let path = self.folder.join(PROMISED);
+        write(&path, until).map_err(|error| not_written(&error))
+    }
+
+    /// The control plane that was last followed; none before the first.
+    pub(crate) fn control_plane(&self) -> Option<String> {
+        let known: ControlPlane = read(&self.folder.join(CONTROL_PLANE))?;
+        Some(known.id)
+    }
+
+    pub(crate) fn write_control_plane(&self, id: &str) -> Result<()> {
+        let id = id.to_owned();
+        let path = self.folder.join(CONTROL_PLANE);
+        write(&path, &ControlPlane { id }).map_err(|error| not_written(&error))
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -185,13 +266,16 @@ fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
     let bytes = serde_json::to_vec(value)?;
-    fs::OpenOptions::new()
+    let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&temporary)?
-        .write_all(&bytes)?;
+        .open(&temporary)?;
+    file.write_all(&bytes)?;
+    // After a loss of power it is the old one or the new one, never empty: an
+    // instance without its assignment would not be held back at the start.
+    file.sync_data()?;
     fs::rename(&temporary, path)
 }
 
@@ -219,9 +303,13 @@ mod tests {
         let facts = ServerFacts {
             lease_ms: 10_000,
             alone: true,
-            farewell: false,
+            servers: vec!["https://10.0.0.1:7700".into()],
+            ..ServerFacts::default()
         };
-        kept.write_server(facts).unwrap();
+        kept.write_server(&facts).unwrap();
+        let old = r#"{"lease_ms":10000,"alone":true,"farewell":true}"#;
+        let read: ServerFacts = serde_json::from_str(old).unwrap();
+        assert!(read.is_waived(true) && !read.records_promises);
         assert_eq!(kept.server(), facts);
     }
 

@@ -2,6 +2,7 @@
 //! until nothing is left to do. What fails is tried again as the instance's
 //! restart policy says; what cannot be had here is refused.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -9,10 +10,12 @@ use std::time::Duration;
 use strata_types::{Ending, Error, ErrorKind, Pace, Result};
 use tokio::time::Instant;
 
-use super::instances::{Instance, Instances};
+use super::ask::Ask;
+use super::instances::{Instance, Instances, State};
 use super::plan::{Facts, Step, decide};
 use super::state::{Assigned, Progress};
 use crate::blocking::blocking;
+use crate::vms::VmBoot;
 
 /// How long what others are about to give back is waited for.
 const SOON: Duration = Duration::from_secs(60);
@@ -58,11 +61,19 @@ pub(super) async fn work(instances: Instances, instance: Arc<Instance>) {
 
 /// What is assigned, what is to be done, and until when that has to wait.
 fn look(instances: &Instances, instance: &Instance) -> (Assigned, Step, Option<Instant>) {
-    let (assigned, going, fenced, retry_at) = {
+    let (assigned, going, fenced, retry_at, hold_until) = {
         let mut state = instance.state();
         state.again = false;
         let assigned = state.assigned.clone();
-        (assigned, state.going, state.fenced, state.retry_at)
+        // What no server knows rests as what is fenced does.
+        let fenced = state.fenced || state.orphaned_until.is_some();
+        let State {
+            going,
+            retry_at,
+            hold_until,
+            ..
+        } = *state;
+        (assigned, going, fenced, retry_at, hold_until)
     };
     let seen = instances.0.hosting.look(&assigned.ask.unit());
     let step = decide(&Facts {
@@ -74,8 +85,10 @@ fn look(instances: &Instances, instance: &Instance) -> (Assigned, Step, Option<I
     if let Some(address) = seen.and_then(|seen| seen.address) {
         instance.state().address = Some(address);
     }
-    let retry_at = retry_at.filter(|at| *at > Instant::now());
-    (assigned, step, retry_at)
+    let begins = matches!(step, Step::Create | Step::Start);
+    let hold_until = hold_until.filter(|_| begins);
+    let wait = retry_at.max(hold_until);
+    (assigned, step, wait.filter(|at| *at > Instant::now()))
 }
 
 /// One step of one instance.
@@ -183,7 +196,9 @@ impl Worker<'_> {
     async fn failed(&self, step: &Step, error: &Error) -> bool {
         let id = &self.assigned.id;
         let begins = matches!(step, Step::Create | Step::Start);
-        if begins && is_of_this_node(step, error) {
+        let others = self.instances.0.others.load(Ordering::Relaxed);
+        let lacks_image = || others && blocking(|| lacks_image(&self.assigned.ask));
+        if begins && (is_of_this_node(step, error) || lacks_image()) {
             if self.others_leave() {
                 return false;
             }
@@ -266,24 +281,25 @@ impl Worker<'_> {
             if let Err(error) = blocking(|| shared.kept.write(&next)) {
                 tracing::error!(id, %error, "an instance is not remembered");
             }
-            state.assigned = next;
+            let epoch = std::mem::replace(&mut state.assigned, next).epoch;
             state.address = None;
             drop(state);
-            self.left(id);
+            self.left(id, epoch);
             return false;
         }
+        let epoch = state.assigned.epoch;
         drop(state);
         if !self.instances.drop_out(self.instance) {
             return false;
         }
-        self.left(id);
+        self.left(id, epoch);
         true
     }
 
-    fn left(&self, id: &str) {
+    fn left(&self, id: &str, epoch: u64) {
         let shared = &self.instances.0;
         shared.leaving.fetch_sub(1, Ordering::Relaxed);
-        shared.outbox.gone(id, self.assigned.generation);
+        shared.outbox.gone(id, self.assigned.generation, epoch);
     }
 }
 
@@ -306,9 +322,48 @@ fn is_of_this_node(step: &Step, error: &Error) -> bool {
     }
 }
 
+/// Whether it is made from a file of the node's own disk that is not there:
+/// another node may have it.
+fn lacks_image(ask: &Ask) -> bool {
+    match ask {
+        Ask::Pod(spec) => is_missing(&spec.image),
+        Ask::Vm(ask) => match &ask.boot {
+            VmBoot::Image { path, .. } => !path.exists(),
+            VmBoot::Kernel { .. } => false,
+        },
+    }
+}
+
+/// Whether an image is named by a path, with or without a tag, and nothing is
+/// there.
+fn is_missing(image: &str) -> bool {
+    let prefixes = ["oci:", "docker-archive:"];
+    let Some(path) = prefixes.iter().find_map(|one| image.strip_prefix(one)) else {
+        return false;
+    };
+    let untagged = path.rsplit_once(':').map_or(path, |(path, _)| path);
+    !Path::new(path).exists() && !Path::new(untagged).exists()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_of_a_path_is_missing_where_nothing_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().display();
+        for there in [
+            format!("oci:{here}"),
+            format!("oci:{here}:v1"),
+            format!("docker-archive:{here}"),
+            "registry.example/web:1".to_owned(),
+        ] {
+            assert!(!is_missing(&there), "{there}");
+        }
+        assert!(is_missing(&format!("oci:{here}/none:v1")));
+        assert!(is_missing(&format!("docker-archive:{here}/none.tar")));
+    }
 
     #[test]
     fn what_is_of_this_node_alone_is_told_from_what_is_everywhere() {

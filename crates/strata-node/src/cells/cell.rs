@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use strata_cell::{CellInit, Cgroup, StartedInit, Usage, create_record, read_record};
-use strata_types::{CellSpec, Error, Result};
+use strata_types::{CellName, CellSpec, Error, Result};
 use tokio::sync::watch;
 
 use super::error::{cgroup_error, init_error};
+use super::kills::AccountedKills;
 use super::run_table::RunTable;
 use super::{Cells, Home, Phase, Shared, being_freed};
 use crate::blocking::blocking;
@@ -47,7 +48,7 @@ pub(crate) struct Cell {
     pub(super) epoch: AtomicU64,
     pub(super) runs: Mutex<RunTable>,
     /// Kills for want of memory that have been put down to some run.
-    pub(super) accounted_kills: Mutex<u64>,
+    pub(super) accounted_kills: Mutex<AccountedKills>,
     /// Held while a run or the init is started: one at a time.
     pub(super) starting: tokio::sync::Mutex<()>,
     /// Held while the cell is removed.
@@ -212,8 +213,31 @@ impl Cell {
             Some(parent) => parent
                 .init()?
                 .start_cell(&shared.image, &self.spec, &self.folder, &self.cgroup)
-                .map_err(|error| init_error(&error)),
+                .map_err(|error| {
+                    let full = error.is_out_of_processes();
+                    let full = full.then(|| parent.full_of_processes()).flatten();
+                    full.unwrap_or_else(|| init_error(&error))
+                }),
         }
+    }
+
+    /// Which cell, this one or one around it, has all the processes that its
+    /// `pids_max` allows.
+    pub(super) fn full_of_processes(&self) -> Option<Error> {
+        let shared = self.shared().ok()?;
+        let around = std::iter::successors(Some(self.spec.name.clone()), CellName::parent);
+        let limited = around.filter_map(|name| {
+            let (most, now) = shared.cgroups.cell(&name).pids()?;
+            Some((name, most, now))
+        });
+        let limited: Vec<_> = limited.collect();
+        let full = limited.iter().find(|(_, most, now)| now >= most);
+        let (name, most, now) = full.or(limited.first())?;
+        let why = format!(
+            "cell {:?} has {now} processes and threads, and its limit pids_max is {most}",
+            name.to_string()
+        );
+        Some(Error::exhausted(why).with_hint("stop some, or allocate it with a higher pids_max"))
     }
 
     pub(crate) fn init(&self) -> Result<Arc<CellInit>> {

@@ -33,7 +33,7 @@ fn field_of(file: &str) -> &'static str {
 /// For a cell's own init.
 pub(super) fn init_error(error: &InitError) -> Error {
     match error {
-        InitError::Link(_) => Error::unavailable(error.to_string()),
+        InitError::Link(_) | InitError::LeaseEnded => Error::unavailable(error.to_string()),
         InitError::Step { .. } => Error::wrong_state(error.to_string()),
         _ => Error::internal(error.to_string()),
     }
@@ -50,7 +50,7 @@ pub(super) fn start_error(error: &InitError) -> Error {
         }
         InitError::Full => Error::exhausted(error.to_string())
             .with_hint("stop some, or spread them over several cells"),
-        InitError::Link(_) => Error::unavailable(error.to_string()),
+        InitError::Link(_) | InitError::LeaseEnded => Error::unavailable(error.to_string()),
         InitError::Step { .. } => Error::wrong_state(error.to_string()),
         InitError::Confine { .. } => Error::invalid("executable.rlimits", error.to_string())
             .with_hint("no limit can be raised above that of the daemon without CAP_SYS_RESOURCE"),

@@ -6,6 +6,7 @@ mod error;
 mod executable;
 mod freed;
 mod keeper;
+mod kills;
 mod news;
 mod phase;
 mod recover;
@@ -27,7 +28,7 @@ pub(crate) use executable::{Executable, RunView};
 pub(crate) use freed::FreedNames;
 pub(crate) use keeper::Keeper;
 pub(crate) use phase::Phase;
-pub(crate) use runs::Manner;
+pub(crate) use runs::{Manner, owner_on_host};
 pub(crate) use supervise::Watchfulness;
 
 use crate::folder::NodeFolder;
@@ -77,6 +78,13 @@ struct Table {
 }
 
 impl Cells {
+    /// Has the shim end a cell with the lease of this node, or not; also one
+    /// that is started later.
+    pub(crate) fn set_fenced(&self, name: &CellName, fenced: bool) -> Result<()> {
+        let cgroup = self.shared.cgroups.cell(name);
+        self.shared.keeper.set_fenced(&cgroup, fenced)
+    }
+
     fn new(shared: Arc<Shared>) -> Self {
         let freed = FreedNames::open(shared.folder.freed());
         let table = Table {
@@ -205,16 +213,24 @@ impl Cells {
         });
         futures_util::future::join_all(stops).await;
         for cell in cells.iter().rev() {
+            // Before its record goes: after a crash in between, recovery clears
+            // the rest, and a repeated Free still has to find the name.
+            self.table().freed.add(&cell.spec.name);
             cell.remove().await?;
             self.table().forget(cell);
         }
         Ok(())
     }
 
-    /// Starts an executable, which reads `input`; answers its pid.
-    pub(crate) async fn start(&self, spec: ExecutableSpec, input: Option<OwnedFd>) -> Result<i64> {
-        let cell = self.find("executable.cell_name", &spec.cell)?;
-        self.awaken(&cell).await?;
+    /// Starts an executable in this very cell; it reads `input`. Answers its
+    /// pid.
+    pub(crate) async fn start(
+        &self,
+        cell: &Arc<Cell>,
+        spec: ExecutableSpec,
+        input: Option<OwnedFd>,
+    ) -> Result<i64> {
+        self.awaken(cell).await?;
         cell.start(spec, input).await
     }
 
@@ -363,7 +379,6 @@ impl Table {
         {
             self.cells.remove(name);
         }
-        self.freed.add(name);
     }
 }
 

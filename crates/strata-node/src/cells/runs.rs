@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cell::{CellInit, Launch, LinkError, RunRecord, RunState, Stdio, Verdict};
-use strata_types::{Ending, Error, ExecutableName, ExecutableSpec, ExecutableState, Result};
+use strata_types::{
+    Ending, EnvironmentVariable, Error, ExecutableName, ExecutableSpec, ExecutableState, IdMap,
+    Identity, Result, RootMode,
+};
 
 use super::cell::{Cell, guard, internal};
 use super::error::{cgroup_error, start_error};
@@ -32,6 +35,19 @@ pub(crate) struct Manner<'a> {
     pub(crate) sandboxed: bool,
     /// Whether it is PID 1 of processes of its own, with mounts of its own.
     pub(crate) as_init: bool,
+    /// Whether signals for the cell's init are for this run.
+    pub(crate) main: bool,
+    /// Variables that are written down nowhere; they go before those of the
+    /// specification.
+    pub(crate) environment: &'a [EnvironmentVariable],
+}
+
+/// Who a user of a cell is on the host.
+pub(crate) fn owner_on_host(identity: &Identity, users: Option<IdMap>) -> (u32, u32) {
+    let uid = identity.uid.unwrap_or(0);
+    let gid = identity.gid.unwrap_or(uid);
+    let first = users.map_or(0, |map| map.first);
+    (first.saturating_add(uid), first.saturating_add(gid))
 }
 
 impl Manner<'_> {
@@ -39,6 +55,8 @@ impl Manner<'_> {
         stdio: Stdio::Logged,
         sandboxed: false,
         as_init: false,
+        main: false,
+        environment: &[],
     };
 }
 
@@ -94,13 +112,8 @@ impl Cell {
         if let Some(kills) = run.group.out_of_memory_kills() {
             return kills > 0;
         }
-        let mut accounted = guard(&self.accounted_kills);
-        let before = run.out_of_memory_kills.max(*accounted);
-        let is_new = self.cgroup.out_of_memory_kills() > before;
-        if is_new {
-            *accounted = before + 1;
-        }
-        is_new
+        let count = self.cgroup.out_of_memory_kills();
+        guard(&self.accounted_kills).attribute(run.out_of_memory_kills, count)
     }
 
     /// Starts an executable; answers its pid.
@@ -202,9 +215,11 @@ impl Cell {
             },
             _ => supervision,
         };
+        let kills = self.cgroup.out_of_memory_kills();
+        guard(&self.accounted_kills).launched(kills);
         let asked = Asked {
             spec,
-            out_of_memory_kills: self.cgroup.out_of_memory_kills(),
+            out_of_memory_kills: kills,
             supervision,
         };
         let launched = self.launch_in(&shared, &init, asked, run, &folder, manner);
@@ -233,9 +248,12 @@ impl Cell {
                 .map_err(|e| internal("hand over the run's folder", e))?;
         }
         if matches!(manner.stdio, Stdio::LoggedWithInput) {
-            self.make_input(folder)?;
+            self.make_input(folder, &asked.spec.identity)?;
         }
-        let group = self.cgroup.create_run(run).map_err(cgroup_error)?;
+        let group = self
+            .cgroup
+            .create_run(run, self.spec.id_map)
+            .map_err(cgroup_error)?;
         let launch = Launch {
             spec: &asked.spec,
             run,
@@ -245,9 +263,16 @@ impl Cell {
             stdio: manner.stdio,
             sandboxed: manner.sandboxed,
             as_init: manner.as_init,
+            main: manner.main,
+            environment: manner.environment,
             host_cgroups: self.spec.host_cgroups,
+            not_after: shared.keeper.not_after(&self.cgroup),
         };
-        let pid = init.start(&launch).map_err(|error| start_error(&error))?;
+        let pid = init.start(&launch).map_err(|error| {
+            let full = error.is_out_of_processes();
+            let full = full.then(|| self.full_of_processes()).flatten();
+            full.unwrap_or_else(|| start_error(&error))
+        })?;
         // It runs: a record without its pid is mended at the next restart.
         if let Err(error) = RunRecord::write_pid(folder, pid) {
             tracing::warn!(%error, "a pid could not be written down");
@@ -267,17 +292,15 @@ impl Cell {
     }
 
     /// The named pipe that a run reads, and others write to.
-    fn make_input(&self, folder: &Path) -> Result<()> {
+    fn make_input(&self, folder: &Path, identity: &Identity) -> Result<()> {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let path = folder.join("stdin");
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &path, FileType::Fifo, mode, 0)
             .map_err(|e| internal("make the run's input", std::io::Error::from(e)))?;
-        match self.spec.id_map {
-            Some(map) => std::os::unix::fs::lchown(&path, Some(map.first), Some(map.first))
-                .map_err(|e| internal("hand over the run's input", e)),
-            None => Ok(()),
-        }
+        let (uid, gid) = owner_on_host(identity, self.spec.id_map);
+        std::os::unix::fs::lchown(&path, Some(uid), Some(gid))
+            .map_err(|e| internal("hand over the run's input", e))
     }
 
     /// Numbers of runs are times, and never the same twice.
@@ -338,8 +361,10 @@ impl Cell {
         stopped
     }
 
-    /// Its stop signal to its process group, a grace period, SIGKILL to what
-    /// is left.
+    /// Its stop signal, a grace period, SIGKILL to what is left. In a cell
+    /// with a root of its own, such as a pod's, the signal goes to its process
+    /// alone, which knows in which order its children end; elsewhere to its
+    /// process group.
     pub(crate) async fn stop_run(
         &self,
         run: &Arc<Executable>,
@@ -351,7 +376,10 @@ impl Cell {
         }
         run.set_stopping();
         let grace = grace.unwrap_or(run.spec.stop_grace);
-        self.signal(run, run.spec.stop_signal)?;
+        match self.spec.root {
+            RootMode::Handed => self.signal_process(run, run.spec.stop_signal)?,
+            _ => self.signal(run, run.spec.stop_signal)?,
+        }
         if tokio::time::timeout(grace, run.ended()).await.is_ok() {
             return Ok(());
         }
@@ -370,9 +398,18 @@ impl Cell {
 
     /// Sends a signal to the process group of a run.
     pub(crate) fn signal(&self, run: &Executable, signal: i32) -> Result<()> {
+        self.signal_by(|init| init.signal(run.run, signal))
+    }
+
+    /// Sends a signal to the process of a run alone.
+    pub(crate) fn signal_process(&self, run: &Executable, signal: i32) -> Result<()> {
+        self.signal_by(|init| init.signal_process(run.run, signal))
+    }
+
+    fn signal_by(&self, send: impl FnOnce(&CellInit) -> Result<(), LinkError>) -> Result<()> {
         // An init that is gone took the run along.
         let Ok(init) = self.init() else { return Ok(()) };
-        match blocking(|| init.signal(run.run, signal)) {
+        match blocking(|| send(&init)) {
             Ok(()) | Err(LinkError::Unreachable(_)) => Ok(()),
             Err(error) => Err(Error::internal(error.to_string())),
         }

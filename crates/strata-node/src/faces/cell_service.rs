@@ -10,11 +10,15 @@ use strata_api::runtime::{
     StartCellResponse, StopCellRequest, StopCellResponse,
 };
 use strata_api::{grace_from_field, take_input};
+use strata_audit::{Session, SessionKind, SessionRecorder};
+use strata_identity::Caller;
 use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Result};
 use tonic::{Request, Response, Status};
 
-use super::status;
+use super::cell_rights::{may_allocate, may_start};
+use super::{audit, status};
 use crate::blocking::detached;
+use crate::cells::Cell;
 use crate::{Cells, Node};
 
 pub(super) struct Face {
@@ -28,11 +32,16 @@ impl Face {
         }
     }
 
-    async fn allocate(&self, request: AllocateCellRequest) -> Result<AllocateCellResponse> {
+    async fn allocate(
+        &self,
+        caller: Option<&Caller>,
+        request: AllocateCellRequest,
+    ) -> Result<AllocateCellResponse> {
         let cell = request
             .cell
             .ok_or_else(|| Error::invalid("cell", "must be given"))?;
         let spec = CellSpec::try_from(cell)?;
+        may_allocate(caller, &spec)?;
         let cell_name = spec.name.to_string();
         let cells = self.cells.clone();
         detached(async move { cells.allocate(spec).await }).await?;
@@ -53,17 +62,37 @@ impl Face {
         Ok(FreeCellResponse {})
     }
 
-    async fn start(&self, request: StartCellRequest) -> Result<StartCellResponse> {
+    async fn start(
+        &self,
+        caller: Option<&Caller>,
+        recorder: &SessionRecorder,
+        request: StartCellRequest,
+    ) -> Result<StartCellResponse> {
         let mut executable = request
             .executable
             .ok_or_else(|| Error::invalid("executable", "must be given"))?;
         let input = take_input(&mut executable)?;
         let spec = ExecutableSpec::try_from(executable)?;
+        let cell = self.cells.find("executable.cell_name", &spec.cell)?;
+        may_start(caller, &cell.spec, &spec)?;
+        let input_bytes = input.as_ref().map_or(0, Vec::len);
         let input = input.map(|bytes| in_memory(&bytes)).transpose();
         let input = input
             .map_err(|error| Error::internal(format!("cannot hand over the input: {error}")))?;
+        let object = format!("cell/{}/{}", spec.cell, spec.name);
+        let session = recorder.start(SessionKind::Executable, object, None, spec.command.words());
+        session.meter().sent(input_bytes);
         let cells = self.cells.clone();
-        let pid = detached(async move { cells.start(spec, input).await }).await?;
+        let pid = detached(async move {
+            let name = spec.name.clone();
+            let started = cells.start(&cell, spec, input).await;
+            match &started {
+                Ok(_) => record_end(&cell, &name, session),
+                Err(error) => session.end(audit::not_started(error)),
+            }
+            started
+        })
+        .await?;
         Ok(StartCellResponse {
             process_id: Some(pid),
         })
@@ -79,6 +108,17 @@ impl Face {
         let cells = self.cells.clone();
         detached(async move { cells.stop(&cell, &name, grace).await }).await?;
         Ok(StopCellResponse {})
+    }
+}
+
+/// Writes how the run that was just started ends, when it does. The process
+/// outlives the daemon: then the log has its start alone.
+fn record_end(cell: &Cell, name: &ExecutableName, session: Session) {
+    match cell.executable(name) {
+        Ok(run) => {
+            tokio::spawn(async move { session.end(audit::ended(&run.ended().await, false)) });
+        }
+        Err(error) => session.end(audit::not_started(&error)),
     }
 }
 
@@ -100,7 +140,8 @@ impl CellService for Face {
         &self,
         request: Request<AllocateCellRequest>,
     ) -> Result<Response<AllocateCellResponse>, Status> {
-        self.allocate(request.into_inner())
+        let caller = request.extensions().get::<Caller>().cloned();
+        self.allocate(caller.as_ref(), request.into_inner())
             .await
             .map(Response::new)
             .map_err(status)
@@ -120,7 +161,9 @@ impl CellService for Face {
         &self,
         request: Request<StartCellRequest>,
     ) -> Result<Response<StartCellResponse>, Status> {
-        self.start(request.into_inner())
+        let caller = request.extensions().get::<Caller>().cloned();
+        let recorder = audit::recorder(&request);
+        self.start(caller.as_ref(), &recorder, request.into_inner())
             .await
             .map(Response::new)
             .map_err(status)

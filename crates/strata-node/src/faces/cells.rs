@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::sampling::sample;
 use super::{status, views};
 use crate::blocking::blocking;
 use crate::clock::now_ms;
@@ -34,25 +35,34 @@ impl Face {
     }
 }
 
-fn snapshot(cells: &Cells, under: Option<&CellName>) -> v1::ListCellsResponse {
+/// Whether the caller of this request sees the values of variables.
+fn secrets<T>(request: &Request<T>) -> bool {
+    views::sees_secrets(request.extensions().get())
+}
+
+fn snapshot(cells: &Cells, under: Option<&CellName>, secrets: bool) -> v1::ListCellsResponse {
     let cgroup_v2 = cells.is_cgroup_v2();
     let found = cells.list(under);
     blocking(|| v1::ListCellsResponse {
         cells: found
             .iter()
-            .map(|cell| views::cell(cell, cgroup_v2))
+            .map(|cell| views::cell(cell, cgroup_v2, secrets))
             .collect(),
         observed_at_ms: now_ms(),
     })
 }
 
-async fn wait(cells: &Cells, request: &v1::WaitExecutableRequest) -> Result<v1::ExecutableInfo> {
+async fn wait(
+    cells: &Cells,
+    request: &v1::WaitExecutableRequest,
+    secrets: bool,
+) -> Result<v1::ExecutableInfo> {
     let cell = CellName::from_field("cell_name", &request.cell_name)?;
     let name = ExecutableName::from_field("executable_name", &request.executable_name)?;
     loop {
         let run = cells.executable(&cell, &name)?;
         if !run.at_rest().await.followed {
-            return Ok(views::executable(&run));
+            return Ok(views::executable(&run, secrets));
         }
     }
 }
@@ -64,7 +74,12 @@ impl v1::cells_server::Cells for Face {
         request: Request<v1::ListCellsRequest>,
     ) -> Result<Response<v1::ListCellsResponse>, Status> {
         let under = Self::under(&request.get_ref().under).map_err(status)?;
-        Ok(Response::new(snapshot(&self.cells, under.as_ref())))
+        let secrets = secrets(&request);
+        Ok(Response::new(snapshot(
+            &self.cells,
+            under.as_ref(),
+            secrets,
+        )))
     }
 
     async fn get(
@@ -75,8 +90,9 @@ impl v1::cells_server::Cells for Face {
         let cell = name
             .and_then(|name| self.cells.find("cell_name", &name))
             .map_err(status)?;
-        let cgroup_v2 = self.cells.is_cgroup_v2();
-        Ok(Response::new(blocking(|| views::cell(&cell, cgroup_v2))))
+        let (cgroup_v2, secrets) = (self.cells.is_cgroup_v2(), secrets(&request));
+        let view = blocking(|| views::cell(&cell, cgroup_v2, secrets));
+        Ok(Response::new(view))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::ListCellsResponse, Status>> + Send>>;
@@ -85,6 +101,7 @@ impl v1::cells_server::Cells for Face {
         &self,
         request: Request<v1::WatchCellsRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let secrets = secrets(&request);
         let request = request.into_inner();
         let under = Self::under(&request.under).map_err(status)?;
         let interval = request.interval_ms.unwrap_or(1000);
@@ -102,7 +119,7 @@ impl v1::cells_server::Cells for Face {
                     _ = ticks.tick() => {}
                     () = sender.closed() => return,
                 }
-                let view = snapshot(&cells, under.as_ref());
+                let view = sample(|| snapshot(&cells, under.as_ref(), secrets)).await;
                 if sender.send(Ok(view)).await.is_err() {
                     return;
                 }
@@ -115,7 +132,7 @@ impl v1::cells_server::Cells for Face {
         &self,
         request: Request<v1::WaitExecutableRequest>,
     ) -> Result<Response<v1::ExecutableInfo>, Status> {
-        wait(&self.cells, request.get_ref())
+        wait(&self.cells, request.get_ref(), secrets(&request))
             .await
             .map(Response::new)
             .map_err(status)

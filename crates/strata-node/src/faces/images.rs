@@ -16,7 +16,7 @@ use super::status;
 use crate::Node;
 use crate::blocking::detached;
 use crate::images::{
-    Credentials, Goal, ImageUse, Images, Pulling, Wanted, may_read, platform_from_field,
+    Credentials, Goal, ImageUse, Images, Login, Pulling, Wanted, may_read, platform_from_field,
     reference_from_field,
 };
 
@@ -43,17 +43,19 @@ impl Face {
         let platform = platform_from_field("platform", &request.platform)?;
         let folders = &self.images.config().local_folders;
         may_read(caller.as_ref(), &reference, folders)?;
-        let credentials = request.credentials.map(|given| Credentials {
-            user: given.user,
-            password: given.password,
+        let login = request.credentials.map_or(Login::Node, |given| {
+            Login::Own(Credentials {
+                user: given.user,
+                password: given.password,
+            })
         });
-        if credentials.is_some() && !matches!(reference, Reference::Registry(_)) {
+        if login != Login::Node && !matches!(reference, Reference::Registry(_)) {
             return Err(Error::invalid("credentials", "go with a registry alone"));
         }
         self.images.pull(Wanted {
             reference,
             platform,
-            credentials,
+            login,
             force: request.force,
         })
     }

@@ -86,12 +86,13 @@ pub(super) fn lines(run: &Executable, watch: &LogWatch, wanted: Wanted) -> Resul
     let tail = wanted.tail.map(|tail| tail as usize);
     let lines = merge(streams.collect(), tail).filter_map(move |line| {
         let line = match line {
-            Ok((_, entry)) if ms(entry.at_ns) < since_ms => None,
+            Ok((_, entry)) if ms(entry.at_ns) < since_ms && !entry.is_gap => None,
             Ok((channel, entry)) => Some(Ok(v1::LogLine {
                 channel: channel_of(channel).into(),
                 line: entry.line,
                 written_at_ms: ms(entry.at_ns),
                 lost_bytes: entry.lost,
+                is_gap: entry.is_gap,
             })),
             Err(error) => Some(Err(status(error))),
         };

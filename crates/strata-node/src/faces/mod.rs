@@ -1,13 +1,17 @@
 //! The node's faces, one thin file per service: parse, call the core, map
 //! the answer. Who may call what is decided before a request comes here.
 
+mod audit;
+mod cell_rights;
 mod cell_service;
 mod cells;
+mod host_ids;
 mod images;
 mod logs;
 mod node;
 mod observe;
 mod pods;
+mod sampling;
 mod spawn;
 mod units;
 mod views;

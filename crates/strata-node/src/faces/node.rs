@@ -40,6 +40,7 @@ impl Face {
             process_id: std::process::id().into(),
             program: program(),
             pool: node.pool.id().unwrap_or_default(),
+            overlay_encryption: overlay_encryption(node),
         }
     }
 
@@ -52,6 +53,15 @@ impl Face {
             .ok_or_else(|| Error::internal("the machine's init has no pid"))?;
         kill_process(pid, Signal::TERM)
             .map_err(|error| Error::internal(format!("cannot tell the machine's init: {error}")))
+    }
+}
+
+/// As people are shown it.
+fn overlay_encryption(node: &Node) -> String {
+    let told = node.network.overlay_encryption();
+    match told.unencrypted_reason.is_empty() {
+        true => "wireguard".to_owned(),
+        false => format!("none: {}", told.unencrypted_reason),
     }
 }
 

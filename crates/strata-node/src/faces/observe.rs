@@ -88,12 +88,12 @@ fn item(channel: &'static str, entry: LogEntry) -> impl Iterator<Item = LogItem>
         line: format!("gap: {} bytes of {channel} are lost here", entry.lost).into(),
         timestamp,
     });
-    let line = LogItem {
+    let line = (!entry.is_gap).then(|| LogItem {
         channel: Text::from_static(channel),
         line: Text::from_lossy(entry.line),
         timestamp,
-    };
-    gap.into_iter().chain([line])
+    });
+    gap.into_iter().chain(line)
 }
 
 #[tonic::async_trait]

@@ -12,6 +12,7 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::wrappers::{BroadcastStream, ReceiverStream};
 use tonic::Status;
 
+use super::sampling::sample;
 use crate::units::{Event, Kind, Unit, Units};
 
 /// A stream of answers.
@@ -75,7 +76,8 @@ pub(super) fn stats<K: Kind, T: Send + 'static>(
             wanted.retain(|unit| {
                 name.is_empty() || K::name(&unit.record().spec).as_str() == name.as_str()
             });
-            if sender.send(Ok(look(&wanted))).await.is_err() {
+            let seen = sample(|| look(&wanted)).await;
+            if sender.send(Ok(seen)).await.is_err() {
                 return;
             }
         }

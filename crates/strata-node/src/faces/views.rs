@@ -2,13 +2,29 @@
 
 use strata_api::strata::v1;
 use strata_cell::Usage;
-use strata_types::{Ending, ExecutableState};
+use strata_identity::Caller;
+use strata_types::{Ending, ExecutableState, Role};
 
 use crate::cells::{Cell, Executable, Phase};
 use crate::clock::ms;
 
-/// A cell with its figures and its executables. Reads files of the kernel.
-pub(super) fn cell(cell: &Cell, cgroup_v2: bool) -> v1::CellInfo {
+/// Whether a caller sees the values of environment variables: viewers, and
+/// callers without an identity, see the names alone.
+pub(super) fn sees_secrets(caller: Option<&Caller>) -> bool {
+    caller.is_some_and(|caller| caller.role != Role::Viewer)
+}
+
+/// Leaves the names of `KEY=VALUE` variables and removes the values.
+pub(super) fn hide_values(environment: &mut [String]) {
+    for variable in environment {
+        let key = variable.find('=').map_or(variable.len(), |at| at + 1);
+        variable.truncate(key);
+    }
+}
+
+/// A cell with its figures and its executables, with or without the values of
+/// their environment. Reads files of the kernel.
+pub(super) fn cell(cell: &Cell, cgroup_v2: bool, secrets: bool) -> v1::CellInfo {
     let usage = cell.usage();
     let phase = cell.phase();
     v1::CellInfo {
@@ -23,7 +39,7 @@ pub(super) fn cell(cell: &Cell, cgroup_v2: bool) -> v1::CellInfo {
         executables: cell
             .latest_runs()
             .iter()
-            .map(|run| executable(run))
+            .map(|run| executable(run, secrets))
             .collect(),
         reason: match phase {
             Phase::Dead(why) => why.to_string(),
@@ -54,9 +70,14 @@ pub(super) fn split(ending: Ending) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// The latest run of an executable.
-pub(super) fn executable(run: &Executable) -> v1::ExecutableInfo {
+/// The latest run of an executable, with or without the values of its
+/// environment.
+pub(super) fn executable(run: &Executable, secrets: bool) -> v1::ExecutableInfo {
     let view = run.view();
+    let mut options = v1::ExecutableOptions::from(&run.spec);
+    if !secrets {
+        hide_values(&mut options.environment);
+    }
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let (exit_code, signal) = view.ending.map_or((None, None), split);
     v1::ExecutableInfo {
@@ -64,7 +85,7 @@ pub(super) fn executable(run: &Executable) -> v1::ExecutableInfo {
         cell_name: run.spec.cell.to_string(),
         command: run.spec.command.to_string(),
         description: run.spec.description.clone(),
-        options: Some((&run.spec).into()),
+        options: Some(options),
         state: v1::ExecutableState::from(view.state).into(),
         process_id: run.pid,
         started_at_ms: ms(view.started_ns),

@@ -5,15 +5,20 @@
 //! into an image what only root should read. Operators can run programs as
 //! root in cells today, but that is for cells to narrow; a pull must not be
 //! the way around it. So: admins (root on the node's own socket is one) may
-//! name any path, operators those below folders that the configuration names,
-//! after links are followed. Paths are absolute, since the daemon's own folder
+//! name any path, operators those below directories that the configuration
+//! names, through no link: what is there when it is used may not be what was
+//! there when it was checked, so it is opened the same way each time
+//! ([`crate::host_path`]). Paths are absolute, since the daemon's own folder
 //! means nothing to a caller.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use strata_identity::Caller;
 use strata_image::Reference;
 use strata_types::{Error, ErrorKind, Result, Role};
+
+use crate::host_path::{is_allowed, open_allowed};
 
 /// The name of an image, from a field of a request.
 pub fn reference_from_field(field: &str, text: &str) -> Result<Reference> {
@@ -46,22 +51,33 @@ pub fn may_read_path(caller: Option<&Caller>, path: &Path, folders: &[PathBuf]) 
     if caller.is_some_and(|caller| caller.role == Role::Admin) {
         return Ok(());
     }
-    // Links are followed first: one in an allowed folder may lead out of it.
-    let real = path.canonicalize().ok();
-    let allowed = folders
-        .iter()
-        .filter_map(|folder| folder.canonicalize().ok());
-    if real.is_some_and(|real| allowed.into_iter().any(|folder| real.starts_with(folder))) {
-        return Ok(());
-    }
+    let why = match open_allowed(path, folders) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => format!(": {error}"),
+    };
     Err(Error::new(
         ErrorKind::PermissionDenied,
         format!(
-            "only an admin may use {} of the node's own disk",
+            "only an admin may use {} of the node's own disk{why}",
             path.display()
         ),
     )
-    .with_hint("operators may below the local_folders of [images] in the node's configuration"))
+    .with_hint(
+        "operators may below the local_folders of [images] in the node's configuration, where no link is followed",
+    ))
+}
+
+/// The file or directory that an image is in, open, if it is below one of
+/// these directories; none for an image that is not, whose path an admin named.
+pub(super) fn open_reference(
+    reference: &Reference,
+    folders: &[PathBuf],
+) -> std::io::Result<Option<OwnedFd>> {
+    match path_of(reference).filter(|path| is_allowed(path, folders)) {
+        Some(path) => open_allowed(path, folders).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn path_of(reference: &Reference) -> Option<&Path> {
@@ -106,6 +122,7 @@ mod tests {
         std::fs::create_dir_all(root.join("open/image")).unwrap();
         std::fs::create_dir_all(root.join("secret")).unwrap();
         symlink(root.join("secret"), root.join("open/way")).unwrap();
+        symlink("image", root.join("open/inner")).unwrap();
         let folders = [root.join("open")];
         let may = |role: Option<Role>, path: &str| {
             let name = format!("oci:{}", root.join(path).display());
@@ -114,7 +131,13 @@ mod tests {
         };
         assert!(may(Some(Role::Admin), "secret"));
         assert!(may(Some(Role::Operator), "open/image"));
-        for path in ["secret", "open/way", "open/../secret", "open/none"] {
+        for path in [
+            "secret",
+            "open/way",
+            "open/inner",
+            "open/../secret",
+            "open/none",
+        ] {
             assert!(!may(Some(Role::Operator), path), "{path}");
         }
         assert!(!may(None, "secret"));

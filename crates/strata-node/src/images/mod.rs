@@ -30,12 +30,13 @@ use strata_types::{Error, Result};
 
 use crate::blocking::blocking;
 pub use config::ImagesConfig;
+use config::is_limited;
 pub use docker_config::{DockerConfigError, read_docker_config, read_secret};
 use error::public;
 pub use local::{may_read, may_read_path, reference_from_field};
 pub(crate) use platform::platform_from_field;
 use pulls::Pulls;
-pub(crate) use pulls::{Pulling, Wanted};
+pub(crate) use pulls::{Login, Pulling, Wanted};
 pub(crate) use remove::Goal;
 use removed::Removed;
 use selector::Selector;
@@ -94,10 +95,27 @@ impl Images {
     /// its layers, the lowest first, stay at least as long as what is given.
     /// May be repeated, and be called for the same image side by side.
     pub async fn ensure(&self, reference: &Reference, policy: PullPolicy) -> Result<HeldImage> {
+        self.ensure_for(reference, policy, None).await
+    }
+
+    /// The same for a pod of a project. Where the node's credentials are not
+    /// for that project, the registry is asked without them, also for an image
+    /// that is here: it may be here for others. The same goes for an image that
+    /// came by credentials of somebody who asked for it.
+    pub async fn ensure_for(
+        &self,
+        reference: &Reference,
+        policy: PullPolicy,
+        project: Option<&str>,
+    ) -> Result<HeldImage> {
+        let withheld = self.0.config.withholds_credentials(reference, project);
         let mut policy = policy;
+        let mut asked = !withheld;
         for _ in 0..ATTEMPTS {
             if policy != PullPolicy::Always
+                && asked
                 && let Some(held) = self.hold(reference)?
+                && !(held.image.private && is_limited(project))
             {
                 return Ok(held);
             }
@@ -105,8 +123,20 @@ impl Images {
                 return Err(Error::not_found(format!("image {reference} is not here"))
                     .with_hint(format!("pull it first: strata image pull {reference}")));
             }
-            self.pull(Wanted::new(reference.clone()))?.image().await?;
-            policy = PullPolicy::Missing;
+            let mut wanted = Wanted::new(reference.clone());
+            if withheld {
+                wanted.login = Login::Anonymous;
+            }
+            let pulled = self.pull(wanted)?.image().await;
+            pulled.map_err(|error| match (withheld, project) {
+                (true, Some(project)) => error.with_hint(format!(
+                    "the node's credentials for this registry are not for project {project}; \
+                     `projects` of the registry in [images.registries] of the node's \
+                     configuration says whom they are for"
+                )),
+                _ => error,
+            })?;
+            (policy, asked) = (PullPolicy::Missing, true);
         }
         Err(Error::unavailable(format!(
             "image {reference} is removed as soon as it is pulled"

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use strata_image::{
-    Credentials, Image, LayerProgress, Phase, Platform, Progress, PullOptions, Reference,
-    Registries, Source,
+    ArchiveSource, Credentials, Image, LayerProgress, LayoutSource, Phase, Platform, Progress,
+    PullOptions, Reference, Registries, Source,
 };
 use strata_types::{Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, watch};
 
 use super::error::public;
+use super::local::open_reference;
 use super::{Inner, space};
 use crate::blocking::blocking;
 
@@ -27,8 +28,19 @@ const LONGEST: Duration = Duration::from_secs(2 * 3600);
 pub(crate) struct Wanted {
     pub(crate) reference: Reference,
     pub(crate) platform: Platform,
-    pub(crate) credentials: Option<Credentials>,
+    pub(crate) login: Login,
     pub(crate) force: bool,
+}
+
+/// As whom a registry is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// As the configuration says.
+    Node,
+    /// As nobody, whatever the configuration says.
+    Anonymous,
+    /// As the caller says, for this pull alone.
+    Own(Credentials),
 }
 
 impl Wanted {
@@ -37,7 +49,7 @@ impl Wanted {
         Self {
             reference,
             platform: Platform::host(),
-            credentials: None,
+            login: Login::Node,
             force: false,
         }
     }
@@ -87,11 +99,12 @@ impl Pulling {
 }
 
 /// Pulls with credentials of their own are never joined: who may see an image
-/// is for the registry to say each time.
+/// is for the registry to say each time. Those without any join each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     reference: Reference,
     platform: String,
+    anonymous: bool,
     alone: Option<u64>,
 }
 
@@ -142,7 +155,8 @@ pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
     let key = Key {
         reference: wanted.reference.clone(),
         platform: wanted.platform.to_string(),
-        alone: wanted.credentials.is_some().then_some(flights.next),
+        anonymous: wanted.login == Login::Anonymous,
+        alone: matches!(wanted.login, Login::Own(_)).then_some(flights.next),
     };
     if let Some(under_way) = flights.pulling.get(&key) {
         return Ok(under_way.clone());
@@ -186,20 +200,18 @@ pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
 }
 
 /// An image whose name says which one it is, and that is here: its source has
-/// nothing to add. Not with credentials of one's own, which may be no good.
+/// nothing to add. Not with another login than the node's, which may be no
+/// good, nor one that came by another.
 fn pinned(images: &Inner, wanted: &Wanted) -> Option<Image> {
     let Reference::Registry(name) = &wanted.reference else {
         return None;
     };
-    if name.digest().is_none() || wanted.credentials.is_some() {
+    if name.digest().is_none() || wanted.login != Login::Node {
         return None;
     }
     let image = blocking(|| images.store.show(&wanted.reference)).ok()?;
-    image
-        .config
-        .platform
-        .serves(&wanted.platform)
-        .then_some(image)
+    let serves = image.config.platform.serves(&wanted.platform);
+    (serves && !image.private).then_some(image)
 }
 
 async fn run(
@@ -214,19 +226,39 @@ async fn run(
     let options = PullOptions {
         platform: wanted.platform,
         progress: Some(progress),
+        private: matches!(wanted.login, Login::Own(_)),
     };
     let pulled = images.store.pull(&wanted.reference, &source, options).await;
     pulled.map_err(public)
 }
 
 fn source(images: &Inner, wanted: &Wanted) -> Result<Arc<dyn Source>> {
-    let (Some(credentials), Reference::Registry(name)) = (&wanted.credentials, &wanted.reference)
-    else {
+    let folders = &images.config.local_folders;
+    let opened = blocking(|| open_reference(&wanted.reference, folders)).map_err(|error| {
+        Error::wrong_state(format!("{} cannot be opened: {error}", wanted.reference))
+    })?;
+    match (&wanted.reference, opened) {
+        (Reference::Layout { path, tag }, Some(opened)) => {
+            let source = LayoutSource::within(opened, path, tag.clone());
+            return Ok(Arc::new(source));
+        }
+        (Reference::Archive { path }, Some(opened)) => {
+            return Ok(Arc::new(ArchiveSource::opened(opened, path)));
+        }
+        _ => {}
+    }
+    let Reference::Registry(name) = &wanted.reference else {
         return Ok(images.registries.source(&wanted.reference));
     };
     let mut options = images.config.registries.clone();
-    let host = name.host().to_owned();
-    options.credentials.insert(host, credentials.clone());
+    match &wanted.login {
+        Login::Node => return Ok(images.registries.source(&wanted.reference)),
+        Login::Anonymous => options.credentials.remove(name.host()),
+        Login::Own(credentials) => {
+            let host = name.host().to_owned();
+            options.credentials.insert(host, credentials.clone())
+        }
+    };
     let registries = blocking(|| Registries::new(options));
     let registries = registries.map_err(|error| Error::wrong_state(error.to_string()))?;
     Ok(registries.source(&wanted.reference))

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use strata_cell::RunRecord;
 use strata_cell::log::{Channel, LogEntry, LogReader, Read};
 use strata_types::{Error, Result};
 use tokio::sync::{mpsc, watch};
@@ -81,7 +82,7 @@ impl Follow {
             }
             if is_over {
                 let mut batch = Vec::new();
-                reader.finish(&mut batch);
+                reader.end(blocking(|| self.lost()), &mut batch);
                 if !batch.is_empty() && sender.send(Ok(batch)).await.is_err() {
                     return Ok(());
                 }
@@ -99,6 +100,15 @@ impl Follow {
                 () = ended(&mut self.live) => {}
                 () = sender.closed() => return Ok(()),
             }
+        }
+    }
+
+    /// What could not be stored of the run's output. The daemon's own log has
+    /// no end at which it could be said.
+    fn lost(&self) -> u64 {
+        match self.channel {
+            Channel::Daemon => 0,
+            channel => RunRecord::lost_bytes(&self.folder, channel).unwrap_or(0),
         }
     }
 

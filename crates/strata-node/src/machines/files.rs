@@ -14,11 +14,21 @@ pub(super) const POOL: &str = "/run/strata/pool";
 /// scripts of clusters look there.
 pub(super) const KUBERNETES: &str = "/run/strata/kubernetes";
 
+/// How much of the host it may use, for programs that would take the host's
+/// for theirs. The scripts of clusters read it.
+const LIMITS: &str = "/etc/strata/limits";
+
 /// The label by which a provider knows its machines again.
 const TAG: &str = "strata.dev/tag";
 
 /// The files of a machine, and what is in them.
-pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made, pool: bool) -> Vec<(String, String)> {
+pub(super) fn of(
+    id: &str,
+    ask: &MachineAsk,
+    made: &Made,
+    pool: bool,
+    images: &str,
+) -> Vec<(String, String)> {
     let (name, address) = (&ask.name, made.address);
     let hosts = format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n{address}\t{name}\n");
     let resolv = made
@@ -29,10 +39,20 @@ pub(super) fn of(id: &str, ask: &MachineAsk, made: &Made, pool: bool) -> Vec<(St
         ("/etc/hostname", format!("{name}\n")),
         ("/etc/resolv.conf", resolv.unwrap_or_default()),
         ("/etc/machine-id", format!("{}\n", id.replace('-', ""))),
-        (CONFIG, config(ask, made, pool)),
+        (LIMITS, limits(ask)),
+        (CONFIG, config(ask, made, pool) + images),
     ]
     .map(|(path, text)| (path.to_owned(), text))
     .to_vec()
+}
+
+/// Its limits, one a line; those it does not have are left out.
+fn limits(ask: &MachineAsk) -> String {
+    let memory = ask.memory.map(|bytes| format!("memory_bytes={bytes}\n"));
+    let cpu = ask
+        .cpu_millis
+        .map(|millis| format!("cpu_millis={millis}\n"));
+    memory.into_iter().chain(cpu).collect()
 }
 
 /// A machine that joins a server gets its subnet there, as any other node, and
@@ -57,6 +77,6 @@ fn config(ask: &MachineAsk, made: &Made, pool: bool) -> String {
 }
 
 /// A text as TOML has it. There are no control characters in labels.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_cell::Stdio;
-use strata_network::{Endpoint, Subnet};
+use strata_network::{Endpoint, Owner, Subnet};
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, ErrorKind, Label, Result};
 
 use super::ask::MachineAsk;
 use super::identity::Identities;
 use super::program::Program;
-use super::{MAIN, MachineRef, PORT, answers, plan, subnets};
+use super::{MAIN, MachineRef, PORT, answers, plan, registries, subnets};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::folder::make_private;
+use crate::images::ImagesConfig;
 use crate::network::NodeNetwork;
 use crate::pool::NodePool;
 use crate::units::{Kind, Record, clear_folder};
@@ -45,6 +46,9 @@ pub(crate) struct MachineKind {
     /// The versions of Kubernetes that its machines find.
     pub(super) kubernetes: Option<PathBuf>,
     pub(super) identities: Identities,
+    /// How the host's node deals with images: nested ones pull from the same
+    /// registries.
+    pub(super) images: ImagesConfig,
     /// Of the node around: not to be seen inside.
     pub(super) data_dir: PathBuf,
     /// A folder for each, by its id: its disk.
@@ -67,6 +71,7 @@ fn endpoint(ask: &MachineAsk, made: &Made) -> Endpoint {
         aliases: Vec::new(),
         address: made.address,
         ports: Vec::new(),
+        owner: Owner::Machine,
     }
 }
 
@@ -124,7 +129,10 @@ impl Kind for MachineKind {
         let cell = self.cells.raise(plan::cell(ask)).await?;
         blocking(|| {
             self.fit_out(record, &cell)?;
-            self.identities.hand_over(ask, made, &self.data(&record.id))
+            let data = self.data(&record.id);
+            registries::hand_over(&self.images, &data)
+                .map_err(|error| full_or_internal("hand over the registries", &error))?;
+            self.identities.hand_over(ask, made, &data)
         })?;
         let joined = self.has_joined(&record.id);
         let executable = plan::main(ask, &self.hierarchies, joined)?;
@@ -132,6 +140,8 @@ impl Kind for MachineKind {
             stdio: Stdio::Logged,
             sandboxed: false,
             as_init: true,
+            main: false,
+            environment: &[],
         };
         let main = cell.start_anew(executable, manner).await?;
         let target = self.identities.target(ask, made, &main)?;

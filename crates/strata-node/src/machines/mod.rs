@@ -15,6 +15,7 @@ mod kind;
 mod plan;
 mod program;
 mod recover;
+mod registries;
 mod root;
 mod subnets;
 

@@ -37,6 +37,7 @@ impl Machines {
             pool: parts.pool.clone(),
             kubernetes: config.kubernetes.clone(),
             identities: Identities::new(config.authority.clone()),
+            images: config.images.clone(),
             data_dir: config.data_dir.clone(),
             folders: sub("folders")?,
             program: Program::new(sub("program")?.join("strata")),

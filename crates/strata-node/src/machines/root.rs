@@ -15,7 +15,7 @@ use strata_types::{Error, Result};
 
 use super::kind::MachineKind;
 use super::plan::PROGRAM;
-use super::{MachineAsk, files};
+use super::{MachineAsk, files, registries};
 use crate::units::Record;
 
 /// What a machine does not see of the host's: what is somebody's or some
@@ -113,7 +113,13 @@ impl MachineKind {
             lower: Path::new("/"),
             bytes: changes(ask),
             hidden: &hidden,
-            files: &files::of(&record.id, ask, made, self.pool.is_expected()),
+            files: &files::of(
+                &record.id,
+                ask,
+                made,
+                self.pool.is_expected(),
+                &registries::section(&self.images),
+            ),
             links,
             place: &self.place,
         };

@@ -5,13 +5,14 @@
 use std::path::Path;
 use std::sync::PoisonError;
 
-use strata_network::{Network, Peer, Subnet};
+use strata_network::{NameChange, Network, Peer, ProjectAccess, Subnet};
 use strata_types::{Error, Result};
 
 use super::{NodeNetwork, public, read_subnet};
 use crate::blocking::blocking;
 
 const PEERS: &str = "peers.json";
+const PROJECTS: &str = "projects.json";
 const RANGE: &str = "range";
 const OTHERS: &str = "others";
 
@@ -21,7 +22,45 @@ pub(super) fn read_peers(folder: &Path) -> Vec<Peer> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
+/// What was kept of projects.
+pub(super) fn read_projects(folder: &Path) -> ProjectAccess {
+    let text = std::fs::read(folder.join(PROJECTS)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
 impl NodeNetwork {
+    /// Sets which project may reach which, now and whenever the network is
+    /// made.
+    pub(crate) fn set_projects(&self, access: ProjectAccess) -> Result<()> {
+        let network = {
+            let open = self.guard();
+            let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+            if *known == access {
+                return Ok(());
+            }
+            let text = serde_json::to_string(&access);
+            let text = text.map_err(|error| Error::internal(error.to_string()))?;
+            self.keep(PROJECTS, &text)?;
+            *known = access.clone();
+            open.as_ref().map(|open| open.network.clone())
+        };
+        match network {
+            Some(network) => blocking(|| network.set_projects(access)).map_err(public),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells a network that was just made of projects.
+    pub(super) fn tell_projects(&self, network: &Network) -> Result<()> {
+        let known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        network.set_projects(known.clone()).map_err(public)
+    }
+
+    /// Takes in what instances of other nodes are called.
+    pub(crate) fn update_names(&self, change: NameChange) {
+        self.names.update(change);
+    }
+
     /// The addresses of all nodes together: as given, or as configured.
     pub(super) fn range(&self) -> Subnet {
         read_subnet(&self.folder.join(RANGE)).unwrap_or(self.options.range)
@@ -91,7 +130,9 @@ impl NodeNetwork {
         match network {
             Some(network) => {
                 let peers = self.peers_but(network.config().subnet);
-                blocking(|| network.set_peers(&peers)).map_err(public)
+                let set = blocking(|| network.set_peers(&peers)).map_err(public);
+                self.note_port(&network);
+                set
             }
             None => Ok(()),
         }
@@ -124,6 +165,14 @@ impl NodeNetwork {
         }
         if let Err(error) = network.set_peers(&peers) {
             tracing::error!(%error, "other nodes are not reached");
+        }
+        self.note_port(network);
+    }
+
+    /// Takes note of where the encrypted overlay listens.
+    fn note_port(&self, network: &Network) {
+        if let Some(port) = network.wireguard_port() {
+            self.encryption.listens_on(port, &self.folder);
         }
     }
 

@@ -35,9 +35,9 @@ pub(crate) enum Input {
 const END: &[u8] = &[4];
 
 impl Attached {
-    /// Sends a signal to its process group.
+    /// Sends a signal to it, not to what it started.
     pub(crate) fn signal(&self, signal: i32) -> Result<()> {
-        self.cell.signal(&self.main, signal)
+        self.cell.signal_process(&self.main, signal)
     }
 
     /// Types something.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{Gid, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 use strata_cell::Stdio;
 use strata_types::pod::PodState;
@@ -15,7 +16,7 @@ use super::kind::PodKind;
 use super::terminal::{Size, Terminal};
 use super::{PodRef, plan, users};
 use crate::blocking::blocking;
-use crate::cells::{Cell, Executable, Manner, RunView};
+use crate::cells::{Cell, Executable, Manner, RunView, owner_on_host};
 use crate::units::Kind as _;
 
 /// What is to be run.
@@ -103,6 +104,14 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
     if request.terminal.is_some() && !environment.iter().any(|v| v.key() == "TERM") {
         environment.extend(EnvironmentVariable::try_from("TERM=xterm".to_owned()));
     }
+    // What comes with the call goes before what the pod has.
+    let mut secrets = blocking(|| kind.outfitter.secrets.environment(spec))?;
+    secrets.retain(|it| {
+        !request
+            .environment
+            .iter()
+            .any(|asked| asked.key() == it.key())
+    });
     for variable in request.environment {
         environment.retain(|known| known.key() != variable.key());
         environment.push(variable);
@@ -132,6 +141,8 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
                 stdio: Stdio::Terminal(theirs.as_fd()),
                 sandboxed: true,
                 as_init: false,
+                main: false,
+                environment: &secrets,
             };
             let run = cell
                 .start_anew(executable, manner)
@@ -139,7 +150,7 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
                 .map_err(in_request)?;
             (run, Streams::Terminal(Arc::new(terminal)))
         }
-        None => start_piped(&cell, executable, request.stdin).await?,
+        None => start_piped(&cell, executable, request.stdin, &secrets).await?,
     };
     Ok((ExecHandle { cell, run }, streams))
 }
@@ -148,17 +159,26 @@ async fn start_piped(
     cell: &Arc<Cell>,
     executable: ExecutableSpec,
     with_input: bool,
+    secrets: &[EnvironmentVariable],
 ) -> Result<(Arc<Executable>, Streams)> {
     let failed = |error: std::io::Error| Error::internal(format!("cannot make a pipe: {error}"));
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()));
     let (input, our_input) = pipe()?;
     let (our_output, output) = pipe()?;
     let (our_errors, errors) = pipe()?;
+    // Whoever opens `/dev/stdout` opens the pipe again, by its owner and mode.
+    let (uid, gid) = owner_on_host(&executable.identity, cell.spec.id_map);
+    for end in [&input, &output, &errors] {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        rustix::fs::fchown(end, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
+    }
     let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
     let manner = Manner {
         stdio: Stdio::Files(files),
         sandboxed: true,
         as_init: false,
+        main: false,
+        environment: secrets,
     };
     let run = cell
         .start_anew(executable, manner)

@@ -1,12 +1,16 @@
+//! What volumes have of an image. One that a pod names is filled with what the
+//! image has in its place, where it is empty and no other pod has it.
+//!
 //! Folders that an image wants to be volumes. A pod gets one for each that it
 //! has no volume of its own for: it is filled with what the image has there,
 //! stays over stop and start, can be written to also where the root cannot,
 //! and goes with the pod. What limits the pod's disk limits each of them too.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use strata_image::RunConfig;
-use strata_rootfs::{BindOptions, RootOptions};
+use strata_rootfs::{BindOptions, RootError, RootOptions};
 use strata_types::Result;
 use strata_types::pod::{PodSpec, Volume, VolumeSource};
 
@@ -46,23 +50,51 @@ pub(super) fn make(outfitter: &Outfitter, id: &str, spec: &PodSpec, made: &Made)
     if made.image_volumes.is_empty() {
         return Ok(());
     }
-    let failed = |error: strata_rootfs::RootError| rootfs::error(&error, "pod.image");
+    let root = root_of_image(outfitter, id, made)?;
+    for (target, name) in made.image_volumes.iter().zip(names(id, made)) {
+        let volumes = &outfitter.volumes;
+        volumes.make_of_image(&name, spec.limits.disk_bytes)?;
+        // It goes with the pod, so half of it is never taken for all.
+        let mount = volumes.mount(&name, BindOptions::default())?;
+        let copied = strata_rootfs::copy_folder(&root, Path::new(target), &mount);
+        copied.map_err(|error| rootfs::error(&error, "pod.image"))?;
+    }
+    Ok(())
+}
+
+/// Fills volumes that a pod names, and that nobody has put anything into, with
+/// what the image has at their places: content, owners and modes, so that a
+/// program which is not root finds a directory of its own.
+pub(super) fn fill_named(
+    outfitter: &Outfitter,
+    id: &str,
+    spec: &PodSpec,
+    made: &Made,
+) -> Result<()> {
+    for volume in &spec.volumes {
+        let VolumeSource::Named(name) = &volume.source else {
+            continue;
+        };
+        outfitter.volumes.fill(id, name.as_str(), |to| {
+            let root = mount_image(outfitter, id, made)?;
+            strata_rootfs::copy_folder(&root, Path::new(volume.place()), to)
+        })?;
+    }
+    Ok(())
+}
+
+fn root_of_image(outfitter: &Outfitter, id: &str, made: &Made) -> Result<OwnedFd> {
+    mount_image(outfitter, id, made).map_err(|error| rootfs::error(&error, "pod.image"))
+}
+
+/// The image as it is, before the pod has changed anything.
+fn mount_image(outfitter: &Outfitter, id: &str, made: &Made) -> Result<OwnedFd, RootError> {
     let options = RootOptions {
         read_only: true,
         no_dev: true,
         ..RootOptions::default()
     };
-    let root = outfitter
-        .roots
-        .mount(id, &made.layers, options)
-        .map_err(failed)?;
-    for (target, name) in made.image_volumes.iter().zip(names(id, made)) {
-        let volumes = &outfitter.volumes;
-        volumes.make_of_image(&name, spec.limits.disk_bytes)?;
-        let mount = volumes.mount(&name, BindOptions::default())?;
-        strata_rootfs::copy_folder(&root, Path::new(target), &mount).map_err(failed)?;
-    }
-    Ok(())
+    outfitter.roots.mount(id, &made.layers, options)
 }
 
 #[cfg(test)]

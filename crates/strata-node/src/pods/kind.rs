@@ -10,18 +10,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_cell::{Confinement, Stdio, seccomp};
 use strata_image::RunConfig;
-use strata_network::Endpoint;
-use strata_types::pod::{PodNetwork, PodSpec, RestartPolicy, VolumeSource};
+use strata_network::{Endpoint, Owner};
+use strata_types::pod::{Capabilities, PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
 use super::rootfs::{Furniture, Outfitter};
 use super::{MAIN, PodRef, Size, Terminal, files, health, image_volumes, plan, rootfs, users};
 use crate::blocking::{aside, blocking};
 use crate::cells::{Cell, Cells, Executable, Manner};
+use crate::host_path::Pins;
 use crate::images::{HeldImage, Images, reference_from_field};
-use crate::network::{NodeNetwork, published};
+use crate::network::{NodeNetwork, project_of, published};
 use crate::units::{Kind, Record, clear_folder};
 
+/// The label by which a server says whose a pod is.
+const PROJECT: &str = "strata.dev/project";
 /// Users of the machine for pods with users of their own begin here.
 const FIRST_ID: u32 = 1 << 30;
 /// So many for each.
@@ -53,6 +56,8 @@ pub(crate) struct PodKind {
     pub(crate) images: Images,
     pub(crate) outfitter: Outfitter,
     pub(crate) network: Arc<NodeNetwork>,
+    /// Why pods cannot have users of their own here; none where they can.
+    pub(crate) lack_of_id_maps: Option<String>,
     /// The first users of those pods that have users of their own.
     pub(crate) id_maps: Mutex<HashSet<u32>>,
     /// Images of pods that are being made, which nobody else speaks for yet.
@@ -99,7 +104,13 @@ impl Kind for PodKind {
         let reference = reference_from_field("pod.image", &spec.image)?;
         // Before an image is fetched in vain.
         blocking(|| self.outfitter.check_pool(spec))?;
-        let held = self.images.ensure(&reference, spec.pull).await?;
+        let project = spec.labels.get(PROJECT).map(String::as_str);
+        let held = self.images.ensure_for(&reference, spec.pull, project);
+        // A pod has its reference in another field than a pull.
+        let held = held.await.map_err(|error| match error.field() {
+            Some("reference") => error.in_field("pod.image"),
+            _ => error,
+        })?;
         let mut made = Made {
             image_digest: held.image.digest.to_string(),
             layers: held.image.layers.clone(),
@@ -117,6 +128,10 @@ impl Kind for PodKind {
         }
         self.held().insert(id.to_owned(), held);
         Ok(made)
+    }
+
+    fn pins(&self, spec: &PodSpec) -> Pins {
+        self.outfitter.pins(spec)
     }
 
     fn on_known(&self, id: &str) {
@@ -176,6 +191,7 @@ impl Kind for PodKind {
             false => None,
         };
         let executable = plan::main(spec, made, user)?;
+        let secrets = blocking(|| self.outfitter.secrets.environment(spec))?;
         let stdio = match &terminal {
             Some((ours, theirs)) => Stdio::LoggedTerminal(theirs.as_fd(), ours.fd()),
             None if spec.stdin => Stdio::LoggedWithInput,
@@ -185,6 +201,8 @@ impl Kind for PodKind {
             stdio,
             sandboxed: true,
             as_init: false,
+            main: true,
+            environment: &secrets,
         };
         let main = cell.start_anew(executable, manner).await;
         drop(ports);
@@ -220,7 +238,7 @@ impl PodKind {
         if spec.network == PodNetwork::Bridge {
             made.address = Some(self.network.lease(spec.address)?);
         }
-        if spec.security.user_namespace {
+        if spec.has_own_users() && self.can_have_own_users(spec)? {
             made.id_map = Some(self.take_id_map()?);
         }
         let volumes = &self.outfitter.volumes;
@@ -232,6 +250,7 @@ impl PodKind {
             .create(id, disk)
             .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
         image_volumes::make(&self.outfitter, id, spec, made)?;
+        image_volumes::fill_named(&self.outfitter, id, spec, made)?;
         files::write(
             &self.outfitter.files.join(id),
             spec,
@@ -278,6 +297,27 @@ impl PodKind {
         self.outfitter.volumes.hold(id, spec.name.as_str(), names);
     }
 
+    /// Whether a pod that is to have users of its own gets them. Where the
+    /// host cannot, one that leaves it open has the host's, unless it may do
+    /// more than pods do by default.
+    fn can_have_own_users(&self, spec: &PodSpec) -> Result<bool> {
+        let Some(why) = &self.lack_of_id_maps else {
+            return Ok(true);
+        };
+        let security = &spec.security;
+        let usual = Capabilities::default();
+        let more = security.capabilities.iter().any(|one| !usual.contains(one));
+        match security.user_namespace.is_some() || more || security.any_system_call {
+            true => Err(Error::wrong_state(format!(
+                "pod {} cannot have a user namespace: {why}",
+                spec.name
+            ))
+            .in_field("pod.security.user_namespace")
+            .with_hint("an admin may run it with the users of the host")),
+            false => Ok(false),
+        }
+    }
+
     fn take_id_map(&self) -> Result<IdMap> {
         let mut taken = self.id_maps();
         let first = (0..MOST_ID_MAPS)
@@ -308,8 +348,11 @@ impl PodKind {
         let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
         let user = users::find(&root, wanted)?;
         fittings.extend(rootfs::groups(spec, cell)?);
-        init.furnish(&root, &fittings)
-            .map_err(|error| rootfs::not_furnished(spec, &error))?;
+        let furnished = match spec.init {
+            true => init.furnish(&root, &fittings),
+            false => init.furnish_for_init(&root, &fittings),
+        };
+        furnished.map_err(|error| rootfs::not_furnished(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();
         let filter = match spec.security.any_system_call {
             true => None,
@@ -318,6 +361,7 @@ impl PodKind {
         let confinement = Confinement {
             capabilities,
             no_new_privileges: !spec.security.privilege_escalation,
+            core_dumps: true,
             rlimits: plan::rlimits(spec),
             filter,
         };
@@ -376,6 +420,7 @@ fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
         aliases: spec.aliases.iter().map(ToString::to_string).collect(),
         address,
         ports: spec.ports.iter().map(published).collect(),
+        owner: project_of(&spec.labels).map_or(Owner::Node, Owner::Project),
     })
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use strata_image::RunConfig;
-use strata_types::pod::{HealthCheck, PodSpec, Probe};
+use strata_types::pod::{DEFAULT_PIDS, HealthCheck, PodSpec, Probe};
 use strata_types::{
     CellSpec, CommandLine, CpuLimit, EnvironmentVariable, Error, ExecutableSpec, Limits,
     MemoryLimit, Result, RootMode,
@@ -32,7 +32,7 @@ pub(super) fn cell(spec: &PodSpec, made: &Made) -> CellSpec {
             max: spec.limits.memory_bytes,
             ..MemoryLimit::default()
         },
-        pids_max: spec.limits.pids,
+        pids_max: Some(spec.limits.pids.unwrap_or(DEFAULT_PIDS.into())),
         ..Limits::default()
     };
     cell

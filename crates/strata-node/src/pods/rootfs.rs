@@ -15,7 +15,9 @@ use super::files::FILES;
 use super::kind::{Made, PodKind};
 use super::plan;
 use crate::cells::Cell;
+use crate::host_path::{Pins, is_directory};
 use crate::pool::NodePool;
+use crate::secrets::PodSecrets;
 use crate::units::Record;
 use crate::volumes::{NodeVolumes, of_image};
 
@@ -24,6 +26,10 @@ const SHM_BYTES: u64 = 64 << 20;
 
 /// Where control groups are seen.
 const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Files in `/etc` longer than this are mounted, not written: a host's list of
+/// names may be of any length, and what an init is given is not.
+const LONGEST_FILE: usize = 16 << 10;
 
 /// What tells of the machine, or changes it.
 const MASKED: [&str; 9] = [
@@ -58,6 +64,10 @@ pub(crate) struct Outfitter {
     pub(crate) volumes: Arc<NodeVolumes>,
     /// Volumes that others keep.
     pub(crate) pool: Arc<NodePool>,
+    /// The values of secrets.
+    pub(crate) secrets: Arc<PodSecrets>,
+    /// Directories of the host whose content operators may name.
+    pub(crate) allowed: Vec<PathBuf>,
 }
 
 /// A root, and what is fitted into it.
@@ -77,6 +87,16 @@ impl Outfitter {
         Ok(())
     }
 
+    /// The paths of the host that a pod has volumes of.
+    pub(super) fn pins(&self, spec: &PodSpec) -> Pins {
+        let path = |volume: &'_ Volume| match &volume.source {
+            VolumeSource::Folder(path) => Some(PathBuf::from(path)),
+            _ => None,
+        };
+        let paths: Vec<PathBuf> = spec.volumes.iter().filter_map(path).collect();
+        Pins::new(paths.iter().map(PathBuf::as_path), &self.allowed)
+    }
+
     /// The root of a pod and what is fitted into it; for the users of a
     /// namespace where the pod has users of its own.
     pub(super) fn furniture(
@@ -92,7 +112,7 @@ impl Outfitter {
         });
         let volumes = sorted(spec, made);
         let source = |wanted: &Wanted<'_>| match wanted {
-            Wanted::Asked(i, volume) => self.source(*i, volume, owner, users),
+            Wanted::Asked(i, volume) => self.source((*i, volume), owner, users, &record.pins),
             Wanted::OfImage(i, _) => {
                 let name = of_image(&record.id, *i);
                 let mount = self.volumes.mount(&name, bind_options(false, users))?;
@@ -101,7 +121,7 @@ impl Outfitter {
         };
         let sources = volumes.iter().map(source).collect::<Result<Vec<_>>>()?;
         let root = self.root(record, &volumes, &sources, users)?;
-        let mut fittings = base(spec, owner)?;
+        let mut fittings = base(spec, made, owner)?;
         // With one hierarchy the group itself comes here, once it is made.
         if has_sysfs(spec) && self.groups != [""] {
             let places = strata_rootfs::places(self.groups.iter().copied());
@@ -109,10 +129,7 @@ impl Outfitter {
             fittings.push(Fitting::Folder(GROUPS.into(), places));
         }
         for name in FILES {
-            // They are on the node's disk, where no limit of the pod holds.
-            let file = bind(&self.files.join(&record.id).join(name), true, users);
-            let file = file.map_err(|e| error(&e, "pod"))?;
-            fittings.push(Fitting::File(format!("/etc/{name}"), file));
+            fittings.push(self.file_of_etc(&record.id, name, users)?);
         }
         for (wanted, source) in volumes.iter().zip(sources) {
             let target = wanted.target().to_owned();
@@ -121,6 +138,12 @@ impl Outfitter {
                 Source::Folder(mount) => Fitting::Folder(target, mount),
             });
         }
+        for (target, path) in self.secrets.files(spec)? {
+            // A tmpfs knows no maps of ids before Linux 6.3; all may read it.
+            let file = bind(&path, true, users).or_else(|_| bind(&path, true, None));
+            let file = file.map_err(|e| error(&e, "pod.secrets"))?;
+            fittings.push(Fitting::File(target, file));
+        }
         fittings.extend(usual_sysctls(spec, made));
         for sysctl in &spec.sysctls {
             fittings.push(Fitting::Sysctl(sysctl.name().into(), sysctl.value().into()));
@@ -128,6 +151,21 @@ impl Outfitter {
         fittings.extend(MASKED.map(|path| Fitting::Mask(path.into())));
         fittings.extend(READ_ONLY.map(|path| Fitting::ReadOnly(path.into())));
         Ok(Furniture { root, fittings })
+    }
+
+    /// A file in `/etc` that is the node's to write. In the pod's own root it
+    /// is the pod's to change, within its disk limit; where the root takes no
+    /// file it is seen as the node has it, which the pod never writes to.
+    fn file_of_etc(&self, id: &str, name: &str, users: Option<BorrowedFd<'_>>) -> Result<Fitting> {
+        let path = self.files.join(id).join(name);
+        let mount = bind(&path, true, users).map_err(|e| error(&e, "pod"))?;
+        let target = format!("/etc/{name}");
+        let text = std::fs::read_to_string(&path).ok();
+        let text = text.filter(|text| text.len() <= LONGEST_FILE && !text.contains('\0'));
+        Ok(match text {
+            Some(text) => Fitting::Content(target, text, mount),
+            None => Fitting::File(target, mount),
+        })
     }
 
     fn root(
@@ -156,6 +194,10 @@ impl Outfitter {
         let options = RootOptions {
             read_only: spec.security.read_only_root,
             no_dev: true,
+            // Without this, programs with file capabilities that the pod does
+            // not have are refused altogether (`ping` of Debian), although
+            // they would gain nothing and do without.
+            no_suid: !spec.security.privilege_escalation,
             id_map: users,
             mount_points: &points,
         };
@@ -166,10 +208,10 @@ impl Outfitter {
 
     fn source(
         &self,
-        index: usize,
-        volume: &Volume,
+        (index, volume): (usize, &Volume),
         owner: Owner,
         users: Option<BorrowedFd<'_>>,
+        pins: &Pins,
     ) -> Result<Source> {
         let path = match &volume.source {
             VolumeSource::Memory(bytes) => {
@@ -196,9 +238,17 @@ impl Outfitter {
                 return Ok(Source::Folder(mount));
             }
         };
-        let mount = bind(&path, volume.read_only, users)
-            .map_err(|e| error(&e, &format!("pod.volumes[{index}].folder")))?;
-        Ok(match path.is_dir() {
+        let field = format!("pod.volumes[{index}].folder");
+        let opened = pins.open(&path, &self.allowed).map_err(|error| {
+            Error::invalid(
+                &field,
+                format!("{} cannot be opened: {error}", path.display()),
+            )
+        })?;
+        let options = bind_options(volume.read_only, users);
+        let mount =
+            strata_rootfs::bind_fd(opened.as_fd(), options).map_err(|e| error(&e, &field))?;
+        Ok(match is_directory(&opened) {
             true => Source::Folder(mount),
             false => Source::File(mount),
         })
@@ -210,15 +260,18 @@ fn pool_field(index: usize) -> String {
 }
 
 /// What users expect of a network of their own: everybody may ping and listen
-/// on low ports. Where the pod has users of its own, its root may anyway.
+/// on low ports. Groups are those of the pod's user namespace, where it has
+/// one, and none beyond it can be named.
 fn usual_sysctls(spec: &PodSpec, made: &Made) -> impl Iterator<Item = Fitting> {
-    const USUAL: [(&str, &str); 2] = [
-        ("net.ipv4.ping_group_range", "0 2147483647"),
-        ("net.ipv4.ip_unprivileged_port_start", "0"),
+    const ALL_GROUPS: u32 = i32::MAX as u32;
+    let last_group = made.id_map.map_or(ALL_GROUPS, |map| map.count - 1);
+    let usual = [
+        ("net.ipv4.ping_group_range", format!("0 {last_group}")),
+        ("net.ipv4.ip_unprivileged_port_start", "0".to_owned()),
     ];
-    let own = spec.network != PodNetwork::Host && made.id_map.is_none();
-    let set = |(name, value): (&str, &str)| Fitting::Sysctl(name.into(), value.into());
-    USUAL.into_iter().filter(move |_| own).map(set)
+    let own = spec.network != PodNetwork::Host;
+    let set = |(name, value): (&str, String)| Fitting::Sysctl(name.into(), value);
+    usual.into_iter().filter(move |_| own).map(set)
 }
 
 /// A volume's mount, and what it goes onto.
@@ -271,7 +324,7 @@ pub(super) fn not_furnished(spec: &PodSpec, error: &InitError) -> Error {
 }
 
 /// What every container has.
-fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
+fn base(spec: &PodSpec, made: &Made, owner: Owner) -> Result<Vec<Fitting>> {
     let failed = |e| error(&e, "pod");
     let new = |kind, path, read_only| Fitting::New {
         kind,
@@ -301,7 +354,7 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
         .capabilities
         .iter()
         .any(|one| one.to_string() == "MKNOD");
-    if makes_nodes && !security.user_namespace {
+    if makes_nodes && made.id_map.is_none() {
         for name in ["null", "zero", "full", "random", "urandom", "tty"] {
             let path = format!("/dev/{name}");
             let node = strata_rootfs::bind(Path::new(&path), BindOptions::default());
@@ -320,7 +373,7 @@ fn base(spec: &PodSpec, owner: Owner) -> Result<Vec<Fitting>> {
 
 /// It shows the network of whoever mounts it, who must be root there.
 fn has_sysfs(spec: &PodSpec) -> bool {
-    spec.network != PodNetwork::Host || !spec.security.user_namespace
+    spec.network != PodNetwork::Host || !spec.has_own_users()
 }
 
 /// A pod's own control groups, so that programs find out how much they may
@@ -345,7 +398,10 @@ pub(super) fn groups(spec: &PodSpec, cell: &Cell) -> Result<Vec<Fitting>> {
         };
         Ok(Fitting::Folder(path, mount))
     };
-    cell.shown_groups().into_iter().map(fitting).collect()
+    let mut shown = cell.shown_groups();
+    // Not every host lets a cell have a cpuset.
+    shown.retain(|(_, group)| group.is_dir());
+    shown.into_iter().map(fitting).collect()
 }
 
 fn bind(path: &Path, read_only: bool, users: Option<BorrowedFd<'_>>) -> Result<OwnedFd, RootError> {

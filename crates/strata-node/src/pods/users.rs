@@ -57,7 +57,7 @@ fn read(root: &OwnedFd, path: &str) -> String {
 }
 
 /// A pure function of the two files.
-fn resolve(passwd: &str, groups: &str, user: &str, group: Option<&str>) -> Result<User> {
+pub(super) fn resolve(passwd: &str, groups: &str, user: &str, group: Option<&str>) -> Result<User> {
     let user = if user.is_empty() { "0" } else { user };
     let entry = passwd.lines().map(Entry::parse).find(|entry| {
         let number = user.parse::<u32>().ok();
@@ -157,6 +157,10 @@ fn memberships(groups: &str, name: &str, primary: u32) -> Vec<u32> {
 }
 
 #[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -203,5 +207,17 @@ mod tests {
             let _ = resolve(&passwd, &groups, &user, Some("x"));
             let _ = resolve(&passwd, &groups, &user, None);
         }
+    }
+
+    #[test]
+    fn seeds_and_their_prefixes_are_read_or_refused() {
+        replay::replay(&[("passwd", |data| {
+            let text = String::from_utf8_lossy(data);
+            let mut parts = text.splitn(3, '\0').map(str::to_owned);
+            let mut part = || parts.next().unwrap_or_default();
+            let (wanted, passwd, groups) = (part(), part(), part());
+            let (user, group) = split(&wanted);
+            let _ = resolve(&passwd, &groups, user, group);
+        })]);
     }
 }

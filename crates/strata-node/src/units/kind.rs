@@ -13,6 +13,7 @@ use strata_types::{CellName, Label, Result};
 
 use super::Record;
 use crate::cells::{Cells, Executable};
+use crate::host_path::Pins;
 use crate::units::Unit;
 
 /// How a kind of units is made, started, stopped and removed. Every call may
@@ -32,6 +33,11 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
     fn cells(&self) -> &Cells;
     /// A unit as the network knows it; none when it is not connected.
     fn endpoint(record: &Record<Self>) -> Option<Endpoint>;
+    /// These records were found after a restart: takes note of what they hold,
+    /// and adds what records of earlier versions lack. Answers which changed.
+    fn adopt(&self, _records: &mut [Record<Self>]) -> Vec<usize> {
+        Vec::new()
+    }
     /// Takes away whatever was made for units other than those with these ids.
     fn clear_all_but(&self, known: &HashSet<&str>);
 
@@ -45,6 +51,11 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
 
     /// Makes all that a unit has before it is started. Whole or nothing.
     fn make(&self, id: &str, spec: &Self::Spec) -> impl Future<Output = Result<Self::Made>> + Send;
+
+    /// Paths of the host that a unit uses whenever it is started.
+    fn pins(&self, _spec: &Self::Spec) -> Pins {
+        Pins::default()
+    }
 
     /// What `make` made has its record, and is known by its name.
     fn on_known(&self, _id: &str) {}

@@ -7,6 +7,7 @@
 //! record is nobody's, and cleared after a restart. So whenever the daemon
 //! dies, each unit is whole or gone.
 
+mod damaged;
 mod events;
 mod kind;
 mod names;
@@ -33,6 +34,7 @@ pub(crate) use recover::clear_folder;
 pub(crate) use unit::Unit;
 pub(crate) use view::{Health, View};
 
+use crate::blocking::blocking;
 use crate::cells::FreedNames;
 use crate::clock::{now_ms, now_ns};
 
@@ -50,6 +52,8 @@ struct Inner<K: Kind> {
     gone: Mutex<FreedNames>,
     /// Those of other kinds too.
     names: Names,
+    /// Units whose records cannot be read, and where those are.
+    damaged: Mutex<BTreeMap<Label, PathBuf>>,
     /// Those that are not started after a restart until somebody says so.
     held: Mutex<HashSet<Label>>,
     /// The daemon ends: nothing is started again.
@@ -79,6 +83,7 @@ impl<K: Kind> Units<K> {
             busy: Mutex::default(),
             gone: Mutex::new(gone),
             names,
+            damaged: Mutex::default(),
             held: Mutex::default(),
             closing: CancellationToken::new(),
         }))
@@ -134,6 +139,7 @@ impl<K: Kind> Units<K> {
         let name = K::name(&spec).clone();
         let lock = self.name_lock(&name);
         let _busy = lock.lock().await;
+        self.refuse_damaged(&name)?;
         if let Some(unit) = self.get(&name) {
             return match unit.record().spec == spec {
                 true => Ok((unit, false)),
@@ -161,6 +167,7 @@ impl<K: Kind> Units<K> {
         let record = Record {
             wanted,
             wanted_since_ns: now_ns(),
+            pins: blocking(|| self.0.kind.pins(&spec)),
             ..Record::new(id, spec, made, now_ms())
         };
         let unit = Arc::new(Unit::new(self, record));
@@ -181,6 +188,7 @@ impl<K: Kind> Units<K> {
     /// A unit by its name, which came from the field `field`.
     pub(crate) fn find(&self, field: &str, text: &str) -> Result<Arc<Unit<K>>> {
         let name = label(field, text)?;
+        self.refuse_damaged(&name)?;
         self.get(&name).ok_or_else(|| unknown::<K>(field, &name))
     }
 
@@ -201,6 +209,9 @@ impl<K: Kind> Units<K> {
         let lock = self.name_lock(&name);
         // A stop is not kept waiting by it, and what it waits for ends soon.
         let _busy = lock.lock().await;
+        if self.is_damaged(&name) {
+            return self.clear_damaged(&name, grace).await;
+        }
         let Some(unit) = self.get(&name) else {
             return match guard(&self.0.gone).contains(&name.clone().into()) {
                 true => Ok(()),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use strata_types::pod::{Backoff, PodState};
 
 use super::Kind;
+use crate::host_path::Pins;
 
 /// What a unit that was not told to end came to: nothing else on the disk
 /// tells whether it exited, or could not be started, or was stopped.
@@ -36,6 +37,9 @@ pub(crate) struct Record<K: Kind> {
     pub(crate) restarts: u32,
     #[serde(default)]
     pub(crate) backoff: Backoff,
+    /// Paths of the host that it uses.
+    #[serde(default)]
+    pub(crate) pins: Pins,
     /// Since it ended or failed by itself, until somebody starts it again.
     #[serde(default)]
     pub(crate) rest: Option<Rest>,
@@ -47,6 +51,7 @@ impl<K: Kind> Clone for Record<K> {
             id: self.id.clone(),
             spec: self.spec.clone(),
             made: self.made.clone(),
+            pins: self.pins.clone(),
             rest: self.rest.clone(),
             ..*self
         }
@@ -74,6 +79,7 @@ impl<K: Kind> Record<K> {
             destroying: false,
             restarts: 0,
             backoff: Backoff::default(),
+            pins: Pins::default(),
             rest: None,
         }
     }

@@ -4,17 +4,17 @@
 //! anew, one that was being stopped or destroyed is. What has no record is
 //! cleared by its kind.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cell::read_record;
 use strata_network::Endpoint;
 use strata_types::pod::{PodState, RestartPolicy};
-use strata_types::{Ending, Error, Result};
+use strata_types::{CellName, Ending, Error, Label, Result};
 use tokio::sync::OwnedMutexGuard;
 
 use super::{Kind, Record, Unit, Units, guard};
@@ -32,9 +32,9 @@ pub(crate) enum Unfinished<K: Kind> {
 /// The records that were found.
 struct Loaded<K: Kind> {
     records: Vec<Record<K>>,
-    /// Some could not be read: what seems to belong to nobody may be theirs,
-    /// and stays.
-    some_unread: bool,
+    /// The files of those that cannot be read, by the names of their units:
+    /// what seems to belong to no unit may be theirs, and stays.
+    damaged: BTreeMap<Label, PathBuf>,
 }
 
 impl<K: Kind> Units<K> {
@@ -44,8 +44,8 @@ impl<K: Kind> Units<K> {
             Error::internal(format!("cannot read the records of {}s: {error}", K::NOUN))
         };
         let loaded = self.load().map_err(failed)?;
-        if !loaded.some_unread {
-            self.clear_cells(&loaded.records).await;
+        self.clear_cells(&loaded).await;
+        if loaded.damaged.is_empty() {
             let ids = loaded.records.iter().map(|record| record.id.as_str());
             blocking(|| self.0.kind.clear_all_but(&ids.collect()));
         }
@@ -54,11 +54,16 @@ impl<K: Kind> Units<K> {
 
     /// Clears cells that no unit has, and whatever callers of the daemon before
     /// had started in those that one has.
-    async fn clear_cells(&self, records: &[Record<K>]) {
-        let known: HashSet<_> = records.iter().map(|record| K::cell(&record.spec)).collect();
+    async fn clear_cells(&self, loaded: &Loaded<K>) {
+        let records = loaded.records.iter();
+        let known: HashSet<_> = records.map(|record| K::cell(&record.spec)).collect();
+        let damaged: HashSet<CellName> = loaded.damaged.keys().cloned().map(Into::into).collect();
         let cells = self.0.kind.cells();
         for cell in cells.list(None) {
             let name = &cell.spec.name;
+            if damaged.contains(name) {
+                continue;
+            }
             if !known.contains(name) {
                 tracing::info!(cell = %name, "clearing the cell of a {} that is not there", K::NOUN);
                 // One that cannot be cleared now keeps nobody from working.
@@ -93,10 +98,17 @@ impl<K: Kind> Units<K> {
 
     /// Finds the records; nothing is touched yet.
     fn load(&self) -> io::Result<Loaded<K>> {
-        let loaded = blocking(|| read_all::<K>(&self.0.folder))?;
+        let mut loaded = blocking(|| read_all::<K>(&self.0.folder))?;
+        let changed = self.0.kind.adopt(&mut loaded.records);
         let mut table = guard(&self.0.table);
-        for record in &loaded.records {
+        for (i, record) in loaded.records.iter().enumerate() {
             let unit = Arc::new(Unit::new(self, record.clone()));
+            if changed.contains(&i)
+                && let Err(error) = unit.write()
+            {
+                tracing::error!(kind = K::NOUN, name = %K::name(&record.spec), %error,
+                    "record could not be brought up to date; the next start of the node tries again");
+            }
             let name = K::name(&record.spec).clone();
             // From before names were shared, two may have the same.
             if let Err(error) = self.0.names.take(&name, K::NOUN) {
@@ -104,6 +116,12 @@ impl<K: Kind> Units<K> {
             }
             table.insert(name, unit);
         }
+        for name in loaded.damaged.keys() {
+            if let Err(error) = self.0.names.take(name, K::NOUN) {
+                tracing::warn!(%error, "damaged under a name that is taken");
+            }
+        }
+        guard(&self.0.damaged).extend(loaded.damaged.clone());
         Ok(loaded)
     }
 
@@ -296,7 +314,7 @@ pub(crate) fn clear_folder(folder: &Path, known: &HashSet<&str>) {
 }
 
 fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {
-    let (mut records, mut some_unread) = (Vec::new(), false);
+    let (mut records, mut damaged) = (Vec::new(), BTreeMap::new());
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -315,12 +333,12 @@ fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {
             Ok(None) => "it is empty".to_owned(),
             Err(error) => error.to_string(),
         };
-        some_unread = true;
         tracing::error!(kind = K::NOUN, path = %path.display(), why,
-            "a record cannot be read; it, and all that may be its, is left alone");
+            "record cannot be read: its name is held, and what runs of it is left alone until it is destroyed or assigned again");
+        let name = path.file_stem().and_then(|name| name.to_str());
+        if let Some(name) = name.and_then(|name| name.parse().ok()) {
+            damaged.insert(name, path);
+        }
     }
-    Ok(Loaded {
-        records,
-        some_unread,
-    })
+    Ok(Loaded { records, damaged })
 }

@@ -24,6 +24,28 @@ pub(super) async fn until_end<K: Kind>(unit: Weak<Unit<K>>, main: Arc<Executable
     unit.on_end(&main, ending, lived).await;
 }
 
+/// How often a record is tried that found no room on the disk.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Writes the record of a unit as soon as there is room for it.
+pub(super) async fn write_later<K: Kind>(unit: Weak<Unit<K>>) {
+    loop {
+        tokio::time::sleep(WRITE_INTERVAL).await;
+        let Some(unit) = unit.upgrade() else { return };
+        if unit.closing().is_cancelled() {
+            return;
+        }
+        // One that is being destroyed takes its record away itself.
+        let busy = unit.busy.lock().await;
+        let goes = unit.view().state == PodState::Destroying;
+        if goes || unit.write().is_ok() {
+            unit.unwritten.store(false, Ordering::Relaxed);
+            return;
+        }
+        drop(busy);
+    }
+}
+
 impl<K: Kind> Unit<K> {
     async fn on_end(self: Arc<Self>, main: &Arc<Executable>, ending: Ending, lived: Duration) {
         let busy = self.busy.lock().await;

@@ -28,6 +28,8 @@ pub(crate) struct Unit<K: Kind> {
     pub(super) busy: Arc<tokio::sync::Mutex<()>>,
     /// Its end is a failure, whatever it exits with.
     pub(super) given_up: AtomicBool,
+    /// Its record on disk is older than that in memory.
+    pub(super) unwritten: AtomicBool,
 }
 
 impl<K: Kind> Unit<K> {
@@ -40,6 +42,7 @@ impl<K: Kind> Unit<K> {
             record: Mutex::new(record),
             busy: Arc::default(),
             given_up: AtomicBool::default(),
+            unwritten: AtomicBool::default(),
         }
     }
 
@@ -96,13 +99,15 @@ impl<K: Kind> Unit<K> {
         let temporary = self.path.with_extension("new");
         let written = blocking(|| {
             let bytes = serde_json::to_vec(record)?;
-            fs::OpenOptions::new()
+            let mut file = fs::OpenOptions::new()
                 .write(true)
                 .create(true)
                 .truncate(true)
                 .mode(0o600)
-                .open(&temporary)?
-                .write_all(&bytes)?;
+                .open(&temporary)?;
+            file.write_all(&bytes)?;
+            // After a loss of power it is the old one or the new one.
+            file.sync_data()?;
             fs::rename(&temporary, &self.path)
         });
         if written.is_err() {
@@ -232,13 +237,30 @@ impl<K: Kind> Unit<K> {
     /// Asks it to end, and sees to it after the grace period.
     pub(crate) async fn stop(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
         // Before anything else: whoever is about to start it again looks here.
-        self.change(|record| record.wanted = false)?;
+        self.unwant()?;
         let _busy = self.busy.lock().await;
         // A start that was under way may have wanted it again.
         if self.record().wanted {
-            self.change(|record| record.wanted = false)?;
+            self.unwant()?;
         }
         self.wind_down(grace).await
+    }
+
+    /// Writes down that it is not to run. A full disk does not keep it from
+    /// stopping: it may run elsewhere soon. Then it is written when there is
+    /// room again.
+    fn unwant(self: &Arc<Self>) -> Result<()> {
+        match self.change(|record| record.wanted = false) {
+            Err(error) if error.kind() == ErrorKind::Exhausted => {
+                tracing::warn!(kind = K::NOUN, %error, "stopped without a note");
+                guard(&self.record).wanted = false;
+                if !self.unwritten.swap(true, Ordering::Relaxed) {
+                    tokio::spawn(supervise::write_later(Arc::downgrade(self)));
+                }
+                Ok(())
+            }
+            changed => changed,
+        }
     }
 
     /// The same for a while only: it comes back with the daemon.

@@ -13,6 +13,8 @@ use strata_types::pod::{PodName, PortMapping, RestartPolicy};
 use strata_types::{Error, Label, Result};
 use strata_vm::{Accel, Machine};
 
+use crate::network::name_of;
+
 const MIB: u64 = 1 << 20;
 const DEFAULT_MEMORY: u64 = 512 * MIB;
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -60,6 +62,11 @@ pub(crate) struct VmDisk {
 }
 
 impl VmAsk {
+    /// The name it has for itself: what people call the instance that it is.
+    pub(crate) fn host_name(&self) -> Label {
+        name_of(&self.labels).unwrap_or_else(|| self.name.label().clone())
+    }
+
     /// Volumes of the pool that it has, with the place of each in the list of
     /// disks and whether it only reads it.
     pub(crate) fn pool_disks(&self) -> impl Iterator<Item = (usize, &Label, bool)> {

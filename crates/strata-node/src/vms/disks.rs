@@ -1,29 +1,66 @@
 //! The disks of a virtual machine: clones of images, which stay as they are,
 //! and empty ones, all in the machine's own folder; and volumes of the pool,
-//! which it writes to as they are.
+//! which it writes to as they are. Images are opened as [`Images`] says.
 
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use strata_types::{Error, Label, Result};
-use strata_vm::{Disk, DiskFormat, Seed, VmFolder, check_image, clone_disk, create_disk};
+use strata_vm::{Disk, DiskFormat, Seed, VmFolder, clone_open_disk, create_disk};
 
 use super::ask::{VmAsk, VmBoot, VmDisk};
+use crate::host_path::Pins;
+
+/// How files of the host that a machine is made from are opened.
+pub(super) struct Images<'a> {
+    pub(super) pins: &'a Pins,
+    /// Directories whose content operators may name.
+    pub(super) allowed: &'a [PathBuf],
+}
+
+impl Images<'_> {
+    fn open(&self, field: &str, path: &Path) -> Result<File> {
+        self.pins.open_file(path, self.allowed).map_err(|error| {
+            let why = format!("{}: {error}", path.display());
+            match error.kind() {
+                io::ErrorKind::NotFound => Error::not_found(why).in_field(field),
+                _ => Error::invalid(field, why),
+            }
+        })
+    }
+
+    fn clone(&self, image: &Path, overlay: &Path, bytes: u64, field: &str) -> Result<Disk> {
+        let file = self.open(field, image)?;
+        let size = (bytes > 0).then_some(bytes);
+        let info = clone_open_disk(&file, image, overlay, size)
+            .map_err(|error| Error::from(error).in_field(field.to_owned()))?;
+        Ok(Disk::clone_of(overlay, image, info.format))
+    }
+}
 
 /// Makes all disks; answers how the machine boots and its further disks.
-pub(super) fn make(folder: &VmFolder, id: &str, ask: &VmAsk) -> Result<(Option<Disk>, Vec<Disk>)> {
+pub(super) fn make(
+    folder: &VmFolder,
+    id: &str,
+    ask: &VmAsk,
+    images: &Images<'_>,
+) -> Result<(Option<Disk>, Vec<Disk>)> {
     let first = match &ask.boot {
-        VmBoot::Image { path, bytes } => Some(clone(path, &folder.disk(), *bytes, "vm.image")?),
+        VmBoot::Image { path, bytes } => {
+            Some(images.clone(path, &folder.disk(), *bytes, "vm.image")?)
+        }
         VmBoot::Kernel { kernel, initrd, .. } => {
-            readable("vm.kernel.kernel", kernel)?;
+            images.open("vm.kernel.kernel", kernel)?;
             if let Some(initrd) = initrd {
-                readable("vm.kernel.initrd", initrd)?;
+                images.open("vm.kernel.initrd", initrd)?;
             }
             None
         }
     };
     let mut further = Vec::new();
     for (i, disk) in ask.disks.iter().enumerate() {
-        further.push(make_one(folder, i, disk)?);
+        further.push(make_one(folder, i, disk, images)?);
     }
     if first.is_some() || !ask.user_data.is_empty() {
         further.push(seed(folder, id, ask)?);
@@ -31,18 +68,12 @@ pub(super) fn make(folder: &VmFolder, id: &str, ask: &VmAsk) -> Result<(Option<D
     Ok((first, further))
 }
 
-fn readable(field: &str, path: &Path) -> Result<()> {
-    std::fs::File::open(path)
-        .map(drop)
-        .map_err(|error| Error::invalid(field, format!("{}: {error}", path.display())))
-}
-
-/// Where QEMU finds a volume of the pool, in its cell.
+/// What stands for a volume of the pool in the list of a machine's disks.
 pub(super) fn pool_path(name: &Label) -> String {
     format!("/pool/{name}/disk.raw")
 }
 
-fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk) -> Result<Disk> {
+fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk, images: &Images<'_>) -> Result<Disk> {
     if let Some(name) = &disk.pool {
         // Raw whatever is in it: the guest writes its beginning. QEMU's own
         // cache is as safe as a disk's: what the guest flushes is on the pool.
@@ -53,7 +84,7 @@ fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk) -> Result<Disk> {
     let path = folder.path().join(format!("disk-{i}.qcow2"));
     let field = format!("vm.disks[{i}]");
     let mut made = match &disk.image {
-        Some(image) => clone(image, &path, disk.bytes, &format!("{field}.image"))?,
+        Some(image) => images.clone(image, &path, disk.bytes, &format!("{field}.image"))?,
         None => {
             create_disk(&path, DiskFormat::Qcow2, disk.bytes)
                 .map_err(|error| Error::from(error).in_field(format!("{field}.bytes")))?;
@@ -64,19 +95,11 @@ fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk) -> Result<Disk> {
     Ok(made)
 }
 
-fn clone(image: &Path, overlay: &Path, bytes: u64, field: &str) -> Result<Disk> {
-    let refused = |error| Error::from(error).in_field(field.to_owned());
-    let info = check_image(image).map_err(refused)?;
-    let size = (bytes > 0).then_some(bytes);
-    clone_disk(image, overlay, size).map_err(refused)?;
-    Ok(Disk::clone_of(overlay, image, info.format))
-}
-
 /// What tells an image made for clouds who it is.
 fn seed(folder: &VmFolder, id: &str, ask: &VmAsk) -> Result<Disk> {
     let seed = Seed {
         instance_id: id.to_owned(),
-        hostname: ask.name.label().clone(),
+        hostname: ask.host_name(),
         ssh_keys: Vec::new(),
         user_data: ask.user_data.clone(),
         network_config: None,

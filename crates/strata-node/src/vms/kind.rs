@@ -2,25 +2,32 @@
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strata_cell::Stdio;
 use strata_cell::log::{Channel, LogReader, Read};
-use strata_cell::{Fitting, Stdio};
 use strata_network::Endpoint;
+use strata_rootfs::Owner;
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, ErrorKind, Label, Result};
-use strata_vm::{Disk, Host, Qmp, VmFolder};
+use strata_vm::{Disk, Host, Launch, ProgramFiles, ProgramId, Qmp, VmFolder};
 use tokio::sync::OnceCell;
 
 use super::ask::VmAsk;
-use super::{MAIN, VmRef, disks, launch};
+use super::handover::Files;
+use super::root::Root;
+use super::uids::Uids;
+use super::{MAIN, VmRef, disks, launch, root};
 use crate::blocking::blocking;
 use crate::cells::{Cells, Executable, Manner};
 use crate::folder::make_private;
-use crate::network::{NodeNetwork, published};
+use crate::host_path::Pins;
+use crate::images::Images;
+use crate::network::{NodeNetwork, aliases_of, project_of, published};
 use crate::pool::NodePool;
 use crate::units::{Kind, Record, clear_folder};
 
@@ -39,6 +46,13 @@ pub(crate) struct Made {
     /// What it boots from.
     pub(crate) disk: Option<Disk>,
     pub(crate) disks: Vec<Disk>,
+    /// Who QEMU runs as, and its group; none in records from before machines
+    /// had users of their own, until they are found again.
+    #[serde(default)]
+    pub(crate) uid: Option<u32>,
+    /// Paths of the host that it is made from.
+    #[serde(default)]
+    pub(crate) pins: Pins,
 }
 
 /// All that virtual machines are made of.
@@ -46,8 +60,13 @@ pub(crate) struct VmKind {
     pub(crate) cells: Cells,
     pub(crate) network: Arc<NodeNetwork>,
     pub(crate) pool: Arc<NodePool>,
+    /// Which directories of the host operators may name files of.
+    pub(crate) images: Images,
     /// A folder for each, by its id: disks and sockets.
     pub(crate) folders: PathBuf,
+    pub(crate) uids: Uids,
+    /// The files of QEMU's program, and which program they are of.
+    pub(crate) program: Mutex<Option<(ProgramId, Arc<ProgramFiles>)>>,
     /// What QEMU can do here, found out when it is first needed.
     pub(crate) host: OnceCell<Host>,
     /// Machines whose console somebody has: QEMU serves one at a time, and
@@ -59,9 +78,14 @@ pub(crate) struct VmKind {
 pub(crate) fn endpoint(ask: &VmAsk, made: &Made) -> Option<Endpoint> {
     Some(Endpoint {
         name: ask.name.to_string(),
-        aliases: Vec::new(),
+        aliases: aliases_of(&ask.labels),
         address: made.address?,
         ports: ask.ports.iter().map(published).collect(),
+        // One that no server placed may be a node itself.
+        owner: project_of(&ask.labels).map_or(
+            strata_network::Owner::Machine,
+            strata_network::Owner::Project,
+        ),
     })
 }
 
@@ -80,6 +104,10 @@ impl Kind for VmKind {
         endpoint(&record.spec, &record.made)
     }
 
+    fn adopt(&self, records: &mut [Record<Self>]) -> Vec<usize> {
+        adopt(&self.uids, records)
+    }
+
     fn clear_all_but(&self, known: &HashSet<&str>) {
         clear_folder(&self.folders, known);
     }
@@ -93,7 +121,7 @@ impl Kind for VmKind {
     }
 
     async fn make(&self, id: &str, ask: &VmAsk) -> Result<Made> {
-        blocking(|| self.pool_fittings(ask))?;
+        blocking(|| self.check_pool(ask))?;
         let folder = self.folder(id)?;
         let mut made = Made {
             address: None,
@@ -101,11 +129,13 @@ impl Kind for VmKind {
             prefix: 24,
             disk: None,
             disks: Vec::new(),
+            uid: None,
+            pins: blocking(|| Pins::new(ask.files(), self.allowed())),
         };
         let parts = blocking(|| self.make_parts(&folder, id, ask, &mut made));
         let told = match parts {
             // What QEMU cannot be told is said now, not at the start.
-            Ok(()) => self.launch(ask, &made, &folder).await.map(drop),
+            Ok(()) => self.launch(ask, &made).await.map(drop),
             Err(error) => Err(error),
         };
         match told {
@@ -130,31 +160,38 @@ impl Kind for VmKind {
     async fn up(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
         let (ask, made) = (&record.spec, &record.made);
         let folder = self.folder(&record.id)?;
-        let launch = self.launch(ask, made, &folder).await?;
-        let pool = blocking(|| self.pool_fittings(ask))?;
-        for socket in [folder.qmp(), folder.console()] {
-            let _ = std::fs::remove_file(socket);
-        }
+        let launch = self.launch(ask, made).await?;
+        let user = user(made)?;
+        let qemu = self.host().await?.qemu.clone();
+        let program = blocking(|| self.program(&qemu))?;
+        let files = Files {
+            ask,
+            made,
+            folder: &folder,
+            pool: &self.pool,
+            allowed: self.allowed(),
+        };
+        let boot = blocking(|| files.boot(user))?;
         let cell = self.cells.raise(launch::cell(ask, &launch)).await?;
         let init = cell.init()?;
-        let qemu = self.host().await?.qemu.clone();
-        blocking(|| launch::fit_out(&init, folder.path(), &qemu, &ask.files(), pool))?;
-        let tap = match endpoint(ask, made) {
-            Some(endpoint) => Some(blocking(|| self.network.attach_tap(&endpoint))?),
-            None => None,
+        let root = Root {
+            user,
+            kvm: launch.kvm,
+            program: &program,
+            boot,
         };
-        let stdio = match &tap {
-            Some(tap) => Stdio::LoggedWithFile(std::os::fd::AsFd::as_fd(tap)),
-            None => Stdio::Logged,
-        };
-        let executable = launch::executable(ask, launch)?;
+        blocking(|| root::set_up(&init, root))?;
+        let handed = blocking(|| self.hand_over(&files, &launch))?;
+        let executable = launch::executable(ask, &launch, &program, user)?;
         let manner = Manner {
-            stdio,
+            stdio: Stdio::LoggedWithFile(handed.as_fd()),
             sandboxed: true,
             as_init: false,
+            main: false,
+            environment: &[],
         };
         let main = cell.start_anew(executable, manner).await?;
-        drop(tap);
+        drop(handed);
         let socket = folder.qmp();
         let silent = tokio::select! {
             answers = Qmp::connect(&socket, ANSWERS_WITHIN) => match answers {
@@ -254,23 +291,62 @@ impl VmKind {
                     .with_hint("install qemu-system-x86; `strata doctor` tells what is missing")
             })?;
             tracing::info!(qemu = %host.qemu.display(), kvm = ?host.kvm, "found out what QEMU can do");
+            if strata_cell::landlock_version().is_none() {
+                tracing::warn!(
+                    "this kernel has no Landlock: QEMU is confined by its user, its root and its system call filter alone"
+                );
+            }
             Ok(host)
         };
         self.host.get_or_try_init(find_out).await
     }
 
-    async fn launch(
-        &self,
-        ask: &VmAsk,
-        made: &Made,
-        folder: &VmFolder,
-    ) -> Result<strata_vm::Launch> {
+    /// Directories of the host whose content operators may name.
+    fn allowed(&self) -> &[PathBuf] {
+        &self.images.config().local_folders
+    }
+
+    /// The files of QEMU's program, looked up again when that was replaced.
+    fn program(&self, qemu: &Path) -> Result<Arc<ProgramFiles>> {
+        let failed = |why: String| Error::wrong_state(format!("{}: {why}", qemu.display()));
+        let id = ProgramId::of(qemu).map_err(|error| failed(error.to_string()))?;
+        let mut known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |path: &PathBuf| path.exists();
+        match &*known {
+            Some((of, files)) if *of == id && files.libraries.iter().all(is_there) => {
+                Ok(files.clone())
+            }
+            _ => {
+                let files = ProgramFiles::find(qemu)
+                    .map_err(|error| failed(strata_types::chain(&error)))?;
+                let files = Arc::new(files);
+                *known = Some((id, files.clone()));
+                Ok(files)
+            }
+        }
+    }
+
+    /// What the jail finds as its standard input: all files that QEMU expects.
+    fn hand_over(&self, files: &Files<'_>, launch: &Launch) -> Result<OwnedFd> {
+        let tap = match endpoint(files.ask, files.made) {
+            Some(endpoint) => Some(self.network.attach_tap(&endpoint)?),
+            None => None,
+        };
+        let open = |what| files.open(what, tap.as_ref());
+        let opened = launch.inherits.iter().map(open);
+        let opened = opened.collect::<Result<Vec<OwnedFd>>>()?;
+        let borrowed: Vec<_> = opened.iter().map(|file| file.as_fd()).collect();
+        strata_cell::hand_over(&borrowed)
+            .map_err(|error| Error::internal(format!("QEMU cannot be handed its files: {error}")))
+    }
+
+    async fn launch(&self, ask: &VmAsk, made: &Made) -> Result<Launch> {
         let host = self.host().await?;
         let in_vm = |error: Error| match error.field().map(|field| format!("vm.{field}")) {
             Some(field) => error.in_field(field),
             None => error,
         };
-        strata_vm::command(&launch::spec(ask, made)?, host, folder).map_err(in_vm)
+        strata_vm::command(&launch::spec(ask, made)?, host).map_err(in_vm)
     }
 
     /// Whether KVM is used for what is asked for, as far as that is known.
@@ -280,15 +356,12 @@ impl VmKind {
         Some(works && accel != strata_vm::Accel::Tcg)
     }
 
-    /// The volumes of the pool that a machine has, to be put where QEMU finds
-    /// them.
-    fn pool_fittings(&self, ask: &VmAsk) -> Result<Vec<Fitting>> {
-        let fitting = |(i, name, read_only): (usize, &Label, bool)| {
-            let field = format!("vm.disks[{i}].pool");
-            let disk = self.pool.disk(name, &field)?;
-            launch::pool_disk(&disk, name, read_only)
-        };
-        ask.pool_disks().map(fitting).collect()
+    /// Refuses a machine whose volumes of the pool are not there.
+    fn check_pool(&self, ask: &VmAsk) -> Result<()> {
+        for (i, name, _) in ask.pool_disks() {
+            self.pool.disk(name, &format!("vm.disks[{i}].pool"))?;
+        }
+        Ok(())
     }
 
     fn make_parts(&self, folder: &VmFolder, id: &str, ask: &VmAsk, made: &mut Made) -> Result<()> {
@@ -299,7 +372,12 @@ impl VmKind {
             made.address = Some(self.network.lease(ask.address)?);
             (made.gateway, made.prefix) = self.network.gateway_and_prefix();
         }
-        (made.disk, made.disks) = disks::make(folder, id, ask)?;
+        made.uid = Some(self.uids.allocate(id)?);
+        let images = disks::Images {
+            pins: &made.pins,
+            allowed: self.allowed(),
+        };
+        (made.disk, made.disks) = disks::make(folder, id, ask, &images)?;
         Ok(())
     }
 
@@ -307,12 +385,48 @@ impl VmKind {
         if let Some(address) = made.address {
             self.network.release(address);
         }
+        if let Some(uid) = made.uid {
+            self.uids.release(uid);
+        }
         if let Err(error) = std::fs::remove_dir_all(self.folders.join(id))
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::error!(%error, "a machine's folder could not be removed; the next start tries again");
         }
     }
+}
+
+/// Takes note of the users that machines have, and gives one to each that has
+/// none or the same as another. Answers which records changed.
+fn adopt(uids: &Uids, records: &mut [Record<VmKind>]) -> Vec<usize> {
+    let mut without = Vec::new();
+    for (i, record) in records.iter_mut().enumerate() {
+        if !record.made.uid.is_some_and(|uid| uids.take(uid)) {
+            without.push(i);
+        }
+    }
+    without.retain(|i| {
+        let record = &mut records[*i];
+        match uids.allocate(&record.id) {
+            Ok(uid) => {
+                record.made.uid = Some(uid);
+                true
+            }
+            Err(error) => {
+                tracing::error!(vm = %record.spec.name, %error, "vm has no user of its own");
+                false
+            }
+        }
+    });
+    without
+}
+
+/// Who QEMU runs as.
+fn user(made: &Made) -> Result<Owner> {
+    let uid = made
+        .uid
+        .ok_or_else(|| Error::internal("a virtual machine has no user of its own"))?;
+    Ok(Owner { uid, gid: uid })
 }
 
 /// Why QEMU did not stay. It locks what it opens, and so sees to it that one

@@ -1,20 +1,20 @@
-//! How QEMU is run: as root without any capability, in a cell that has its
-//! programs, the guest's images and the guest's own folder, and whose network
-//! is a loopback. Its card is an open file that it inherits.
+//! How QEMU is run: as a user of its own without any capability, in a cell
+//! that has QEMU's own files ([`root`]) and whose network is a loopback. All
+//! else that it needs are open files that it inherits. It is started by the
+//! jail, which takes these over and restricts itself by Landlock.
 
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
-
-use strata_cell::{CellInit, Confinement, Fitting};
-use strata_rootfs::{BindOptions, Owner, RootError, TmpfsOptions};
+use strata_rootfs::Owner;
 use strata_types::{
-    CellSpec, CpuLimit, Error, ExecutableSpec, Label, Limits, MemoryLimit, Result, RootMode,
+    CellSpec, CommandLine, CpuLimit, Error, ExecutableSpec, Identity, Limits, MemoryLimit, Result,
+    RootMode,
 };
-use strata_vm::{Boot, Launch, MacAddress, Network, OnReboot, Tap, VmSpec, ip_parameter};
+use strata_vm::{
+    Boot, Launch, MacAddress, Network, OnReboot, ProgramFiles, Tap, VmSpec, ip_parameter,
+};
 
 use super::ask::{VmAsk, VmBoot};
 use super::kind::{Made, VmKind, endpoint};
-use super::{MAIN, disks};
+use super::{MAIN, root};
 use crate::units::Kind as _;
 
 /// Processes and threads that QEMU needs beside its cpus.
@@ -26,14 +26,12 @@ pub(super) fn spec(ask: &VmAsk, made: &Made) -> Result<VmSpec> {
         (VmBoot::Image { .. }, Some(disk)) => Boot::Disk(disk.clone()),
         (
             VmBoot::Kernel {
-                kernel,
-                initrd,
-                cmdline,
+                initrd, cmdline, ..
             },
             _,
         ) => Boot::Kernel {
-            kernel: kernel.clone(),
-            initrd: initrd.clone(),
+            kernel: root::KERNEL.into(),
+            initrd: initrd.as_ref().map(|_| root::INITRD.into()),
             cmdline: with_address(cmdline, ask, made),
         },
         _ => return Err(Error::internal("a machine that boots from a disk has none")),
@@ -67,8 +65,8 @@ fn with_address(cmdline: &str, ask: &VmAsk, made: &Made) -> String {
         .any(|word| word.starts_with("ip="));
     match (made.address, made.gateway) {
         (Some(address), Some(gateway)) if !tells => {
-            let hostname = ask.name.label();
-            let ip = ip_parameter(address, made.prefix, gateway, hostname, Some(gateway));
+            let hostname = ask.host_name();
+            let ip = ip_parameter(address, made.prefix, gateway, &hostname, Some(gateway));
             format!("{cmdline} {ip}").trim().to_owned()
         }
         _ => cmdline.to_owned(),
@@ -97,137 +95,77 @@ pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
     cell
 }
 
-/// What QEMU and its libraries are in. Where the machine has a link instead of
-/// a folder, as most have for all but the first, the cell has the same link.
-const PROGRAMS: [&str; 7] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-];
-/// Folders on the way to what is mounted, and nothing else, are in the root.
-const ROOT_BYTES: u64 = 1 << 20;
-
-/// Gives the cell a root with programs, what this machine is made from, and
-/// its own folder, which alone can be changed. A guest that breaks out of QEMU
-/// finds neither keys nor sockets nor disks of the machine.
-pub(super) fn fit_out(
-    init: &CellInit,
-    folder: &Path,
-    qemu: &Path,
-    files: &[&Path],
-    pool: Vec<Fitting>,
-) -> Result<()> {
-    let (root, mut fittings) = furniture(folder, qemu, files).map_err(|error| {
-        let why = strata_types::chain(&error);
-        Error::internal(format!("cannot make the cell's root: {why}"))
-    })?;
-    fittings.extend(pool);
-    init.furnish(&root, &fittings)
-        .map_err(|error| Error::wrong_state(error.to_string()))?;
-    // QEMU has a filter of its own for system calls.
-    let confinement = Confinement {
-        capabilities: 0,
-        no_new_privileges: true,
-        rlimits: Vec::new(),
-        filter: None,
-    };
-    init.confine(&confinement)
-        .map_err(|error| Error::internal(error.to_string()))
-}
-
-/// A disk of the pool, in the cell.
-pub(super) fn pool_disk(disk: &OwnedFd, name: &Label, read_only: bool) -> Result<Fitting> {
-    let options = BindOptions {
-        read_only,
-        no_suid: true,
-        no_dev: true,
-        no_exec: true,
-        ..BindOptions::default()
-    };
-    let mount = strata_rootfs::bind_fd(disk.as_fd(), options).map_err(|error| {
-        let why = strata_types::chain(&error);
-        Error::internal(format!(
-            "volume {name} of the pool cannot be mounted: {why}"
-        ))
-    })?;
-    Ok(Fitting::File(disks::pool_path(name), mount))
-}
-
-fn furniture(
-    folder: &Path,
-    qemu: &Path,
-    files: &[&Path],
-) -> Result<(OwnedFd, Vec<Fitting>), RootError> {
-    let root = strata_rootfs::tmpfs(TmpfsOptions {
-        bytes: ROOT_BYTES,
-        mode: 0o755,
-        owner: Owner::default(),
-        no_exec: false,
-    })?;
-    let read_only = BindOptions {
-        read_only: true,
-        recursive: true,
-        no_suid: true,
-        no_dev: true,
-        ..BindOptions::default()
-    };
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut fittings = vec![
-        Fitting::New {
-            kind: "proc",
-            path: "/proc",
-            read_only: false,
-        },
-        Fitting::Folder("/dev".into(), strata_rootfs::devices(Owner::default())?),
-    ];
-    for path in PROGRAMS.map(Path::new) {
-        if let Ok(target) = std::fs::read_link(path) {
-            let name = path.strip_prefix("/").unwrap_or(path);
-            // A link that cannot be made is one that QEMU does without.
-            let _ = rustix::fs::symlinkat(&target, &root, name);
-        } else if path.is_dir() {
-            fittings.push(Fitting::Folder(
-                text(path),
-                strata_rootfs::bind(path, read_only)?,
-            ));
-        }
-    }
-    // A program that is somewhere else, and what the machine is made from.
-    let elsewhere = (!qemu.starts_with("/usr")).then_some(qemu);
-    for path in files.iter().copied().chain(elsewhere) {
-        fittings.push(Fitting::File(
-            text(path),
-            strata_rootfs::bind(path, read_only)?,
-        ));
-    }
-    let kvm = Path::new("/dev/kvm");
-    if kvm.exists() {
-        let device = BindOptions::default();
-        fittings.push(Fitting::File(text(kvm), strata_rootfs::bind(kvm, device)?));
-    }
-    let own = BindOptions {
-        no_suid: true,
-        no_dev: true,
-        no_exec: true,
-        ..BindOptions::default()
-    };
-    fittings.push(Fitting::Folder(
-        text(folder),
-        strata_rootfs::bind(folder, own)?,
-    ));
-    Ok((root, fittings))
-}
-
-/// QEMU's process.
-pub(super) fn executable(ask: &VmAsk, launch: Launch) -> Result<ExecutableSpec> {
+/// QEMU's process, through the jail.
+pub(super) fn executable(
+    ask: &VmAsk,
+    launch: &Launch,
+    program: &ProgramFiles,
+    user: Owner,
+) -> Result<ExecutableSpec> {
+    let programs: Vec<&str> = program
+        .programs
+        .iter()
+        .filter_map(|path| path.to_str())
+        .collect();
+    let words = strata_cell::jailed(root::JAIL_PATH, &programs, launch.command.words());
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
         cell: VmKind::cell(ask),
-        command: launch.command,
+        command: CommandLine::try_from(words)?,
         description: String::new(),
-        identity: strata_types::Identity::default(),
+        identity: Identity {
+            uid: Some(user.uid),
+            gid: Some(user.gid),
+            groups: Vec::new(),
+        },
         environment: Vec::new(),
         working_directory: None,
         stop_grace: ask.stop_grace,
         stop_signal: ExecutableSpec::default_stop_signal(),
         restart: ExecutableSpec::default_restart(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use strata_vm::{Host, Kvm, Version, command};
+
+    use super::*;
+
+    /// The numbers of inherited files are said in two crates.
+    #[test]
+    fn qemu_finds_what_the_jail_took_over() {
+        let spec = VmSpec {
+            name: "web".parse().unwrap(),
+            machine: strata_vm::Machine::Auto,
+            cpus: 1,
+            memory: 64 << 20,
+            boot: Boot::Kernel {
+                kernel: root::KERNEL.into(),
+                initrd: None,
+                cmdline: String::new(),
+            },
+            disks: Vec::new(),
+            network: None,
+            accel: strata_vm::Accel::Tcg,
+            on_reboot: OnReboot::Restart,
+        };
+        let host = Host {
+            qemu: "/usr/bin/qemu-system-x86_64".into(),
+            version: Version {
+                major: 8,
+                minor: 0,
+                micro: 0,
+            },
+            kvm: Kvm::Works,
+            sandbox: true,
+        };
+        let launch = command(&spec, &host).unwrap();
+        let words = launch.command.words().join(" ");
+        let first = format!("id=qmp0,fd={},", strata_cell::JAIL_FIRST_FD);
+        let log = format!("fd={},set=", strata_cell::JAIL_LOG_FD);
+        assert!(words.contains(&first) && words.contains(&log), "{words}");
+        let most = 4 + 2 * (VmSpec::MAX_DISKS + 1);
+        assert!(most <= strata_cell::JAIL_MAX_FDS);
+    }
 }

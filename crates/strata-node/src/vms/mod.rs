@@ -5,10 +5,13 @@
 
 mod ask;
 mod disks;
+mod handover;
 mod kind;
 mod launch;
+mod root;
+mod uids;
 
-pub(crate) use ask::VmAsk;
+pub(crate) use ask::{VmAsk, VmBoot};
 pub(crate) use disks::usage;
 pub(crate) use kind::{Console, VmKind, endpoint};
 

@@ -1,17 +1,21 @@
 //! A pod's own process: what it writes from now on, and its input.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use strata_api::strata::v1;
 use strata_api::strata::v1::attach_input::Input;
 use strata_api::strata::v1::exec_output::Output;
+use strata_audit::{SessionKind, SessionMeter, SessionRecorder};
+use strata_identity::Caller;
 use strata_types::{Error, Result};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::exec::{self, ended};
-use super::{Answers, status};
+use super::{Answers, audit, may_enter, start_session, status};
 use crate::clock::now_ms;
 use crate::faces::logs::{Wanted, lines};
 use crate::logs::{LogWatch, follow_raw};
@@ -23,6 +27,8 @@ const MAX_TAIL: u32 = 10_000;
 pub(super) async fn run(
     pods: &Pods,
     watch: &LogWatch,
+    caller: Option<&Caller>,
+    recorder: &SessionRecorder,
     mut input: Streaming<v1::AttachInput>,
 ) -> Result<Answers<v1::ExecOutput>, Status> {
     let first = input.message().await?.and_then(|message| message.input);
@@ -30,6 +36,7 @@ pub(super) async fn run(
         return Err(status(Error::invalid("start", "must come first")));
     };
     let pod = pods.find("start.pod", &start.pod).map_err(status)?;
+    may_enter(pods, caller, &pod).map_err(status)?;
     let attached = attach(&pod).map_err(status)?;
     if let AttachedInput::Terminal(terminal) = &attached.input
         && let Some(size) = start.terminal
@@ -39,9 +46,11 @@ pub(super) async fn run(
         let _ = terminal.resize(size);
     }
     let mut output = output(&attached, start.tail, watch).map_err(status)?;
+    let session = start_session(recorder, SessionKind::Attach, &pod, &[]);
+    let meter = session.meter();
     let (sender, stream) = mpsc::channel(16);
     let main = attached.main.clone();
-    let typed = tokio::spawn(take_in(attached, input));
+    let typed = tokio::spawn(take_in(attached, input, session.meter()));
     tokio::spawn(async move {
         let started = Output::Started(v1::ExecStarted {
             process_id: main.pid,
@@ -51,6 +60,7 @@ pub(super) async fn run(
                 output: Some(output),
             })
         };
+        let mut has_left = true;
         let mut gone = sender.send(wrap(started)).await.is_err();
         while !gone {
             let piece = tokio::select! {
@@ -58,16 +68,25 @@ pub(super) async fn run(
                 () = sender.closed() => break,
             };
             gone = match piece {
-                Some(Ok(piece)) => sender.send(wrap(piece)).await.is_err(),
+                Some(Ok(piece)) => {
+                    meter.received(length(&piece));
+                    sender.send(wrap(piece)).await.is_err()
+                }
                 Some(Err(error)) => sender.send(Err(error)).await.is_err(),
                 None => {
                     let view = main.ended().await;
                     let _ = sender.send(wrap(ended(view))).await;
+                    has_left = false;
                     true
                 }
             };
         }
         typed.abort();
+        // Who leaves does not end the process of a pod.
+        session.end(match has_left {
+            true => audit::caller_left(),
+            false => audit::ended(&main.view(), false),
+        });
     });
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
@@ -99,6 +118,13 @@ fn output(attached: &Attached, tail: u32, watch: &LogWatch) -> Result<Answers<Ou
     Ok(Box::pin(lines.map(|line| line.map(|line| piece(&line)))))
 }
 
+fn length(piece: &Output) -> usize {
+    match piece {
+        Output::Stdout(bytes) | Output::Stderr(bytes) => bytes.len(),
+        Output::Started(_) | Output::Ended(_) => 0,
+    }
+}
+
 fn piece(line: &v1::LogLine) -> Output {
     let mut bytes = Vec::with_capacity(line.line.len() + 1);
     bytes.extend_from_slice(&line.line);
@@ -109,10 +135,17 @@ fn piece(line: &v1::LogLine) -> Output {
     }
 }
 
-async fn take_in(mut attached: Attached, mut input: Streaming<v1::AttachInput>) {
+async fn take_in(
+    mut attached: Attached,
+    mut input: Streaming<v1::AttachInput>,
+    meter: Arc<SessionMeter>,
+) {
     while let Ok(Some(message)) = input.message().await {
         match message.input {
-            Some(Input::Stdin(bytes)) => attached.type_in(&bytes).await,
+            Some(Input::Stdin(bytes)) => {
+                meter.sent(bytes.len());
+                attached.type_in(&bytes).await;
+            }
             Some(Input::End(_)) => attached.end_input().await,
             Some(Input::Resize(wire)) => {
                 if let AttachedInput::Terminal(terminal) = &attached.input

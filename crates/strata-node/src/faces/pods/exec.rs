@@ -11,6 +11,8 @@ use strata_api::pod_fields;
 use strata_api::strata::v1;
 use strata_api::strata::v1::exec_input::Input;
 use strata_api::strata::v1::exec_output::Output;
+use strata_audit::{Session, SessionKind, SessionMeter, SessionRecorder};
+use strata_identity::Caller;
 use strata_types::{CommandLine, Error, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
@@ -19,7 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
-use super::{Answers, status};
+use super::{Answers, audit, may_enter, start_session, status};
 use crate::cells::RunView;
 use crate::faces::views::split;
 use crate::pods::{ExecHandle, ExecRequest, Pods, Size, Streams, Terminal, exec};
@@ -39,6 +41,8 @@ type Sender = mpsc::Sender<Result<v1::ExecOutput, Status>>;
 
 pub(super) async fn run(
     pods: &Pods,
+    caller: Option<&Caller>,
+    recorder: &SessionRecorder,
     mut input: Streaming<v1::ExecInput>,
 ) -> Result<Answers<v1::ExecOutput>, Status> {
     let missing = || status(Error::invalid("start", "must come first"));
@@ -47,10 +51,19 @@ pub(super) async fn run(
         return Err(missing());
     };
     let pod = pods.find("start.pod", &start.pod).map_err(status)?;
-    let request = request(start).map_err(status)?;
-    let (handle, streams) = exec(&pod, request).await.map_err(status)?;
+    may_enter(pods, caller, &pod).map_err(status)?;
+    // Before the command is looked at: what is refused for its form was tried.
+    let session = start_session(recorder, SessionKind::Exec, &pod, &start.command);
+    let begun = async { exec(&pod, request(start)?).await };
+    let (handle, streams) = match begun.await {
+        Ok(begun) => begun,
+        Err(error) => {
+            session.end(audit::not_started(&error));
+            return Err(status(error));
+        }
+    };
     let (sender, stream) = mpsc::channel(AHEAD);
-    tokio::spawn(attend(handle, streams, input, sender));
+    tokio::spawn(attend(handle, streams, input, sender, session));
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
@@ -133,7 +146,9 @@ async fn attend(
     streams: Streams,
     input: Streaming<v1::ExecInput>,
     sender: Sender,
+    session: Session,
 ) {
+    let meter = session.meter();
     let started = Output::Started(v1::ExecStarted {
         process_id: handle.run.pid,
     });
@@ -143,7 +158,7 @@ async fn attend(
     let rests = (Rest::until(&over), Rest::until(&over));
     let (keys, out) = match streams {
         Streams::Terminal(terminal) => {
-            let printed = pump_terminal(terminal.clone(), rests.0, first);
+            let printed = pump_terminal(terminal.clone(), rests.0, first, meter.clone());
             (Keys::Terminal(terminal), tokio::spawn(printed))
         }
         Streams::Pipes {
@@ -151,26 +166,30 @@ async fn attend(
             stdout,
             stderr,
         } => {
+            let counted = meter.clone();
             let out = tokio::spawn(async move {
                 tokio::join!(
-                    pump(stdout, rests.0, first, Output::Stdout),
-                    pump(stderr, rests.1, second, Output::Stderr)
+                    pump(stdout, rests.0, first, Output::Stdout, &counted),
+                    pump(stderr, rests.1, second, Output::Stderr, &counted)
                 );
             });
             (Keys::Pipe(stdin), out)
         }
     };
-    tokio::select! {
+    let has_left = tokio::select! {
         view = handle.ended() => {
             over.cancel();
             // Ends by itself, as fast as the caller takes it.
             let _ = out.await;
             let _ = sender.send(output(ended(view))).await;
+            false
         }
-        () = sender.closed() => {}
-        never = take_in(&handle, keys, input) => match never {},
-    }
+        () = sender.closed() => true,
+        never = take_in(&handle, keys, input, &meter) => match never {},
+    };
+    let run = handle.run.clone();
     handle.close().await;
+    session.end(audit::ended(&run.view(), has_left));
 }
 
 /// What is still to be read of a process, until nobody writes any more, or it
@@ -210,9 +229,16 @@ impl Rest {
     }
 }
 
-async fn pump(mut from: pipe::Receiver, mut rest: Rest, to: Sender, wrap: fn(Bytes) -> Output) {
+async fn pump(
+    mut from: pipe::Receiver,
+    mut rest: Rest,
+    to: Sender,
+    wrap: fn(Bytes) -> Output,
+    meter: &SessionMeter,
+) {
     let mut buffer = vec![0; CHUNK];
     while let Some(n) = rest.of(from.read(&mut buffer)).await {
+        meter.received(n);
         let piece = wrap(Bytes::copy_from_slice(&buffer[..n]));
         if to.send(output(piece)).await.is_err() {
             return;
@@ -220,9 +246,15 @@ async fn pump(mut from: pipe::Receiver, mut rest: Rest, to: Sender, wrap: fn(Byt
     }
 }
 
-async fn pump_terminal(terminal: Arc<Terminal>, mut rest: Rest, to: Sender) {
+async fn pump_terminal(
+    terminal: Arc<Terminal>,
+    mut rest: Rest,
+    to: Sender,
+    meter: Arc<SessionMeter>,
+) {
     let mut buffer = vec![0; CHUNK];
     while let Some(n) = rest.of(terminal.read(&mut buffer)).await {
+        meter.received(n);
         let piece = Output::Stdout(Bytes::copy_from_slice(&buffer[..n]));
         if to.send(output(piece)).await.is_err() {
             return;
@@ -235,10 +267,14 @@ async fn take_in(
     handle: &ExecHandle,
     mut keys: Keys,
     mut input: Streaming<v1::ExecInput>,
+    meter: &SessionMeter,
 ) -> Infallible {
     while let Ok(Some(message)) = input.message().await {
         match message.input {
-            Some(Input::Stdin(bytes)) => keys.type_in(&bytes).await,
+            Some(Input::Stdin(bytes)) => {
+                meter.sent(bytes.len());
+                keys.type_in(&bytes).await;
+            }
             Some(Input::End(_)) => keys.end(),
             Some(Input::Resize(wire)) => {
                 if let (Keys::Terminal(terminal), Ok(size)) = (&keys, size("resize", wire)) {

@@ -12,17 +12,20 @@ use std::time::Duration;
 use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
+use strata_audit::{Session, SessionKind, SessionRecorder};
 use strata_identity::Caller;
 use strata_types::pod::{Capabilities, PodNetwork, PodSpec, VolumeSource};
 use strata_types::{Error, ErrorKind, Result, Role};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::status;
 use super::units::Answers;
+use super::views::{hide_values, sees_secrets};
+use super::{audit, status};
 use crate::Node;
 use crate::blocking::detached;
 use crate::images::{may_read, may_read_path, reference_from_field};
 use crate::logs::LogWatch;
+use crate::network::project_of;
 use crate::pods::{PodRef, Pods};
 
 pub(super) struct Face {
@@ -71,6 +74,7 @@ fn may_run(caller: Option<&Caller>, spec: &PodSpec, folders: &[PathBuf]) -> Resu
             "the machine's own network",
             spec.network == PodNetwork::Host,
         ),
+        ("the users of the host", !spec.has_own_users()),
         ("capabilities beyond the usual ones", more),
         ("every system call", spec.security.any_system_call),
     ];
@@ -83,16 +87,40 @@ fn may_run(caller: Option<&Caller>, spec: &PodSpec, folders: &[PathBuf]) -> Resu
     }
 }
 
+/// Whether this caller may run something in a pod, or type into it: whoever
+/// may not have such a pod may not use one that an admin made, either.
+fn may_enter(pods: &Pods, caller: Option<&Caller>, pod: &PodRef) -> Result<()> {
+    let spec = pod.record().spec;
+    let folders = &pods.kind().images.config().local_folders;
+    may_run(caller, &spec, folders).map_err(|_| {
+        let why = format!(
+            "pod {} reaches into its host: only an admin may run commands in it",
+            spec.name
+        );
+        Error::new(ErrorKind::PermissionDenied, why)
+    })
+}
+
+/// Writes into the audit log that a session in a pod begins.
+fn start_session(
+    recorder: &SessionRecorder,
+    kind: SessionKind,
+    pod: &PodRef,
+    command: &[String],
+) -> Session {
+    let record = pod.record();
+    let project = project_of(&record.spec.labels);
+    let object = format!("pod/{}", record.spec.name);
+    recorder.start(kind, object, project.as_deref(), command)
+}
+
 /// What a caller may see of a pod: those who only look on see which variables
 /// there are, not what is in them.
 fn seen_by(caller: Option<&Caller>, mut pod: v1::Pod) -> v1::Pod {
-    if caller.is_none_or(|caller| caller.role == Role::Viewer)
+    if !sees_secrets(caller)
         && let Some(spec) = &mut pod.spec
     {
-        for variable in &mut spec.environment {
-            let key = variable.find('=').map_or(variable.len(), |at| at + 1);
-            variable.truncate(key);
-        }
+        hide_values(&mut spec.environment);
     }
     pod
 }
@@ -240,7 +268,9 @@ impl runtime::pods_server::Pods for Face {
         &self,
         request: Request<Streaming<v1::ExecInput>>,
     ) -> Result<Response<Self::ExecStream>, Status> {
-        exec::run(&self.pods, request.into_inner())
+        let caller = request.extensions().get::<Caller>().cloned();
+        let recorder = audit::recorder(&request);
+        exec::run(&self.pods, caller.as_ref(), &recorder, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -251,7 +281,10 @@ impl runtime::pods_server::Pods for Face {
         &self,
         request: Request<Streaming<v1::AttachInput>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
-        attach::run(&self.pods, &self.watch, request.into_inner())
+        let caller = request.extensions().get::<Caller>().cloned();
+        let recorder = audit::recorder(&request);
+        let input = request.into_inner();
+        attach::run(&self.pods, &self.watch, caller.as_ref(), &recorder, input)
             .await
             .map(Response::new)
     }

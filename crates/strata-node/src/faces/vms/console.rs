@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use strata_api::strata::v1;
 use strata_api::strata::v1::console_input::Input;
+use strata_audit::{Session, SessionEnd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
+use crate::faces::audit;
 use crate::faces::units::Answers;
 use crate::vms::Console;
 
@@ -17,37 +19,45 @@ pub(super) fn serve(
     lease: Console,
     socket: UnixStream,
     mut typed: Streaming<v1::ConsoleInput>,
+    session: Session,
 ) -> Answers<v1::ConsoleOutput> {
     let (mut from, mut to) = socket.into_split();
     let (sender, stream) = mpsc::channel(16);
+    let meter = session.meter();
+    let counted = meter.clone();
     let typing = tokio::spawn(async move {
         while let Ok(Some(message)) = typed.message().await {
-            if let Some(Input::Typed(bytes)) = message.input
-                && to.write_all(&bytes).await.is_err()
-            {
-                return;
+            if let Some(Input::Typed(bytes)) = message.input {
+                counted.sent(bytes.len());
+                if to.write_all(&bytes).await.is_err() {
+                    return;
+                }
             }
         }
     });
     tokio::spawn(async move {
         let _lease = lease;
         let mut buffer = vec![0; 16 << 10];
-        loop {
+        let end = loop {
             let read = tokio::select! {
                 read = from.read(&mut buffer) => read,
-                () = sender.closed() => break,
+                () = sender.closed() => break audit::caller_left(),
             };
-            let Ok(n @ 1..) = read else { break };
+            let Ok(n @ 1..) = read else {
+                break SessionEnd::because("the console closed");
+            };
+            meter.received(n);
             let printed = Bytes::copy_from_slice(&buffer[..n]);
             if sender
                 .send(Ok(v1::ConsoleOutput { printed }))
                 .await
                 .is_err()
             {
-                break;
+                break audit::caller_left();
             }
-        }
+        };
         typing.abort();
+        session.end(end);
     });
     Box::pin(ReceiverStream::new(stream))
 }

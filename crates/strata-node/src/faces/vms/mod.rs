@@ -7,19 +7,21 @@ use strata_api::grace_from_field;
 use strata_api::runtime;
 use strata_api::strata::v1;
 use strata_api::strata::v1::console_input::Input;
+use strata_audit::SessionKind;
 use strata_identity::Caller;
 use strata_types::{Error, Result, Role};
 use tokio::net::UnixStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::logs::{Wanted, lines};
-use super::status;
 use super::units::{self, Answers};
+use super::{audit, status};
 use crate::Node;
 use crate::blocking::detached;
 use crate::clock::now_ms;
 use crate::images::{Images, may_read_path};
 use crate::logs::LogWatch;
+use crate::network::project_of;
 use crate::vms::{Console, VmAsk, VmRef, Vms};
 
 pub(super) struct Face {
@@ -199,6 +201,7 @@ impl runtime::instances_server::Instances for Face {
         &self,
         request: Request<Streaming<v1::ConsoleInput>>,
     ) -> Result<Response<Self::ConsoleStream>, Status> {
+        let recorder = audit::recorder(&request);
         let mut typed = request.into_inner();
         let first = typed.message().await?.and_then(|message| message.input);
         let Some(Input::Vm(name)) = first else {
@@ -218,6 +221,9 @@ impl runtime::instances_server::Instances for Face {
                     .with_hint("is the machine running? another console may be open"),
             )
         })?;
-        Ok(Response::new(console::serve(lease, socket, typed)))
+        let project = project_of(&vm.record().spec.labels);
+        let object = format!("vm/{name}");
+        let session = recorder.start(SessionKind::Console, object, project.as_deref(), &[]);
+        Ok(Response::new(console::serve(lease, socket, typed, session)))
     }
 }
