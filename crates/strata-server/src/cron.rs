@@ -209,4 +209,14 @@ mod tests {
             prop_assert_eq!(found / 3_600_000 % 24, i64::from(hour));
         }
     }
+
+    #[test]
+    fn seeds_and_their_prefixes_are_read_or_refused() {
+        crate::replay::replay(&[("cron", |data| {
+            if let Ok(cron) = String::from_utf8_lossy(data).parse::<Cron>() {
+                let now = 1_709_164_799_000;
+                assert!(cron.after(now).is_none_or(|next| next > now));
+            }
+        })]);
+    }
 }

@@ -10,15 +10,19 @@ mod control;
 pub mod core;
 mod cron;
 pub mod faces;
+mod kept_exports;
 pub mod link;
 mod metrics;
 pub mod operations;
 pub mod placement;
 pub mod reconcile;
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 mod restored;
 
 pub use build::Build;
-pub use control::{ControlPlane, DriverMaker, Machinery, StoreConfig};
+pub use control::{ControlPlane, DriverMaker, Machinery, StoreConfig, StoreEngine};
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;
 pub use operations::JoinTokens;

@@ -17,7 +17,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use strata_transport::Refusals;
+use strata_transport::{Budgets, Refusals};
 
 use crate::Build;
 
@@ -68,6 +68,11 @@ impl Metrics {
     /// Adds figures of another part of the product.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Adds how many requests were over the budget of their caller.
+    pub fn count_budgets(&self, budgets: Budgets) {
+        self.register(|registry| registry.register_collector(Box::new(OverBudget(budgets))));
     }
 
     /// All figures as text.
@@ -130,6 +135,22 @@ impl Collector for Refused {
             count.encode(family.encode_family(&[("reason", reason)])?)?;
         }
         Ok(())
+    }
+}
+
+/// What budgets turned away.
+#[derive(Debug)]
+struct OverBudget(Budgets);
+
+impl Collector for OverBudget {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let family = encoder.encode_descriptor(
+            "strata_requests_over_budget",
+            "Requests turned away because their caller had used up its budget",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(self.0.refused()).encode(family)
     }
 }
 

@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use plan::{Facts, Place, plan};
 
-use crate::core::{Core, Instance, Kept, Lead, NodeCondition, Wanted, Who, encode, keys, public};
+use crate::core::{
+    Core, Instance, Kept, Lead, NodeCondition, Wanted, Who, decode, encode, encode_over, keys,
+    public,
+};
 use crate::operations::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, public as operation_failed,
 };
@@ -39,9 +42,7 @@ impl Core {
         let found = self.store().get(keys::AUTOSCALING).await.map_err(public)?;
         match found {
             None => Ok(Autoscaling::default()),
-            Some(entry) => serde_json::from_slice(&entry.value).map_err(|error| {
-                Error::internal(format!("the record of autoscaling cannot be read: {error}"))
-            }),
+            Some(entry) => decode(keys::AUTOSCALING, &entry.value),
         }
     }
 
@@ -57,7 +58,12 @@ impl Core {
                 return Err(Error::invalid(field, "is more than there can be"));
             }
         }
-        let put = Transaction::new().put(keys::AUTOSCALING, encode(&settings)?);
+        let before = self.store().get(keys::AUTOSCALING).await.map_err(public)?;
+        let text = match before {
+            Some(before) => encode_over(&before.value, &settings)?,
+            None => encode(&settings)?,
+        };
+        let put = Transaction::new().put(keys::AUTOSCALING, text);
         match self.store().commit(put).await {
             Ok(_) => Ok(()),
             Err(StoreError::Conflict { .. }) => Err(Error::unavailable("try again")),

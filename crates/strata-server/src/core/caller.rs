@@ -3,6 +3,8 @@
 use strata_identity::Caller;
 use strata_types::{Error, ErrorKind, Label, Result, Role};
 
+use super::record::Instance;
+
 /// Somebody who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
@@ -38,6 +40,23 @@ impl Who {
     pub fn sees(&self, project: &Label) -> bool {
         let among = |projects: &Vec<Label>| projects.contains(project);
         self.projects.as_ref().is_none_or(among)
+    }
+
+    /// The node that it is, which sees itself and its own instances alone.
+    pub fn own_node(&self) -> Option<&str> {
+        (self.role == Role::Node).then_some(self.name.as_str())
+    }
+
+    /// Whether it may know of this instance.
+    pub fn sees_instance(&self, one: &Instance) -> bool {
+        let own = |node: &str| one.node.as_deref() == Some(node);
+        self.sees(&one.project) && self.own_node().is_none_or(own)
+    }
+
+    /// Whether it is limited to some projects: then it is shown nothing of
+    /// nodes, machines, clusters and instances of others.
+    pub fn is_limited(&self) -> bool {
+        self.projects.is_some()
     }
 
     /// Refuses whoever is limited to some projects.

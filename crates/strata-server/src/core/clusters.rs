@@ -1,7 +1,9 @@
 //! Records of clusters, and of whom the machines of the inventory belong to.
 //!
 //! A cluster and the machines that are taken for it are written in one
-//! transaction: no machine is taken twice, and none is taken for nothing.
+//! transaction: no machine is taken twice, and none is taken for nothing. Where
+//! they are more than a transaction takes, the record comes first, and whose
+//! each machine is follows it (`settle_machines`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +14,16 @@ use strata_types::cluster::{ClusterName, ClusterSpec, KubernetesVersion, Member,
 use strata_types::machine::{MachineId, MachinePhase};
 use strata_types::{Error, ErrorKind, Result, Secret};
 
+use super::accepted::AcceptedChange;
+use super::commit::As;
 use super::follow::public;
 use super::record::{decode, encode};
 use super::tables::Kept;
 use super::{Core, keys, now_ms};
+
+/// Machines that are taken or freed in one transaction: a store takes 128
+/// writes, and a cluster has more machines than that.
+const MACHINES_AT_ONCE: usize = 100;
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +52,15 @@ pub struct Cluster {
     /// The machines that are on their way out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<String>,
+    /// Changes that were accepted and have not begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<AcceptedChange>,
+    /// What keeps a node from being drained, while something does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldDrain>,
+    /// The names of pools that were deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deleted_pools: Vec<String>,
     /// The snapshot that a failed upgrade is going back to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub going_back_to: String,
@@ -97,6 +114,16 @@ pub struct ClusterFailure {
     pub why: String,
     /// When, in Unix milliseconds.
     pub at_ms: i64,
+}
+
+/// A drain that cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldDrain {
+    /// The node, which has the name of its machine.
+    pub node: String,
+    /// What keeps it.
+    pub why: String,
 }
 
 /// Somebody who may use a cluster.
@@ -168,9 +195,13 @@ impl Core {
         let put = guard
             .put(&*key, encode(new)?)
             .put(keys::cluster_secrets(&new.name), encode(&secrets)?);
-        let put = self.take_for(put, new, &machines_of(&new.members))?;
+        // All are looked at before anything is written.
+        let machines = machines_of(&new.members);
+        self.take_for(Transaction::new(), new, &machines)?;
+        let first = machines.len().min(MACHINES_AT_ONCE);
+        let put = self.take_for(put, new, &machines[..first])?;
         match self.commit(put).await {
-            Ok(_) => Ok(()),
+            Ok(_) => self.take_the_rest(new).await,
             Err(StoreError::Conflict { key }) => {
                 self.caught_up(&key).await?;
                 Err(Error::new(ErrorKind::Aborted, "somebody was faster"))
@@ -225,6 +256,7 @@ impl Core {
             let now = self.cluster(name)?;
             let next = rule(&now)?;
             if next == now.record {
+                self.settle_machines(As::Leader, &now).await?;
                 return Ok(now);
             }
             let (had, has) = (machines_of(&now.members), machines_of(&next.members));
@@ -233,10 +265,17 @@ impl Core {
                 .put(&*key, encode(&next)?);
             let taken: Vec<_> = has.iter().filter(|id| !had.contains(id)).cloned().collect();
             let freed: Vec<_> = had.iter().filter(|id| !has.contains(id)).cloned().collect();
-            let put = self.take_for(put, &next, &taken)?;
-            let put = self.free_from(put, &next.name, &freed)?;
+            let taken_now = taken.len().min(MACHINES_AT_ONCE);
+            let freed_now = freed.len().min(MACHINES_AT_ONCE - taken_now);
+            self.take_for(Transaction::new(), &next, &taken)?;
+            let put = self.take_for(put, &next, &taken[..taken_now])?;
+            let put = self.free_from(put, &next.name, &freed[..freed_now])?;
             match self.commit_as_leader(put).await {
-                Ok(_) => return self.cluster(name),
+                Ok(_) => {
+                    let now = self.cluster(name)?;
+                    self.settle_machines(As::Leader, &now).await?;
+                    return Ok(now);
+                }
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
                 Err(error) => return Err(public(error)),
             }
@@ -244,19 +283,32 @@ impl Core {
         Err(Error::unavailable(format!("{name} changes too fast")))
     }
 
-    /// Forgets a cluster that has no machines any more.
-    pub(crate) async fn remove_cluster(&self, name: &str) -> Result<()> {
+    /// Removes the record of a cluster that has no machines any more. That the
+    /// operation deleted it is kept.
+    pub(crate) async fn remove_cluster(&self, name: &str, operation: &str) -> Result<()> {
         for _ in 0..32 {
             let Ok(now) = self.cluster(name) else {
                 return Ok(());
             };
             let key = keys::cluster(&now.name);
+            self.settle_machines(As::Leader, &now).await?;
+            if now.members.len() > MACHINES_AT_ONCE {
+                let fewer = |now: &Cluster| {
+                    let mut next = now.clone();
+                    let rest = next.members.len().saturating_sub(MACHINES_AT_ONCE);
+                    next.members.truncate(rest);
+                    Ok(next)
+                };
+                Box::pin(self.lead_cluster(name, fewer)).await?;
+                continue;
+            }
             let gone = Transaction::new()
                 .if_unchanged(&*key, now.revision)
                 .delete(key)
                 .delete(keys::cluster_port(now.port))
                 .delete(keys::cluster_secrets(&now.name));
             let gone = self.free_from(gone, &now.name, &machines_of(&now.members))?;
+            let gone = self.keep_deleted(gone, &now.name, operation).await?;
             match self.commit_as_leader(gone).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -274,9 +326,121 @@ impl Core {
         let key = keys::cluster_secrets(name);
         let found = self.store().get(&key).await.map_err(public)?;
         let found = found.ok_or_else(|| Error::not_found(format!("{name} has no keys")))?;
-        let texts: BTreeMap<String, String> = decode(&key, &found.value)?;
-        let secrets = texts.into_iter();
-        Ok(secrets.map(|(k, v)| (k, Secret::new(v))).collect())
+        secrets_in(&key, &found.value)
+    }
+
+    /// Changes the authorities and keys of a cluster, as the server that leads,
+    /// where the rule says so.
+    pub(crate) async fn change_cluster_secrets(
+        &self,
+        name: &ClusterName,
+        rule: impl Fn(&BTreeMap<String, Secret>) -> Option<BTreeMap<String, Secret>>,
+    ) -> Result<()> {
+        let key = keys::cluster_secrets(name);
+        for _ in 0..32 {
+            let found = self.store().get(&key).await.map_err(public)?;
+            let found = found.ok_or_else(|| Error::not_found(format!("{name} has no keys")))?;
+            let Some(next) = rule(&secrets_in(&key, &found.value)?) else {
+                return Ok(());
+            };
+            let next: BTreeMap<_, _> = next.iter().map(|(k, v)| (k, v.expose())).collect();
+            let put = Transaction::new()
+                .if_unchanged(&*key, found.changed)
+                .put(&*key, encode(&next)?);
+            match self.commit_as_leader(put).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(public(error)),
+            }
+        }
+        Err(Error::unavailable(format!(
+            "the keys of {name} change too fast"
+        )))
+    }
+
+    /// Takes what is left of the machines of a new cluster; all of it goes when
+    /// one of them was taken meanwhile.
+    async fn take_the_rest(&self, new: &Cluster) -> Result<()> {
+        if new.members.len() <= MACHINES_AT_ONCE {
+            return Ok(());
+        }
+        let now = self.cluster(new.name.as_str())?;
+        let Err(error) = self.settle_machines(As::Anybody, &now).await else {
+            return Ok(());
+        };
+        let mut none = now.record.clone();
+        none.members.clear();
+        let key = keys::cluster(&now.name);
+        let put = Transaction::new()
+            .if_unchanged(&*key, now.revision)
+            .put(&*key, encode(&none)?);
+        self.commit(put).await.map_err(public)?;
+        let now = self.cluster(new.name.as_str())?;
+        self.settle_machines(As::Anybody, &now).await?;
+        let gone = Transaction::new()
+            .if_unchanged(&*key, now.revision)
+            .delete(key)
+            .delete(keys::cluster_port(now.port))
+            .delete(keys::cluster_secrets(&now.name));
+        self.commit(gone).await.map_err(public)?;
+        Err(error)
+    }
+
+    /// Makes whose each machine is what the record of the cluster says, as many
+    /// at once as a store takes: those it lists are its own, those it does not
+    /// list are free. A server that dies in between leaves the rest to the next
+    /// call.
+    async fn settle_machines(&self, who: As, cluster: &Kept<Cluster>) -> Result<()> {
+        let listed = machines_of(&cluster.members);
+        let name = &cluster.name;
+        let (missing, stray) = {
+            let tables = self.tables();
+            let is_its = |id: &MachineId| {
+                let found = tables.machines.get(id);
+                found.is_some_and(|machine| machine.cluster.as_ref() == Some(name))
+            };
+            let missing = listed.iter().filter(|id| !is_its(id));
+            // Of a new cluster all are taken or it is none; later a machine may
+            // have been removed, or given to another by hand.
+            let may_be_its = |id: &MachineId| {
+                let found = tables.machines.get(id);
+                let is_free = |machine: &super::Machine| {
+                    machine.phase == MachinePhase::Available && machine.cluster.is_none()
+                };
+                who == As::Anybody || found.is_some_and(|machine| is_free(machine))
+            };
+            let missing = missing.filter(|id| may_be_its(id));
+            let missing: Vec<MachineId> = missing.cloned().collect();
+            let all = tables.machines.keys();
+            let stray = all.filter(|id| is_its(id) && !listed.contains(id));
+            (missing, stray.cloned().collect::<Vec<_>>())
+        };
+        let key = keys::cluster(name);
+        let guard = || Transaction::new().if_unchanged(&*key, cluster.revision);
+        for some in missing.chunks(MACHINES_AT_ONCE) {
+            let put = self.take_for(guard(), cluster, some)?;
+            self.commit_machines(who, put).await?;
+        }
+        for some in stray.chunks(MACHINES_AT_ONCE) {
+            let put = self.free_from(guard(), name, some)?;
+            self.commit_machines(who, put).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit_machines(&self, who: As, put: Transaction) -> Result<()> {
+        let written = match who {
+            As::Anybody => self.commit(put).await,
+            As::Leader => self.commit_as_leader(put).await,
+        };
+        match written {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { key }) => {
+                self.caught_up(&key).await?;
+                Err(Error::new(ErrorKind::Aborted, "somebody was faster"))
+            }
+            Err(error) => Err(public(error)),
+        }
     }
 
     /// These machines are the cluster's from now on.
@@ -327,6 +491,12 @@ impl Core {
         }
         Ok(transaction)
     }
+}
+
+fn secrets_in(key: &str, value: &[u8]) -> Result<BTreeMap<String, Secret>> {
+    let texts: BTreeMap<String, String> = decode(key, value)?;
+    let secrets = texts.into_iter();
+    Ok(secrets.map(|(k, v)| (k, Secret::new(v))).collect())
 }
 
 fn machines_of(members: &[Member]) -> Vec<MachineId> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use strata_store::{Revision, StoreError, Transaction};
 use strata_types::instance::InstanceId;
 use strata_types::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use super::follow::public;
 use super::record::{Instance, encode};
@@ -40,10 +41,17 @@ impl<T> Verdict<T> {
 }
 
 impl Core {
-    /// Writes, and waits until the tables show it.
-    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
+    /// Writes, and waits until the tables show it. What this release does not
+    /// know of a record stays in it.
+    pub(crate) async fn commit(
+        &self,
+        mut transaction: Transaction,
+    ) -> Result<Revision, StoreError> {
+        self.tables().keep_unknown(&mut transaction)?;
+        let asked = Instant::now();
         let revision = self.0.store.commit(transaction).await?;
-        self.settle(revision).await;
+        self.settle(revision).await?;
+        self.0.freshness.confirm(asked);
         Ok(revision)
     }
 
@@ -53,8 +61,11 @@ impl Core {
         mut transaction: Transaction,
     ) -> Result<Revision, StoreError> {
         match self.lead() {
-            Lead::Leading(condition) => transaction.conditions.extend(condition),
-            Lead::Following(_) => {
+            // One whose lead has run out does not even try.
+            Lead::Leading(condition) if self.leads_now() => {
+                transaction.conditions.extend(condition);
+            }
+            _ => {
                 return Err(StoreError::Unavailable("this server does not lead".into()));
             }
         }
@@ -117,7 +128,7 @@ impl Core {
         }
         let listed = self.0.store.get(lost).await.map_err(public)?;
         let revision = listed.map_or(seen + 1, |entry| entry.changed);
-        self.settle(revision).await;
+        self.settle(revision).await.map_err(public)?;
         Ok(())
     }
 }

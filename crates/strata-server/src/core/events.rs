@@ -1,12 +1,13 @@
-//! What happened, for people: the latest of it is kept in memory, and told on
-//! as it comes.
+//! What happened, for people: the latest of it is kept in memory, once, and
+//! told on as it comes. A watcher holds its position in the ring and nothing
+//! of what is there, so one that does not read costs nothing.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Serialize;
 use strata_types::Label;
-use tokio::sync::broadcast;
+use tokio::sync::watch;
 
 use super::clusters::{Cluster, Work};
 use super::machines::Machine;
@@ -16,16 +17,20 @@ use super::tables::{Changed, Turn};
 
 /// How many are remembered.
 const REMEMBERED: usize = 4096;
+/// How many a watcher looks at before it lets others have the ring.
+const SCANNED_AT_ONCE: usize = 256;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Grows by one with each, from 1 when the server starts.
+    /// Grows by one with each, and is larger than all from before the server
+    /// started.
     pub number: u64,
     /// Unix milliseconds.
     pub at_ms: i64,
-    /// `instance`, `workload`, `node` or `project`.
+    /// `instance`, `workload`, `node`, `project`, `machine`, `cluster`, or
+    /// `server` for this server itself.
     pub kind: &'static str,
     /// Of what.
     pub name: String,
@@ -37,43 +42,148 @@ pub struct Event {
     pub project: Option<Label>,
     /// In words.
     pub message: String,
+    /// The same for callers limited to projects, where it differs.
+    #[serde(skip)]
+    pub limited_message: Option<String>,
+}
+
+/// An event that is remembered, and its text, which is made once for each
+/// audience: callers that are limited to projects may be told less.
+#[derive(Debug)]
+pub struct Remembered {
+    /// The event.
+    pub event: Event,
+    text: OnceLock<Box<str>>,
+    limited_text: OnceLock<Box<str>>,
+}
+
+impl Remembered {
+    fn new(event: Event) -> Self {
+        Self {
+            event,
+            text: OnceLock::new(),
+            limited_text: OnceLock::new(),
+        }
+    }
+
+    /// Its text for callers that are limited to projects, or for the others,
+    /// as `render` makes it the first time. What `render` makes must depend on
+    /// nothing else of the caller.
+    pub fn text(&self, limited: bool, render: impl FnOnce(&Event) -> String) -> &str {
+        let text = if limited {
+            &self.limited_text
+        } else {
+            &self.text
+        };
+        text.get_or_init(|| render(&self.event).into())
+    }
+}
+
+/// What comes after a position in the ring.
+#[derive(Debug)]
+pub enum Next {
+    /// This one; it is the new position.
+    Event(Arc<Remembered>),
+    /// None that is wanted, up to this position. There may be more.
+    Skipped(u64),
+    /// Nothing yet.
+    End,
+    /// Some are not remembered any more; what is left begins after this
+    /// position.
+    Overtaken(u64),
 }
 
 /// What happened lately.
 #[derive(Debug)]
 pub struct Events {
     kept: Mutex<Kept>,
-    told: broadcast::Sender<Event>,
+    /// The number of the last event.
+    last: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     next: u64,
-    latest: VecDeque<Event>,
+    latest: VecDeque<Arc<Remembered>>,
 }
 
 impl Default for Events {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            told: broadcast::Sender::new(REMEMBERED),
+            last: watch::Sender::new(0),
         }
     }
 }
 
 impl Events {
+    /// None yet; the next one has a number that no earlier run of the server
+    /// has reached, so that the position of a watcher stays good.
+    pub(super) fn from_now() -> Self {
+        let events = Self::default();
+        let ms = u64::try_from(now_ms()).unwrap_or(0);
+        events.guard().next = ms.saturating_mul(1000);
+        events
+    }
+
+    /// Says that what happened before is not remembered.
+    pub(super) fn note_start(&self) {
+        let mut kept = self.guard();
+        kept.next += 1;
+        let event = Event {
+            number: kept.next,
+            at_ms: now_ms(),
+            kind: "server",
+            name: "server".to_owned(),
+            id: String::new(),
+            project: None,
+            message: "started: events from before are not kept".to_owned(),
+            limited_message: None,
+        };
+        self.push(kept, event);
+    }
+
     fn guard(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered, oldest first, and what comes after it.
-    pub fn follow(&self) -> (Vec<Event>, broadcast::Receiver<Event>) {
+    /// What is remembered, oldest first.
+    pub fn all(&self) -> Vec<Arc<Remembered>> {
+        self.guard().latest.iter().cloned().collect()
+    }
+
+    /// Wakes whoever waits at the end of the ring.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    /// The first event after `position` that is wanted.
+    pub fn after(&self, position: u64, wanted: impl Fn(&Event) -> bool) -> Next {
         let kept = self.guard();
-        (kept.latest.iter().cloned().collect(), self.told.subscribe())
+        let Some(oldest) = kept.latest.front().map(|one| one.event.number) else {
+            return Next::End;
+        };
+        if position.saturating_add(1) < oldest {
+            return Next::Overtaken(oldest - 1);
+        }
+        // Numbers have no gaps.
+        let from = usize::try_from(position + 1 - oldest).unwrap_or(usize::MAX);
+        let mut looked = position;
+        for one in kept.latest.iter().skip(from).take(SCANNED_AT_ONCE) {
+            if wanted(&one.event) {
+                return Next::Event(one.clone());
+            }
+            looked = one.event.number;
+        }
+        match looked == position {
+            true => Next::End,
+            false => Next::Skipped(looked),
+        }
     }
 
     /// Notes what a change means, if it means something to people.
     pub(super) fn note(&self, changed: &Changed) {
+        let mut limited_message = None;
         let (kind, name, id, project, message) = match changed {
             Changed::Instance(turn) => {
                 let Some(one) = turn.after.as_ref().or(turn.before.as_ref()) else {
@@ -82,6 +192,7 @@ impl Events {
                 let Some(message) = instance(turn) else {
                     return;
                 };
+                limited_message = turn.after.as_ref().and_then(|now| limited(now));
                 let id = one.id.to_string();
                 (
                     "instance",
@@ -156,12 +267,19 @@ impl Events {
             id,
             project,
             message,
+            limited_message,
         };
+        self.push(kept, event);
+    }
+
+    fn push(&self, mut kept: MutexGuard<'_, Kept>, event: Event) {
         if kept.latest.len() == REMEMBERED {
             kept.latest.pop_front();
         }
-        kept.latest.push_back(event.clone());
-        let _ = self.told.send(event);
+        let number = event.number;
+        kept.latest.push_back(Arc::new(Remembered::new(event)));
+        drop(kept);
+        self.last.send_replace(number);
     }
 }
 
@@ -192,10 +310,20 @@ fn instance(turn: &Turn<Instance>) -> Option<String> {
     {
         return None;
     }
-    Some(match now.description.as_str() {
+    Some(in_words(now, &now.description))
+}
+
+fn in_words(now: &Instance, description: &str) -> String {
+    match description {
         "" => now.state.to_string(),
         why => format!("{}: {why}", now.state),
-    })
+    }
+}
+
+/// What callers limited to projects are told of an instance.
+fn limited(now: &Instance) -> Option<String> {
+    let description = now.limited_description.as_deref()?;
+    Some(in_words(now, description))
 }
 
 fn cluster(turn: &Turn<Cluster>) -> Option<String> {
@@ -260,4 +388,68 @@ fn node(turn: &Turn<Node>) -> Option<String> {
         );
     }
     (before.own_labels != now.own_labels).then(|| "labelled".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remember(events: &Events, many: u64) {
+        for _ in 0..many {
+            let mut kept = events.guard();
+            kept.next += 1;
+            let event = Event {
+                number: kept.next,
+                at_ms: 0,
+                kind: if kept.next.is_multiple_of(2) {
+                    "even"
+                } else {
+                    "odd"
+                },
+                name: String::new(),
+                id: String::new(),
+                project: None,
+                message: String::new(),
+                limited_message: None,
+            };
+            events.push(kept, event);
+        }
+    }
+
+    #[test]
+    fn watcher_goes_through_the_ring_by_its_position_alone() {
+        let events = Events::default();
+        assert!(matches!(events.after(0, |_| true), Next::End));
+        remember(&events, 10);
+        let Next::Event(first) = events.after(0, |one| one.kind == "even") else {
+            panic!("there is one");
+        };
+        assert_eq!(first.event.number, 2);
+        assert!(matches!(events.after(2, |_| false), Next::Skipped(10)));
+        assert!(matches!(events.after(10, |_| true), Next::End));
+        // A position of an earlier run of the server.
+        assert!(matches!(events.after(1_000_000, |_| true), Next::End));
+    }
+
+    #[test]
+    fn watcher_that_was_overtaken_is_told_where_to_go_on() {
+        let events = Events::default();
+        let kept = u64::try_from(REMEMBERED).unwrap();
+        remember(&events, kept + 5);
+        assert!(matches!(events.after(3, |_| true), Next::Overtaken(5)));
+        let Next::Event(next) = events.after(5, |_| true) else {
+            panic!("there is one");
+        };
+        assert_eq!(next.event.number, 6);
+    }
+
+    #[test]
+    fn text_is_made_once_for_each_audience() {
+        let events = Events::default();
+        remember(&events, 1);
+        let one = &events.all()[0];
+        assert_eq!(one.text(false, |_| "all".into()), "all");
+        assert_eq!(one.text(true, |_| "less".into()), "less");
+        assert_eq!(one.text(false, |_| "again".into()), "all");
+    }
 }

@@ -6,87 +6,84 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use serde::{Deserialize, Serialize};
-use strata_store::{Change, Revision, Store, StoreError, Transaction};
+use strata_store::{Change, Listing, Revision, StoreError};
 use strata_types::{Error, Result};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::record::{decode, encode};
 use super::tables::Changed;
 use super::{Core, keys};
 
-/// The version of the records that this server reads and writes.
-const SCHEMA: u32 = 1;
 /// Between attempts to read from a store that does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a write may take to come back by the watch. Beyond that the caller
+/// hears that it was written and cannot be shown.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Serialize, Deserialize)]
-struct Schema {
-    version: u32,
-}
-
-/// Marks an empty store as ours; refuses one of a later version, and brings
-/// one of an earlier version up to date.
-pub(super) async fn check_schema(store: &dyn Store) -> Result<()> {
-    let unfinished = store.get(strata_store::IMPORT_KEY).await.map_err(public)?;
-    if unfinished.is_some() {
-        return Err(
-            Error::wrong_state("an import into this store was not finished")
-                .with_hint("run strata store import again, to the end"),
-        );
-    }
-    let found = store.get(keys::SCHEMA).await.map_err(public)?;
-    let Some(entry) = found else {
-        let mark = encode(&Schema { version: SCHEMA })?;
-        let mark = Transaction::new()
-            .if_absent(keys::SCHEMA)
-            .put(keys::SCHEMA, mark);
-        return match store.commit(mark).await {
-            // Another server was first.
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(public(error)),
-        };
-    };
-    let schema: Schema = decode(keys::SCHEMA, &entry.value)?;
-    match schema.version {
-        SCHEMA => Ok(()),
-        // Migrations of older records go here, one arm each.
-        other => Err(Error::wrong_state(format!(
-            "the store's records are of version {other}, and this server knows {SCHEMA}"
-        ))
-        .with_hint("run the version of the server that wrote them, or a later one")),
-    }
+/// Whether what is read happened just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Announce {
+    /// It did, as far as this server knows: it is an event.
+    Yes,
+    /// It is how everything was when the server started.
+    No,
 }
 
 impl Core {
     /// Reads all records, and answers the revision they are of.
-    pub(super) async fn load(&self) -> Result<Revision> {
+    pub(super) async fn load(&self, announce: Announce) -> Result<Revision> {
+        let asked = Instant::now();
         let listing = self.0.store.list("").await.map_err(public)?;
-        let mut gone: HashSet<String> = self.keys();
+        self.check_identity(&listing)?;
+        let mut gone: HashSet<String> = self.tables().keys();
         for entry in listing.entries {
             gone.remove(&entry.key);
-            self.take_in(Change::Put(entry));
+            self.take_in(&Change::Put(entry), announce);
         }
         for key in gone {
-            self.take_in(Change::Deleted { key });
+            self.take_in(&Change::Deleted { key }, announce);
         }
         self.0.applied.send_replace(listing.revision);
+        self.0.freshness.confirm(asked);
         Ok(listing.revision)
     }
 
-    fn keys(&self) -> HashSet<String> {
-        let tables = self.tables();
-        let instances = tables.instances.keys().map(keys::instance);
-        let workloads = tables.workloads.keys().map(keys::workload);
-        let nodes = tables.nodes.keys().map(|name| keys::node(name));
-        let projects = tables.projects.keys().map(keys::project);
-        let machines = tables.machines.keys().map(keys::machine);
-        instances
-            .chain(workloads)
-            .chain(nodes)
-            .chain(projects)
-            .chain(machines)
-            .collect()
+    /// Remembers which control plane these records are of.
+    pub(super) fn learn_identity(&self, id: &str) {
+        let mut known = self
+            .0
+            .identity
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(|| id.to_owned());
+    }
+
+    /// Refuses the records of another control plane, and a store that was
+    /// emptied: taken in, every instance would be gone, and every node would
+    /// be sent that.
+    fn check_identity(&self, listing: &Listing) -> Result<()> {
+        let entry = listing.entries.iter().find(|it| it.key == keys::RUN);
+        let found = entry.map(|it| String::from_utf8_lossy(&it.value).into_owned());
+        let mut known = self
+            .0
+            .identity
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match (&*known, found) {
+            (None, found) => *known = found,
+            (Some(known), Some(found)) if *known == found => {}
+            (Some(known), found) => {
+                let found = found.map_or_else(
+                    || "has none".to_owned(),
+                    |found| format!("is of control plane {found}"),
+                );
+                return Err(Error::unavailable(format!(
+                    "the store no longer has the records of control plane {known}: it {found}"
+                ))
+                .with_hint("bring the store back; nothing is done with this one"));
+            }
+        }
+        Ok(())
     }
 
     /// Follows the store until the end of this server.
@@ -97,7 +94,7 @@ impl Core {
                 ended = self.follow_once(from) => tracing::warn!(why = %ended, "the watch of the store ended"),
             }
             loop {
-                match self.load().await {
+                match self.load(Announce::Yes).await {
                     Ok(revision) => break from = revision,
                     Err(error) => tracing::warn!(%error, "the store cannot be read"),
                 }
@@ -117,10 +114,14 @@ impl Core {
         while let Some(next) = watch.next().await {
             match next {
                 Ok(changes) => {
-                    for change in changes.changes {
-                        self.take_in(change);
+                    for change in &changes.changes {
+                        self.take_in(change, Announce::Yes);
                     }
-                    self.0.applied.send_replace(changes.revision);
+                    self.0.applied.send_if_modified(|now| {
+                        let later = changes.revision > *now;
+                        *now = changes.revision.max(*now);
+                        later
+                    });
                 }
                 Err(error) => return error,
             }
@@ -129,20 +130,23 @@ impl Core {
     }
 
     /// Into the tables, and on to whoever waits.
-    fn take_in(&self, change: Change) {
-        let applied = {
+    fn take_in(&self, change: &Change, announce: Announce) {
+        let (applied, was_unreadable) = {
             let mut tables = self
                 .0
                 .tables
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
-            if let Change::Put(entry) = &change
-                && tables.revision_of(&entry.key) == Some(entry.changed)
-            {
-                return;
-            }
-            tables.apply(change)
+            let before = tables.unreadable.get(change.key()).cloned();
+            (tables.apply(change), before)
         };
+        if let (Change::Deleted { .. }, Some(gone)) = (change, was_unreadable)
+            && let Some(id) = gone.instance()
+        {
+            // Its node keeps it no longer.
+            let on = gone.node.as_deref();
+            self.0.subscriptions.mark_links(on, &id);
+        }
         match applied {
             Ok(Some(changed)) => {
                 if let Changed::Instance(turn) = &changed
@@ -150,18 +154,28 @@ impl Core {
                 {
                     self.0.live.forget_instance(&before.id);
                 }
-                self.0.events.note(&changed);
+                if announce == Announce::Yes {
+                    self.0.events.note(&changed);
+                }
                 self.0.subscriptions.tell(&changed);
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(%error, "a record is left out"),
+            Err(error) => {
+                tracing::error!(%error, key = change.key(), "record cannot be read: held as it is");
+            }
         }
     }
 
     /// Waits until the tables are as of `revision`.
-    pub(super) async fn settle(&self, revision: Revision) {
+    pub(super) async fn settle(&self, revision: Revision) -> Result<(), StoreError> {
         let mut applied = self.0.applied.subscribe();
-        let _ = applied.wait_for(|now| *now >= revision).await;
+        let seen = applied.wait_for(|now| *now >= revision);
+        match tokio::time::timeout(SETTLE_TIMEOUT, seen).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "written at revision {revision}, which this server does not see yet"
+            ))),
+        }
     }
 }
 

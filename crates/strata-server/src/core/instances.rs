@@ -8,11 +8,15 @@ use strata_types::{Error, ErrorKind, Label, Result, Role};
 use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
+use super::defaults::Defaulted;
 use super::follow::public;
 use super::record::{Instance, Wanted, encode};
 use super::tables::Kept;
 use super::{Changed, Core, Update, Who, keys, now_ms};
 use crate::link::own_volume;
+
+/// How often an instance is tried to be made while its project changes.
+const TRIES: usize = 8;
 
 fn refuse_for(volume: &str, users: &[String], hint: &str) -> Result<()> {
     if users.is_empty() {
@@ -28,6 +32,8 @@ fn refuse_for(volume: &str, users: &[String], hint: &str) -> Result<()> {
 pub struct NewInstance {
     /// The client's own id; one is made when none is given.
     pub id: Option<InstanceId>,
+    /// The id to make in that case, for a caller that watches it already.
+    pub fresh_id: Option<InstanceId>,
     /// Its name; made from the id when none is given.
     pub name: Option<Label>,
     /// Where.
@@ -36,8 +42,8 @@ pub struct NewInstance {
     pub workload: Option<String>,
     /// What it is asked to be.
     pub spec: InstanceSpec,
-    /// That it rests until it is started.
-    pub stopped: bool,
+    /// Whether it runs or rests until it is started; runs when `None`.
+    pub wanted: Option<Wanted>,
 }
 
 /// Which instances.
@@ -137,37 +143,51 @@ impl Core {
     }
 
     /// Makes an instance; placement does the rest. The flag says whether it is
-    /// new: the same request again gives the same instance.
+    /// new: the same request again gives the same instance, which is started or
+    /// stopped where the request says so.
     pub async fn create_instance(
         &self,
         who: &Who,
         new: NewInstance,
     ) -> Result<(Arc<Kept<Instance>>, bool)> {
         who.in_project(&new.project)?;
-        let record = self.record_of(who, new)?;
-        if let Some(same) = self.known(&record)? {
-            return Ok((same, false));
+        let (own_id, asked) = (new.id.is_some(), new.wanted);
+        let mut record = self.record_of(who, new)?;
+        if let Some(same) = self.known(who, &record, own_id)? {
+            return Ok((self.as_asked(who, same, asked).await?, false));
         }
-        let _room = self.admit(&record.project, record.spec.resources, None)?;
+        self.check_instances(who, &record.project)?;
+        record.defaulted = self.with_defaults(who, &record.project, &mut record.spec)?;
+        let _room = self.admit(&record.project, &record.spec, record.defaulted, None)?;
         let (key, name) = (
             keys::instance(&record.id),
             keys::instance_name(&record.project, &record.name),
         );
-        let transaction = Transaction::new()
-            .if_absent(&*key)
-            .if_absent(&*name)
-            .put(&*key, encode(&record)?)
-            .put(&*name, record.id.as_str().to_owned());
-        match self.commit(transaction).await {
-            Ok(_) => {}
-            Err(StoreError::Conflict { key: taken }) => {
-                self.seen(&taken).await?;
-                return match self.known(&record)? {
-                    Some(same) => Ok((same, false)),
-                    None => Err(exists(&record)),
-                };
+        let mut tries = 0;
+        loop {
+            let transaction = Transaction::new()
+                .if_absent(&*key)
+                .if_absent(&*name)
+                .put(&*key, encode(&record)?)
+                .put(&*name, record.id.as_str().to_owned());
+            let transaction = self.in_open_project(transaction, &record.project)?;
+            let transaction = self.of_open_workload(transaction, record.workload.as_ref())?;
+            match self.commit_effect(transaction, &key).await {
+                Ok(_) => break,
+                Err(StoreError::Conflict { key: taken }) if taken == key || taken == name => {
+                    self.seen(&taken).await?;
+                    return match self.known(who, &record, own_id)? {
+                        Some(same) => Ok((self.as_asked(who, same, asked).await?, false)),
+                        None => Err(exists(&record, "it is another")),
+                    };
+                }
+                // Its project or its workload was changed, or is gone.
+                Err(StoreError::Conflict { key: changed }) if tries < TRIES => {
+                    self.seen(&changed).await?;
+                    tries += 1;
+                }
+                Err(error) => return Err(public(error)),
             }
-            Err(error) => return Err(public(error)),
         }
         let made = self.tables().instances.get(&record.id).cloned();
         // Whoever is quick may have deleted it already.
@@ -184,7 +204,7 @@ impl Core {
     async fn seen(&self, key: &str) -> Result<()> {
         let found = self.0.store.get(key).await.map_err(public)?;
         if let Some(entry) = found {
-            self.settle(entry.changed).await;
+            self.settle(entry.changed).await.map_err(public)?;
         }
         Ok(())
     }
@@ -201,16 +221,20 @@ impl Core {
         spec.check()?;
         crate::placement::rules(&new.project, &spec)?;
         check_reach(who, &spec)?;
+        self.check_ports(who, &new.project, &spec, None)?;
+        self.check_volumes(who, &new.project, &spec, None)?;
+        self.check_secrets(&new.project, &spec)?;
         // An id that a client gives may have been another instance's before,
         // and a node may still have something of that one.
         let generation = match &new.id {
             Some(_) => u64::try_from(now_ms()).unwrap_or(1),
             None => 1,
         };
-        let id = match new.id {
+        let id = match new.id.or(new.fresh_id) {
             Some(id) => id,
             None => Uuid::now_v7().to_string().parse()?,
         };
+        let wanted = new.wanted.unwrap_or_default();
         let name = match new.name {
             Some(name) => name,
             None => name_from(&id)?,
@@ -222,19 +246,19 @@ impl Core {
             project: new.project,
             workload: workload.map(|workload| workload.id.clone()),
             spec,
-            wanted: if new.stopped {
-                Wanted::Stopped
-            } else {
-                Wanted::Running
-            },
+            defaulted: Defaulted::default(),
+            wanted,
             generation,
             starts: 0,
-            state: match new.stopped {
-                true => InstanceState::Stopped,
-                false => InstanceState::Scheduling,
+            state: match wanted {
+                Wanted::Running => InstanceState::Scheduling,
+                Wanted::Stopped | Wanted::Gone => InstanceState::Stopped,
             },
             description: String::new(),
+            limited_description: None,
             node: None,
+            epoch: 0,
+            leaving: Vec::new(),
             address: None,
             restarts: 0,
             exit_code: None,
@@ -247,23 +271,58 @@ impl Core {
     }
 
     /// The instance that is there already, if the request asks for the same.
-    fn known(&self, wanted: &Instance) -> Result<Option<Arc<Kept<Instance>>>> {
+    /// A client that gives an id of its own gets the instance of that id, or is
+    /// refused: the answer is never another one's.
+    fn known(
+        &self,
+        who: &Who,
+        wanted: &Instance,
+        own_id: bool,
+    ) -> Result<Option<Arc<Kept<Instance>>>> {
         let tables = self.tables();
         let by_id = tables.instances.get(&wanted.id);
         let name = (wanted.project.clone(), wanted.name.clone());
         let by_name = tables.instance_names.get(&name);
         let by_name = by_name.and_then(|id| tables.instances.get(id));
-        let Some(found) = by_id.or(by_name) else {
-            return Ok(None);
+        let found = match (by_id, by_name) {
+            (None, None) => return Ok(None),
+            (Some(found), _)
+                if (&found.project, &found.name) != (&wanted.project, &wanted.name) =>
+            {
+                return Err(id_taken(who, found));
+            }
+            (None, Some(found)) if own_id => {
+                let why = format!("its id is {}, not {}", found.id, wanted.id);
+                let hint = "leave the id out, or give the one it has";
+                return Err(exists(wanted, &why).in_field("id").with_hint(hint));
+            }
+            (Some(found), _) | (None, Some(found)) => found,
         };
-        let same = found.name == wanted.name
-            && found.project == wanted.project
-            && found.spec == wanted.spec
-            && found.workload == wanted.workload
-            && found.wanted != Wanted::Gone;
+        if found.wanted == Wanted::Gone {
+            return Err(exists(wanted, "it is being deleted"));
+        }
+        let same = found.asked_for() == wanted.asked_for() && found.workload == wanted.workload;
         match same {
             true => Ok(Some(found.clone())),
-            false => Err(exists(wanted)),
+            false => Err(exists(wanted, "its specification is another")),
+        }
+    }
+
+    /// One that is there already, started or stopped where that is asked for.
+    async fn as_asked(
+        &self,
+        who: &Who,
+        found: Arc<Kept<Instance>>,
+        asked: Option<Wanted>,
+    ) -> Result<Arc<Kept<Instance>>> {
+        match asked {
+            Some(Wanted::Running) if found.wanted == Wanted::Stopped => {
+                self.start_instance(who, &found.id).await
+            }
+            Some(Wanted::Stopped) if found.wanted == Wanted::Running => {
+                self.stop_instance(who, &found.id).await
+            }
+            _ => Ok(found),
         }
     }
 
@@ -284,7 +343,7 @@ impl Core {
         let (project, name) = super::workloads::split(project, text);
         let tables = self.tables();
         let by_id = tables.instances.get(text).filter(|one| {
-            who.sees(&one.project) && asked.is_none_or(|asked| *asked == one.project)
+            who.sees_instance(one) && asked.is_none_or(|asked| *asked == one.project)
         });
         let by_name = || {
             let name = (project.clone()?, name.parse().ok()?);
@@ -292,7 +351,7 @@ impl Core {
         };
         let found = by_id.or_else(by_name);
         match found {
-            Some(found) if who.sees(&found.project) => Ok(found.clone()),
+            Some(found) if who.sees_instance(found) => Ok(found.clone()),
             _ => Err(missing()),
         }
     }
@@ -306,7 +365,7 @@ impl Core {
         limit: usize,
     ) -> Page<Arc<Kept<Instance>>> {
         let tables = self.tables();
-        let wanted = |one: &&Arc<Kept<Instance>>| who.sees(&one.project) && filter.accepts(one);
+        let wanted = |one: &&Arc<Kept<Instance>>| who.sees_instance(one) && filter.accepts(one);
         Page::of(
             tables.instances.values().filter(wanted).cloned(),
             offset,
@@ -355,12 +414,21 @@ impl Drop for InstanceWatch {
     }
 }
 
-fn exists(wanted: &Instance) -> Error {
+fn exists(wanted: &Instance, how: &str) -> Error {
     Error::already_exists(format!(
-        "an instance {} is in project {} already, and it is another",
+        "instance {} is in project {} already, and {how}",
         wanted.name, wanted.project
     ))
     .in_field("name")
+}
+
+/// The id is that of an instance with another name.
+fn id_taken(who: &Who, found: &Instance) -> Error {
+    let whose = match who.sees_instance(found) {
+        true => format!("instance {} in project {}", found.name, found.project),
+        false => "another instance".to_owned(),
+    };
+    Error::already_exists(format!("{} is the id of {whose}", found.id)).in_field("id")
 }
 
 /// A name for whoever gives none: the end of the id, which differs most.

@@ -1,10 +1,11 @@
 //! What is measured: it changes each second, so it is kept in memory alone.
 //! After a restart it is told anew within one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use strata_api::strata::v1;
 use strata_scheduler::Resources as Amounts;
 use strata_types::instance::{InstanceId, Resources};
 
@@ -24,9 +25,27 @@ pub struct NodeLive {
 pub struct Live {
     nodes: RwLock<HashMap<String, NodeLive>>,
     instances: RwLock<HashMap<InstanceId, Amounts>>,
+    /// When nodes that do not follow their assignments last read them.
+    reads: RwLock<HashMap<String, Instant>>,
     /// Nodes that told their use since placement last looked.
     news: Mutex<HashSet<String>>,
+    /// By node and id, instances that no record is of.
+    unknown: RwLock<HashMap<String, BTreeMap<String, UnknownInstance>>>,
 }
+
+/// An instance on a node that no record here is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownInstance {
+    /// Its id.
+    pub id: String,
+    /// The control plane that assigned it; empty where that is not known.
+    pub control_plane: String,
+    /// Whether it runs.
+    pub runs: bool,
+}
+
+/// So many are remembered of one node.
+const MOST_UNKNOWN: usize = 1000;
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
@@ -66,6 +85,41 @@ impl Live {
         self.heard(node, machine, instances);
     }
 
+    /// A node reports an instance; whether that is unknown here.
+    pub(crate) fn note_unknown(&self, node: &str, told: &v1::InstanceReport, unknown: bool) {
+        let mut all = write(&self.unknown);
+        if !unknown {
+            if let Some(of_node) = all.get_mut(node) {
+                of_node.remove(&told.id);
+            }
+            return;
+        }
+        let of_node = all.entry(node.to_owned()).or_default();
+        if of_node.len() < MOST_UNKNOWN {
+            let control_plane = told.control_plane.chars().filter(|c| !c.is_control());
+            let one = UnknownInstance {
+                id: told.id.clone(),
+                control_plane: control_plane.take(64).collect(),
+                runs: told.state() == v1::PodState::Running,
+            };
+            of_node.insert(told.id.clone(), one);
+        }
+    }
+
+    /// A node begins to report what it has.
+    pub(crate) fn clear_unknown(&self, node: &str) {
+        write(&self.unknown).remove(node);
+    }
+
+    /// The instances of a node that no record is of.
+    pub fn unknown_on(&self, node: &str) -> Vec<UnknownInstance> {
+        let all = read(&self.unknown);
+        let of_node = all.get(node).into_iter();
+        of_node
+            .flat_map(|of_node| of_node.values().cloned())
+            .collect()
+    }
+
     /// The nodes that told their use since this was last asked.
     pub(crate) fn take_news(&self) -> HashSet<String> {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +127,20 @@ impl Live {
     }
 
     pub(crate) fn forget_node(&self, node: &str) {
+        self.clear_unknown(node);
         write(&self.nodes).remove(node);
+        write(&self.reads).remove(node);
+    }
+
+    /// A node read which instances it has.
+    pub(crate) fn read_instances(&self, node: &str) {
+        write(&self.reads).insert(node.to_owned(), Instant::now());
+    }
+
+    /// How long ago it last did; none when it never has since this server
+    /// started.
+    pub(crate) fn unread_for(&self, node: &str) -> Option<Duration> {
+        read(&self.reads).get(node).map(Instant::elapsed)
     }
 
     /// What is known of a node.

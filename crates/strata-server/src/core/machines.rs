@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use strata_store::{StoreError, Transaction};
 use strata_types::cluster::ClusterName;
 use strata_types::machine::{
-    Capability, MachineFailure, MachineId, MachinePhase, MachineSpec, PowerState,
+    Capability, MachineFailure, MachineId, MachinePhase, MachineSpec, PowerState, ProviderKind,
 };
 use strata_types::{Error, Result};
 
@@ -38,6 +38,12 @@ pub struct Machine {
     /// The cluster that it is a machine of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
+    /// What its provider calls it, as was last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// Its host name, as its provider last said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
     /// Threads, as was measured.
     #[serde(default)]
     pub cpu: Option<u32>,
@@ -91,6 +97,8 @@ impl Machine {
             failure: None,
             operation: String::new(),
             cluster: None,
+            provider_id: None,
+            hostname: None,
             cpu: None,
             ram: None,
             capabilities: Vec::new(),
@@ -117,14 +125,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Threads: measured, or as was said.
+    /// Threads: measured, or as was said, or what a virtual machine has of
+    /// which nothing was said.
     pub fn threads(&self) -> u32 {
-        self.cpu.or(self.spec.cpu).unwrap_or(0)
+        let usual = (self.spec.provider == ProviderKind::Qemu).then_some(DEFAULT_VM_CPUS);
+        self.cpu.or(self.spec.cpu).or(usual).unwrap_or(0)
     }
 
-    /// MB: measured, or as was said.
+    /// MB: measured, or as was said, or what a virtual machine has of which
+    /// nothing was said.
     pub fn megabytes(&self) -> u64 {
-        self.ram.or(self.spec.ram).unwrap_or(0)
+        let usual = (self.spec.provider == ProviderKind::Qemu).then_some(DEFAULT_VM_RAM);
+        self.ram.or(self.spec.ram).or(usual).unwrap_or(0)
     }
 }
 
@@ -135,6 +147,10 @@ pub(crate) fn capabilities_of(node: &Node) -> Vec<Capability> {
     let gpu = has_gpu.then_some(Capability::Gpu);
     storage.into_iter().chain(gpu).collect()
 }
+
+/// What a virtual machine has of which nothing was said: as its driver makes it.
+const DEFAULT_VM_CPUS: u32 = 1;
+const DEFAULT_VM_RAM: u64 = 1024;
 
 /// The most labels that a machine has.
 const MOST_LABELS: usize = 100;
@@ -358,16 +374,23 @@ impl Core {
             MachinePhase::Up => {
                 let node = self.node(machine.id.as_str());
                 match node.as_ref().map(|node| node.condition) {
+                    Ok(_) if machine.power == PowerState::Off => (
+                        HypervisorState::Unknown,
+                        "it is off; create it to bring it up, or destroy it".into(),
+                    ),
                     Ok(NodeCondition::Ready) => {
                         (HypervisorState::AvailableToDestroy, String::new())
                     }
                     Ok(NodeCondition::Lost) => (
                         HypervisorState::Unknown,
-                        "its node is lost; see its console, or destroy it".into(),
+                        "its node is lost; see its console, create it to restart it, or destroy it"
+                            .into(),
                     ),
                     _ => (
                         HypervisorState::Unknown,
-                        "its node has not come; see its console, or destroy it".into(),
+                        "its node has not come or has left; see its console, create it to boot it \
+                         again, or destroy it"
+                            .into(),
                     ),
                 }
             }
@@ -396,29 +419,48 @@ impl Core {
         let change = super::NodeChange {
             labels: labels.clone(),
             draining: Some(true),
-            leaves: false,
+            ..super::NodeChange::default()
         };
         self.change_node_for_operation(name, &change).await
     }
 
-    /// An id of this control plane that stays, for tags at providers.
+    /// The id of this control plane, which stays: for tags at providers, and
+    /// for nodes, which keep what another one assigned.
     pub async fn run_id(&self) -> Result<String> {
-        for _ in 0..8 {
-            if let Some(entry) = self.0.store.get(keys::RUN).await.map_err(public)? {
-                let text = String::from_utf8_lossy(&entry.value).into_owned();
-                return Ok(text);
-            }
+        self.once(keys::RUN, || {
             let id = uuid::Uuid::now_v7().simple().to_string();
             // The end of it is chance; its beginning is the time.
-            let id = id[id.len() - 10..].to_owned();
-            let put = Transaction::new().if_absent(keys::RUN).put(keys::RUN, id);
+            id[id.len() - 10..].to_owned()
+        })
+        .await
+    }
+
+    /// What the keys are made from that nodes share as witnesses.
+    pub(crate) async fn witness_secret(&self) -> Result<Vec<u8>> {
+        let made = || {
+            let bytes: [u8; 32] = rand::random();
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let secret = self.once(keys::WITNESS_SECRET, made).await?;
+        Ok(secret.into_bytes())
+    }
+
+    /// A text that is made once, whichever server makes it.
+    async fn once(&self, key: &str, make: impl Fn() -> String) -> Result<String> {
+        for _ in 0..8 {
+            if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
+                let text = String::from_utf8_lossy(&entry.value).into_owned();
+                self.learn_identity(&text);
+                return Ok(text);
+            }
+            let put = Transaction::new().if_absent(key).put(key, make());
             match self.commit(put).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(public(error)),
             }
         }
         Err(Error::unavailable(
-            "the id of this control plane cannot be written",
+            "what this control plane is known by cannot be written",
         ))
     }
 }

@@ -6,63 +6,95 @@
 //! instance. So a change is acted on the same way whether it was made here or
 //! by another server.
 
+mod accepted;
+mod bounds;
 mod caller;
+mod certificates;
+mod claims;
+#[cfg(test)]
+mod cluster_size_tests;
 mod clusters;
 mod commit;
+mod defaults;
 mod dirty;
 mod events;
 mod follow;
+mod freshness;
 mod idempotency;
 mod instances;
 pub(crate) mod keys;
 mod live;
+mod lookup;
 mod machines;
+mod node_keys;
+mod node_report;
 mod nodes;
 mod projects;
+mod published_nodes;
 mod record;
+#[cfg(test)]
+mod record_kinds_tests;
 mod reports;
+mod roots;
 mod schedules;
+mod schema;
+mod secrets;
 mod subnets;
 mod subscriptions;
 mod tables;
+mod take_over;
+mod unreadable;
 mod update;
 mod workloads;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strata_store::{Condition, Revision, Store};
 use strata_types::Result;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use accepted::{AcceptedChange, ClusterChange, PoolChange};
+pub use bounds::StoreBounds;
 pub use caller::Who;
-pub use clusters::{Admission, Cluster, ClusterFailure, Work};
-pub use events::{Event, Events};
+pub use certificates::{Certificate, RevocationRecord, Revoke};
+pub(crate) use claims::is_within;
+pub use clusters::{Admission, Cluster, ClusterFailure, HeldDrain, Work};
+pub use defaults::{DEFAULT_CPU, DEFAULT_DISK, DEFAULT_MEMORY, Defaulted, Defaults};
+pub use events::{Event, Events, Next, Remembered};
+pub use freshness::MOST_STALE;
 pub use instances::{Filter, InstanceWatch, NewInstance, Page};
-pub use live::{Live, NodeLive};
+pub use live::{Live, NodeLive, UnknownInstance};
 pub(crate) use machines::capabilities_of;
 pub use machines::{HypervisorState, Machine};
+pub use node_report::NodeReport;
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
 pub use record::{
-    DEFAULT_PROJECT, Instance, Node, NodeCondition, Project, ProjectUse, Quota, Wanted, Workload,
+    DEFAULT_PROJECT, Instance, Leaving, Node, NodeCondition, NodePhase, OverlayEncryption, Project,
+    ProjectSettings, ProjectUse, Quota, Wanted, Workload,
 };
+pub use roots::Dependents;
+pub use secrets::{LARGEST_SECRET, Secret};
 pub use subnets::Range;
 pub use subscriptions::Update;
 pub use tables::{Changed, Kept, Turn};
+pub use unreadable::Unreadable;
 pub use update::{Change, Precondition};
 pub use workloads::NewWorkload;
 
 pub(crate) use dirty::Dirty;
+use follow::Announce;
 pub(crate) use follow::public;
-pub(crate) use idempotency::{Claimed, Given};
-pub(crate) use record::encode;
-pub(crate) use reports::{Report, Told, uproot};
-pub(crate) use subscriptions::{Subscriptions, Touched};
+pub(crate) use idempotency::{Claimed, Given, operation_key};
+pub(crate) use node_keys::check_binding;
+pub(crate) use record::{decode, encode, encode_over};
+pub(crate) use reports::{Report, Told, evict};
+pub(crate) use subscriptions::{Subscriptions, TakeOver, Touched};
 use tables::Tables;
-pub(crate) use update::turn_to;
+pub(crate) use update::{Why, turn_to_because};
 
 /// What the configuration says about the control plane.
 #[derive(Clone, Debug)]
@@ -77,6 +109,8 @@ pub struct CoreSettings {
     pub overcommit: strata_scheduler::Overcommit,
     /// No other server shares the store.
     pub alone: bool,
+    /// How much callers may put into the store.
+    pub bounds: StoreBounds,
 }
 
 /// The core. Cheap to clone.
@@ -88,6 +122,9 @@ pub(crate) struct Inner {
     pub(crate) settings: CoreSettings,
     tables: RwLock<Tables>,
     applied: watch::Sender<Revision>,
+    freshness: freshness::Freshness,
+    /// Of the control plane whose records these are; none until it has one.
+    identity: Mutex<Option<String>>,
     pub(crate) live: Live,
     pub(crate) events: Events,
     pub(crate) subscriptions: Subscriptions,
@@ -97,6 +134,8 @@ pub(crate) struct Inner {
     answers: idempotency::Answers,
     /// Holds while this server leads; part of what reconcilers commit.
     pub(crate) lead: watch::Sender<Lead>,
+    /// Until when the lead lasts without being renewed; none for ever.
+    lead_until: Mutex<Option<Instant>>,
 }
 
 /// Whether this server leads.
@@ -115,21 +154,28 @@ impl Core {
         settings: CoreSettings,
         shutdown: CancellationToken,
     ) -> Result<Self> {
-        follow::check_schema(store.as_ref()).await?;
+        schema::check_schema(store.as_ref()).await?;
         let core = Self(Arc::new(Inner {
             store,
             settings,
             tables: RwLock::default(),
             applied: watch::Sender::new(0),
+            freshness: freshness::Freshness::default(),
+            identity: Mutex::new(None),
             live: Live::default(),
-            events: Events::default(),
+            events: Events::from_now(),
             subscriptions: Subscriptions::default(),
             admissions: projects::Admissions::default(),
             held_subnets: Mutex::default(),
             answers: idempotency::Answers::default(),
             lead: watch::Sender::new(Lead::Following(None)),
+            lead_until: Mutex::new(None),
         }));
-        let from = core.load().await?;
+        let from = core.load(Announce::No).await?;
+        core.events().note_start();
+        if !core.settings().alone {
+            tokio::spawn(core.clone().stay_fresh(shutdown.clone()));
+        }
         tokio::spawn(core.clone().follow(from, shutdown));
         core.ensure_default_project().await?;
         Ok(core)
@@ -174,6 +220,51 @@ impl Core {
     /// Follows whether this server leads.
     pub fn watch_lead(&self) -> watch::Receiver<Lead> {
         self.0.lead.subscribe()
+    }
+
+    /// Says until when the lead lasts unless it is renewed.
+    pub fn renew_lead(&self, until: Instant) {
+        let lasts = self.0.lead_until.lock();
+        *lasts.unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// Whether this server leads for certain: what it holds has not run out
+    /// since it was last renewed, also when nobody got to say so.
+    pub fn leads_now(&self) -> bool {
+        let until = *self
+            .0
+            .lead_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        matches!(&*self.0.lead.borrow(), Lead::Leading(_))
+            && until.is_none_or(|until| Instant::now() < until)
+    }
+
+    /// Grows with each change of the leader; 0 where there is one server only.
+    pub(crate) fn term(&self) -> u64 {
+        match &*self.0.lead.borrow() {
+            Lead::Leading(Some(Condition::Unchanged(_, revision))) => *revision,
+            _ => 0,
+        }
+    }
+
+    /// Where all servers are reached that share the store; none where this is
+    /// the only one.
+    pub(crate) async fn servers(&self) -> Vec<String> {
+        if self.0.settings.alone {
+            return Vec::new();
+        }
+        match self.0.store.list(keys::SERVERS).await {
+            Ok(listing) => {
+                let address = |key: &str| Some(key.strip_prefix(keys::SERVERS)?.to_owned());
+                let entries = listing.entries.iter();
+                entries.filter_map(|entry| address(&entry.key)).collect()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the servers cannot be listed");
+                Vec::new()
+            }
+        }
     }
 
     /// Says whether this server leads.

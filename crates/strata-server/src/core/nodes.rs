@@ -1,17 +1,21 @@
 //! Nodes: registered with a subnet of their own, seen, drained, lost, gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use strata_api::rest::NodeLimits;
+use strata_identity::CertificateId;
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::Resources;
-use strata_types::{Error, Result};
+use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::commit::As;
 use super::follow::public;
-use super::record::{Node, NodeCondition, encode};
+use super::node_report::NodeReport;
+use super::record::{Node, NodeCondition, NodePhase, OverlayEncryption, encode};
 use super::tables::Kept;
-use super::{Core, Precondition, Who, keys, now_ms};
+use super::{Core, Precondition, Who, claims, keys, now_ms};
 
 /// What a node tells when it comes.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +31,10 @@ pub struct Registration {
 pub struct Seen {
     /// Where other nodes send what is for its instances.
     pub address: Option<String>,
+    /// Whether its connection comes from there.
+    pub address_proven: Option<bool>,
+    /// Whether it runs on the host of the server.
+    pub beside_server: Option<bool>,
     /// Of its software.
     pub version: Option<String>,
     /// Its labels.
@@ -39,10 +47,16 @@ pub struct Seen {
     pub runs_vms: Option<bool>,
     /// The id of the storage pool that it reaches; empty when it reaches none.
     pub pool: Option<String>,
+    /// How it encrypts the overlay.
+    pub overlay: Option<OverlayEncryption>,
     /// Whether it follows its assignments.
     pub follows: Option<bool>,
-    /// That it says itself that it does not work, and why.
-    pub fails: Option<String>,
+    /// Whether it says that it holds its lease.
+    pub holds_leases: Option<bool>,
+    /// The port on which it is a witness.
+    pub witness_port: Option<u16>,
+    /// What it says of itself; that it runs when `None`.
+    pub reported: Option<NodeReport>,
 }
 
 /// A change to what people say of a node.
@@ -54,6 +68,8 @@ pub struct NodeChange {
     pub draining: Option<bool>,
     /// It goes when it is empty.
     pub leaves: bool,
+    /// The most that it may say it has, for admins.
+    pub limits: Option<NodeLimits>,
 }
 
 /// A subnet that is about to be given.
@@ -70,6 +86,14 @@ impl Drop for HeldSubnet<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A node that was removed meanwhile needs no promise.
+fn unless_gone<T>(changed: Result<T>) -> Result<()> {
+    match changed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        changed => changed.map(drop),
+    }
 }
 
 impl Core {
@@ -98,11 +122,29 @@ impl Core {
         self.tables().on_node.get(node).map_or(0, BTreeSet::len)
     }
 
+    /// Whether a node confirms what has gone from it. One of an earlier release,
+    /// or one that only reports its status, does not.
+    pub(crate) fn confirms(&self, node: &str) -> bool {
+        self.node(node)
+            .is_ok_and(|node| node.holds_leases && node.condition != NodeCondition::Lost)
+    }
+
+    /// How many instances are on a node, or not confirmed to have left it.
+    pub(crate) fn occupants(&self, node: &str) -> usize {
+        let tables = self.tables();
+        let leaving = tables.leaving.get(node).into_iter().flatten();
+        let on = tables.on_node.get(node);
+        let left = leaving.filter(|id| !on.is_some_and(|on| on.contains(*id)));
+        on.map_or(0, BTreeSet::len) + left.count()
+    }
+
     /// The names of some of them.
     pub(crate) fn names_on(&self, node: &str, most: usize) -> Vec<String> {
         let tables = self.tables();
         let on = tables.on_node.get(node).into_iter().flatten();
-        on.filter_map(|id| tables.instances.get(id))
+        let leaving = tables.leaving.get(node).into_iter().flatten();
+        on.chain(leaving)
+            .filter_map(|id| tables.instances.get(id))
             .map(|one| one.name.to_string())
             .take(most)
             .collect()
@@ -125,6 +167,16 @@ impl Core {
 
     /// Registers a node: the same node again has the same subnet.
     pub async fn register_node(&self, registration: &Registration) -> Result<Arc<Kept<Node>>> {
+        self.register_bound(registration, None).await
+    }
+
+    /// The same for a node that calls with this certificate: a new record is
+    /// bound to its key, and none is made for a certificate that is revoked.
+    pub(super) async fn register_bound(
+        &self,
+        registration: &Registration,
+        certificate: Option<&CertificateId>,
+    ) -> Result<Arc<Kept<Node>>> {
         let name = &registration.name;
         // Others may take what was free a moment ago.
         for _ in 0..64 {
@@ -138,6 +190,8 @@ impl Core {
                 name: name.clone(),
                 subnet: subnet.clone(),
                 address: String::new(),
+                address_proven: false,
+                beside_server: false,
                 version: String::new(),
                 labels: BTreeMap::new(),
                 own_labels: BTreeMap::new(),
@@ -145,13 +199,25 @@ impl Core {
                 memory: 0,
                 disk: 0,
                 gpus: BTreeMap::new(),
+                limits: NodeLimits::default(),
                 runs_vms: false,
                 pool: String::new(),
+                overlay: OverlayEncryption::default(),
                 follows: false,
+                holds_leases: false,
+                lease_waived: false,
+                witness_port: 0,
+                witnesses: None,
+                ignores_instances: false,
+                reported_down: false,
+                phase: NodePhase::Running,
                 condition: NodeCondition::Registered,
                 description: String::new(),
                 draining: false,
                 leaving: false,
+                removed: false,
+                keys: certificate.iter().map(|id| id.key.clone()).collect(),
+                expected_by: String::new(),
                 created_at_ms: now,
                 changed_at_ms: now,
             };
@@ -161,6 +227,10 @@ impl Core {
                 .if_absent(&*taken)
                 .put(&*key, encode(&record)?)
                 .put(taken, name.clone());
+            let transaction = match certificate {
+                Some(id) => self.unless_revoked(transaction, id)?,
+                None => transaction,
+            };
             match self.commit(transaction).await {
                 Ok(_) => return self.node(name),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -172,7 +242,7 @@ impl Core {
 
     pub(super) async fn caught_up(&self, key: &str) -> Result<()> {
         if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
-            self.settle(entry.changed).await;
+            self.settle(entry.changed).await.map_err(public)?;
         }
         Ok(())
     }
@@ -204,36 +274,126 @@ impl Core {
     /// A node is there, and tells of itself.
     pub async fn see_node(&self, name: &str, seen: &Seen) -> Result<Arc<Kept<Node>>> {
         self.live().alive(name);
+        let machine = self.machine(name).ok();
         self.change_node(name, Precondition::default(), |now| {
             let mut next = now.clone();
-            let condition = match &seen.fails {
-                None => NodeCondition::Ready,
-                Some(_) => NodeCondition::Lost,
-            };
-            let description = seen.fails.clone().unwrap_or_default();
-            if next.condition != condition {
+            let report = seen.reported.clone().unwrap_or_default();
+            if next.condition != report.condition {
                 next.changed_at_ms = now_ms();
             }
-            next.condition = condition;
-            next.description = description;
+            next.condition = report.condition;
+            next.reported_down = report.condition == NodeCondition::Lost;
+            next.phase = report.phase;
+            next.description = report.description;
+            if report.leaves {
+                (next.draining, next.leaving) = (true, true);
+            }
             fn take<T: Clone>(into: &mut T, from: &Option<T>) {
                 if let Some(from) = from {
                     into.clone_from(from);
                 }
             }
             take(&mut next.address, &seen.address);
+            take(&mut next.address_proven, &seen.address_proven);
+            take(&mut next.beside_server, &seen.beside_server);
             take(&mut next.version, &seen.version);
-            take(&mut next.labels, &seen.labels);
+            take(&mut next.labels, &seen.labels.as_ref().map(claims::labels));
             take(&mut next.gpus, &seen.gpus);
             take(&mut next.runs_vms, &seen.runs_vms);
             take(&mut next.pool, &seen.pool);
+            take(&mut next.overlay, &seen.overlay);
             take(&mut next.follows, &seen.follows);
+            take(&mut next.holds_leases, &seen.holds_leases);
+            take(&mut next.witness_port, &seen.witness_port);
+            next.ignores_instances &= !next.follows;
             if let Some((cpu, memory, disk)) = seen.capacity {
                 (next.cpu, next.memory, next.disk) = (cpu, memory, disk);
             }
+            if let Some(machine) = &machine {
+                claims::bound_by_machine(&mut next, machine);
+            }
+            claims::bound_by_limits(&mut next);
             next
         })
         .await
+    }
+
+    /// Takes what a node says of its address only if it may have that one;
+    /// `remote` is where its connection comes from.
+    pub(crate) async fn claim_address(
+        &self,
+        name: &str,
+        seen: &mut Seen,
+        remote: Option<IpAddr>,
+    ) -> Result<()> {
+        let Some(claimed) = seen.address.clone() else {
+            return Ok(());
+        };
+        let proven = remote.is_some_and(|remote| remote.to_string() == claimed);
+        let parting = {
+            let tables = self.tables();
+            let others = tables.nodes.values().map(|kept| &kept.record);
+            claims::who_parts_with(name, &claimed, proven, others)
+        };
+        let Some(parting) = parting else {
+            tracing::warn!(
+                node = name,
+                address = claimed,
+                "node says that it has the address of another node; it is left without one"
+            );
+            // Not the one it had before, either: it says itself that it moved.
+            (seen.address, seen.address_proven) = (Some(String::new()), Some(false));
+            return Ok(());
+        };
+        for other in parting {
+            tracing::warn!(
+                node = other,
+                address = claimed,
+                by = name,
+                "another node has its address"
+            );
+            let parted = self.change_node(&other, Precondition::default(), |now| {
+                let mut next = now.clone();
+                if next.address == claimed {
+                    (next.address, next.address_proven) = (String::new(), false);
+                }
+                next
+            });
+            parted.await?;
+        }
+        seen.address_proven = Some(proven);
+        Ok(())
+    }
+
+    /// Takes the key that a node shows for the overlay only if no other node
+    /// shows it: others would send to the one what is for the other. Such a
+    /// node is left without an address, so that none sends to it at all, and
+    /// nothing falls back to the clear.
+    pub(crate) fn claim_overlay_key(&self, name: &str, seen: &mut Seen) {
+        let Some(claimed) = seen.overlay.as_mut().filter(|one| !one.key.is_empty()) else {
+            return;
+        };
+        let holder = {
+            let tables = self.tables();
+            let others = tables.nodes.values().filter(|other| other.name != name);
+            let mut same = others.filter(|other| other.overlay.key == claimed.key);
+            same.next().map(|other| other.name.clone())
+        };
+        let Some(holder) = holder else {
+            return;
+        };
+        tracing::warn!(
+            node = name,
+            holder,
+            "node shows the overlay key of another node; it is left without an address: \
+             delete node/network/wireguard.key in its data directory and restart it"
+        );
+        *claimed = OverlayEncryption {
+            unencrypted_reason: format!("it shows the key of node {holder}"),
+            ..OverlayEncryption::default()
+        };
+        seen.beside_server = Some(false);
+        (seen.address, seen.address_proven) = (Some(String::new()), Some(false));
     }
 
     /// Nothing was heard of a node for too long, or it is known to be gone.
@@ -248,6 +408,66 @@ impl Core {
             next
         })
         .await
+    }
+
+    /// Records the promise that nothing a node runs is started elsewhere, until
+    /// it confirms that it holds a lease. Only then may the node be given it.
+    pub(crate) async fn waive_lease(&self, name: &str) -> Result<()> {
+        let rule = |now: &Node| Node {
+            lease_waived: true,
+            ..now.clone()
+        };
+        let any = Precondition::default();
+        let changed = self.change_node_as(As::Leader, name, any, rule).await;
+        unless_gone(changed)
+    }
+
+    /// The same for a server that ends: the tables are not followed any more.
+    pub(crate) async fn waive_lease_at_the_end(&self, name: &str) -> Result<()> {
+        let now = self.node(name)?;
+        if now.lease_waived {
+            return Ok(());
+        }
+        let mut next = now.record.clone();
+        next.lease_waived = true;
+        let key = keys::node(name);
+        let waived = Transaction::new()
+            .if_unchanged(&*key, now.revision)
+            .put(&*key, encode(&next)?);
+        self.0.store.commit(waived).await.map(drop).map_err(public)
+    }
+
+    /// A node confirms that what it runs is stopped when its lease ends, unless
+    /// these witnesses extend it.
+    pub(crate) async fn hold_to_lease(
+        &self,
+        name: &str,
+        witnesses: Option<&BTreeSet<String>>,
+    ) -> Result<()> {
+        let rule = |now: &Node| Node {
+            lease_waived: false,
+            witnesses: witnesses.cloned(),
+            ..now.clone()
+        };
+        let any = Precondition::default();
+        let changed = self.change_node_as(As::Leader, name, any, rule).await;
+        unless_gone(changed)
+    }
+
+    /// Before a node is given these witnesses: what it has goes to none but
+    /// those that it knows before and after.
+    pub(crate) async fn narrow_witnesses(&self, name: &str, next: &BTreeSet<String>) -> Result<()> {
+        let rule = |now: &Node| {
+            let known = now.witnesses.iter().flatten();
+            let both = known.filter(|one| next.contains(*one)).cloned();
+            Node {
+                witnesses: Some(both.collect()),
+                ..now.clone()
+            }
+        };
+        let any = Precondition::default();
+        let changed = self.change_node_as(As::Leader, name, any, rule).await;
+        unless_gone(changed)
     }
 
     /// Closes a node and empties it, or opens it again.
@@ -311,6 +531,20 @@ impl Core {
             return Err(Error::wrong_state(why)
                 .with_hint("it takes no instances, and goes with its cluster"));
         }
+        let restricted = |key: &&String| key.starts_with(claims::RESTRICTED);
+        if let Some(key) = change.labels.keys().find(restricted)
+            && who.role != Role::Admin
+        {
+            let why = format!("only an admin labels nodes below {}", claims::RESTRICTED);
+            let key: String = key.chars().take(80).collect();
+            return Err(
+                Error::new(ErrorKind::PermissionDenied, why).in_field(format!("labels.{key}"))
+            );
+        }
+        if change.limits.is_some() && who.role != Role::Admin {
+            let why = "only an admin says how much a node may have";
+            return Err(Error::new(ErrorKind::PermissionDenied, why).in_field("limits"));
+        }
         for (key, value) in &change.labels {
             let plain = |text: &str| !text.contains(char::is_control);
             if key.is_empty()
@@ -335,41 +569,62 @@ impl Core {
             if let Some(draining) = change.draining {
                 next.draining = draining;
                 next.leaving &= draining;
+                next.removed &= draining;
+            }
+            if let Some(limits) = change.limits {
+                next.limits = limits;
+                claims::bound_by_limits(&mut next);
             }
             if change.leaves {
-                (next.draining, next.leaving) = (true, true);
+                (next.draining, next.leaving, next.removed) = (true, true, true);
             }
             next
         })
         .await
     }
 
-    /// Lets a node leave: it is emptied first, then forgotten.
-    pub async fn leave_node(&self, name: &str) -> Result<Arc<Kept<Node>>> {
+    /// Lets a node leave: it is emptied first, then deleted. One that leaves by
+    /// itself may come back by the certificate it has; one that is `removed`
+    /// has its certificates revoked.
+    pub async fn leave_node(&self, name: &str, removed: bool) -> Result<Arc<Kept<Node>>> {
         self.change_node(name, Precondition::default(), |now| {
             let mut next = now.clone();
             (next.draining, next.leaving) = (true, true);
+            next.removed |= removed;
             next
         })
         .await
     }
 
-    /// Forgets a node that has no instances any more.
+    /// Deletes a node that has no instances any more.
     pub(crate) async fn forget_node(&self, name: &str) -> Result<()> {
+        let removed = self.node(name).is_ok_and(|node| node.removed);
+        self.delete_node(name, removed).await
+    }
+
+    /// The same, and where `revoke` says so none of its certificates is good
+    /// any more, from the same moment.
+    pub(crate) async fn delete_node(&self, name: &str, revoke: bool) -> Result<()> {
         let Some(now) = self.tables().nodes.get(name).cloned() else {
             return Ok(());
         };
         let key = keys::node(name);
-        let gone = Transaction::new()
+        let mut gone = Transaction::new()
             .if_unchanged(&*key, now.revision)
             .delete(key)
             .delete(keys::subnet(&now.subnet));
+        // Records from before names were checked may have others.
+        if let (true, Ok(name)) = (revoke, name.parse()) {
+            let until = self.revoked_until(&name, Role::Node);
+            let why = "the node was removed";
+            gone = Self::revoke_name(gone, &name, Role::Node, until, "server", why)?;
+        }
         self.commit_as_leader(gone).await.map_err(public)?;
         self.live().forget_node(name);
         Ok(())
     }
 
-    async fn change_node(
+    pub(super) async fn change_node(
         &self,
         name: &str,
         precondition: Precondition,

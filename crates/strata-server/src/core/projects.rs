@@ -10,13 +10,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use strata_store::{StoreError, Transaction};
-use strata_types::instance::Resources;
-use strata_types::{Error, Label, Result};
+use strata_types::instance::{InstanceKind, InstanceSpec};
+use strata_types::pod::{DEFAULT_PIDS, VolumeSource};
+use strata_types::{Error, ErrorKind, Label, Result};
 
+use super::defaults::{Defaulted, check_memory_volumes};
 use super::follow::public;
-use super::record::{DEFAULT_PROJECT, Project, ProjectUse, Quota, encode};
+use super::record::{DEFAULT_PROJECT, Project, ProjectSettings, ProjectUse, Quota, encode};
 use super::tables::Kept;
 use super::{Core, Precondition, Who, keys, now_ms};
+
+/// Ports below this one are for services of the host.
+const FIRST_FREE_PORT: u16 = 1024;
+/// Ports of Strata itself: the overlays of nodes and of clusters, the server.
+const OWN_PORTS: [u16; 3] = [4789, 8472, 7700];
+/// So many projects can be allowed to reach one.
+const MOST_ALLOWED: usize = 100;
 
 /// A project and what it has.
 #[derive(Clone, Debug, Serialize)]
@@ -37,7 +46,7 @@ pub(super) struct Admissions(Mutex<HashMap<Label, ProjectUse>>);
 pub(super) struct Admission<'a> {
     admissions: &'a Admissions,
     project: Label,
-    resources: Resources,
+    amounts: ProjectUse,
 }
 
 impl Drop for Admission<'_> {
@@ -48,7 +57,7 @@ impl Drop for Admission<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = all.get_mut(&self.project) {
-            held.subtract(&self.resources);
+            *held -= self.amounts;
             if *held == ProjectUse::default() {
                 all.remove(&self.project);
             }
@@ -60,8 +69,11 @@ impl Core {
     pub(super) async fn ensure_default_project(&self) -> Result<()> {
         let name = Label::from_field("project", DEFAULT_PROJECT)?;
         let any = Precondition::default();
-        match self.put_project(&name, Quota::default(), true, any).await {
-            Err(error) if error.kind() == strata_types::ErrorKind::AlreadyExists => Ok(()),
+        match self
+            .put_project(&name, ProjectSettings::default(), true, any)
+            .await
+        {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             other => other.map(drop),
         }
     }
@@ -71,12 +83,27 @@ impl Core {
         &self,
         who: &Who,
         name: &Label,
-        quota: Quota,
+        settings: impl Into<ProjectSettings>,
     ) -> Result<ProjectView> {
         who.everywhere()?;
-        check(&quota)?;
+        let settings = settings.into();
+        check(name, &settings)?;
         let any = Precondition::default();
-        self.put_project(name, quota, true, any).await
+        self.put_project(name, settings, true, any).await
+    }
+
+    /// Changes what is said of a project. What it has already stays.
+    pub async fn set_project(
+        &self,
+        who: &Who,
+        name: &Label,
+        settings: ProjectSettings,
+        precondition: Precondition,
+    ) -> Result<ProjectView> {
+        who.everywhere()?;
+        check(name, &settings)?;
+        self.project_record(name)?;
+        self.put_project(name, settings, false, precondition).await
     }
 
     /// Gives a project another quota. What it has already stays.
@@ -87,16 +114,15 @@ impl Core {
         quota: Quota,
         precondition: Precondition,
     ) -> Result<ProjectView> {
-        who.everywhere()?;
-        check(&quota)?;
-        self.project_record(name)?;
-        self.put_project(name, quota, false, precondition).await
+        let mut settings = self.project_record(name)?.settings.clone();
+        settings.quota = quota;
+        self.set_project(who, name, settings, precondition).await
     }
 
     async fn put_project(
         &self,
         name: &Label,
-        quota: Quota,
+        settings: ProjectSettings,
         new: bool,
         precondition: Precondition,
     ) -> Result<ProjectView> {
@@ -107,10 +133,10 @@ impl Core {
         if let Some(known) = &known
             && new
         {
-            return match known.quota == quota {
+            return match known.settings == settings {
                 true => Ok(self.project_view(known)),
                 false => Err(Error::already_exists(format!(
-                    "project {name} is there already, with another quota"
+                    "project {name} is there already, with other settings"
                 ))),
             };
         }
@@ -119,7 +145,8 @@ impl Core {
             .map_or_else(now_ms, |known| known.created_at_ms);
         let record = Project {
             name: name.clone(),
-            quota,
+            settings,
+            closing: known.as_ref().is_some_and(|known| known.closing),
             created_at_ms,
         };
         let key = keys::project(name);
@@ -150,25 +177,69 @@ impl Core {
         if name.as_str() == DEFAULT_PROJECT {
             return Err(Error::wrong_state("the project default stays"));
         }
-        let used = {
-            let tables = self.tables();
-            let workloads = tables.workloads.values();
-            let workloads = workloads.filter(|one| one.project == *name).count();
-            let instances = tables.uses.get(name).map_or(0, |used| used.instances);
-            (workloads, instances)
-        };
-        if used != (0, 0) {
-            let (workloads, instances) = used;
-            return Err(Error::wrong_state(format!(
-                "project {name} has {instances} instances and {workloads} workloads"
-            ))
-            .with_hint("delete them first"));
+        self.check_project_empty(name)?;
+        // What is made in it meanwhile is made on the condition that it is
+        // open: once it is not, what the tables show is all there will be.
+        let known = self.close_project(&known, true).await?;
+        if let Err(error) = self.check_project_empty(name) {
+            self.close_project(&known, false).await?;
+            return Err(error);
         }
         let key = keys::project(name);
         let gone = Transaction::new()
             .if_unchanged(&*key, known.revision)
             .delete(key);
         self.commit(gone).await.map(drop).map_err(public)
+    }
+
+    fn check_project_empty(&self, name: &Label) -> Result<()> {
+        let (workloads, instances, secrets) = {
+            let tables = self.tables();
+            let workloads = tables.workloads.values();
+            let workloads = workloads.filter(|one| one.project == *name).count();
+            let instances = tables.uses.get(name).map_or(0, |used| used.instances);
+            let secrets = tables.secrets.values();
+            let secrets = secrets.filter(|one| one.project == *name).count();
+            (workloads, instances, secrets)
+        };
+        if (workloads, instances, secrets) == (0, 0, 0) {
+            return Ok(());
+        }
+        Err(Error::wrong_state(format!(
+            "project {name} has {instances} instances, {workloads} workloads \
+             and {secrets} secrets"
+        ))
+        .with_hint("delete them first"))
+    }
+
+    /// Lets nothing more be made in a project, or opens it again.
+    async fn close_project(
+        &self,
+        known: &Kept<Project>,
+        closing: bool,
+    ) -> Result<Arc<Kept<Project>>> {
+        let mut next = known.record.clone();
+        next.closing = closing;
+        let key = keys::project(&known.name);
+        let put = Transaction::new()
+            .if_unchanged(&*key, known.revision)
+            .put(key, encode(&next)?);
+        self.commit(put).await.map_err(public)?;
+        self.project_record(&known.name)
+    }
+
+    /// Has something be made only if its project is there and open by then.
+    pub(super) fn in_open_project(
+        &self,
+        transaction: Transaction,
+        name: &Label,
+    ) -> Result<Transaction> {
+        let known = self.project_record(name)?;
+        if known.closing {
+            let why = format!("project {name} is being deleted");
+            return Err(Error::wrong_state(why).in_field("project"));
+        }
+        Ok(transaction.if_unchanged(keys::project(name), known.revision))
     }
 
     /// A project that must be there.
@@ -202,14 +273,108 @@ impl Core {
             .collect()
     }
 
+    /// Gives a specification the defaults of its project, and refuses what no
+    /// instance of it may have.
+    pub(super) fn with_defaults(
+        &self,
+        who: &Who,
+        project: &Label,
+        spec: &mut InstanceSpec,
+    ) -> Result<Defaulted> {
+        let settings = self.project_record(project)?.settings.clone();
+        let most = settings.defaults.pids.unwrap_or(DEFAULT_PIDS);
+        if let Some(pids) = spec.pids
+            && who.is_limited()
+            && settings.quota.pids.is_none()
+            && pids > most.max(DEFAULT_PIDS)
+        {
+            let why = format!(
+                "is {pids}; in project {project}, without a quota of them, {most} is the most"
+            );
+            let hint = "an admin can give the project a quota: strata project update --pids …";
+            return Err(Error::invalid("pids", why).with_hint(hint));
+        }
+        let defaulted = settings.apply_defaults(spec, who.is_limited());
+        check_memory_volumes(&settings.quota, spec)?;
+        Ok(defaulted)
+    }
+
+    /// Refuses ports of the host that a caller who is limited to projects may
+    /// not take: those of the host's own services, and Strata's. What the
+    /// instance published before stays.
+    pub(super) fn check_ports(
+        &self,
+        who: &Who,
+        project: &Label,
+        spec: &InstanceSpec,
+        before: Option<&InstanceSpec>,
+    ) -> Result<()> {
+        if !who.is_limited() || self.project_record(project)?.settings.privileged_ports {
+            return Ok(());
+        }
+        for (i, port) in spec.port_mappings()?.iter().enumerate() {
+            let own = OWN_PORTS.contains(&port.host_port);
+            let had = before.is_some_and(|before| before.ports.contains(&spec.ports[i]));
+            if (port.host_port < FIRST_FREE_PORT || own) && !had {
+                let why = format!(
+                    "{} may not publish port {} of a node: \
+                     ports below {FIRST_FREE_PORT}, and {OWN_PORTS:?}, are the host's own",
+                    who.name, port.host_port
+                );
+                let hint = format!(
+                    "an admin can allow it: strata project update {project} --privileged-ports true"
+                );
+                return Err(Error::new(ErrorKind::PermissionDenied, why)
+                    .in_field(format!("ports[{i}]"))
+                    .with_hint(hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses volumes of nodes inside a quota of disk to callers who are
+    /// limited to projects: such a volume is made without a size by the first
+    /// instance that names it and outlives it, so no quota would hold it. What
+    /// the instance had before stays.
+    pub(super) fn check_volumes(
+        &self,
+        who: &Who,
+        project: &Label,
+        spec: &InstanceSpec,
+        before: Option<&InstanceSpec>,
+    ) -> Result<()> {
+        let quota = self.project_record(project)?.settings.quota;
+        if !who.is_limited() || quota.disk.is_none() || spec.kind != InstanceKind::Container {
+            return Ok(());
+        }
+        for (i, volume) in spec.mounts()?.iter().enumerate() {
+            let had = before.is_some_and(|before| before.volumes.contains(&spec.volumes[i]));
+            if let VolumeSource::Named(name) = &volume.source
+                && !had
+            {
+                let why = format!(
+                    "{} may not use volume {name} of a node: it has no size, \
+                     and project {project} has a quota of disk",
+                    who.name
+                );
+                return Err(Error::new(ErrorKind::PermissionDenied, why)
+                    .in_field(format!("volumes[{i}]"))
+                    .with_hint("use one of the pool, which has a size: pool=NAME:PATH"));
+            }
+        }
+        Ok(())
+    }
+
     /// Holds room for an instance, or says what is in the way.
     pub(super) fn admit(
         &self,
         project: &Label,
-        wanted: Resources,
-        instead_of: Option<Resources>,
+        spec: &InstanceSpec,
+        defaulted: Defaulted,
+        instead_of: Option<&InstanceSpec>,
     ) -> Result<Admission<'_>> {
-        let quota = self.project_record(project)?.quota;
+        let quota = self.project_record(project)?.settings.quota;
+        let wanted = ProjectUse::of(spec);
         let mut all = self
             .0
             .admissions
@@ -219,20 +384,18 @@ impl Core {
         let held = all.entry(project.clone()).or_default();
         let mut sum = *held;
         if let Some(used) = self.tables().uses.get(project) {
-            sum.cpu += used.cpu;
-            sum.memory += used.memory;
-            sum.disk += used.disk;
-            sum.instances += used.instances;
+            sum += *used;
         }
         if let Some(old) = instead_of {
-            sum.subtract(&old);
+            sum -= ProjectUse::of(old);
         }
         let before = sum;
-        sum.add(&wanted);
+        sum += wanted;
         for (what, limit, then, now) in [
             ("cpu", quota.cpu, sum.cpu, before.cpu),
             ("memory", quota.memory, sum.memory, before.memory),
             ("disk", quota.disk, sum.disk, before.disk),
+            ("pids", quota.pids, sum.pids, before.pids),
             (
                 "instances",
                 quota.instances,
@@ -244,36 +407,65 @@ impl Core {
                 && then > limit
                 && then > now
             {
-                let why = format!(
-                    "project {project} may have {what} {limit}; it has {now} and this asks for {} more",
-                    then - now
-                );
-                return Err(Error::exhausted(why).with_hint(format!(
-                    "raise it: strata project update {project} --{what} …"
-                )));
+                return Err(exceeded(project, what, limit, now, then, defaulted));
             }
         }
-        held.add(&wanted);
+        *held += wanted;
         Ok(Admission {
             admissions: &self.0.admissions,
             project: project.clone(),
-            resources: wanted,
+            amounts: wanted,
         })
     }
 }
 
-fn check(quota: &Quota) -> Result<()> {
+fn exceeded(
+    project: &Label,
+    what: &str,
+    limit: i64,
+    now: i64,
+    then: i64,
+    defaulted: Defaulted,
+) -> Error {
+    let more = then - now;
+    let asks = match defaulted.is(what) {
+        true => format!("this names none, so that the default of {more} counts"),
+        false => format!("this asks for {more} more"),
+    };
+    let why = format!("project {project} may have {what} {limit}; it has {now} and {asks}");
+    let hint = match defaulted.is(what) {
+        true => format!(
+            "name {what} in the instance, or change the default: \
+             strata project update {project} --default-{what} …"
+        ),
+        false => format!("raise it: strata project update {project} --{what} …"),
+    };
+    Error::exhausted(why).with_hint(hint)
+}
+
+fn check(name: &Label, settings: &ProjectSettings) -> Result<()> {
+    let quota = &settings.quota;
     let all = [
         ("cpu", quota.cpu),
         ("memory", quota.memory),
         ("disk", quota.disk),
+        ("pids", quota.pids),
         ("instances", quota.instances),
     ];
-    match all.into_iter().find(|(_, n)| n.is_some_and(|n| n < 0)) {
-        Some((field, _)) => Err(Error::invalid(
-            format!("quota.{field}"),
-            "must not be less than 0",
-        )),
-        None => Ok(()),
+    if let Some((field, _)) = all.into_iter().find(|(_, n)| n.is_some_and(|n| n < 0)) {
+        let why = "must not be less than 0";
+        return Err(Error::invalid(format!("quota.{field}"), why));
     }
+    if settings.allow_from.contains(name) {
+        let why = format!("names {name} itself, whose instances reach each other anyway");
+        return Err(Error::invalid("allowFrom", why));
+    }
+    if settings.allow_from.len() > MOST_ALLOWED {
+        let why = format!(
+            "has {}; {MOST_ALLOWED} is the most",
+            settings.allow_from.len()
+        );
+        return Err(Error::invalid("allowFrom", why));
+    }
+    settings.defaults.check()
 }

@@ -4,7 +4,7 @@ use strata_store::Transaction;
 use strata_types::backup::BackupSchedule;
 use strata_types::{Error, Label, Result};
 
-use super::record::{decode, encode};
+use super::record::{decode, encode, encode_over};
 use super::{Core, Who, keys, now_ms, public};
 use crate::cron::Cron;
 
@@ -12,10 +12,14 @@ impl Core {
     /// All schedules, by name.
     pub async fn schedules(&self) -> Result<Vec<BackupSchedule>> {
         let found = self.store().list(keys::SCHEDULES).await.map_err(public)?;
-        let entries = found.entries.iter();
-        entries
-            .map(|entry| decode(&entry.key, &entry.value))
-            .collect()
+        let readable = |entry: &strata_store::Entry| match decode(&entry.key, &entry.value) {
+            Ok(schedule) => Some(schedule),
+            Err(error) => {
+                tracing::error!(%error, "schedule left out");
+                None
+            }
+        };
+        Ok(found.entries.iter().filter_map(readable).collect())
     }
 
     /// One of them.
@@ -53,7 +57,13 @@ impl Core {
     }
 
     pub(crate) async fn write_schedule(&self, name: &Label, next: &BackupSchedule) -> Result<()> {
-        let put = Transaction::new().put(keys::schedule(name), encode(next)?);
+        let key = keys::schedule(name);
+        let before = self.store().get(&key).await.map_err(public)?;
+        let text = match before {
+            Some(before) => encode_over(&before.value, next)?,
+            None => encode(next)?,
+        };
+        let put = Transaction::new().put(key, text);
         self.commit(put).await.map(drop).map_err(public)
     }
 
@@ -75,7 +85,7 @@ impl Core {
         };
         let put = Transaction::new()
             .if_unchanged(&*key, entry.changed)
-            .put(&*key, encode(&merged)?);
+            .put(&*key, encode_over(&entry.value, &merged)?);
         match self.commit_as_leader(put).await {
             Ok(_) | Err(strata_store::StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(public(error)),

@@ -105,4 +105,13 @@ mod tests {
             assert!(bad.parse::<Range>().is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn seeds_and_their_prefixes_are_read_or_refused() {
+        crate::replay::replay(&[("node_range", |data| {
+            if let Ok(range) = String::from_utf8_lossy(data).parse::<Range>() {
+                assert!(range.subnets().next().is_some_and(|it| range.has(&it)));
+            }
+        })]);
+    }
 }

@@ -3,13 +3,16 @@
 //! a short queue, lists and events by one broadcast.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strata_types::instance::InstanceId;
+use strata_types::Label;
+use strata_types::instance::{InstanceId, InstanceState};
 use tokio::sync::broadcast;
 
 use super::Dirty;
-use super::record::Instance;
+use super::record::{DEFAULT_PROJECT, Instance};
 use super::tables::{Changed, Kept};
 
 /// Changes that one watcher of an instance may be behind.
@@ -37,13 +40,30 @@ pub(crate) enum Touched {
     Node(String),
 }
 
+/// A node is to take over the instances that other control planes assigned.
+#[derive(Clone, Debug)]
+pub(crate) struct TakeOver {
+    pub(crate) node: String,
+    /// They are destroyed at once, and not after a while.
+    pub(crate) destroy: bool,
+}
+
 /// Who waits.
 pub(crate) struct Subscriptions {
     /// For placement.
     pub(crate) placement: Dirty<Touched>,
     /// For whoever tells nodes of each other.
     pub(crate) peers: broadcast::Sender<()>,
+    /// For whoever tells nodes which project may reach which.
+    pub(crate) projects: broadcast::Sender<()>,
+    /// A project allows the default one, or is allowed by it: then nodes are
+    /// told of its instances as well.
+    pub(crate) default_matters: AtomicBool,
+    /// For nodes that are to take over what others assigned.
+    pub(crate) take_overs: broadcast::Sender<TakeOver>,
     links: Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>,
+    /// For whoever tells nodes what the instances of others are called.
+    names: Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>,
     instances: Mutex<HashMap<InstanceId, broadcast::Sender<Update>>>,
     all: broadcast::Sender<Changed>,
 }
@@ -53,7 +73,11 @@ impl Default for Subscriptions {
         Self {
             placement: Dirty::new(),
             peers: broadcast::Sender::new(1),
+            projects: broadcast::Sender::new(1),
+            default_matters: AtomicBool::new(false),
+            take_overs: broadcast::Sender::new(BEHIND),
             links: Mutex::default(),
+            names: Mutex::default(),
             instances: Mutex::default(),
             all: broadcast::Sender::new(ALL_BEHIND),
         }
@@ -62,6 +86,22 @@ impl Default for Subscriptions {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What others know an instance by, while it runs.
+fn called(one: &Arc<Kept<Instance>>) -> Option<(Label, Option<String>, Option<Ipv4Addr>)> {
+    let runs = one.state == InstanceState::Running;
+    runs.then(|| (one.name.clone(), one.node.clone(), one.address))
+}
+
+type Readers = Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>;
+
+/// Removes a reader, unless another has taken over from it.
+fn remove_reader(readers: &Readers, node: &str, ended: &Arc<Dirty<InstanceId>>) {
+    let mut readers = lock(readers);
+    if readers.get(node).is_some_and(|now| Arc::ptr_eq(now, ended)) {
+        readers.remove(node);
+    }
 }
 
 impl Subscriptions {
@@ -76,12 +116,37 @@ impl Subscriptions {
         dirty
     }
 
+    /// Something else is to be said of an instance to its node; to all of them
+    /// where it is not known which that is.
+    pub(crate) fn mark_links(&self, node: Option<&str>, id: &InstanceId) {
+        for (name, link) in lock(&self.links).iter() {
+            if node.is_none_or(|node| node == name) {
+                link.mark(id.clone());
+            }
+        }
+    }
+
+    /// Whether a node follows this server now.
+    pub(crate) fn is_linked(&self, node: &str) -> bool {
+        lock(&self.links).contains_key(node)
+    }
+
     /// A link ended.
     pub(crate) fn unlink(&self, node: &str, ended: &Arc<Dirty<InstanceId>>) {
-        let mut links = lock(&self.links);
-        if links.get(node).is_some_and(|now| Arc::ptr_eq(now, ended)) {
-            links.remove(node);
-        }
+        remove_reader(&self.links, node, ended);
+    }
+
+    /// The instances whose name, address or place changed, for the link of a
+    /// node.
+    pub(crate) fn names(&self, node: &str) -> Arc<Dirty<InstanceId>> {
+        let dirty = Arc::new(Dirty::new());
+        lock(&self.names).insert(node.to_owned(), dirty.clone());
+        dirty
+    }
+
+    /// A link does not tell of names any more.
+    pub(crate) fn unlink_names(&self, node: &str, ended: &Arc<Dirty<InstanceId>>) {
+        remove_reader(&self.names, node, ended);
     }
 
     /// Changes to one instance from now on.
@@ -126,11 +191,27 @@ impl Subscriptions {
                 let Some(either) = after.or(before) else {
                     return;
                 };
+                let matters = self.default_matters.load(Ordering::Relaxed);
+                if matters || either.project.as_str() != DEFAULT_PROJECT {
+                    let place = |one: &Arc<Kept<Instance>>| (one.node.clone(), one.address);
+                    if before.map(place) != after.map(place) {
+                        let _ = self.projects.send(());
+                    }
+                }
                 let id = &either.id;
+                if before.and_then(called) != after.and_then(called) {
+                    for reader in lock(&self.names).values() {
+                        reader.mark(id.clone());
+                    }
+                }
                 self.placement.mark(Touched::Instance(id.clone()));
-                let nodes = [before, after].map(|one| one.and_then(|one| one.node.clone()));
+                let either_way = before.into_iter().chain(after);
+                let nodes = either_way.flat_map(|one| {
+                    let left = one.leaving.iter().map(|from| from.node.clone());
+                    one.node.clone().into_iter().chain(left)
+                });
                 let links = lock(&self.links);
-                for node in nodes.into_iter().flatten() {
+                for node in nodes {
                     if let Some(link) = links.get(&node) {
                         link.mark(id.clone());
                     }
@@ -148,18 +229,25 @@ impl Subscriptions {
                     self.placement.mark(Touched::Node(either.name.clone()));
                 }
                 let route = |node: &Option<Arc<Kept<super::Node>>>| {
-                    // Nobody can send anything to one without an address.
-                    let node = node.as_ref().filter(|node| !node.address.is_empty())?;
-                    Some((node.subnet.clone(), node.address.clone()))
+                    // None can send anything to one without an address.
+                    let node = node.as_ref()?;
+                    (node.beside_server || !node.address.is_empty()).then(|| {
+                        (
+                            node.subnet.clone(),
+                            (node.address.clone(), node.address_proven),
+                            node.beside_server,
+                            node.overlay.clone(),
+                            node.witness_port,
+                        )
+                    })
                 };
-                if route(&turn.before) != route(&turn.after) {
+                let came_or_went = turn.before.is_some() != turn.after.is_some();
+                if came_or_went || route(&turn.before) != route(&turn.after) {
                     let _ = self.peers.send(());
                 }
             }
-            Changed::Workload(_)
-            | Changed::Project(_)
-            | Changed::Machine(_)
-            | Changed::Cluster(_) => {}
+            Changed::Project(_) => drop(self.projects.send(())),
+            Changed::Workload(_) | Changed::Machine(_) | Changed::Cluster(_) => {}
         }
         let _ = self.all.send(changed.clone());
     }

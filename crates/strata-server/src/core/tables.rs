@@ -1,17 +1,23 @@
 //! Every record in memory, with the indexes that questions need. Filled from
 //! the store and kept true by its watch; nobody else writes here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use strata_store::{Change, Entry, Revision};
+use serde::de::DeserializeOwned;
+use strata_identity::Revocations;
+use strata_store::record::{self, Unknown};
+use strata_store::{Change, Condition, Revision, StoreError, Transaction, Write};
 use strata_types::instance::{InstanceId, WorkloadId};
 use strata_types::{Error, Label};
 
+use super::certificates::{Certificate, RevocationRecord};
 use super::clusters::Cluster;
-use super::keys;
+use super::keys::RecordKind;
 use super::machines::Machine;
-use super::record::{Instance, Node, Project, ProjectUse, Workload, decode};
+use super::record::{Instance, Node, Project, ProjectUse, Workload, unread};
+use super::secrets::Secret;
+use super::unreadable::{Remainder, Unreadable, without_one_field};
 
 /// A record and when it was last written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,61 +69,225 @@ pub(crate) struct Tables {
     pub(crate) workloads: BTreeMap<WorkloadId, Arc<Kept<Workload>>>,
     pub(crate) nodes: BTreeMap<String, Arc<Kept<Node>>>,
     pub(crate) projects: BTreeMap<Label, Arc<Kept<Project>>>,
+    /// By project and name.
+    pub(crate) secrets: BTreeMap<(Label, Label), Arc<Kept<Secret>>>,
     pub(crate) machines: BTreeMap<Label, Arc<Kept<Machine>>>,
     pub(crate) clusters: BTreeMap<Label, Arc<Kept<Cluster>>>,
+    /// By serial.
+    pub(crate) certificates: BTreeMap<String, Arc<Kept<Certificate>>>,
+    /// By key of the store.
+    pub(crate) revocations: BTreeMap<String, Arc<Kept<RevocationRecord>>>,
+    /// The same, as gates ask for it.
+    pub(crate) revoked: Arc<Revocations>,
     pub(crate) instance_names: HashMap<(Label, Label), InstanceId>,
     pub(crate) workload_names: HashMap<(Label, Label), WorkloadId>,
     pub(crate) on_node: HashMap<String, BTreeSet<InstanceId>>,
+    /// Those that a node has not confirmed to be gone.
+    pub(crate) leaving: HashMap<String, BTreeSet<InstanceId>>,
     pub(crate) of_workload: HashMap<WorkloadId, BTreeSet<InstanceId>>,
     pub(crate) uses: HashMap<Label, ProjectUse>,
+    /// Records that cannot be read, by key of the store.
+    pub(crate) unreadable: BTreeMap<String, Unreadable>,
+    /// What of a record this release does not know, by key of the store.
+    remainders: HashMap<String, Remainder>,
+    /// When each record was last written, whatever it is of: what is in here
+    /// and not in the store any more is gone.
+    revisions: HashMap<String, Revision>,
 }
 
 impl Tables {
     /// Takes in one change. Keys that are none of these are others' business.
-    pub(crate) fn apply(&mut self, change: Change) -> Result<Option<Changed>, Error> {
-        let key = match &change {
-            Change::Put(entry) => entry.key.as_str(),
-            Change::Deleted { key } => key.as_str(),
-        };
-        let changed = if let Some(id) = key.strip_prefix(keys::INSTANCES) {
-            let id: InstanceId = id.parse()?;
-            Changed::Instance(self.turn_instance(id, read(change)?))
-        } else if let Some(id) = key.strip_prefix(keys::WORKLOADS) {
-            let id: WorkloadId = id.parse()?;
-            Changed::Workload(self.turn_workload(id, read(change)?))
-        } else if let Some(name) = key.strip_prefix(keys::NODES) {
-            let name = name.to_owned();
-            Changed::Node(turn(&mut self.nodes, name, read(change)?))
-        } else if let Some(name) = key.strip_prefix(keys::PROJECTS) {
-            let name = Label::from_field("project", name)?;
-            Changed::Project(turn(&mut self.projects, name, read(change)?))
-        } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
-            let id = Label::from_field("machine", id)?;
-            Changed::Machine(turn(&mut self.machines, id, read(change)?))
-        } else if let Some(name) = key.strip_prefix(keys::CLUSTERS) {
-            let name = Label::from_field("cluster", name)?;
-            Changed::Cluster(turn(&mut self.clusters, name, read(change)?))
-        } else {
+    /// A record that cannot be read is an error, and is held as it is.
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<Option<Changed>, Error> {
+        let key = change.key();
+        let Some(kind) = RecordKind::of(key) else {
             return Ok(None);
         };
-        Ok(Some(changed))
+        let before = self.revisions.get(key).copied();
+        match change {
+            Change::Put(entry) if before == Some(entry.changed) => return Ok(None),
+            Change::Put(entry) => self.revisions.insert(key.to_owned(), entry.changed),
+            Change::Deleted { .. } => self.revisions.remove(key),
+        };
+        self.remainders.remove(key);
+        let held = self.unreadable.remove(key);
+        let error = match (self.take(kind, key, change), change) {
+            (Ok(changed), Change::Put(_)) => return Ok(changed),
+            (Ok(changed), Change::Deleted { .. }) => {
+                return Ok(changed.filter(|_| held.is_none()));
+            }
+            (Err(error), _) => error,
+        };
+        if let Change::Put(entry) = change {
+            let mut unreadable = Unreadable::new(entry, &error);
+            self.drop_readable(kind, key, &mut unreadable);
+            self.unreadable.insert(key.to_owned(), unreadable);
+        }
+        Err(error)
     }
 
-    /// When the record of a key was last written, as far as is known here.
-    pub(crate) fn revision_of(&self, key: &str) -> Option<Revision> {
-        if let Some(id) = key.strip_prefix(keys::INSTANCES) {
-            self.instances.get(id).map(|kept| kept.revision)
-        } else if let Some(id) = key.strip_prefix(keys::WORKLOADS) {
-            self.workloads.get(id).map(|kept| kept.revision)
-        } else if let Some(name) = key.strip_prefix(keys::NODES) {
-            self.nodes.get(name).map(|kept| kept.revision)
-        } else if let Some(id) = key.strip_prefix(keys::MACHINES) {
-            self.machines.get(id).map(|kept| kept.revision)
-        } else if let Some(name) = key.strip_prefix(keys::CLUSTERS) {
-            self.clusters.get(name).map(|kept| kept.revision)
-        } else {
-            None
+    fn take(
+        &mut self,
+        kind: RecordKind,
+        key: &str,
+        change: &Change,
+    ) -> Result<Option<Changed>, Error> {
+        let name = &key[kind.prefix().len()..];
+        Ok(Some(match kind {
+            RecordKind::Instance => {
+                let id: InstanceId = name.parse()?;
+                let after = self.read(change)?;
+                Changed::Instance(self.turn_instance(id, after))
+            }
+            RecordKind::Workload => {
+                let id: WorkloadId = name.parse()?;
+                let after = self.read(change)?;
+                Changed::Workload(self.turn_workload(id, after))
+            }
+            RecordKind::Node => {
+                let after = self.read_node(change)?;
+                Changed::Node(turn(&mut self.nodes, name.to_owned(), after))
+            }
+            RecordKind::Project => {
+                let name = Label::from_field("project", name)?;
+                let after = self.read(change)?;
+                Changed::Project(turn(&mut self.projects, name, after))
+            }
+            RecordKind::Machine => {
+                let id = Label::from_field("machine", name)?;
+                let after = self.read(change)?;
+                Changed::Machine(turn(&mut self.machines, id, after))
+            }
+            RecordKind::Cluster => {
+                let name = Label::from_field("cluster", name)?;
+                let after = self.read(change)?;
+                Changed::Cluster(turn(&mut self.clusters, name, after))
+            }
+            RecordKind::Secret => {
+                let after = self.read(change)?;
+                turn(&mut self.secrets, secret_key(name)?, after);
+                return Ok(None);
+            }
+            RecordKind::Certificate => {
+                let after = self.read(change)?;
+                turn(&mut self.certificates, name.to_owned(), after);
+                return Ok(None);
+            }
+            RecordKind::Revocation => {
+                let after = self.read(change)?;
+                let turn = turn(&mut self.revocations, key.to_owned(), after);
+                match (&turn.before, &turn.after) {
+                    (_, Some(after)) => self.revoked.add(&after.what),
+                    (Some(before), None) => self.revoked.remove(&before.what),
+                    (None, None) => {}
+                }
+                return Ok(None);
+            }
+        }))
+    }
+
+    /// Takes a record out that was read before and cannot be any more. Its
+    /// name, its node and its workload are those it had, where its text does
+    /// not say. It is not announced as gone: it is not. A certificate that
+    /// was revoked stays so.
+    fn drop_readable(&mut self, kind: RecordKind, key: &str, unreadable: &mut Unreadable) {
+        let name = &key[kind.prefix().len()..];
+        match kind {
+            RecordKind::Instance => {
+                let Ok(id) = name.parse::<InstanceId>() else {
+                    return;
+                };
+                if let Some(before) = self.turn_instance(id, None).before {
+                    let text = |text: &Label| text.to_string();
+                    let known = &before.record;
+                    let named = || Some(text(&known.name));
+                    unreadable.name = unreadable.name.take().or_else(named);
+                    let within = || Some(text(&known.project));
+                    unreadable.project = unreadable.project.take().or_else(within);
+                    let on = || known.node.clone();
+                    unreadable.node = unreadable.node.take().or_else(on);
+                    let of = || known.workload.as_ref().map(ToString::to_string);
+                    unreadable.workload = unreadable.workload.take().or_else(of);
+                }
+            }
+            RecordKind::Workload => {
+                if let Ok(id) = name.parse::<WorkloadId>() {
+                    self.turn_workload(id, None);
+                }
+            }
+            RecordKind::Node => drop(self.nodes.remove(name)),
+            RecordKind::Project => {
+                drop(name.parse().map(|name: Label| self.projects.remove(&name)));
+            }
+            RecordKind::Machine => drop(name.parse().map(|id: Label| self.machines.remove(&id))),
+            RecordKind::Cluster => {
+                drop(name.parse().map(|name: Label| self.clusters.remove(&name)));
+            }
+            RecordKind::Secret => drop(secret_key(name).map(|key| self.secrets.remove(&key))),
+            RecordKind::Certificate => drop(self.certificates.remove(name)),
+            RecordKind::Revocation => {}
         }
+    }
+
+    /// Reads a record; what of it this release does not know is remembered
+    /// for when it is written again.
+    fn read<T: DeserializeOwned>(&mut self, change: &Change) -> Result<Option<Kept<T>>, Error> {
+        self.read_with(change, |_| None)
+    }
+
+    fn read_node(&mut self, change: &Change) -> Result<Option<Kept<Node>>, Error> {
+        self.read_with(change, without_one_field)
+    }
+
+    fn read_with<T: DeserializeOwned>(
+        &mut self,
+        change: &Change,
+        otherwise: impl FnOnce(&[u8]) -> Option<(T, Unknown)>,
+    ) -> Result<Option<Kept<T>>, Error> {
+        let Change::Put(entry) = change else {
+            return Ok(None);
+        };
+        let (record, unknown) = match record::decode(&entry.value) {
+            Ok(read) => read,
+            Err(error) => otherwise(&entry.value).ok_or_else(|| unread(&entry.key, &error))?,
+        };
+        if !unknown.is_empty() {
+            let text = entry.value.clone();
+            let remainder = Remainder { text, unknown };
+            self.remainders.insert(entry.key.clone(), remainder);
+        }
+        Ok(Some(Kept {
+            record,
+            revision: entry.changed,
+        }))
+    }
+
+    /// The keys of all records, also of those that cannot be read.
+    pub(crate) fn keys(&self) -> HashSet<String> {
+        self.revisions.keys().cloned().collect()
+    }
+
+    /// Adds to each record of a transaction what this release does not know of
+    /// the one in whose place it is written. What is new has nothing to keep.
+    pub(crate) fn keep_unknown(&self, transaction: &mut Transaction) -> Result<(), StoreError> {
+        if self.remainders.is_empty() {
+            return Ok(());
+        }
+        let conditions = &transaction.conditions;
+        let is_new = |key: &str| conditions.contains(&Condition::Absent(key.to_owned()));
+        for write in &mut transaction.writes {
+            if let Write::Put { key, value, .. } = write
+                && let Some(known) = self.remainders.get(key.as_str())
+                && !is_new(key)
+            {
+                let merged = known.unknown.merge(&known.text, value);
+                let merged = merged.map_err(|error| {
+                    StoreError::Invalid(format!("the record {key} cannot be merged: {error}"))
+                })?;
+                *value = merged.into();
+            }
+        }
+        Ok(())
     }
 
     fn turn_instance(&mut self, id: InstanceId, after: Option<Kept<Instance>>) -> Turn<Instance> {
@@ -132,12 +302,16 @@ impl Tables {
                 let on = self.on_node.entry(node.clone()).or_default();
                 on.insert(id.clone());
             }
+            for leaving in &after.leaving {
+                let from = self.leaving.entry(leaving.node.clone()).or_default();
+                from.insert(id.clone());
+            }
             if let Some(workload) = &after.workload {
                 let of = self.of_workload.entry(workload.clone()).or_default();
                 of.insert(id);
             }
             let used = self.uses.entry(after.project.clone()).or_default();
-            used.add(&after.spec.resources);
+            *used += ProjectUse::of(&after.spec);
         }
         turn
     }
@@ -150,11 +324,14 @@ impl Tables {
         if let Some(node) = &before.node {
             take_out(&mut self.on_node, node, &before.id);
         }
+        for leaving in &before.leaving {
+            take_out(&mut self.leaving, &leaving.node, &before.id);
+        }
         if let Some(workload) = &before.workload {
             take_out(&mut self.of_workload, workload, &before.id);
         }
         if let Some(used) = self.uses.get_mut(&before.project) {
-            used.subtract(&before.spec.resources);
+            *used -= ProjectUse::of(&before.spec);
         }
     }
 
@@ -172,18 +349,11 @@ impl Tables {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(change: Change) -> Result<Option<Kept<T>>, Error> {
-    match change {
-        Change::Put(entry) => kept(&entry).map(Some),
-        Change::Deleted { .. } => Ok(None),
-    }
-}
-
-fn kept<T: serde::de::DeserializeOwned>(entry: &Entry) -> Result<Kept<T>, Error> {
-    Ok(Kept {
-        record: decode(&entry.key, &entry.value)?,
-        revision: entry.changed,
-    })
+/// The project and the name of a secret.
+fn secret_key(text: &str) -> Result<(Label, Label), Error> {
+    let (project, name) = text.split_once('/').unwrap_or((text, ""));
+    let project = Label::from_field("project", project)?;
+    Ok((project, Label::from_field("secret", name)?))
 }
 
 fn turn<K: Ord, T>(

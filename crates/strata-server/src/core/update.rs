@@ -77,13 +77,35 @@ impl Core {
         let now = self.instance(who, None, id.as_str())?;
         who.in_project(&now.project)?;
         let mut room = None;
+        let mut defaulted = now.defaulted;
+        let mut change = change;
         if let Some(spec) = &change.spec
             && *spec != now.spec
         {
             spec.check()?;
             crate::placement::rules(&now.project, spec)?;
             check_reach(who, spec)?;
-            room = Some(self.admit(&now.project, spec.resources, Some(now.spec.resources))?);
+            self.check_ports(who, &now.project, spec, Some(&now.spec))?;
+            self.check_volumes(who, &now.project, spec, Some(&now.spec))?;
+            self.check_secrets(&now.project, spec)?;
+            let mut spec = spec.clone();
+            let kept = now.defaulted.still(&now.spec, &spec);
+            defaulted = kept.and(self.with_defaults(who, &now.project, &mut spec)?);
+            let old = Some(&now.spec);
+            room = Some(self.admit(&now.project, &spec, defaulted, old)?);
+            change.spec = Some(spec);
+        } else if now.wanted == Wanted::Stopped && change.wanted == Some(Wanted::Running) {
+            // Of before the project had a quota: it does not come back without
+            // the limits that the quota asks for.
+            let mut spec = now.spec.clone();
+            let more = self.with_defaults(who, &now.project, &mut spec)?;
+            if spec != now.spec {
+                defaulted = now.defaulted.and(more);
+                let old = Some(&now.spec);
+                room = Some(self.admit(&now.project, &spec, defaulted, old)?);
+                change.spec = Some(spec);
+                change.made_from = Some(now.generation);
+            }
         }
         let changed = self
             .change_instance(id, |now| {
@@ -107,7 +129,11 @@ impl Core {
                         return Err(Error::already_exists(why).in_field("name"));
                     }
                 }
-                let next = changed(now, &change);
+                let confirms = now.node.as_deref().is_some_and(|node| self.confirms(node));
+                let mut next = changed(now, &change, confirms);
+                if change.spec.is_some() {
+                    next.defaulted = defaulted;
+                }
                 Ok(match next == now.record {
                     true => Verdict::Keep,
                     false => Verdict::put(next),
@@ -133,7 +159,7 @@ impl Core {
                 return Ok(Verdict::Keep);
             }
             precondition.check(now)?;
-            if now.node.is_none() {
+            if now.node.is_none() && now.leaving.is_empty() {
                 return Ok(Verdict::Delete);
             }
             let mut next = now.record.clone();
@@ -147,7 +173,7 @@ impl Core {
 }
 
 /// The instance with the change in it.
-fn changed(now: &Instance, change: &Change) -> Instance {
+fn changed(now: &Instance, change: &Change, confirms: bool) -> Instance {
     let mut next = now.clone();
     if let Some(name) = &change.name {
         next.name = name.clone();
@@ -157,7 +183,11 @@ fn changed(now: &Instance, change: &Change) -> Instance {
     {
         next.spec = spec.clone();
         next.generation += 1;
-        replace(&mut next, now);
+        replace(&mut next, now, "its specification changed", confirms);
+    } else if next.name != now.name && now.node.is_some() {
+        // Its host name and its name in DNS are part of what the node made.
+        next.generation += 1;
+        replace(&mut next, now, "its name changed", confirms);
     }
     match change.wanted {
         Some(Wanted::Running) => start(&mut next),
@@ -178,7 +208,7 @@ fn changed(now: &Instance, change: &Change) -> Instance {
 
 /// The specification is another: what the node has is replaced; it is placed
 /// anew when it asks for something else of its place.
-fn replace(next: &mut Instance, before: &Instance) {
+fn replace(next: &mut Instance, before: &Instance, why: &str, confirms: bool) {
     let place = |spec: &InstanceSpec| {
         (
             spec.kind,
@@ -190,19 +220,18 @@ fn replace(next: &mut Instance, before: &Instance) {
     next.refusals.clear();
     let (old, new) = (place(&before.spec), place(&next.spec));
     if old != new || before.node.is_none() {
-        next.node = None;
+        match confirms {
+            true => next.leave_node(),
+            false => next.node = None,
+        }
         next.address = None;
         let state = match next.wanted {
             Wanted::Running => InstanceState::Scheduling,
             Wanted::Stopped | Wanted::Gone => InstanceState::Stopped,
         };
-        turn_to(next, state, "replaced: its specification changed");
+        turn_to(next, state, &format!("replaced: {why}"));
     } else if next.wanted == Wanted::Running {
-        turn_to(
-            next,
-            InstanceState::Starting,
-            "replaced: its specification changed",
-        );
+        turn_to(next, InstanceState::Starting, &format!("replaced: {why}"));
     }
 }
 
@@ -232,5 +261,20 @@ fn start(next: &mut Instance) {
 pub(crate) fn turn_to(instance: &mut Instance, state: InstanceState, description: &str) {
     instance.state = state;
     description.clone_into(&mut instance.description);
+    instance.limited_description = None;
     instance.changed_at_ms = now_ms();
+}
+
+/// Why something is so: in full, and for callers limited to projects, without
+/// nodes and instances of others.
+#[derive(Clone, Debug)]
+pub(crate) struct Why {
+    pub(crate) full: String,
+    pub(crate) limited: String,
+}
+
+/// The same with a description that not every caller is shown in full.
+pub(crate) fn turn_to_because(instance: &mut Instance, state: InstanceState, why: &Why) {
+    turn_to(instance, state, &why.full);
+    instance.limited_description = Some(why.limited.clone());
 }

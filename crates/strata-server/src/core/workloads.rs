@@ -60,6 +60,7 @@ impl Core {
             name: new.name,
             project: new.project,
             spec: new.spec,
+            closing: false,
             owner: who.name.clone(),
             created_at_ms: now,
             changed_at_ms: now,
@@ -67,6 +68,7 @@ impl Core {
         if let Some(same) = self.known_workload(&record)? {
             return Ok((same, false));
         }
+        self.check_workloads(who, &record.project)?;
         let (key, name) = (
             keys::workload(&record.id),
             keys::workload_name(&record.project, &record.name),
@@ -76,10 +78,34 @@ impl Core {
             .if_absent(&*name)
             .put(&*key, encode(&record)?)
             .put(&*name, record.id.as_str().to_owned());
-        match self.commit(transaction).await {
+        let transaction = self.in_open_project(transaction, &record.project)?;
+        match self.commit_effect(transaction, &key).await {
             Ok(_) => Ok((self.workload(who, None, record.id.as_str())?, true)),
-            Err(StoreError::Conflict { .. }) => Err(exists(&record)),
+            Err(StoreError::Conflict { key: taken }) if taken == key || taken == name => {
+                Err(exists(&record))
+            }
             Err(error) => Err(public(error)),
+        }
+    }
+
+    /// Has an instance be made only if its workload is there and open by then.
+    pub(super) fn of_open_workload(
+        &self,
+        transaction: Transaction,
+        workload: Option<&WorkloadId>,
+    ) -> Result<Transaction> {
+        let Some(id) = workload else {
+            return Ok(transaction);
+        };
+        let known = self.tables().workloads.get(id).cloned();
+        match known {
+            Some(known) if !known.closing => {
+                Ok(transaction.if_unchanged(keys::workload(id), known.revision))
+            }
+            _ => Err(
+                Error::not_found(format!("workload {id} is gone, or being deleted"))
+                    .in_field("workloadId"),
+            ),
         }
     }
 
@@ -208,16 +234,22 @@ impl Core {
         let now = self.workload(who, None, id.as_str())?;
         who.in_project(&now.project)?;
         precondition.check(&now)?;
-        let instances: Vec<InstanceId> = {
-            let tables = self.tables();
-            let of = tables.of_workload.get(id);
-            of.into_iter().flatten().cloned().collect()
-        };
+        let instances = self.ids_of(id);
         if !instances.is_empty() && !cascade {
             let n = instances.len();
             return Err(
                 Error::wrong_state(format!("workload {} has {n} instances", now.name))
                     .with_hint("delete them first, or ask for cascade=true"),
+            );
+        }
+        // From here on none is made from it: what the tables show is all.
+        let now = self.close_workload(&now, true).await?;
+        let instances = self.ids_of(id);
+        if !instances.is_empty() && !cascade {
+            self.close_workload(&now, false).await?;
+            let why = format!("workload {} has got instances meanwhile", now.name);
+            return Err(
+                Error::wrong_state(why).with_hint("delete them first, or ask for cascade=true")
             );
         }
         for instance in instances {
@@ -237,6 +269,32 @@ impl Core {
             .delete(key)
             .delete(keys::workload_name(&now.project, &now.name));
         self.commit(gone).await.map(drop).map_err(public)
+    }
+}
+
+impl Core {
+    fn ids_of(&self, workload: &WorkloadId) -> Vec<InstanceId> {
+        let tables = self.tables();
+        let of = tables.of_workload.get(workload);
+        of.into_iter().flatten().cloned().collect()
+    }
+
+    /// Lets no more instances be made from a workload, or lets them again.
+    async fn close_workload(
+        &self,
+        known: &Kept<Workload>,
+        closing: bool,
+    ) -> Result<Arc<Kept<Workload>>> {
+        let mut next = known.record.clone();
+        next.closing = closing;
+        let key = keys::workload(&known.id);
+        let put = Transaction::new()
+            .if_unchanged(&*key, known.revision)
+            .put(key, encode(&next)?);
+        self.commit(put).await.map_err(public)?;
+        let tables = self.tables();
+        let found = tables.workloads.get(&known.id).cloned();
+        found.ok_or_else(|| Error::not_found(format!("there is no workload {}", known.id)))
     }
 }
 

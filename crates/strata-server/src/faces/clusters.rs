@@ -130,14 +130,16 @@ impl ClusterFace {
         let name = told("clusterName", &asked.cluster_name)?;
         let nodes = self.clusters.nodes(name)?.into_iter();
         let machines: Vec<_> = nodes
-            .map(|node| MachineStatus {
-                k8s_node_status: node.status,
-                k8s_version: node.version,
-                // A machine has its id for a name.
-                maas_system_id: node.machine.clone(),
-                maas_hostname: node.machine,
-                maas_node_status: node.phase,
-                maas_ip_addr: node.address,
+            .map(|node| {
+                let (id, hostname) = self.clusters.provider_names(&node.machine);
+                MachineStatus {
+                    k8s_node_status: node.status,
+                    k8s_version: node.version,
+                    maas_system_id: id,
+                    maas_hostname: hostname,
+                    maas_node_status: node.phase,
+                    maas_ip_addr: node.address,
+                }
             })
             .collect();
         Ok(GetClusterNodesStatusReply {

@@ -1,17 +1,20 @@
 //! Package `controller`, as published: status pushed by schedulers and
 //! agents. A node may speak of itself and of its own instances only.
 
+use std::sync::Arc;
+
 use strata_api::controller::scheduler_service_server::{SchedulerService, SchedulerServiceServer};
 use strata_api::controller::{self as wire, InstanceStatus, NodeStatus};
 use strata_api::instance_fields::state_from_controller;
 use strata_api::status_from_error;
-use strata_identity::Caller;
+use strata_identity::CertificateId;
 use strata_scheduler::Resources as Amounts;
-use strata_types::instance::InstanceId;
-use strata_types::{Error, ErrorKind, Result, Role};
+use strata_types::instance::{InstanceId, InstanceState};
+use strata_types::{Error, ErrorKind, Result};
 use tonic::{Request, Response, Status};
 
-use crate::core::{Core, Report, Seen, Told};
+use crate::core::{Core, Instance, NodeReport, Report, Seen, Told, Update};
+use crate::link::node_certificate;
 
 /// Status that is pushed.
 #[derive(Clone)]
@@ -30,14 +33,14 @@ impl ControllerFace {
         SchedulerServiceServer::new(self)
     }
 
-    async fn node(&self, caller: Option<Caller>, status: NodeStatus) -> Result<()> {
-        let node = self.spoken_of(caller, &status.id)?;
+    async fn node(&self, caller: Option<Arc<CertificateId>>, status: NodeStatus) -> Result<()> {
+        let node = self.spoken_of(caller, &status.id).await?;
         self.core.node(&node)?;
-        let state = state(status.status)?;
-        let mut seen = Seen::default();
-        if state == wire::Status::Failed || state == wire::Status::Crashed {
-            seen.fails = Some(status.description.chars().take(512).collect());
-        }
+        let state = state_from_controller(state(status.status)?);
+        let mut seen = Seen {
+            reported: Some(NodeReport::of(state, &status.description)),
+            ..Seen::default()
+        };
         let resource = status.resource.unwrap_or_default();
         if let Some(max) = resource.max {
             seen.capacity = Some(amounts("resource.max", max)?);
@@ -47,21 +50,13 @@ impl ControllerFace {
             .map(|usage| amounts("resource.usage", usage))
             .transpose()?;
         // All is looked at before anything is changed.
-        let reports: Vec<Report> = status
-            .instances
-            .iter()
-            .enumerate()
+        let listed = status.instances.iter().enumerate();
+        let listed: Vec<Listed> = listed
             .map(|(i, instance)| {
-                let listed = |error: Error| {
+                self.listed(&node, instance).map_err(|error| {
                     let field = error.field().unwrap_or("id").to_owned();
                     error.in_field(format!("instances[{i}].{field}"))
-                };
-                let mut report = report(&instance.id, instance.status, "").map_err(listed)?;
-                report.address = instance.ip.parse().ok();
-                self.core
-                    .own_instance(&node, &instance.id)
-                    .map_err(listed)?;
-                Ok(report)
+                })
             })
             .collect::<Result<_>>()?;
         self.core.see_node(&node, &seen).await?;
@@ -69,17 +64,58 @@ impl ControllerFace {
             let used = Amounts::new(cpu, memory, disk);
             self.core.live().heard(&node, used, used);
         }
-        for report in reports {
-            self.core.report(&node, &report).await?;
+        for one in listed {
+            if let Some(used) = one.used {
+                self.core.live().set_instance(&one.report.id, used);
+            }
+            self.report(&node, &one.report).await?;
+            let subscriptions = self.core.subscriptions();
+            subscriptions.tell_instance(&one.report.id, Update::Usage);
         }
         Ok(())
     }
 
-    async fn instance(&self, caller: Option<Caller>, status: InstanceStatus) -> Result<()> {
+    /// One of the instances that a node lists, checked.
+    fn listed(&self, node: &str, listed: &wire::Instance) -> Result<Listed> {
+        let mut report = report(&listed.id, listed.status, "")?;
+        let now = self.core.own_instance(node, &listed.id)?;
+        check_pushed(&now, report.told)?;
+        if !listed.ip.is_empty() {
+            let address = self.core.check_address(node, &report.id, &listed.ip)?;
+            report.address = Some(address);
+        }
+        let usage = listed.resource.as_ref().and_then(|resource| resource.usage);
+        let used = usage
+            .map(|usage| amounts("resource.usage", usage))
+            .transpose()?;
+        Ok(Listed {
+            report,
+            used: used.map(|(cpu, memory, disk)| Amounts::new(cpu, memory, disk)),
+        })
+    }
+
+    /// Takes a report in. A node that reports an instance takes what is
+    /// assigned to it.
+    async fn report(&self, node: &str, report: &Report) -> Result<()> {
+        self.core.node_takes_instances(node).await?;
+        self.core.report(node, report).await
+    }
+
+    async fn instance(
+        &self,
+        caller: Option<Arc<CertificateId>>,
+        status: InstanceStatus,
+    ) -> Result<()> {
         let report = report(&status.id, status.status, &status.description)?;
         let node = match caller {
-            Some(caller) if caller.role == Role::Node => caller.name.to_string(),
-            _ => {
+            Some(caller) => {
+                // One that is not registered has no instance, which is told below.
+                if self.core.node(caller.name.as_str()).is_ok() {
+                    self.core.admit_node(&caller, None).await?;
+                }
+                caller.name.to_string()
+            }
+            None => {
                 let found = self.core.tables().instances.get(&report.id).cloned();
                 let missing = || Error::not_found(format!("there is no instance {}", report.id));
                 let found = found.ok_or_else(missing)?;
@@ -87,18 +123,23 @@ impl ControllerFace {
                 found.node.clone().ok_or_else(nowhere)?
             }
         };
-        self.core.own_instance(&node, &status.id)?;
-        self.core.report(&node, &report).await
+        let now = self.core.own_instance(&node, &status.id)?;
+        check_pushed(&now, report.told)?;
+        self.report(&node, &report).await
     }
 
     /// The node that is spoken of, if the caller may.
-    fn spoken_of(&self, caller: Option<Caller>, id: &str) -> Result<String> {
+    async fn spoken_of(&self, caller: Option<Arc<CertificateId>>, id: &str) -> Result<String> {
         match caller {
-            Some(caller) if caller.role == Role::Node && caller.name.to_string() != id => {
+            Some(caller) if caller.name.as_str() != id => {
                 let why = format!("{} may speak of itself only", caller.name);
                 Err(Error::new(ErrorKind::PermissionDenied, why).in_field("id"))
             }
-            _ => Ok(id.to_owned()),
+            Some(caller) => {
+                self.core.node(id)?;
+                Ok(self.core.admit_node(&caller, None).await?.name.clone())
+            }
+            None => Ok(id.to_owned()),
         }
     }
 }
@@ -108,17 +149,37 @@ fn state(number: i32) -> Result<wire::Status> {
         .map_err(|_| Error::invalid("status", format!("{number} is unknown")))
 }
 
+/// An instance in a node's list: how it is, and what it uses.
+struct Listed {
+    report: Report,
+    used: Option<Amounts>,
+}
+
+/// Refuses a status that is for the scheduler to decide, unless it is the one
+/// that the instance has.
+fn check_pushed(now: &Instance, told: Told) -> Result<()> {
+    use InstanceState::{Destroying, Scheduled, Scheduling};
+    match told {
+        Told::State(state @ (Scheduling | Scheduled | Destroying)) if state != now.state => {
+            let why = format!(
+                "is {state}, which the scheduler decides; it is {}",
+                now.state
+            );
+            Err(Error::invalid("status", why).with_hint(
+                "report STARTING, RUNNING, STOPPING, STOPPED, TERMINATED, CRASHED or FAILED",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn report(id: &str, status: i32, description: &str) -> Result<Report> {
     let id = InstanceId::from_field("id", id)?;
-    let state = state_from_controller(state(status)?);
     Ok(Report {
         id,
         generation: None,
-        told: match state {
-            // Whoever ended and removed it has nothing of it any more.
-            strata_types::instance::InstanceState::Terminated => Told::Gone,
-            state => Told::State(state),
-        },
+        epoch: 0,
+        told: Told::State(state_from_controller(state(status)?)),
         reason: description.to_owned(),
         address: None,
         restarts: None,
@@ -144,7 +205,7 @@ fn amounts(field: &str, summary: wire::ResourceSummary) -> Result<(u64, u64, u64
 #[tonic::async_trait]
 impl SchedulerService for ControllerFace {
     async fn set_node_status(&self, request: Request<NodeStatus>) -> Result<Response<()>, Status> {
-        let caller = request.extensions().get::<Caller>().cloned();
+        let caller = node_certificate(&request).map_err(|error| status_from_error(&error))?;
         let done = self.node(caller, request.into_inner()).await;
         done.map(Response::new)
             .map_err(|error| status_from_error(&error))
@@ -154,7 +215,7 @@ impl SchedulerService for ControllerFace {
         &self,
         request: Request<InstanceStatus>,
     ) -> Result<Response<()>, Status> {
-        let caller = request.extensions().get::<Caller>().cloned();
+        let caller = node_certificate(&request).map_err(|error| status_from_error(&error))?;
         let done = self.instance(caller, request.into_inner()).await;
         done.map(Response::new)
             .map_err(|error| status_from_error(&error))

@@ -13,12 +13,14 @@ use strata_api::strata::v1::{
     RevokeTokenRequest, RevokeTokenResponse, WhoAmIRequest,
 };
 use strata_identity::{
-    Authority, Caller, CertificateRequest, CertificateSpec, Host, Name, TokenInfo, TokenKind,
-    Tokens,
+    Authority, Caller, CertificateError, CertificateId, CertificateRequest, CertificateSpec, Host,
+    JoinBinding, Name, TokenInfo, TokenKind, Tokens,
 };
 use strata_transport::Peer;
 use strata_types::{Error, ErrorKind, Label, Role};
 use tonic::{Request, Response, Status};
+
+use crate::core::{Core, check_binding};
 
 /// The longest message: a certificate request and a few names.
 const LARGEST: usize = 64 * 1024;
@@ -28,27 +30,34 @@ const LARGEST: usize = 64 * 1024;
 pub struct IdentityFace {
     authority: Arc<Authority>,
     tokens: Arc<Tokens>,
-    is_taken: Option<IsTaken>,
+    core: Option<Core>,
+    server_hosts: Arc<[Host]>,
 }
 
-/// Whether a node of this name is there, so that no other may come under it.
-type IsTaken = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
 impl IdentityFace {
-    /// Over this CA and these tokens.
+    /// Over this CA and these tokens; of a node that runs alone.
     pub fn new(authority: Arc<Authority>, tokens: Arc<Tokens>) -> Self {
         Self {
             authority,
             tokens,
-            is_taken: None,
+            core: None,
+            server_hosts: Arc::default(),
         }
     }
 
-    /// With a look at the nodes there are: none may join under the name of
-    /// one that is there.
+    /// With the records of a server: certificates are written down, and nodes
+    /// join by the rules of nodes.
     #[must_use]
-    pub fn with_nodes(mut self, is_taken: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.is_taken = Some(Arc::new(is_taken));
+    pub fn with_core(mut self, core: Core) -> Self {
+        self.core = Some(core);
+        self
+    }
+
+    /// Where the server itself is reached: no node is certified for that, even
+    /// when it comes from the same machine.
+    #[must_use]
+    pub fn with_server_hosts(mut self, hosts: &[Host]) -> Self {
+        self.server_hosts = hosts.into();
         self
     }
 
@@ -58,44 +67,66 @@ impl IdentityFace {
         IdentityServer::new(self).max_decoding_message_size(LARGEST)
     }
 
+    /// Signs; what it made is not handed out before it is written down.
     fn sign(
         &self,
         csr: &CertificateRequest,
         spec: &CertificateSpec,
-        role: Role,
-    ) -> Result<IssuedCertificate, Error> {
+    ) -> Result<(IssuedCertificate, CertificateId), Error> {
         let issued = self.authority.sign(csr, spec)?;
-        tracing::info!(name = %spec.name(), %role, until = %issued.validity.not_after, "certificate issued");
-        Ok(IssuedCertificate {
-            name: spec.name().to_string(),
-            role: v1::Role::from(role).into(),
+        let unknown = || Error::internal("a certificate was signed that names no caller");
+        let id = issued.id().ok_or_else(unknown)?;
+        tracing::info!(name = %id.name, role = %id.role, serial = id.serial, until = %id.expires_at, "certificate issued");
+        let answer = IssuedCertificate {
+            name: id.name.to_string(),
+            role: v1::Role::from(id.role).into(),
             certificate_pem: issued.certificate_pem,
-            ca_pem: self.authority.ca_pem().to_owned(),
-            expires_at: issued.validity.not_after.as_second(),
-        })
+            ca_pem: self.authority.ca_pem(),
+            expires_at: id.expires_at.as_second(),
+        };
+        Ok((answer, id))
     }
 
-    fn issue(&self, request: &IssueCertificateRequest) -> Result<IssuedCertificate, Error> {
+    /// Until when certificates of a name are refused: a new one is none of
+    /// them.
+    fn refused_until(&self, role: Role, name: &Name) -> Option<Timestamp> {
+        let core = self.core.as_ref()?;
+        core.revocations().refused_until(role, name)
+    }
+
+    async fn issue(
+        &self,
+        caller: &Caller,
+        request: &IssueCertificateRequest,
+    ) -> Result<IssuedCertificate, Error> {
         let name: Name = request.name.parse()?;
         let role = Role::try_from(request.role())?;
         let csr = CertificateRequest::from_pem(&request.csr_pem)?;
-        let mut spec = CertificateSpec::caller(name, role);
+        let until = self.refused_until(role, &name);
+        let mut spec = CertificateSpec::caller(name, role).issued_after(until);
         if let Some(ttl) = ttl(request.ttl_seconds) {
             spec = spec.lasting(ttl)?;
         }
-        self.sign(&csr, &spec, role)
+        let (answer, id) = self.sign(&csr, &spec)?;
+        if let Some(core) = &self.core {
+            core.record_certificate(&id, caller.name.as_str()).await?;
+        }
+        Ok(answer)
     }
 
-    fn renew(
+    async fn renew(
         &self,
         request: &Request<RenewCertificateRequest>,
     ) -> Result<IssuedCertificate, Error> {
         let caller = caller(request)?;
         let peer = request.extensions().get::<Arc<Peer>>();
         let certificate = peer.and_then(|peer| peer.certificate.as_ref());
-        let present = certificate.map(|der| CertificateSpec::renewal_of(der));
+        let present = certificate.map(|der| {
+            let spec = CertificateSpec::renewal_of(der)?;
+            Ok::<_, CertificateError>((spec, CertificateId::of(der)?))
+        });
         // A token beside the certificate may speak for somebody else.
-        let Some(Ok(spec)) =
+        let Some(Ok((spec, parent))) =
             present.filter(|_| caller.proof == strata_identity::Proof::Certificate)
         else {
             return Err(
@@ -105,41 +136,64 @@ impl IdentityFace {
             );
         };
         let csr = CertificateRequest::from_pem(&request.get_ref().csr_pem)?;
-        self.sign(&csr, &spec.with_hosts(remote_host(request)), caller.role)
+        let until = self.refused_until(parent.role, &parent.name);
+        let spec = spec
+            .with_hosts(self.remote_host(request))
+            .issued_after(until);
+        let (answer, child) = self.sign(&csr, &spec)?;
+        if let Some(core) = &self.core {
+            core.renew_certificate(&parent, &child).await?;
+        }
+        Ok(answer)
     }
 
     /// The token is looked at first, so that strangers learn nothing; used up
     /// last, so that a mistake in the rest does not cost it.
-    fn join(
+    async fn join(
         &self,
-        request: &JoinRequest,
+        request: JoinRequest,
         remote: Option<Host>,
     ) -> Result<IssuedCertificate, Error> {
-        self.tokens.verify_join(&request.token)?;
-        let name: Name = match request.node_name.as_str() {
-            "" => format!("node-{}", uuid::Uuid::now_v7()).parse()?,
-            name => name.parse().map_err(|error: strata_identity::NameError| {
+        let token = self.tokens.verify_join(&request.token)?;
+        let binding = token.join.as_ref();
+        let name: Name = match (request.node_name.as_str(), binding) {
+            ("", Some(binding)) => binding.node.clone(),
+            ("", None) => format!("node-{}", uuid::Uuid::now_v7()).parse()?,
+            (name, _) => name.parse().map_err(|error: strata_identity::NameError| {
                 Error::from(error).in_field("node_name")
             })?,
         };
-        if let Some(is_taken) = &self.is_taken
-            && is_taken(name.as_str())
-        {
-            let why = format!("a node {name} is there already");
-            return Err(Error::already_exists(why)
-                .in_field("node_name")
-                .with_hint("join under another name, or remove that node first"));
-        }
+        check_binding(binding, &name)?;
+        let until = match &self.core {
+            Some(core) => core.check_join(&name, binding)?,
+            None => None,
+        };
         let csr = CertificateRequest::from_pem(&request.csr_pem)?;
-        let spec = CertificateSpec::caller(name, Role::Node).with_hosts(remote);
-        let token = self.tokens.consume_join(&request.token)?;
-        tracing::info!(token = token.id, node = %spec.name(), "node joins");
-        self.sign(&csr, &spec, Role::Node)
+        let spec = CertificateSpec::caller(name, Role::Node)
+            .with_hosts(remote)
+            .issued_after(until);
+        let (tokens, text) = (self.tokens.clone(), request.token);
+        // What waits for the disk does not hold up other requests.
+        let used = tokio::task::spawn_blocking(move || tokens.consume_join(&text)).await;
+        used.map_err(|error| Error::internal(error.to_string()))??;
+        let (answer, id) = self.sign(&csr, &spec)?;
+        if let Some(core) = &self.core {
+            let by = format!("join token {}", token.id);
+            core.node_joined(&id, binding, until, &by).await?;
+        }
+        tracing::info!(token = token.id, node = %id.name, key = id.key, "node joins");
+        Ok(answer)
     }
 
     fn create_token(&self, request: &CreateTokenRequest) -> Result<CreatedToken, Error> {
         let name: Name = request.name.parse()?;
         let ttl = ttl(request.ttl_seconds);
+        if request.replace && request.kind() != v1::TokenKind::Join {
+            return Err(Error::invalid(
+                "replace",
+                "is for join tokens: another has no place to take",
+            ));
+        }
         let (info, token) = match (request.kind(), request.role()) {
             (v1::TokenKind::Api, role) => {
                 let projects = request.projects.iter();
@@ -150,8 +204,13 @@ impl IdentityFace {
                 self.tokens.create_api_in(&name, role, &projects, ttl)?
             }
             (v1::TokenKind::Join, v1::Role::Unspecified | v1::Role::Node) => {
+                let binding = JoinBinding {
+                    node: name,
+                    replaces: request.replace,
+                    operation: None,
+                };
                 let fingerprint = self.authority.fingerprint();
-                self.tokens.create_join(&name, fingerprint, ttl)?
+                self.tokens.create_bound_join(binding, fingerprint, ttl)?
             }
             (v1::TokenKind::Join, _) => {
                 return Err(Error::invalid(
@@ -183,6 +242,7 @@ impl Identity for IdentityFace {
             role: v1::Role::from(caller.role).into(),
             proof: caller.proof.to_string(),
             expires_at: caller.expires_at.map_or(0, Timestamp::as_second),
+            ca_pem: self.authority.ca_pem(),
         }))
     }
 
@@ -190,23 +250,26 @@ impl Identity for IdentityFace {
         &self,
         request: Request<IssueCertificateRequest>,
     ) -> Result<Response<IssuedCertificate>, Status> {
-        answer(self.issue(request.get_ref()))
+        let done = match caller(&request) {
+            Ok(caller) => self.issue(caller, request.get_ref()).await,
+            Err(error) => Err(error),
+        };
+        answer(done)
     }
 
     async fn renew_certificate(
         &self,
         request: Request<RenewCertificateRequest>,
     ) -> Result<Response<IssuedCertificate>, Status> {
-        answer(self.renew(&request))
+        answer(self.renew(&request).await)
     }
 
     async fn join(
         &self,
         request: Request<JoinRequest>,
     ) -> Result<Response<IssuedCertificate>, Status> {
-        let remote = remote_host(&request);
-        self.off_the_loop(move |face| face.join(request.get_ref(), remote))
-            .await
+        let remote = self.remote_host(&request);
+        answer(self.join(request.into_inner(), remote).await)
     }
 
     async fn create_token(
@@ -240,6 +303,14 @@ impl Identity for IdentityFace {
 }
 
 impl IdentityFace {
+    /// Where the request comes from: a node can be reached there, unless that
+    /// is where the server itself is.
+    fn remote_host<T>(&self, request: &Request<T>) -> Option<Host> {
+        let remote = request.extensions().get::<Arc<Peer>>()?.remote?;
+        let host = Host::from(remote.ip().to_canonical());
+        (!self.server_hosts.contains(&host)).then_some(host)
+    }
+
     /// What waits for the disk does not hold up other requests.
     async fn off_the_loop<T: Send + 'static>(
         &self,
@@ -262,12 +333,6 @@ fn answer<T>(result: Result<T, Error>) -> Result<Response<T>, Status> {
 fn caller<T>(request: &Request<T>) -> Result<&Caller, Error> {
     let nobody = || Error::new(ErrorKind::Unauthenticated, "nobody has said who calls");
     request.extensions().get::<Caller>().ok_or_else(nobody)
-}
-
-/// Where the request comes from: a node can be reached there.
-fn remote_host<T>(request: &Request<T>) -> Option<Host> {
-    let remote = request.extensions().get::<Arc<Peer>>()?.remote?;
-    Some(Host::from(remote.ip().to_canonical()))
 }
 
 fn ttl(seconds: u64) -> Option<Duration> {

@@ -10,11 +10,13 @@ use strata_api::runtime::pods_client::PodsClient;
 use strata_api::status_from_error;
 use strata_api::strata::v1::instances_server::{Instances, InstancesServer};
 use strata_api::strata::v1::{ExecInput, ExecOutput, LogLine, PodLogsRequest, exec_input};
+use strata_audit::{SessionEnd, SessionKind, SessionRecorder};
 use strata_types::instance::InstanceKind;
 use strata_types::{Error, Result};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::scheduler::who;
+use super::session::{RecordedOutput, count_input};
 use crate::core::{Core, Instance, Kept, Who};
 use crate::link::{NodeChannel, Tunnels, unit_name};
 
@@ -72,6 +74,7 @@ impl InstancesFace {
     pub(crate) async fn run(
         &self,
         who: &Who,
+        recorder: &SessionRecorder,
         mut first: ExecInput,
         rest: impl Stream<Item = ExecInput> + Send + 'static,
     ) -> Result<Answer<ExecOutput>, Status> {
@@ -90,9 +93,19 @@ impl InstancesFace {
             return Err(status_from_error(&error));
         }
         start.pod = unit_name(&instance.id);
+        let object = format!("instance/{}", instance.id);
+        let project = Some(instance.project.as_str());
+        let session = recorder.start(SessionKind::Exec, object, project, &start.command);
+        let meter = session.meter();
+        let rest = rest.inspect(move |input| count_input(&meter, input));
         let input = futures_util::stream::once(std::future::ready(first)).chain(rest);
-        let output = PodsClient::new(channel).exec(input).await?;
-        Ok(Box::pin(output.into_inner()))
+        match PodsClient::new(channel).exec(input).await {
+            Ok(output) => Ok(Box::pin(RecordedOutput::new(output.into_inner(), session))),
+            Err(status) => {
+                session.end(SessionEnd::because(status.message()));
+                Err(status)
+            }
+        }
     }
 }
 
@@ -106,6 +119,8 @@ impl Instances for InstancesFace {
         request: Request<Streaming<ExecInput>>,
     ) -> Result<Response<Self::ExecStream>, Status> {
         let who = who(&request).map_err(|error| status_from_error(&error))?;
+        let recorder = request.extensions().get::<SessionRecorder>().cloned();
+        let recorder = recorder.unwrap_or_default();
         let mut input = request.into_inner();
         let Some(first) = input.message().await? else {
             return Err(Status::cancelled("nothing was asked for"));
@@ -113,7 +128,9 @@ impl Instances for InstancesFace {
         // A caller who is gone has nothing more to say.
         let rest = input.take_while(|next| std::future::ready(next.is_ok()));
         let rest = rest.filter_map(|next| std::future::ready(next.ok()));
-        self.run(&who, first, rest).await.map(Response::new)
+        self.run(&who, &recorder, first, rest)
+            .await
+            .map(Response::new)
     }
 
     async fn logs(

@@ -10,6 +10,7 @@ mod instances;
 mod operations;
 pub mod rest;
 pub mod scheduler;
+mod session;
 
 use std::convert::Infallible;
 use std::sync::Arc;

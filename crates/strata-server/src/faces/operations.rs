@@ -70,7 +70,8 @@ impl OperationsFace {
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
         is_for(&machine, "")?;
-        if machine.phase == MachinePhase::Up && !self.is_busy(id).await? {
+        let serves = self.estate.hypervisors.serves(&machine);
+        if machine.phase == MachinePhase::Up && serves && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is up already")));
         }
         let input = CreateInput::hypervisor(id);
@@ -168,6 +169,9 @@ impl OperationsService for OperationsFace {
         let machines = self.core.machines();
         let told = machines.iter().map(|machine| {
             let (can, _) = self.core.hypervisor_state(machine);
+            // One that no provider here can boot is not offered.
+            let known = self.estate.hypervisors.check_provider(&machine.spec);
+            let can = known.map_or(HypervisorState::Unknown, |()| can);
             let capabilities = self.core.machine_capabilities(machine).into_iter();
             ListHypervisorsResponseHypervisor {
                 id: machine.id.to_string(),

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use strata_api::pod_fields::restart_to_wire;
 use strata_api::strata::v1::{self, assignment::Spec, vm_spec};
-use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME, PoolDisk};
+use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME, PoolDisk, RunPolicy};
 use strata_types::pod::{PodName, VolumeSource};
 use strata_types::{Label, Result};
 
@@ -36,6 +36,10 @@ pub(super) fn assignment(instance: &Instance) -> Result<v1::Assignment> {
         wanted: wanted.into(),
         spec: Some(spec),
         starts: instance.starts,
+        // Whoever sends it adds them.
+        secrets: Vec::new(),
+        available: instance.spec.placement.runs == RunPolicy::Available,
+        epoch: instance.epoch,
     })
 }
 
@@ -70,8 +74,8 @@ pub(crate) fn own_volume(project: &Label, name: &Label) -> Result<Label> {
     Label::from_field("volumes", &format!("{PROJECT_VOLUME}{hex}"))
 }
 
-/// The names by which others on the node find it.
-fn aliases(instance: &Instance) -> Vec<String> {
+/// The names by which others find it.
+pub(super) fn aliases(instance: &Instance) -> Vec<String> {
     let (name, project) = (&instance.name, &instance.project);
     let mut aliases = vec![format!("{name}.{project}")];
     if project.as_str() == DEFAULT_PROJECT {
@@ -80,9 +84,10 @@ fn aliases(instance: &Instance) -> Vec<String> {
     aliases
 }
 
-fn marks(instance: &Instance) -> [(&'static str, String); 3] {
+fn marks(instance: &Instance) -> [(&'static str, String); 4] {
     [
         ("strata.dev/instance", instance.name.to_string()),
+        ("strata.dev/name", instance.name.to_string()),
         ("strata.dev/project", instance.project.to_string()),
         ("strata.dev/id", instance.id.to_string()),
     ]
@@ -110,10 +115,12 @@ fn vm(instance: &Instance) -> Result<v1::VmSpec> {
         ports: spec.ports.clone(),
         restart: restart_to_wire(spec.restart).into(),
         stop_grace_ms: spec.stop_grace_seconds.map(|_| grace),
-        labels: marks(instance)
+        // What the server marks comes last: it wins over labels of people.
+        labels: spec
+            .labels
+            .clone()
             .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .chain(spec.labels.clone())
+            .chain(marks(instance).map(|(key, value)| (key.to_owned(), value)))
             .collect(),
         user_data: spec.user_data.clone().unwrap_or_default(),
         ..v1::VmSpec::default()
@@ -144,6 +151,28 @@ mod tests {
         instance.spec.volumes = vec!["pool=data:/data".into()];
         let source = pod(&instance).unwrap().volumes.remove(0).source;
         assert_eq!(source, Some(v1::pod_volume::Source::Pool(own("data"))));
+    }
+
+    #[test]
+    fn marks_of_the_server_win_over_labels_of_people() {
+        for kind in ["VM", "CONTAINER"] {
+            let text = format!(
+                r#"{{"id": "i1", "name": "web", "project": "shop", "wanted": "running",
+                "spec": {{"type": "{kind}", "uri": "/x", "labels": {{
+                    "strata.dev/project": "rival", "strata.dev/id": "i2", "app": "web"}}}},
+                "generation": 1, "state": "SCHEDULED", "createdAtMs": 0, "changedAtMs": 0}}"#
+            );
+            let instance: Instance = serde_json::from_str(&text).unwrap();
+            let labels = match assignment(&instance).unwrap().spec {
+                Some(Spec::Pod(pod)) => pod.labels,
+                Some(Spec::Vm(vm)) => vm.labels,
+                None => Default::default(),
+            };
+            assert_eq!(labels["strata.dev/project"], "shop", "{kind}");
+            assert_eq!(labels["strata.dev/id"], "i1", "{kind}");
+            assert_eq!(labels["strata.dev/name"], "web", "{kind}");
+            assert_eq!(labels["app"], "web", "{kind}");
+        }
     }
 
     #[test]

@@ -3,20 +3,27 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use strata_api::strata::v1::{self, Hello, InstanceReport};
 use strata_types::pod::PodState;
 use strata_types::{Error, Result};
 
-use crate::core::{Report, Seen, Told};
+use crate::core::{OverlayEncryption, Report, Seen, Told};
+
+/// The length of a public key.
+const WIREGUARD_KEY_BYTES: usize = 32;
 
 /// What a node tells of itself.
 pub(super) fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
     let capacity = hello
         .capacity
         .ok_or_else(|| Error::invalid("hello.capacity", "is missing"))?;
+    let beside_server = hello.address.is_empty() && remote.is_none_or(|ip| ip.is_loopback());
     let address = match hello.address.as_str() {
-        // From this very machine: no other node could send anything there.
-        "" if remote.is_none_or(|ip| ip.is_loopback()) => None,
+        // From this very host: no other node could send anything there. Each
+        // reaches it where it reaches this server.
+        "" if beside_server => None,
         "" => remote.map(|ip| ip.to_string()),
         given => {
             let parsed: IpAddr = given
@@ -39,15 +46,46 @@ pub(super) fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
         .collect();
     Ok(Seen {
         address,
+        address_proven: None,
+        beside_server: Some(beside_server),
         version: Some(hello.version.chars().take(64).collect()),
         labels: Some(labels.collect()),
         capacity: Some((capacity.cpu, capacity.memory, capacity.disk)),
         gpus: Some(gpus),
         runs_vms: Some(hello.runs_vms),
         pool: Some(pool(&hello.pool)),
+        overlay: Some(overlay(hello.overlay_encryption)),
         follows: Some(true),
-        fails: None,
+        holds_leases: Some(hello.holds_leases),
+        witness_port: Some(u16::try_from(hello.witness_port).unwrap_or(0)),
+        reported: None,
     })
+}
+
+/// How a node encrypts the overlay. What is no key is none.
+fn overlay(told: Option<v1::OverlayEncryption>) -> OverlayEncryption {
+    let Some(told) = told else {
+        return OverlayEncryption::default();
+    };
+    let port = u16::try_from(told.wireguard_port).unwrap_or(0);
+    let is_key = told.wireguard_key.len() == WIREGUARD_KEY_BYTES
+        && told.wireguard_key.iter().any(|byte| *byte != 0);
+    if is_key && port != 0 {
+        return OverlayEncryption {
+            key: STANDARD.encode(&told.wireguard_key),
+            port,
+            unencrypted_reason: String::new(),
+        };
+    }
+    let plain = told.unencrypted_reason.chars().filter(|c| !c.is_control());
+    let reason: String = plain.take(200).collect();
+    OverlayEncryption {
+        unencrypted_reason: match reason.is_empty() {
+            true => "its key is not valid".to_owned(),
+            false => reason,
+        },
+        ..OverlayEncryption::default()
+    }
 }
 
 /// The id of the pool that a node says it reaches; what is no id is none.
@@ -83,6 +121,7 @@ pub(super) fn report(told: &InstanceReport) -> Result<Report> {
     Ok(Report {
         id: told.id.parse()?,
         generation: Some(told.generation),
+        epoch: told.epoch,
         told: state,
         reason,
         address: told.address.parse().ok(),

@@ -3,6 +3,7 @@
 //! each call: the node judges by those.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use strata_api::strata::v1::Chunk;
 use strata_transport::{CALLER_NAME, CALLER_ROLE, TunnelIo};
 use strata_types::{Error, Result};
+use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -19,19 +21,95 @@ use tonic::{Request, Status, Streaming};
 
 use crate::core::Who;
 
+/// What may be under way on one call through a tunnel, and on all of them: a
+/// call whose answer is not read must not hold up the others, so there is room
+/// for as many full ones as a node serves at once.
+const CALL_WINDOW: u32 = 64 << 10;
+const TUNNEL_WINDOW: u32 = 256 * CALL_WINDOW;
+
 /// How long a node may take to speak HTTP/2 on a new tunnel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often a tunnel is tried while nothing is asked, and how long a node may
+/// take to answer that: a machine that was switched off closes nothing.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Every tunnel there is. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Tunnels(Arc<Mutex<HashMap<String, Channel>>>);
+pub struct Tunnels(Arc<All>);
+
+struct All {
+    /// The newest of each node that has come up.
+    open: Mutex<HashMap<String, Tunnel>>,
+    /// How many nodes have opened so far: later ones have higher numbers.
+    opened: AtomicU64,
+    changed: watch::Sender<()>,
+}
+
+impl Default for All {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+            opened: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Tunnel {
+    number: u64,
+    channel: Channel,
+}
 
 /// A node's API, called for somebody.
 pub type NodeChannel = InterceptedService<Channel, OnBehalf>;
 
 impl Tunnels {
-    fn guard(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guard(&self) -> MutexGuard<'_, HashMap<String, Tunnel>> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has calls to a node go by this tunnel, unless a newer one came up
+    /// before.
+    fn insert(&self, node: &str, number: u64, channel: Channel) {
+        let mut open = self.guard();
+        if open.get(node).is_some_and(|one| one.number > number) {
+            return;
+        }
+        open.insert(node.to_owned(), Tunnel { number, channel });
+        drop(open);
+        self.0.changed.send_replace(());
+    }
+
+    /// The number of the tunnel that calls to a node go by; 0 while there is
+    /// none.
+    fn number(&self, node: &str) -> u64 {
+        self.guard().get(node).map_or(0, |one| one.number)
+    }
+
+    /// Waits until calls to a node go by another tunnel than the one that this
+    /// is called with: what was asked on that one may never be answered.
+    async fn replaced(&self, node: &str, number: u64) {
+        let mut changed = self.0.changed.subscribe();
+        while self.number(node) == number {
+            if changed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Calls a node, anew by each tunnel that it opens meanwhile: the one that
+    /// was there may be of a machine that is gone.
+    pub(crate) async fn newest<F: Future>(&self, node: &str, call: impl Fn() -> F) -> F::Output {
+        loop {
+            let number = self.number(node);
+            tokio::select! {
+                done = call() => return done,
+                () = self.replaced(node, number) => {}
+            }
+        }
     }
 
     /// Takes a node's tunnel into use; an older one of the same node is left.
@@ -42,6 +120,7 @@ impl Tunnels {
     ) -> ReceiverStream<Result<Chunk, Status>> {
         let (io, answer) = TunnelIo::answering(incoming);
         let (all, node) = (self.clone(), node.to_owned());
+        let number = self.0.opened.fetch_add(1, Ordering::Relaxed) + 1;
         tokio::spawn(async move {
             let mut io = Some(TokioIo::new(io));
             let connector = tower::service_fn(move |_: http::Uri| {
@@ -51,9 +130,15 @@ impl Tunnels {
                     .ok_or_else(|| std::io::Error::other("the tunnel ended"));
                 std::future::ready(io)
             });
-            let endpoint = Endpoint::from_static("http://node").connect_timeout(PATIENCE);
+            let endpoint = Endpoint::from_static("http://node")
+                .initial_stream_window_size(CALL_WINDOW)
+                .initial_connection_window_size(TUNNEL_WINDOW)
+                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .keep_alive_while_idle(true)
+                .connect_timeout(PATIENCE);
             match endpoint.connect_with_connector(connector).await {
-                Ok(channel) => drop(all.guard().insert(node, channel)),
+                Ok(channel) => all.insert(&node, number, channel),
                 Err(error) => tracing::debug!(node, %error, "a tunnel did not come up"),
             }
         });
@@ -62,7 +147,7 @@ impl Tunnels {
 
     /// The API of a node, called for `who`.
     pub fn node(&self, node: &str, who: &Who) -> Result<NodeChannel> {
-        let channel = self.guard().get(node).cloned();
+        let channel = self.guard().get(node).map(|one| one.channel.clone());
         let channel = channel.ok_or_else(|| {
             Error::unavailable(format!("there is no connection to node {node}"))
                 .with_hint("see whether it is up: strata node list")
@@ -92,5 +177,48 @@ impl Interceptor for OnBehalf {
         metadata.insert(CALLER_ROLE, self.role.clone());
         metadata.insert(CALLER_NAME, self.name.clone());
         Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn channel() -> Channel {
+        Endpoint::from_static("http://127.0.0.1:1").connect_lazy()
+    }
+
+    #[tokio::test]
+    async fn an_older_tunnel_does_not_replace_a_newer_one() {
+        let tunnels = Tunnels::default();
+        tunnels.insert("n1", 2, channel());
+        tunnels.insert("n1", 1, channel());
+        assert_eq!(tunnels.number("n1"), 2);
+        tunnels.insert("n1", 3, channel());
+        assert_eq!((tunnels.number("n1"), tunnels.number("n2")), (3, 0));
+    }
+
+    #[tokio::test]
+    async fn a_call_by_a_dead_tunnel_is_made_again_by_the_next() {
+        let tunnels = Tunnels::default();
+        tunnels.insert("n1", 1, channel());
+        let calls = AtomicUsize::new(0);
+        let call = || async {
+            calls.fetch_add(1, Ordering::Relaxed);
+            if tunnels.number("n1") == 1 {
+                // The machine is off: nothing answers, and nothing fails.
+                std::future::pending::<()>().await;
+            }
+        };
+        let opens = async {
+            while calls.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            tunnels.insert("n1", 2, channel());
+        };
+        tokio::join!(tunnels.newest("n1", call), opens);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 }

@@ -82,7 +82,8 @@ pub(super) async fn until_empty<K: Kind>(
 ) -> Result<(), StepError> {
     let mut changes = core.watch_all();
     loop {
-        let left = core.instances_on(node);
+        // Also those that have not come to their end there.
+        let left = core.occupants(node);
         if left == 0 {
             at.progress_to(1.0, "nothing is on it any more");
             return Ok(());
@@ -90,18 +91,21 @@ pub(super) async fn until_empty<K: Kind>(
         let named = core.names_on(node, 3).join(", ");
         at.progress(format!("{left} on it still: {named}"));
         at.safe_point()?;
-        tokio::select! {
-            () = at.cancelled() => {}
-            _ = changes.recv() => {}
-            () = tokio::time::sleep(LOOK) => {}
-        }
+        let something = async {
+            tokio::select! {
+                () = at.cancelled() => {}
+                _ = changes.recv() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        };
+        at.wait_for(something).await;
     }
 }
 
 async fn leave(at: &At<Drain>) -> Result<(), StepError> {
     let (core, node) = (&at.context, &at.input.node);
     let mut changes = core.watch_all();
-    match core.leave_node(node).await {
+    match core.leave_node(node, true).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(step_failed(error)),
         Ok(_) => {}

@@ -2,6 +2,7 @@
 //! and shows them, the one that leads runs them.
 
 mod backups;
+mod cancel;
 mod clusters;
 mod drain;
 mod hypervisors;
@@ -20,6 +21,7 @@ pub use backups::{
     BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, Resting, RestoreBackup,
     RestoreInput, VerifyBackup, VerifyInput,
 };
+pub(crate) use cancel::authorize_cancel;
 pub(crate) use clusters::user_name;
 pub use clusters::{
     ClusterSettings, Clusters, CreateCluster, CreateClusterInput, DeleteCluster,
@@ -34,6 +36,7 @@ pub use hypervisors::{
     ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,
     JoinTokens, Prove, SwitchInput, SwitchMachine,
 };
+pub(crate) use storage::bytes as amount;
 pub use storage::{
     ExpandInput, ExpandStorage, ReplaceDevice, ReplaceInput, ScrubInput, ScrubStorage, ShrinkInput,
     ShrinkStorage, Storage,
@@ -61,6 +64,7 @@ impl Estate {
             backups: Backups {
                 storage: Storage::none(),
                 store: core.shared_store(),
+                engine: core.shared_store(),
                 place: None,
                 resting: Arc::new(|_| Ok(())),
             },

@@ -1,20 +1,31 @@
 //! Why an instance is where it is, for people and for REST.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use strata_api::rest::{Placement, PlacementNode};
-use strata_scheduler::explain as explain_request;
+use strata_scheduler::{Explanation, explain as explain_request};
 use strata_types::instance::InstanceId;
 use strata_types::{Error, Result};
 
 use super::fleet::Board;
-use crate::core::Core;
+use crate::core::{Core, Instance};
 
-pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result<Placement> {
+/// An explanation in full, and one for callers limited to projects: that
+/// counts nodes instead of naming them.
+pub(super) struct Explained {
+    pub(super) full: Placement,
+    pub(super) limited: Placement,
+}
+
+pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result<Explained> {
     let record = core.tables().instances.get(id).cloned();
     let record = record.ok_or_else(|| Error::not_found(format!("there is no instance {id}")))?;
     let request = board
-        .request(&record)
+        .request(core, &record)
         .ok_or_else(|| Error::internal("its rules cannot be read"))?;
     let explained = explain_request(&board.fleet, &request);
+    let limited = limited(&record, &explained);
     let best = explained.chosen.map(|(node, _)| board.node_name(node));
     let mut nodes: Vec<PlacementNode> = explained
         .others
@@ -64,10 +75,39 @@ pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result
         (None, Some(best)) => format!("{} has no place; {best} fits", record.name),
         (None, None) => format!("{} has no place, and no node fits", record.name),
     };
-    Ok(Placement {
+    let full = Placement {
         node: record.node.clone(),
         best,
         summary,
         nodes,
-    })
+    };
+    Ok(Explained { full, limited })
+}
+
+/// What a caller limited to projects is told: where its own instance is, and
+/// how many nodes have which reason against them.
+fn limited(record: &Instance, explained: &Explanation) -> Placement {
+    let name = &record.name;
+    let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+    for (_, reason) in &explained.others {
+        *counts.entry(reason.without_names()).or_default() += 1;
+    }
+    let mut summary = match (&record.node, explained.chosen) {
+        (Some(_), Some(_)) => format!("{name} has a place, and would find one today as well"),
+        (Some(_), None) => {
+            format!("{name} has a place; if it were placed now, no node would fit")
+        }
+        (None, Some(_)) => format!("{name} has no place yet; a node fits"),
+        (None, None) => format!("{name} has no place, and no node fits"),
+    };
+    for (reason, nodes) in counts {
+        let noun = if nodes == 1 { "node" } else { "nodes" };
+        summary.push_str(&format!("; {nodes} {noun}: {reason}"));
+    }
+    Placement {
+        node: record.node.clone(),
+        best: None,
+        summary,
+        nodes: Vec::new(),
+    }
 }

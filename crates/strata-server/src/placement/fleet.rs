@@ -10,14 +10,18 @@ use strata_scheduler::{
     POOL_LABEL, Preference, Request, Resources, Rules,
 };
 use strata_types::Label;
-use strata_types::instance::{InstanceId, InstanceSpec};
+use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec};
 use uuid::Uuid;
 
 use super::rules;
-use crate::core::{Core, Instance, Node, NodeCondition, Wanted};
+use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted};
 
 /// A node that only tells its status gets what no other can have.
 const FOLLOWS: &str = "strata.dev/follows";
+/// What nodes make a virtual machine with of which nothing is said: thousandths
+/// of a core, and bytes.
+const VM_CPU: u64 = 1000;
+const VM_MEMORY: u64 = 512 << 20;
 /// Worth more than what people's wishes sum up to.
 const RATHER: i32 = 1_000_000;
 
@@ -114,7 +118,7 @@ impl Board {
         }
         if let (Some(record), Some(wanted)) = (record, wanted)
             && let Some(node) = self.fleet.node(&wanted.2)
-            && let Some(request) = self.request(&record)
+            && let Some(request) = self.request(core, &record)
             && self.fleet.reserve(&request, node).is_ok()
         {
             self.counted.insert(slot, wanted);
@@ -136,13 +140,20 @@ impl Board {
         self.sync_instance(core, id);
     }
 
+    /// The node that an instance is counted on.
+    pub(super) fn place_of(&self, id: &InstanceId) -> Option<String> {
+        let (_, _, node) = self.counted.get(&slot(id))?;
+        Some(node.clone())
+    }
+
     /// The id behind the bits, of an instance that is counted.
     pub(super) fn id_of(&self, slot: Slot) -> Option<InstanceId> {
         self.counted.get(&slot).map(|(id, ..)| id.clone())
     }
 
-    pub(super) fn request(&mut self, record: &Instance) -> Option<Request> {
-        let rules = self.shared_rules(&record.project, &record.spec, record)?;
+    pub(super) fn request(&mut self, core: &Core, record: &Instance) -> Option<Request> {
+        let only = where_known(core, record);
+        let rules = self.shared_rules(&record.project, &record.spec, record, only)?;
         let size = resources(&record.spec);
         let mut request = Request::new(slot(&record.id), size, rules);
         request.priority = record.spec.placement.priority;
@@ -155,6 +166,7 @@ impl Board {
         project: &Label,
         spec: &InstanceSpec,
         record: &Instance,
+        only: Vec<Constraint>,
     ) -> Option<Arc<Rules>> {
         let made = rules(project, spec).ok()?;
         let mut made = Arc::unwrap_or_clone(made);
@@ -162,6 +174,7 @@ impl Board {
             let names = record.refusals.keys().cloned().collect();
             made.constraints.push(Constraint::NotNamed(names));
         }
+        made.constraints.extend(only);
         if self.silent > 0 {
             made.preferences.push(Preference {
                 test: Constraint::Exists(FOLLOWS.into()),
@@ -186,11 +199,29 @@ impl Board {
     }
 }
 
-/// What an instance takes.
+/// Where an instance may go that was on nodes which are lost: their lease may be
+/// extended by their witnesses, so only those know that it has ended.
+fn where_known(core: &Core, record: &Instance) -> Vec<Constraint> {
+    let lost = record.leaving.iter().filter(|from| from.lost);
+    let known = lost.filter_map(|from| core.node(&from.node).ok()?.witnesses.clone());
+    let named = known.map(|names| Constraint::Named(names.into_iter().collect()));
+    named.collect()
+}
+
+/// What an instance takes. A virtual machine of which nothing is said has what
+/// nodes make it with.
 pub(super) fn resources(spec: &InstanceSpec) -> Resources {
-    Resources::new(
+    let (cpu, memory) = (
         u64::try_from(spec.resources.cpu).unwrap_or(0),
         spec.resources.memory_bytes(),
+    );
+    let usual = |amount: u64, usual: u64| match (spec.kind, amount) {
+        (InstanceKind::Vm, 0) => usual,
+        _ => amount,
+    };
+    Resources::new(
+        usual(cpu, VM_CPU),
+        usual(memory, VM_MEMORY),
         spec.resources.disk_bytes(),
     )
 }
@@ -225,10 +256,13 @@ fn node_spec(node: &Node, core: &Core) -> NodeSpec {
 }
 
 fn state(node: &Node) -> NodeState {
-    match (node.condition, node.draining) {
-        (NodeCondition::Ready, false) => NodeState::Ready,
-        (NodeCondition::Ready, true) => NodeState::Draining,
+    match (node.condition, node.phase) {
         (NodeCondition::Registered | NodeCondition::Lost, _) => NodeState::Lost,
+        (NodeCondition::Ready, NodePhase::Stopping) => NodeState::Draining,
+        (NodeCondition::Ready, _) if node.draining => NodeState::Draining,
+        (NodeCondition::Ready, NodePhase::Starting) => NodeState::Starting,
+        (NodeCondition::Ready, _) if node.ignores_instances => NodeState::StatusOnly,
+        (NodeCondition::Ready, NodePhase::Running) => NodeState::Ready,
     }
 }
 
@@ -237,8 +271,9 @@ pub(super) fn wants_a_place(record: &Instance) -> bool {
     record.node.is_none() && record.wanted == Wanted::Running
 }
 
-/// Why there is no place, in words.
-pub(super) fn why_not(cause: &Cause) -> String {
+/// Why there is no place, in words; with the names of nodes and of who holds
+/// their ports, or without.
+pub(super) fn why_not(cause: &Cause, names: bool) -> String {
     match cause {
         Cause::AlreadyPlaced(_) => "it has a place already".into(),
         Cause::NoNodeFits(reasons) if reasons.is_empty() => "there are no nodes".into(),
@@ -247,6 +282,10 @@ pub(super) fn why_not(cause: &Cause) -> String {
                 .iter()
                 .take(8)
                 .map(|one| {
+                    if !names {
+                        let nodes = if one.nodes == 1 { "node" } else { "nodes" };
+                        return format!("{} {nodes}: {}", one.nodes, one.reason.without_names());
+                    }
                     let names = one.examples.iter().take(3).cloned().collect::<Vec<_>>();
                     let more = if one.nodes > names.len() { ", …" } else { "" };
                     match one.nodes {

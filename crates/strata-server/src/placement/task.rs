@@ -2,24 +2,27 @@
 //! that want a place in one batch, and writes each decision if nothing came
 //! between. What finds no place is tried again when the fleet has changed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use strata_api::rest::Placement;
-use strata_scheduler::{NodeState, Plan, Request, drain, place};
+use strata_scheduler::{Cause, Eviction, NodeState, Plan, Request, drain, place};
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceState};
 use strata_types::pod::RestartPolicy;
-use strata_types::{Error, Result};
+use strata_types::{Error, Label, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::backoff::Backoffs;
 use super::explain;
 use super::fleet::{Board, slot, wants_a_place, why_not};
 use crate::core::keys;
-use crate::core::{Core, Instance, Kept, Lead, Touched, Wanted, encode, turn_to, uproot};
+use crate::core::{
+    Core, Instance, Kept, Lead, Touched, Wanted, Why, encode, evict, turn_to_because,
+};
 
 /// And without a reason that is known here, this often.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
@@ -36,15 +39,19 @@ pub struct PlacementHandle {
 
 struct Question {
     id: InstanceId,
+    /// With the names of nodes and of instances of others.
+    names: bool,
     answer: oneshot::Sender<Result<Placement>>,
 }
 
 impl PlacementHandle {
-    /// Why an instance is where it is, and not elsewhere.
-    pub async fn explain(&self, id: &InstanceId) -> Result<Placement> {
+    /// Why an instance is where it is, and not elsewhere; with the names of
+    /// nodes, or counting them.
+    pub async fn explain(&self, id: &InstanceId, names: bool) -> Result<Placement> {
         let (answer, answered) = oneshot::channel();
         let question = Question {
             id: id.clone(),
+            names,
             answer,
         };
         let gone = || Error::unavailable("the server is ending");
@@ -70,6 +77,7 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
         board: Board::new(&core),
         waiting: BTreeSet::new(),
         hopeless: HashSet::new(),
+        refused: Backoffs::default(),
         core: core.clone(),
     };
     task.waiting.extend(task.all_waiting());
@@ -94,9 +102,11 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
             Some(question) = asked.recv() => task.answer(question),
             // What is measured changes all the time, and wakes nobody.
             _ = now_and_then.tick() => fleet_changed = true,
-            _ = again.tick(), if fleet_changed => {
-                fleet_changed = false;
-                task.waiting.extend(task.hopeless.drain());
+            _ = again.tick() => {
+                let due = task.take_due(std::mem::take(&mut fleet_changed));
+                if !due {
+                    continue;
+                }
                 if matches!(core.lead(), Lead::Leading(_)) {
                     task.drain().await;
                 }
@@ -115,6 +125,8 @@ struct Task {
     waiting: BTreeSet<InstanceId>,
     /// In want of one, and there was none.
     hopeless: HashSet<InstanceId>,
+    /// Those that every node refused, and when they are tried again.
+    refused: Backoffs,
 }
 
 impl Task {
@@ -130,13 +142,23 @@ impl Task {
     fn take_in(&mut self, thing: Touched) -> bool {
         match thing {
             Touched::Node(name) => {
+                let known = self.board.fleet.node(&name).is_some();
                 self.board.sync_node(&self.core, &name);
+                if !known {
+                    // It may take what all others refused.
+                    self.refused.clear();
+                }
                 true
             }
             Touched::Instance(id) => {
+                let had = self.board.place_of(&id);
                 self.board.sync_instance(&self.core, &id);
+                let left = had.is_some() && self.board.place_of(&id) != had;
                 let record = self.core.tables().instances.get(&id).cloned();
                 let waits = record.as_ref().is_some_and(|one| wants_a_place(one));
+                if record.as_ref().is_none_or(|one| one.is_up()) {
+                    self.refused.remove(&id);
+                }
                 if !waits {
                     self.waiting.remove(&id);
                     self.hopeless.remove(&id);
@@ -145,11 +167,31 @@ impl Task {
                 } else if record.is_some_and(|one| one.state != InstanceState::Failed) {
                     // It was asked for anew.
                     self.hopeless.remove(&id);
+                    self.refused.remove(&id);
                     self.waiting.insert(id);
                 }
-                !waits
+                left
             }
         }
+    }
+
+    /// Takes those that are to be tried again; whether there is anything to do.
+    /// A fleet that changed may have room for all but those that every node
+    /// refused: these wait for their time.
+    fn take_due(&mut self, fleet_changed: bool) -> bool {
+        let now = Instant::now();
+        let all = self.hopeless.iter();
+        let due = all.filter(|id| match self.refused.until(id) {
+            Some(until) => until <= now,
+            None => fleet_changed,
+        });
+        let due: Vec<InstanceId> = due.cloned().collect();
+        for id in &due {
+            self.hopeless.remove(id);
+        }
+        let any = !due.is_empty();
+        self.waiting.extend(due);
+        any || fleet_changed
     }
 
     /// What instances really use counts, too.
@@ -172,7 +214,7 @@ impl Task {
             let mut requests: Vec<Request> = Vec::with_capacity(records.len());
             let mut asking = Vec::with_capacity(records.len());
             for record in records {
-                if let Some(request) = self.board.request(&record) {
+                if let Some(request) = self.board.request(&self.core, &record) {
                     requests.push(request);
                     asking.push(record);
                 }
@@ -203,52 +245,63 @@ impl Task {
 
     /// Writes what was decided.
     async fn follow(&mut self, plan: Plan, asking: &[Arc<Kept<Instance>>]) -> bool {
-        for eviction in &plan.evictions {
-            let Some(id) = self.board.id_of(eviction.instance) else {
-                continue;
-            };
-            let by = asking.iter().find(|one| slot(&one.id) == eviction.by);
-            let by = by.map_or_else(String::new, |one| format!(" for {}", one.name));
-            let node = self.board.node_name(eviction.node);
-            let why = format!("made room on {node}{by}, which has a higher priority");
-            if let Err(error) = self.core.move_off(&node, &id, &why).await {
-                tracing::warn!(%error, instance = %id, "an instance could not be moved off");
-                self.board.take_back(&self.core, &id);
-            }
-        }
         let writes = FuturesUnordered::new();
         for placement in &plan.placements {
             let record = &asking[placement.request];
             let node = self.board.node_name(placement.node);
             self.board.placed(record, &node);
             let mut next = record.record.clone();
-            next.node = Some(node.clone());
-            turn_to(
-                &mut next,
-                InstanceState::Scheduled,
-                &format!("on node {node}"),
-            );
-            writes.push(write(&self.core, record, next));
+            next.place_on(&node);
+            let first = match record.leaving.iter().find(|from| !from.lost) {
+                Some(leaving) => format!(", once it has ended on {}", leaving.node),
+                None => String::new(),
+            };
+            let why = Why {
+                full: format!("on node {node}{first}"),
+                limited: String::new(),
+            };
+            turn_to_because(&mut next, InstanceState::Scheduled, &why);
+            let evicted = plan.evictions.iter();
+            let evicted = evicted.filter(|eviction| eviction.by == slot(&record.id));
+            let mut changes = vec![(record.clone(), next)];
+            changes.extend(evicted.filter_map(|eviction| self.evicted(eviction, &record.name)));
+            writes.push(write_all(&self.core, changes));
         }
         for failure in &plan.failures {
             let record = &asking[failure.request];
             self.hopeless.insert(record.id.clone());
-            let mut why = why_not(&failure.cause);
-            for (node, refusal) in &record.refusals {
-                why = format!("{why}; {node} refused it: {refusal}");
+            if !record.refusals.is_empty() {
+                self.refused.failed(&record.id, Instant::now());
             }
-            why.truncate(why.floor_char_boundary(4096));
-            let told = record.state == InstanceState::Failed && record.description == why;
+            let why = unschedulable(&failure.cause, &record.refusals);
+            let told = record.state == InstanceState::Failed && record.description == why.full;
             if told && record.refusals.is_empty() {
                 continue;
             }
             let mut next = record.record.clone();
             // What was in the way there may be gone the next time.
             next.refusals.clear();
-            turn_to(&mut next, InstanceState::Failed, &why);
-            writes.push(write(&self.core, record, next));
+            turn_to_because(&mut next, InstanceState::Failed, &why);
+            writes.push(write_all(&self.core, vec![(record.clone(), next)]));
         }
-        self.written(writes.collect().await)
+        let written: Vec<Vec<_>> = writes.collect().await;
+        self.written(written.into_iter().flatten().collect())
+    }
+
+    /// How an instance is that makes room for another. It is written together
+    /// with the one it makes room for, or not at all.
+    fn evicted(&self, eviction: &Eviction, by: &Label) -> Option<(Arc<Kept<Instance>>, Instance)> {
+        let id = self.board.id_of(eviction.instance)?;
+        let node = self.board.node_name(eviction.node);
+        let record = self.core.tables().instances.get(&id).cloned()?;
+        let why = Why {
+            full: format!("made room on {node} for {by}, which has a higher priority"),
+            limited: "made room for an instance with a higher priority".into(),
+        };
+        // It went by itself meanwhile, or goes.
+        let is_there = record.node.as_deref() == Some(&*node) && record.wanted != Wanted::Gone;
+        let next = evict(&record, &why, self.core.confirms(&node));
+        is_there.then_some((record, next))
     }
 
     /// What was not written is not so, either. The answer is whether all was.
@@ -287,7 +340,7 @@ impl Task {
             let from = self.board.node_name(node);
             for failure in &plan.failures {
                 let id = self.board.id_of(failure.instance);
-                tracing::info!(node = from, instance = ?id, why = why_not(&failure.cause), "stays for now");
+                tracing::info!(node = from, instance = ?id, why = why_not(&failure.cause, true), "stays for now");
             }
             self.move_away(&from, &plan).await;
         }
@@ -319,39 +372,83 @@ impl Task {
                 self.board.take_back(&self.core, &id);
                 continue;
             }
-            let mut next = uproot(&record, &format!("{from} was drained"));
+            let drained = Why {
+                full: format!("{from} was drained"),
+                limited: "its node was drained".into(),
+            };
+            let mut next = evict(&record, &drained, self.core.confirms(from));
             if next.wanted == Wanted::Running {
-                let why = format!("on node {to}; {from} is drained");
-                turn_to(&mut next, InstanceState::Scheduled, &why);
-                next.node = Some(to);
+                let why = Why {
+                    full: format!("on node {to}; {from} is drained"),
+                    limited: "its node is drained".into(),
+                };
+                turn_to_because(&mut next, InstanceState::Scheduled, &why);
+                next.place_on(&to);
             }
-            let core = self.core.clone();
-            writes.push(async move { write(&core, &record, next).await });
+            writes.push(write_all(&self.core, vec![(record, next)]));
         }
-        self.written(writes.collect().await);
+        let written: Vec<Vec<_>> = writes.collect().await;
+        self.written(written.into_iter().flatten().collect());
     }
 
     fn answer(&mut self, question: Question) {
         self.measure();
         let answer = explain::explain(&self.core, &mut self.board, &question.id);
+        let answer = answer.map(|explained| match question.names {
+            true => explained.full,
+            false => explained.limited,
+        });
         let _ = question.answer.send(answer);
     }
 }
 
-async fn write(
-    core: &Core,
-    before: &Kept<Instance>,
-    next: Instance,
-) -> (InstanceId, Result<(), StoreError>) {
-    let id = next.id.clone();
-    let key = keys::instance(&id);
-    let value = match encode(&next) {
-        Ok(value) => value,
-        Err(error) => return (id, Err(StoreError::Invalid(error.to_string()))),
+/// Why an instance has no place: what speaks against the nodes, and what those
+/// that refused it said.
+fn unschedulable(cause: &Cause, refusals: &BTreeMap<String, String>) -> Why {
+    let mut why = Why {
+        full: why_not(cause, true),
+        limited: why_not(cause, false),
     };
-    let transaction = Transaction::new()
-        .if_unchanged(&*key, before.revision)
-        .put(key, value);
-    let written = core.commit_as_leader(transaction).await.map(drop);
-    (id, written)
+    for (node, refusal) in refusals {
+        why.full
+            .push_str(&format!("; {node} refused it: {refusal}"));
+        let limited = &mut why.limited;
+        limited.push_str(&format!("; a node refused it: {refusal}"));
+    }
+    for text in [&mut why.full, &mut why.limited] {
+        text.truncate(text.floor_char_boundary(4096));
+    }
+    why
+}
+
+/// Writes records together, or none of them: an instance, and those that make
+/// room for it.
+async fn write_all(
+    core: &Core,
+    changes: Vec<(Arc<Kept<Instance>>, Instance)>,
+) -> Vec<(InstanceId, Result<(), StoreError>)> {
+    let ids: Vec<InstanceId> = changes
+        .iter()
+        .map(|(before, _)| before.id.clone())
+        .collect();
+    let mut transaction = Transaction::new();
+    for (before, next) in &changes {
+        let key = keys::instance(&next.id);
+        match encode(next) {
+            Ok(value) => {
+                let unchanged = transaction.if_unchanged(&*key, before.revision);
+                transaction = unchanged.put(key, value);
+            }
+            Err(error) => {
+                let refused = |id| (id, Err(StoreError::Invalid(error.to_string())));
+                return ids.into_iter().map(refused).collect();
+            }
+        }
+    }
+    let written = core.commit_as_leader(transaction).await;
+    let each = |id| match &written {
+        Ok(_) => (id, Ok(())),
+        Err(error) => (id, Err(StoreError::Unavailable(error.to_string()))),
+    };
+    ids.into_iter().map(each).collect()
 }

@@ -1,13 +1,12 @@
 //! Looks at clusters: how each stands, what died and is to be replaced, which
 //! snapshot is due, whose credentials are over.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Admission, Cluster, Kept, Lead, NodeCondition, Who, Work, now_ms};
+use crate::core::{Admission, Cluster, Kept, Lead, Who, Work, now_ms};
 use crate::operations::{
     Clusters, CreateClusterInput, DeleteCluster, DeleteClusterInput, HealCluster, HealInput,
     RenewCluster, RenewInput, Seen, SnapshotCluster, SnapshotInput, user_name,
@@ -90,6 +89,9 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
             false => own.call_off(cluster).await,
         }
     }
+    if leads(own) {
+        own.see_to_accepted(cluster).await;
+    }
     if leads(own)
         && let Err(error) = own.clear_abandoned(cluster).await
     {
@@ -110,25 +112,12 @@ async fn look_at(own: &Clusters, cluster: &Kept<Cluster>) {
     let Ok(facts) = own.facts(name).await else {
         return;
     };
-    let observed = tokio::time::timeout(PATIENCE, own.driver.observe(&facts)).await;
-    let observed = observed.unwrap_or_default();
     let before = own.sight.get(name, &cluster.id);
-    let known = before.is_some();
-    let answered = before.as_ref().is_some_and(|seen| seen.answered) || observed.serves;
-    let mut memory = before.map(|seen| seen.memory).unwrap_or_default();
-    let away = memory.lost.len();
-    memory.note(&cluster.members, &observed, &lost(own, cluster), now_ms());
+    let away = before.map(|seen| seen.memory.lost.len());
+    let seen = own.look_at(cluster, &facts).await;
     // Who was away has not heard who came and went; nor has anybody of whom
     // this server, just started, cannot know.
-    let returned = !known || memory.lost.len() < away;
-    let seen = Seen {
-        id: cluster.id.clone(),
-        observed,
-        memory,
-        answered,
-        at_ms: now_ms(),
-    };
-    own.sight.put(name, seen.clone());
+    let returned = away.is_none_or(|away| seen.memory.lost.len() < away);
     if leads(own) && cluster.work == Work::Idle {
         if returned && let Err(error) = own.driver.introduce(&facts).await {
             tracing::warn!(cluster = name, %error, "not everybody knows the others yet");
@@ -171,19 +160,6 @@ async fn delete_on(own: &Clusters, cluster: &Cluster) {
 fn is_sore(cluster: &Cluster) -> bool {
     let failure = cluster.failure.as_ref();
     failure.is_some_and(|failure| now_ms() - failure.at_ms < SORE_MS)
-}
-
-/// The machines whose own nodes do not answer.
-fn lost(own: &Clusters, cluster: &Cluster) -> BTreeSet<String> {
-    let machines = cluster
-        .members
-        .iter()
-        .map(|member| member.machine.to_string());
-    let lost = machines.filter(|id| match own.core.node(id) {
-        Ok(node) => node.condition != NodeCondition::Ready,
-        Err(_) => true,
-    });
-    lost.collect()
 }
 
 /// Has what died replaced.

@@ -4,24 +4,44 @@
 //! and does not know it yet writes nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use strata_store::{Change, Condition, LeaseId, Store, StoreError, Transaction};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Core, Lead};
+use crate::core::{Core, Lead, keys};
 
 const KEY: &str = "leader";
-/// How long a silent leader leads.
-const TTL: Duration = Duration::from_secs(5);
-/// How often it says that it is there.
-const KEEP: Duration = Duration::from_millis(1500);
+/// How long a silent leader leads at most, and at least.
+const LONGEST: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_secs(2);
+/// How much earlier than the store a leader takes its lead for over: clocks
+/// differ, and acting on it takes a moment.
+const MARGIN: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a server is listed that does not renew its entry.
+const LISTED: Duration = Duration::from_secs(30);
+
+/// How long a silent leader leads: half of what nodes are given, so that
+/// another takes over before they stop what they run.
+fn ttl(core: &Core) -> Duration {
+    let half = core.settings().lease / 2;
+    // The store counts whole seconds.
+    Duration::from_secs(half.clamp(SHORTEST, LONGEST).as_secs())
+}
 
 /// Stands for election until `shutdown`. `address` is where nodes and people
 /// reach this server.
 pub fn start(core: Core, store: Arc<dyn Store>, address: String, shutdown: CancellationToken) {
+    let listing = list_self(core.clone(), store.clone(), address.clone());
+    let ending = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = ending.cancelled() => {}
+            () = listing => {}
+        }
+    });
     tokio::spawn(async move {
         let mut lease = None;
         tokio::select! {
@@ -34,6 +54,27 @@ pub fn start(core: Core, store: Arc<dyn Store>, address: String, shutdown: Cance
             let _ = store.revoke(lease).await;
         }
     });
+}
+
+/// Keeps this server among those that nodes are given.
+async fn list_self(core: Core, store: Arc<dyn Store>, address: String) {
+    loop {
+        let listed = async {
+            let lease = store.grant(LISTED).await?;
+            let key = format!("{}{address}", keys::SERVERS);
+            let entry = Transaction::new().put_with(key, String::new(), Some(lease));
+            core.commit(entry).await?;
+            loop {
+                tokio::time::sleep(LISTED / 3).await;
+                store.keep_alive(lease).await?;
+            }
+        };
+        let ended: Result<(), StoreError> = listed.await;
+        if let Err(error) = ended {
+            tracing::debug!(%error, "this server is not listed");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 async fn stand(core: &Core, store: &Arc<dyn Store>, address: &str, held: &mut Option<LeaseId>) {
@@ -52,7 +93,8 @@ async fn stand_once(
     address: &str,
     held: &mut Option<LeaseId>,
 ) -> Result<(), StoreError> {
-    let lease = store.grant(TTL).await?;
+    let (asked, ttl) = (Instant::now(), ttl(core));
+    let lease = store.grant(ttl).await?;
     *held = Some(lease);
     let claim = Transaction::new()
         .if_absent(KEY)
@@ -61,8 +103,9 @@ async fn stand_once(
         Ok(revision) => {
             tracing::info!("this server leads");
             let condition = Condition::Unchanged(KEY.to_owned(), revision);
+            core.renew_lead(asked + ttl - MARGIN);
             core.set_lead(Lead::Leading(Some(condition)));
-            keep(store, lease).await
+            keep(core, store, lease, ttl, asked).await
         }
         Err(StoreError::Conflict { .. }) => {
             store.revoke(lease).await?;
@@ -74,18 +117,27 @@ async fn stand_once(
 }
 
 /// Leads until the lease cannot be kept.
-async fn keep(store: &Arc<dyn Store>, lease: LeaseId) -> Result<(), StoreError> {
-    let mut last = tokio::time::Instant::now();
+async fn keep(
+    core: &Core,
+    store: &Arc<dyn Store>,
+    lease: LeaseId,
+    ttl: Duration,
+    granted: Instant,
+) -> Result<(), StoreError> {
+    let mut last = granted;
     loop {
-        tokio::time::sleep(KEEP).await;
-        let asked = tokio::time::Instant::now();
-        match tokio::time::timeout(TTL, store.keep_alive(lease)).await {
-            Ok(Ok(())) => last = asked,
+        tokio::time::sleep(ttl / 4).await;
+        let asked = Instant::now();
+        match tokio::time::timeout(ttl / 3, store.keep_alive(lease)).await {
+            Ok(Ok(())) => {
+                last = asked;
+                core.renew_lead(asked + ttl - MARGIN);
+            }
             Ok(Err(error @ StoreError::NoSuchLease(_))) => return Err(error),
             Ok(Err(error)) => tracing::warn!(%error, "the lead cannot be kept"),
             Err(_) => tracing::warn!("the store takes too long to keep the lead"),
         }
-        if last.elapsed() >= TTL {
+        if last.elapsed() >= ttl - MARGIN {
             return Err(StoreError::Unavailable(
                 "for longer than the lead lasts".into(),
             ));

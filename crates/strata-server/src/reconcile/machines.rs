@@ -79,6 +79,26 @@ async fn see_power(own: &Hypervisors) {
     }
 }
 
+/// Notes what the provider calls a machine of the inventory.
+async fn see_names(own: &Hypervisors, machine: &str, handle: &str, hostname: Option<&str>) {
+    let known = own.core.machine(machine);
+    let is_new = known.is_ok_and(|now| {
+        now.provider_id.as_deref() != Some(handle) || now.hostname.as_deref() != hostname
+    });
+    if !is_new {
+        return;
+    }
+    let noted = own.core.lead_machine(machine, |now| {
+        let mut next = now.clone();
+        next.provider_id = Some(handle.to_owned());
+        next.hostname = hostname.map(str::to_owned);
+        Ok(next)
+    });
+    if let Err(error) = noted.await {
+        tracing::debug!(machine, %error, "what its provider calls it is not noted");
+    }
+}
+
 /// Machines with our tag that should not have it.
 async fn find_left(own: &Hypervisors, operations: &Operations, provider: &Arc<dyn Provider>) {
     let found = match tokio::time::timeout(PATIENCE, provider.discover()).await {
@@ -91,9 +111,12 @@ async fn find_left(own: &Hypervisors, operations: &Operations, provider: &Arc<dy
     };
     let ours = found.into_iter().filter_map(|one| {
         let tag = one.tag.filter(|tag| tag.run == own.run)?;
-        Some((one.handle, tag))
+        Some((one.handle, one.hostname, tag))
     });
     let ours: Vec<_> = ours.collect();
+    for (handle, hostname, tag) in &ours {
+        see_names(own, tag.machine.as_str(), handle, hostname.as_deref()).await;
+    }
     if ours.is_empty() {
         return;
     }
@@ -101,7 +124,7 @@ async fn find_left(own: &Hypervisors, operations: &Operations, provider: &Arc<dy
     let Ok(busy) = busy(operations).await else {
         return;
     };
-    for (handle, tag) in ours {
+    for (handle, _, tag) in ours {
         let id = tag.machine.as_str();
         let known = own.core.machine(id).ok();
         let in_use = known

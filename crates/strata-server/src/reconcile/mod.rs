@@ -6,6 +6,7 @@ mod endpoints;
 mod leadership;
 mod liveness;
 mod machines;
+mod published_nodes;
 mod schedules;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::start_liveness;
 use crate::core::{
-    Core, CoreSettings, Instance, Kept, Lead, NewInstance, Range, Registration, Seen, Who,
+    Core, CoreSettings, Instance, Kept, Lead, NewInstance, Range, Registration, Seen, Who, Why,
 };
 use crate::placement;
 
@@ -39,6 +39,7 @@ async fn world() -> World {
         placement: Default::default(),
         overcommit: Default::default(),
         alone: true,
+        bounds: Default::default(),
     };
     let shutdown = CancellationToken::new();
     let core = Core::open(Arc::new(Memory::new()), settings, shutdown.clone());
@@ -78,7 +79,8 @@ impl World {
                 uri: "x".into(),
                 ..InstanceSpec::default()
             },
-            stopped: false,
+            fresh_id: None,
+            wanted: None,
         };
         self.core.create_instance(&who(), new).await.unwrap();
     }
@@ -158,7 +160,11 @@ async fn a_server_that_does_not_lead_takes_nobody_for_lost() {
     let web = world.until(is_on("n1")).await;
     world.core.set_lead(Lead::Following(None));
     world.core.lose_node("n1", "silence").await.unwrap_err();
-    let moved = world.core.move_off("n1", &web.id, "silence");
+    let why = Why {
+        full: "silence of n1".into(),
+        limited: "silence".into(),
+    };
+    let moved = world.core.move_off("n1", &web.id, &why, false);
     moved.await.unwrap_err();
     let now = world.core.instance(&who(), None, "web").unwrap();
     assert_eq!(now.node.as_deref(), Some("n1"));

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use strata_clusters::sim::Fault;
+use strata_server::core::{NodeReport, Seen};
 use strata_server::operations::{ClusterSettings, Clusters};
-use strata_server::reconcile::look_at_clusters;
+use strata_server::reconcile::{look_at_clusters, look_at_machines};
 use strata_types::ErrorKind;
 use strata_types::cluster::ClusterStatus;
+use strata_types::instance::InstanceState;
 
 use crate::clusters_stage::{NAME, Stage};
 use crate::world::admin;
@@ -79,6 +81,7 @@ async fn nobody_is_chosen_to_go_while_nothing_is_known() {
             true => Fault::DieBefore,
             false => Fault::None,
         });
+    look_at_clusters(&stage.clusters).await;
     let sizes = vec![("w".to_owned(), 1)];
     let plan = stage.clusters.plan_scale(NAME, &sizes).await;
     assert_eq!(plan.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -91,4 +94,49 @@ async fn nobody_is_chosen_to_go_while_nothing_is_known() {
     let asked = stage.clusters.scale_pools(&admin(), NAME, sizes).await;
     stage.completes(asked.unwrap()).await;
     stage.assert_whole(NAME);
+}
+
+/// Kubernetes takes a minute to notice; its nodes are Ready until then.
+#[tokio::test(start_paused = true)]
+async fn machine_that_does_not_answer_is_shown_by_its_lease() {
+    let stage = Stage::running(3, 1, &[("w", 2)]).await;
+    look_at_clusters(&stage.clusters).await;
+    assert_eq!(
+        stage.clusters.get(NAME).unwrap().status,
+        ClusterStatus::Running
+    );
+    let silent = stage.of_pool(NAME, "w").remove(0);
+    let lost = Seen {
+        reported: Some(NodeReport::of(
+            InstanceState::Failed,
+            "nothing was heard of it",
+        )),
+        ..crate::world::seen(4, 8000)
+    };
+    stage.core.see_node(&silent, &lost).await.unwrap();
+    let told = stage.clusters.get(NAME).unwrap();
+    assert_eq!(told.status, ClusterStatus::Degraded, "{told:?}");
+    assert!(told.message.contains(&silent), "{told:?}");
+    let phase = |id: &str| {
+        let nodes = stage.clusters.nodes(NAME).unwrap();
+        let node = nodes.into_iter().find(|node| node.machine == id);
+        node.unwrap().phase
+    };
+    assert_eq!(phase(&silent), "LOST");
+    // Its provider says more.
+    stage.kill(&silent).await;
+    look_at_machines(&stage.hypervisors, &stage.operations).await;
+    assert_eq!(phase(&silent), "OFF");
+    assert_eq!(phase(&stage.of_pool(NAME, "")[0]), "UP");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machine_is_named_as_its_provider_does() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let worker = stage.of_pool(NAME, "w").remove(0);
+    let own = (worker.clone(), worker.clone());
+    assert_eq!(stage.clusters.provider_names(&worker), own);
+    look_at_machines(&stage.hypervisors, &stage.operations).await;
+    let names = (worker.clone(), format!("{worker}.sim"));
+    assert_eq!(stage.clusters.provider_names(&worker), names);
 }

@@ -107,7 +107,7 @@ impl Stage {
         let driver: Arc<dyn Provider> = Arc::new(machines.clone());
         let hypervisors = Hypervisors {
             providers: Providers::new([driver]),
-            join_tokens: Arc::new(|_| Ok(Secret::new("once"))),
+            join_tokens: Arc::new(|_, _| Ok(Secret::new("once"))),
             prove: Arc::new(Proven),
             server: "https://server".into(),
             run: "test".into(),
@@ -358,6 +358,7 @@ pub(crate) fn plane(count: u32) -> ControlPlane {
         count,
         instance_type: InstanceType::Standard,
         labels: BTreeMap::new(),
+        pod_security: None,
     }
 }
 

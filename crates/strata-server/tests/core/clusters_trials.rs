@@ -158,6 +158,7 @@ fn scaling(
     let input = move |_: &Stage| ScaleInput {
         cluster: NAME.into(),
         change: change.clone(),
+        accepted: String::new(),
     };
     On::new(world, input, done, |stage, input| {
         async move {

@@ -52,6 +52,50 @@ async fn people_are_let_in_by_their_role_and_out_for_good() {
     assert!(last.user != back.user && last.user != eve.user);
 }
 
+/// A privileged pod on a nested node is root of the host.
+#[tokio::test(start_paused = true)]
+async fn operator_is_no_cluster_admin_where_machines_share_a_kernel_with_the_host() {
+    let stage = Stage::running(2, 1, &[("w", 1)]).await;
+    let own = &stage.clusters;
+    let (runs, boss) = (who("bob", Role::Operator), who("ann", Role::Admin));
+    let spec = serde_json::json!({ "provider": "local", "cpu": 4, "ram": 8000 });
+    let spec = serde_json::from_value(spec).unwrap();
+    let id = "nested".parse().unwrap();
+    stage.core.add_machine(&admin(), &id, spec).await.unwrap();
+    let users = || stage.kubernetes.cluster(NAME).unwrap().users;
+    let bob = own.kubeconfig(&runs, NAME, None).await.unwrap();
+    assert_eq!(users()[&bob.user], "edit");
+    let ann = own.kubeconfig(&boss, NAME, None).await.unwrap();
+    assert_eq!(users()[&ann.user], "cluster-admin");
+    own.revoke(&runs, NAME, None).await.unwrap();
+    assert!(!users().contains_key(&bob.user));
+    // Where pods are held to nothing, an operator makes none.
+    for level in ["privileged".into(), serde_json::Value::Null] {
+        let held = |record: &mut serde_json::Value| {
+            record["spec"]["controlPlane"]["podSecurity"] = level.clone();
+        };
+        stage.rewrite(NAME, held).await;
+        let bob = own.kubeconfig(&runs, NAME, None).await.unwrap();
+        assert_eq!(users()[&bob.user], "view", "{level}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_admin_lets_the_pods_of_a_cluster_be_privileged() {
+    let stage = Stage::running(3, 1, &[("w", 1)]).await;
+    let own = &stage.clusters;
+    let control_plane = serde_json::json!({ "count": 1, "podSecurity": "privileged" });
+    let plan = |who: &Who| {
+        let control_plane = serde_json::from_value(control_plane.clone()).unwrap();
+        own.plan_create(who, "other", "1.35", &control_plane, &[])
+    };
+    let refused = plan(&who("bob", Role::Operator)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+    let allowed = plan(&who("ann", Role::Admin));
+    let denied = |error: &strata_types::Error| error.kind() == ErrorKind::PermissionDenied;
+    assert!(!allowed.is_err_and(|error| denied(&error)));
+}
+
 /// Has all that was let in be over.
 async fn end_admissions(stage: &Stage) {
     let over = |record: &mut serde_json::Value| {

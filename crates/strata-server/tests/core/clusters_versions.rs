@@ -43,6 +43,7 @@ fn upgrading(world: fn() -> BoxFuture<'static, Stage>) -> On<UpgradeCluster> {
     let input = |_: &Stage| UpgradeInput {
         cluster: NAME.into(),
         to: NEXT,
+        accepted: String::new(),
     };
     On::new(world, input, upgraded, |stage, _| goes_on(stage).boxed())
 }

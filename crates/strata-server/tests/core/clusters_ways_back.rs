@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use strata_clusters::sim::Fault;
 use strata_machines::sim::Fault as MachineFault;
-use strata_server::core::Seen;
+use strata_server::core::{NodeReport, Seen};
 use strata_server::operations::{HealCluster, HealInput};
+use strata_types::instance::InstanceState;
 use strata_workflow::OperationId;
 
 use crate::clusters_stage::{FIRST, NAME, NEXT, Stage};
@@ -109,7 +110,7 @@ impl Broken {
     /// The node of the first machine answers this server, or does not.
     async fn answers(&self, does: bool) {
         let told = Seen {
-            fails: (!does).then(|| "it is away".to_owned()),
+            reported: (!does).then(|| NodeReport::of(InstanceState::Failed, "it is away")),
             ..seen(4, 8000)
         };
         self.stage

@@ -75,7 +75,7 @@ fn hypervisors(core: &Core, sim: &Sim) -> Hypervisors {
     let driver: Arc<dyn Provider> = Arc::new(sim.clone());
     Hypervisors {
         providers: Providers::new([driver]),
-        join_tokens: Arc::new(|_| Ok(Secret::new("once"))),
+        join_tokens: Arc::new(|_, _| Ok(Secret::new("once"))),
         prove: Arc::new(Proven),
         server: "https://server".into(),
         run: RUN.into(),

@@ -243,7 +243,7 @@ async fn an_explanation_names_every_node() {
     world.node("large", 8, 8000).await;
     let web = world.create("web", spec(4000, 100)).await;
     world.until_state("web", InstanceState::Scheduled).await;
-    let why = world.placement.explain(&web.id).await.unwrap();
+    let why = world.placement.explain(&web.id, true).await.unwrap();
     assert_eq!(why.node.as_deref(), Some("large"));
     assert_eq!(why.nodes.len(), 2);
     let small = why.nodes.iter().find(|node| node.name == "small").unwrap();
@@ -268,7 +268,7 @@ async fn what_has_a_volume_of_the_pool_waits_for_a_node_that_reaches_it() {
     world.core.see_node("near", &reaches("p1")).await.unwrap();
     let placed = world.until_state("web", InstanceState::Scheduled).await;
     assert_eq!(placed.node.as_deref(), Some("near"));
-    let told = world.placement.explain(&web.id).await.unwrap();
+    let told = world.placement.explain(&web.id, true).await.unwrap();
     let far = told.nodes.iter().find(|node| node.name == "far").unwrap();
     assert_eq!(far.reason, why);
     // What says nothing of the pool leaves it as it was.

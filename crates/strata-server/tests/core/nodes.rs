@@ -95,7 +95,7 @@ async fn a_drained_node_is_emptied_as_far_as_there_is_room() {
     };
     let moved = world.until(rest, "on n3", on("n3")).await;
     assert_eq!(moved.state, InstanceState::Scheduled);
-    world.core.leave_node("n1").await.unwrap();
+    world.core.leave_node("n1", false).await.unwrap();
     let gone = |core: &Core| core.node("n1").is_err();
     world.until_true("n1 is forgotten", gone).await;
 }

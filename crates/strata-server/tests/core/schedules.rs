@@ -29,6 +29,7 @@ fn operations() -> Operations {
     let backups = Backups {
         storage: Storage::none(),
         store: Arc::new(strata_store::Memory::new()),
+        engine: Arc::new(strata_store::Memory::new()),
         place: None,
         resting: Arc::new(|_| Ok(())),
     };

@@ -175,6 +175,56 @@ impl Trial for Shrinking {
     }
 }
 
+/// A part of a device is given back.
+struct Cutting(Devices);
+
+async fn pool_bytes(storage: &Storage) -> u64 {
+    let pool = storage.pool().await.unwrap();
+    pool.status().await.unwrap().bytes
+}
+
+impl Trial for Cutting {
+    type Kind = ShrinkStorage;
+
+    fn kind(&self) -> ShrinkStorage {
+        ShrinkStorage
+    }
+
+    fn world(&self) -> BoxFuture<'_, Arc<Storage>> {
+        async {
+            let storage = self.0.world().await;
+            let pool = storage.pool().await.unwrap();
+            for device in pool.status().await.unwrap().devices {
+                let whole = FILE / 4096 * 4096;
+                let (tell, never) = (|_, _| {}, Default::default());
+                let grown = pool.resize_device(&device.name, whole, &tell, never);
+                grown.await.unwrap();
+            }
+            storage
+        }
+        .boxed()
+    }
+
+    fn input(&self, _: &Storage) -> ShrinkInput {
+        ShrinkInput {
+            max_bytes: 20_000_000,
+        }
+    }
+
+    fn done<'a>(&'a self, storage: &'a Storage) -> BoxFuture<'a, ()> {
+        async { assert!(pool_bytes(storage).await < 2 * FILE - 19_000_000) }.boxed()
+    }
+
+    fn clean<'a>(&'a self, storage: &'a Storage) -> BoxFuture<'a, ()> {
+        async { assert!(pool_bytes(storage).await > 2 * FILE - 1_000_000) }.boxed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cutting_a_device_passes_every_trial() {
+    all(&Cutting(Devices::new(2))).await;
+}
+
 async fn all<T: Trial>(trial: &T) {
     testing::every_step_twice(trial).await;
     testing::fail_at_every_step(trial).await;
@@ -221,6 +271,7 @@ impl Vault {
                 cache: None,
             }),
             data_dir: folder.to_owned(),
+            key_file: folder.join("store.key"),
             host: "test".into(),
             keep: Default::default(),
             bytes_per_second: None,
@@ -228,6 +279,7 @@ impl Vault {
         let made = Arc::new(Backups {
             storage: filled(&self.folder, 1, 0).await,
             store: Arc::new(strata_store::Memory::new()),
+            engine: Arc::new(strata_store::Memory::new()),
             place: Some(place),
             resting: Arc::new(|_| Ok(())),
         });

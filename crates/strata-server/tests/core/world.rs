@@ -34,6 +34,7 @@ pub(crate) fn settings() -> CoreSettings {
         placement: Default::default(),
         overcommit: Default::default(),
         alone: true,
+        bounds: Default::default(),
     }
 }
 
@@ -68,7 +69,8 @@ pub(crate) fn new(name: &str, spec: InstanceSpec) -> NewInstance {
         project: label(DEFAULT_PROJECT),
         workload: None,
         spec,
-        stopped: false,
+        fresh_id: None,
+        wanted: None,
     }
 }
 

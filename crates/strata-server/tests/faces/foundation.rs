@@ -109,9 +109,12 @@ async fn reflection_tells_of_what_is_served_and_nothing_else() {
     assert_eq!(
         names,
         [
+            "controller.SchedulerService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
+            "schedule.Assignments",
+            "scheduler.NodeService",
             "strata.v1.Identity",
         ]
     );

@@ -2,5 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod foundation;
+mod heartbeats;
+mod hostile_node;
 mod identity;
+mod nodes;
 mod world;

@@ -91,7 +91,8 @@ async fn what_makes_no_sense_is_refused_by_its_field() {
     for (bad, field) in [
         (json!({}), "uri"),
         (json!({ "uri": "x", "id": "a/b" }), "id"),
-        (json!({ "uri": "x", "id": "" }), "id"),
+        (json!({ "uri": "https://x" }), "uri"),
+        (json!({ "uri": "x@sha256:zz" }), "uri"),
         (json!({ "uri": "x", "type": "BOX" }), "type"),
         (json!({ "uri": "x", "status": "CRASHED" }), "status"),
         (json!({ "uri": "x", "project": "A" }), "project"),

@@ -56,7 +56,7 @@ impl Stage {
             Estate {
                 hypervisors: Hypervisors {
                     providers: Providers::new([driver]),
-                    join_tokens: Arc::new(|_| Ok(Secret::new("once"))),
+                    join_tokens: Arc::new(|_, _| Ok(Secret::new("once"))),
                     prove: Arc::new(Proven),
                     server: "https://server".into(),
                     run: "test".into(),

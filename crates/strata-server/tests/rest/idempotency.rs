@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use strata_store::{Memory, Store as _};
+use strata_store::{Memory, Store, Transaction};
 use strata_types::Role;
+use strata_workflow::testing::{Death, Mortal};
 
 use crate::world::{Answer, World, caller};
 
@@ -137,4 +138,80 @@ async fn what_is_no_key_is_refused() {
         answer.refused(400, Some("Idempotency-Key"));
     }
     assert_eq!(world.get("/instance").await.json(), json!([]));
+}
+
+/// As if the server that claimed the keys had ended long ago.
+async fn abandon(store: &Memory) {
+    for entry in store.list("idempotency/").await.unwrap().entries {
+        let mut record: Value = serde_json::from_slice(&entry.value).unwrap();
+        record["at_ms"] = json!(0);
+        let put = Transaction::new().put_with(entry.key, record.to_string(), entry.lease);
+        store.commit(put).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn request_has_its_effect_once_wherever_its_server_dies() {
+    // Without a name each request would make another.
+    let body = json!({ "uri": "x", "status": "STOPPED" });
+    for death in [Death::BeforeEffect, Death::AfterEffect] {
+        let mut died = 0;
+        for commits in 0..6 {
+            let store = Arc::new(Memory::new());
+            drop(World::over(store.clone()).await);
+            let mortal = Arc::new(Mortal::new(store.clone(), commits, death));
+            let world = World::over(mortal.clone()).await;
+            let dead = tokio::select! {
+                () = mortal.died() => true,
+                first = keyed(&world, "PUT", "/instance/", "k", &body) => {
+                    assert_eq!(first.status, 201);
+                    false
+                }
+            };
+            died += usize::from(dead);
+            drop(world);
+            abandon(&store).await;
+            let world = World::over(store.clone()).await;
+            let answer = keyed(&world, "PUT", "/instance/", "k", &body).await;
+            assert_eq!(answer.status, 201, "{commits} {death:?}");
+            let all = world.get("/instance").await;
+            assert_eq!(
+                all.json().as_array().unwrap().len(),
+                1,
+                "{commits} {death:?}"
+            );
+            assert_eq!(all.json()[0]["id"], answer.json()["id"]);
+            let location = format!("/instance/{}", answer.json()["id"].as_str().unwrap());
+            assert_eq!(answer.header("location"), Some(location.as_str()));
+            // And what was deleted since is not made again.
+            let id = all.json()[0]["id"].as_str().unwrap().to_owned();
+            world.delete(&format!("/instance/{id}")).await;
+            abandon(&store).await;
+            keyed(&world, "PUT", "/instance/", "k", &body).await;
+            assert_eq!(world.get("/instance").await.json(), json!([]));
+        }
+        assert!(died >= 3, "the claim, the effect and the answer: {died}");
+    }
+}
+
+#[tokio::test]
+async fn large_answer_is_made_again_and_not_kept() {
+    let store = Arc::new(Memory::new());
+    let world = World::over(store.clone()).await;
+    let lines: Vec<String> = (0..90)
+        .map(|n| format!("NAME_{n}={}", "x".repeat(100)))
+        .collect();
+    let body = json!({ "uri": "x", "status": "STOPPED", "environment": lines });
+    let first = keyed(&world, "PUT", "/instance/", "k", &body).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    assert!(first.text.len() > 8000);
+    let kept = store.list("idempotency/").await.unwrap().entries;
+    assert!(
+        kept[0].value.len() < 1024,
+        "{} bytes are kept",
+        kept[0].value.len()
+    );
+    let again = keyed(&world, "PUT", "/instance/", "k", &body).await;
+    assert_eq!((again.status, &again.json()), (201, &first.json()));
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
 }

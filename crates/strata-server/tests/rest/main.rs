@@ -5,6 +5,8 @@
 
 mod backups;
 mod bad_input;
+mod bounds;
+mod certificates;
 mod clusters;
 mod gateway;
 mod idempotency;

@@ -64,6 +64,7 @@ impl Folder {
                 cache: None,
             }),
             data_dir: self.path().to_owned(),
+            key_file: self.path().join("store.key"),
             host: "here".into(),
             keep: Retention::default(),
             bytes_per_second: None,

@@ -15,6 +15,7 @@ async fn strangers_and_nodes_see_nothing() {
     let world = World::new().await;
     for path in [
         "/instance",
+        "/instance/x/logs",
         "/workload/x",
         "/node",
         "/project",

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use strata_audit::{AuditLog, Limits as AuditLimits};
 use strata_identity::{
     Authority, CertificateSpec, Clock, LiveIdentity, Tokens, server_config_optional_client,
 };
@@ -31,11 +32,17 @@ async fn the_server_keeps_what_its_description_promises() {
     let (_, token) = tokens.create_api(&tool, Role::Admin, None).unwrap();
     let server = CertificateSpec::server("server".parse().unwrap());
     let identity = Arc::new(LiveIdentity::new(&authority.issue(&server).unwrap()).unwrap());
-    let tls = server_config_optional_client(authority.ca_pem(), identity, Clock::system()).unwrap();
+    let tls =
+        server_config_optional_client(&authority.ca_pem(), identity, Clock::system()).unwrap();
 
     let world = World::new().await;
     world.node("0").await;
     let mut state = world.state.clone();
+    // One of its own: the tool rotates it, and the listener's stays trusted.
+    let rotated = Authority::open(&folder.path().join("rotated")).unwrap();
+    state.authority = Some(Arc::new(rotated));
+    let audit = AuditLog::open(&folder.path().join("audit"), AuditLimits::default()).unwrap();
+    state.audit = Some(audit);
     // The tool waits for an answer to end.
     state.longest_watch = Duration::from_millis(20);
     let gate = Gate::new(Some(tokens), Clock::system());

@@ -145,6 +145,58 @@ async fn everything_else_can_be_followed_too() {
 }
 
 #[tokio::test]
+async fn long_list_is_told_in_parts_and_what_changes_meanwhile_is_not_missed() {
+    let world = World::new().await;
+    let name = |n: usize| format!("w{n:03}");
+    for n in 0..300 {
+        let made = json!({ "id": name(n), "name": name(n), "uri": "x" });
+        assert_eq!(world.put("/workload", &made).await.status, 201);
+    }
+    let mut reader = Reader::new(&world, Role::Viewer, "/workload?watch=true").await;
+    let mut told = std::collections::BTreeMap::new();
+    for _ in 0..10 {
+        let (_, _, data) = reader.next().await.unwrap();
+        told.insert(data["name"].clone().to_string(), data["uri"].clone());
+    }
+    // One that was told, one of the part that is being told, one of the last,
+    // which changes twice, and one that goes.
+    for (n, uri) in [(0, "y"), (20, "y"), (299, "y"), (299, "z")] {
+        let path = format!("/workload/{}", name(n));
+        let changed = world.patch(&path, &json!({ "uri": uri })).await;
+        assert_eq!(changed.status, 200, "{changed:?}");
+    }
+    world.delete("/workload/w250").await;
+    world
+        .put(
+            "/workload",
+            &json!({ "id": "last", "name": "last", "uri": "x" }),
+        )
+        .await;
+    // The last of all changes has been told: so have all before it.
+    let mut synced = false;
+    while !told.contains_key("\"last\"") || !synced {
+        let (word, _, data) = reader.next().await.unwrap();
+        let name = data["name"].clone().to_string();
+        match word.as_str() {
+            "put" => drop(told.insert(name, data["uri"].clone())),
+            "delete" => drop(told.remove(&name)),
+            _ => synced = true,
+        }
+    }
+    // Told with the list, it may be told once more; nothing follows that is
+    // older than what was told.
+    let wanted = |n: usize| match n {
+        0 | 20 => "y",
+        299 => "z",
+        _ => "x",
+    };
+    assert_eq!(told.len(), 300, "without w250, with the last");
+    for n in (0..300).filter(|n| *n != 250) {
+        assert_eq!(told[&format!("\"{}\"", name(n))], wanted(n), "{n}");
+    }
+}
+
+#[tokio::test]
 async fn a_slow_reader_is_told_all_once_more() {
     let world = World::new().await;
     let mut reader = Reader::new(&world, Role::Viewer, "/workload?watch=true").await;

@@ -13,12 +13,12 @@ use strata_api::controller::scheduler_service_server::SchedulerService as _;
 use strata_api::controller::{InstanceStatus, Status};
 use strata_identity::{Caller, Clock, Proof};
 use strata_scheduler::{Overcommit, Settings};
-use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen};
+use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen, StoreBounds};
 use strata_server::faces::rest::{self, RestState};
 use strata_server::faces::{ClusterFace, ControllerFace, InstancesFace};
 use strata_server::link::Tunnels;
 use strata_server::{Build, operations, placement};
-use strata_store::Memory;
+use strata_store::{Memory, Store};
 use strata_transport::{Gate, GateService, Peer};
 use strata_types::Role;
 use tokio_util::sync::CancellationToken;
@@ -96,13 +96,26 @@ impl World {
         Self::over(Arc::new(Memory::new())).await
     }
 
-    pub(crate) async fn over(store: Arc<Memory>) -> Self {
+    pub(crate) async fn over(store: Arc<dyn Store>) -> Self {
         Self::with(store, operations::Estate::none).await
+    }
+
+    /// With these bounds on what callers put into the store.
+    pub(crate) async fn bounded(store: Arc<dyn Store>, bounds: StoreBounds) -> Self {
+        Self::made(store, bounds, operations::Estate::none).await
     }
 
     /// With what operations work on.
     pub(crate) async fn with(
-        store: Arc<Memory>,
+        store: Arc<dyn Store>,
+        estate: impl FnOnce(&Core) -> operations::Estate,
+    ) -> Self {
+        Self::made(store, StoreBounds::default(), estate).await
+    }
+
+    async fn made(
+        store: Arc<dyn Store>,
+        bounds: StoreBounds,
         estate: impl FnOnce(&Core) -> operations::Estate,
     ) -> Self {
         let shutdown = CancellationToken::new();
@@ -112,6 +125,7 @@ impl World {
             placement: Settings::default(),
             overcommit: Overcommit::default(),
             alone: true,
+            bounds,
         };
         let core = Core::open(store.clone(), settings, shutdown.clone())
             .await
@@ -179,8 +193,10 @@ impl World {
     pub(crate) async fn send(&self, caller: Option<Caller>, mut request: Request) -> Response {
         let peer = Peer {
             remote: None,
+            local: None,
             certificate: None,
             caller: Ok(caller),
+            certificate_id: None,
         };
         request.extensions_mut().insert(Arc::new(peer));
         self.app.clone().oneshot(request).await.unwrap()

@@ -24,12 +24,16 @@ fn instance(wanted: Wanted, state: InstanceState) -> Instance {
             },
             ..InstanceSpec::default()
         },
+        defaulted: Default::default(),
         wanted,
         generation: 2,
         starts: 0,
         state,
         description: "as it was".into(),
+        limited_description: None,
         node: Some("n1".into()),
+        epoch: 0,
+        leaving: Vec::new(),
         address: None,
         restarts: 0,
         exit_code: None,
@@ -44,6 +48,7 @@ fn instance(wanted: Wanted, state: InstanceState) -> Instance {
 fn report(told: Told) -> Report {
     Report {
         id: "a".parse().unwrap(),
+        epoch: 0,
         generation: Some(2),
         told,
         reason: String::new(),
@@ -117,15 +122,56 @@ fn of_an_older_generation_only_the_end_counts() {
     assert!(next(&gone, &report(Told::Pod(PodState::Waiting))).is_none());
 }
 
-#[test]
-fn what_is_gone_from_its_node_is_placed_again_unless_it_rests() {
-    let mut told = report(Told::Gone);
+fn pushed(state: InstanceState) -> Report {
+    let mut told = report(Told::State(state));
     told.generation = None;
-    let lost = next(&instance(Wanted::Running, InstanceState::Running), &told);
-    let lost = lost.unwrap();
-    assert_eq!((lost.node, lost.state), (None, InstanceState::Scheduling));
-    let rests = next(&instance(Wanted::Stopped, InstanceState::Stopped), &told);
-    assert_eq!(rests.unwrap().state, InstanceState::Stopped);
+    told
+}
+
+#[test]
+fn pushed_end_is_an_end_by_the_restart_policy() {
+    let ended = pushed(InstanceState::Terminated);
+    for (restart, is_last) in [
+        (RestartPolicy::OnFailure, true),
+        (RestartPolicy::Never, true),
+        (RestartPolicy::Always, false),
+    ] {
+        let mut now = instance(Wanted::Running, InstanceState::Running);
+        now.spec.restart = restart;
+        let next = next(&now, &ended).unwrap();
+        assert_eq!(next.state, InstanceState::Terminated, "{restart}");
+        assert_eq!(next.node.as_deref(), Some("n1"), "it is not placed again");
+        assert_eq!(next.has_ended(), is_last, "{restart}");
+    }
+    let going = instance(Wanted::Gone, InstanceState::Destroying);
+    assert!(matches!(follow(&going, &ended), Verdict::Delete));
+    let stopping = instance(Wanted::Stopped, InstanceState::Stopping);
+    assert_eq!(
+        next(&stopping, &ended).unwrap().state,
+        InstanceState::Stopped
+    );
+}
+
+#[test]
+fn late_push_does_not_undo_what_was_asked_for() {
+    use InstanceState as I;
+    let after = |wanted, state, push| next(&instance(wanted, state), &pushed(push));
+    assert!(after(Wanted::Stopped, I::Stopping, I::Running).is_none());
+    let runs_on = after(Wanted::Stopped, I::Stopped, I::Running).unwrap();
+    assert_eq!(runs_on.state, I::Stopping, "its node is to stop it");
+    assert!(after(Wanted::Running, I::Starting, I::Stopped).is_none());
+    let crashed = after(Wanted::Stopped, I::Stopping, I::Crashed).unwrap();
+    assert_eq!(crashed.state, I::Stopped);
+}
+
+#[test]
+fn waits_begin_from_the_shortest_after_a_good_run() {
+    let mut now = instance(Wanted::Running, InstanceState::Running);
+    (now.restarts, now.changed_at_ms) = (7, now_ms());
+    let crash = pushed(InstanceState::Crashed);
+    assert_eq!(next(&now, &crash).unwrap().restarts, 7);
+    now.changed_at_ms -= 600_000;
+    assert_eq!(next(&now, &crash).unwrap().restarts, 0);
 }
 
 #[test]
@@ -171,7 +217,7 @@ fn what_has_ended_is_not_begun_anew_elsewhere() {
     let after = |wanted, state, restart| {
         let mut now = instance(wanted, state);
         now.spec.restart = restart;
-        let next = uproot(&now, "its node was lost");
+        let next = uproot(&now, &lost());
         assert_eq!(next.node, None);
         (next.wanted, next.state)
     };
@@ -184,4 +230,11 @@ fn what_has_ended_is_not_begun_anew_elsewhere() {
     assert_eq!(after(run, I::Crashed, never), (rest, I::Crashed));
     assert_eq!(after(run, I::Terminated, always), (rest, I::Terminated));
     assert_eq!(after(rest, I::Stopped, always), (rest, I::Stopped));
+}
+
+fn lost() -> Why {
+    Why {
+        full: "its node n1 was lost".into(),
+        limited: "its node was lost".into(),
+    }
 }

@@ -17,7 +17,7 @@ use strata_types::Result;
 use strata_workflow::{Operation, OperationId, Operations, Snapshots, State, StepPhase};
 use tonic::Status;
 
-use crate::operations::public;
+use crate::operations::{amount, public};
 
 /// What a stream carries.
 pub(super) type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -157,7 +157,7 @@ impl Seen {
         }
         match &operation.state {
             State::Completed { .. } => {
-                let msg = format!("{} is done", operation.kind);
+                let msg = done(operation);
                 news.push(told(OperationState::Completed, msg));
             }
             State::Failed { .. } => {
@@ -168,5 +168,32 @@ impl Seen {
             State::Scheduled | State::Active { .. } | State::Unwinding { .. } => {}
         }
         news
+    }
+}
+
+/// What came of an operation, with its figures where it has some.
+fn done(operation: &Operation) -> String {
+    let kind = &operation.kind;
+    let figure = |name: &str| {
+        let plan = operation.steps.iter().find(|step| step.name == "plan")?;
+        let StepPhase::Done { output, .. } = &plan.phase else {
+            return None;
+        };
+        output.get(name)?.as_u64()
+    };
+    if let Some(lost) = figure("lostBytes") {
+        let free = figure("freeBytes").unwrap_or_default();
+        return format!(
+            "{kind} is done: {lost} bytes ({}) were given back, {} are free",
+            amount(lost),
+            amount(free)
+        );
+    }
+    match figure("gainedBytes") {
+        Some(gained) => format!(
+            "{kind} is done: {gained} bytes ({}) were gained",
+            amount(gained)
+        ),
+        None => format!("{kind} is done"),
     }
 }

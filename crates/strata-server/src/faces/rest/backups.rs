@@ -55,6 +55,7 @@ pub(super) async fn create(
     let input = BackupInput {
         bytes_per_second: asked.bytes_per_second,
         skip_verify: asked.skip_verify,
+        repair: asked.repair,
         keep: None,
     };
     begin::<CreateBackup>(&state, &who, &input).await

@@ -10,13 +10,14 @@ use strata_api::rest::{
     KubeconfigRequest, NewCluster, NodePool, RestoreCluster, ScalePool, UpgradeRequest,
     UpgradeTargets,
 };
+use strata_store::Revision;
 use strata_types::{Error, ErrorKind};
 use strata_workflow::OperationId;
 
 use super::extract::{Asker, Json, Parameters, PartOf, Thing};
 use super::operations::begun;
 use super::refusal::Answer;
-use super::watch::{self, Watched};
+use super::watch::{self, Watched, following};
 use super::{RestState, answer, json};
 use crate::core::{Changed, Cluster, Kept, Page, Turn};
 use crate::operations::Clusters;
@@ -81,6 +82,8 @@ pub(super) async fn delete(
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
+    // As every route here: what is gone is not found.
+    drop(state.core.cluster(&name)?);
     let id = state.estate.clusters.delete(&who, &name).await?;
     begun(&state, id).await
 }
@@ -316,14 +319,16 @@ impl Watched for Those {
         only.is_none_or(|only| only == one.name.as_str())
     }
 
-    fn current(&self) -> Vec<Arc<Kept<Cluster>>> {
-        let mut all = self.clusters.core.clusters();
-        all.retain(|one| self.accepts(one));
-        all
+    fn page(&self, after: Option<&Cluster>, limit: usize) -> Vec<Arc<Kept<Cluster>>> {
+        let tables = self.clusters.core.tables();
+        let accepted = |one: &&Arc<Kept<Cluster>>| self.accepts(one);
+        let rest = following(&tables.clusters, after.map(|one| &one.name));
+        rest.filter(accepted).take(limit).cloned().collect()
     }
 
-    fn is_there(&self, one: &Cluster) -> bool {
-        self.clusters.core.cluster(one.name.as_str()).is_ok()
+    fn revision(&self, one: &Cluster) -> Option<Revision> {
+        let tables = self.clusters.core.tables();
+        tables.clusters.get(&one.name).map(|kept| kept.revision)
     }
 
     fn tell(&self, kept: &Kept<Cluster>) -> Vec<u8> {

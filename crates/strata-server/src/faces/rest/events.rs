@@ -1,23 +1,20 @@
 //! `/event/`: what happened lately, the oldest first.
 
-use std::collections::VecDeque;
-
 use axum::extract::State;
 use axum::response::sse;
 use futures_util::stream;
 use strata_api::rest;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch::Receiver;
 
 use super::extract::{Asker, Parameters};
 use super::refusal::Answer;
 use super::view::moment;
 use super::{RestState, answer, watch};
-use crate::core::{Core, Event, Page, Who};
+use crate::core::{Core, Event, Next, Page, Remembered, Who};
 use strata_types::Label;
 
-const KINDS: [&str; 6] = [
-    "instance", "workload", "node", "project", "machine", "cluster",
+const KINDS: [&str; 7] = [
+    "instance", "workload", "node", "project", "machine", "cluster", "server",
 ];
 
 pub(super) async fn list(
@@ -36,9 +33,14 @@ pub(super) async fn list(
     if parameters.flag("watch")? {
         return Ok(follow(&state, those));
     }
-    let (all, _) = state.core.events().follow();
-    let page = Page::of(all.iter().filter(|one| those.accept(one)), offset, limit);
-    answer::list(page.total, page.items.into_iter().map(tell))
+    let all = state.core.events().all();
+    let all = all.iter().map(|one| &one.event);
+    let page = Page::of(all.filter(|one| those.accept(one)), offset, limit);
+    let limited = those.who.is_limited();
+    answer::list(
+        page.total,
+        page.items.into_iter().map(|one| tell(one, limited)),
+    )
 }
 
 /// Which events.
@@ -52,14 +54,17 @@ struct Those {
 impl Those {
     fn accept(&self, event: &Event) -> bool {
         let seen = |project: &Label| self.who.sees(project);
-        event.project.as_ref().is_none_or(seen)
+        // What is of no project (nodes, machines, clusters) is not shown to
+        // callers who are limited to some.
+        event.project.as_ref().map_or(!self.who.is_limited(), seen)
             && (self.project.is_none() || self.project == event.project)
             && self.kind.is_none_or(|kind| kind == event.kind)
             && event.number > self.after
     }
 }
 
-fn tell(event: &Event) -> rest::Event {
+fn tell(event: &Event, limited: bool) -> rest::Event {
+    let message = event.limited_message.as_ref().filter(|_| limited);
     rest::Event {
         number: event.number,
         at: moment(event.at_ms),
@@ -67,67 +72,66 @@ fn tell(event: &Event) -> rest::Event {
         name: event.name.clone(),
         id: Some(event.id.clone()).filter(|id| !id.is_empty()),
         project: event.project.as_ref().map(Label::to_string),
-        message: event.message.clone(),
+        message: message.unwrap_or(&event.message).clone(),
     }
 }
 
+/// A watcher: where it is in the ring, and what it was told besides.
 struct Follow {
     core: Core,
     those: Those,
-    ready: VecDeque<sse::Event>,
-    coming: Receiver<Event>,
+    position: u64,
+    /// All that was remembered has been told.
+    synced: bool,
+    last: Receiver<u64>,
 }
 
 impl Follow {
-    fn put(&mut self, event: &Event) {
-        if self.those.accept(event) {
-            self.those.after = event.number;
-            let text = answer::text(&tell(event)).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            let id = event.number.to_string();
-            let told = sse::Event::default().event("put").id(id).data(text);
-            self.ready.push_back(told);
-        }
-    }
-
-    /// What is remembered and was not told yet.
-    fn catch_up(&mut self) {
-        let (all, coming) = self.core.events().follow();
-        self.coming = coming;
-        for event in &all {
-            self.put(event);
-        }
-        let synced = sse::Event::default().event("synced").data("{}");
-        self.ready.push_back(synced);
-    }
-
     async fn next(&mut self) -> Option<sse::Event> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            match self.coming.recv().await {
-                Ok(event) => self.put(&event),
-                Err(RecvError::Lagged(_)) => {
-                    let resync = sse::Event::default().event("resync").data("{}");
-                    self.ready.push_back(resync);
-                    self.catch_up();
+            // Marked before the look, so what comes between wakes at once.
+            self.last.borrow_and_update();
+            let events = self.core.events();
+            match events.after(self.position, |event| self.those.accept(event)) {
+                Next::Event(one) => {
+                    self.position = one.event.number;
+                    return Some(self.put(&one));
                 }
-                Err(RecvError::Closed) => return None,
+                Next::Skipped(position) => self.position = position,
+                Next::Overtaken(position) => {
+                    self.position = position;
+                    if std::mem::take(&mut self.synced) {
+                        return Some(sse::Event::default().event("resync").data("{}"));
+                    }
+                }
+                Next::End if !self.synced => {
+                    self.synced = true;
+                    return Some(sse::Event::default().event("synced").data("{}"));
+                }
+                Next::End => self.last.changed().await.ok()?,
             }
         }
+    }
+
+    fn put(&self, one: &Remembered) -> sse::Event {
+        let limited = self.those.who.is_limited();
+        let text = one.text(limited, |event| {
+            let text = answer::text(&tell(event, limited)).unwrap_or_default();
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let id = one.event.number.to_string();
+        sse::Event::default().event("put").id(id).data(text)
     }
 }
 
 fn follow(state: &RestState, those: Those) -> axum::response::Response {
-    let (_, coming) = state.core.events().follow();
-    let mut follow = Follow {
+    let follow = Follow {
         core: state.core.clone(),
+        position: those.after,
         those,
-        ready: VecDeque::new(),
-        coming,
+        synced: false,
+        last: state.core.events().subscribe(),
     };
-    follow.catch_up();
     let events = stream::unfold(follow, |mut follow| async move {
         let event = follow.next().await?;
         Some((event, follow))

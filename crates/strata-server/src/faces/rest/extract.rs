@@ -2,26 +2,31 @@
 //! parameters, which body. Whatever is wrong is told as a problem with the
 //! field in it.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use strata_api::rest::MERGE_PATCH;
-use strata_identity::Caller;
-use strata_types::{Error, ErrorKind, Label};
+use strata_audit::SessionRecorder;
+use strata_identity::{Caller, CertificateId, Credential};
+use strata_types::{Error, ErrorKind, Label, Role};
 
 use super::refusal::{Answer, Refusal};
-use crate::core::Who;
+use crate::core::{Core, Who};
 
 /// The largest body, in bytes.
 const LARGEST_BODY: usize = 256 * 1024;
-/// What is still read of a body that is too large.
-const ENDURED_BODY: usize = 16 * 1024 * 1024;
+/// What is still read, and thrown away, of a body that is too large, and for
+/// how long: a client of HTTP/1 that writes does not hear the answer.
+const DISCARDED_BODY: usize = 512 * 1024;
+const DISCARDING: Duration = Duration::from_secs(1);
 /// How long a body may take.
 const SLOWEST_BODY: Duration = Duration::from_secs(30);
 
@@ -36,6 +41,54 @@ impl<S: Sync> FromRequestParts<S> for Asker {
             Some(caller) => Ok(Self(caller.into())),
             None => Err(Error::new(ErrorKind::Unauthenticated, "it is not known who asks").into()),
         }
+    }
+}
+
+/// Who asks for what a node may read, too.
+pub(super) struct Reader {
+    who: Who,
+    certificate: Option<Arc<CertificateId>>,
+}
+
+impl Reader {
+    /// The caller. A node is known by its certificate alone, of which the key
+    /// has to be the one that its record is bound to.
+    pub(super) async fn admitted(self, core: &Core) -> Answer<Who> {
+        if self.who.role != Role::Node {
+            return Ok(self.who);
+        }
+        let refused = || {
+            let why = "a node is known by its certificate alone";
+            Error::new(ErrorKind::PermissionDenied, why)
+        };
+        let certificate = self.certificate.ok_or_else(refused)?;
+        core.admit_node(&certificate, None).await?;
+        Ok(self.who)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Reader {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let Asker(who) = Asker::from_request_parts(parts, state).await?;
+        let certificate = match parts.extensions.get::<Credential>() {
+            Some(Credential::Certificate(id)) if id.role == Role::Node => Some(id.clone()),
+            _ => None,
+        };
+        Ok(Self { who, certificate })
+    }
+}
+
+/// What records the sessions of the request in the audit log.
+pub(super) struct Recorder(pub(super) SessionRecorder);
+
+impl<S: Sync> FromRequestParts<S> for Recorder {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let recorder = parts.extensions.get::<SessionRecorder>();
+        Ok(Self(recorder.cloned().unwrap_or_default()))
     }
 }
 
@@ -191,14 +244,23 @@ impl<S: Send + Sync> FromRequest<S> for Json {
     async fn from_request(request: Request, _: &S) -> Answer<Self> {
         let (parts, body) = request.into_parts();
         check_kind(&parts.headers, parts.method == http::Method::PATCH)?;
-        Ok(Self(read(body).await?))
+        Ok(Self(read(&parts, body).await?))
     }
 }
 
-/// All of a body, if it comes in time and is not too large.
-pub(super) async fn read(body: axum::body::Body) -> Answer<Bytes> {
+/// All of a body, if it comes in time and is not too large. What says that it
+/// is too large is not read at all, where the client listens before or while
+/// it writes: it waits to be told to go on, or speaks HTTP/2.
+pub(super) async fn read(head: &Parts, body: axum::body::Body) -> Answer<Bytes> {
     if body.size_hint().exact() == Some(0) {
         return Ok(Bytes::new());
+    }
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if told > LARGEST_BODY {
+        if head.version < Version::HTTP_2 && !head.headers.contains_key(EXPECT) {
+            let _ = tokio::time::timeout(DISCARDING, collect(body)).await;
+        }
+        return Err(too_large());
     }
     match tokio::time::timeout(SLOWEST_BODY, collect(body)).await {
         Ok(whole) => whole,
@@ -210,8 +272,6 @@ pub(super) async fn read(body: axum::body::Body) -> Answer<Bytes> {
     }
 }
 
-/// What is too large is still taken in for a while: a client that writes does
-/// not hear the answer.
 async fn collect(mut body: axum::body::Body) -> Answer<Bytes> {
     let (mut whole, mut size) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -223,16 +283,20 @@ async fn collect(mut body: axum::body::Body) -> Answer<Bytes> {
         size += data.len();
         if size <= LARGEST_BODY {
             whole.extend_from_slice(&data);
-        } else if size > ENDURED_BODY {
+        } else if size > LARGEST_BODY + DISCARDED_BODY {
             break;
         }
     }
     if size > LARGEST_BODY {
-        let why = format!("is larger than {LARGEST_BODY} bytes");
-        let error = Error::invalid("body", why);
-        return Err(Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, error));
+        return Err(too_large());
     }
     Ok(whole.freeze())
+}
+
+fn too_large() -> Refusal {
+    let why = format!("is larger than {LARGEST_BODY} bytes");
+    let error = Error::invalid("body", why);
+    Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
 pub(super) fn check_kind(headers: &HeaderMap, patch: bool) -> Answer<()> {

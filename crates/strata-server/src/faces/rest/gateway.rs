@@ -114,7 +114,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
     async fn from_request(request: Request, state: &S) -> Answer<Self> {
         let (mut parts, body) = request.into_parts();
         let parameters = Parameters::from_request_parts(&mut parts, state).await?;
-        let body = read(body).await?;
+        let body = read(&parts, body).await?;
         if !body.is_empty() {
             check_kind(&parts.headers, false)?;
         }

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LOCATION, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt as _;
 use sha2::{Digest as _, Sha256};
 use strata_api::rest::IDEMPOTENCY_KEY;
-use strata_identity::Caller;
+use strata_identity::{Caller, Proof};
 use strata_types::{Error, ErrorKind};
+use tower::ServiceExt as _;
 
 use super::RestState;
 use super::extract::read;
@@ -31,7 +32,7 @@ pub(super) async fn once(State(state): State<RestState>, request: Request, next:
     }
     let (parts, body) = request.into_parts();
     // All of it before any answer: who still writes does not listen.
-    let body = match read(body).await {
+    let body = match read(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal.into_response(),
     };
@@ -56,10 +57,11 @@ async fn keyed(state: RestState, parts: Parts, body: Bytes, next: Next) -> Answe
         return Err(Error::new(ErrorKind::Unauthenticated, why).into());
     };
     let print = fingerprint(&parts, caller, &body);
-    let claim = state.core.claim(caller.name.as_str(), key, &print).await?;
+    let claim = state.core.claim(&space(caller), key, &print).await?;
     let claim = match claim {
         Claimed::Mine(claim) => claim,
-        Claimed::Answered(given) => return again(given),
+        Claimed::Answered(given, created) => return again(&state, &parts, given, created).await,
+        Claimed::Created(record) => return made(&state, &parts, &record).await,
         Claimed::Busy => return Ok(busy()),
         Claimed::Other => {
             let why = "was used for another request within the last day";
@@ -70,8 +72,9 @@ async fn keyed(state: RestState, parts: Parts, body: Bytes, next: Next) -> Answe
     // then it will come again.
     let handled = tokio::spawn(async move {
         let request = Request::from_parts(parts, Body::from(body));
-        let (response, given) = given(next.run(request).await).await;
-        if let Err(error) = state.core.settle_claim(claim, given).await {
+        let response = claim.handle(next.run(request)).await;
+        let (response, given) = given(response).await;
+        if let Err(error) = state.core.settle_claim(&claim, given).await {
             tracing::warn!(%error, "an answer is not kept");
         }
         response
@@ -93,6 +96,17 @@ fn key(parts: &Parts) -> Answer<&str> {
             let why = "must be one word of 1 to 255 visible ASCII characters";
             Err(Refusal::unreadable(Error::invalid("Idempotency-Key", why)))
         }
+    }
+}
+
+/// Whose keys these are. Several tokens can have one name, and each has keys
+/// of its own; its end, to the nanosecond, tells one from another. Of
+/// certificates those of one name and role are one caller, who renews them.
+fn space(caller: &Caller) -> String {
+    let (name, role, proof) = (&caller.name, caller.role, caller.proof);
+    match (proof, caller.expires_at) {
+        (Proof::Token, Some(end)) => format!("{proof}.{name}.{}", end.as_nanosecond()),
+        _ => format!("{proof}.{name}.{}", role.as_str()),
     }
 }
 
@@ -142,12 +156,23 @@ async fn given(response: Response) -> (Response, Option<Given>) {
                 Some((name.to_string(), value.to_owned()))
             })
             .collect(),
-        body: body.to_owned(),
+        body: Some(body.to_owned()),
     });
     (Response::from_parts(parts, Body::from(body)), given)
 }
 
-fn again(given: Given) -> Answer {
+async fn again(state: &RestState, parts: &Parts, given: Given, created: Option<String>) -> Answer {
+    let body = match given.body {
+        Some(body) => Bytes::from(body),
+        // It was too large to be kept: as it is now.
+        None => {
+            let location = given.headers.iter().find(|(name, _)| name == "location");
+            let path = location.map(|(_, path)| path.clone());
+            let path = path.or_else(|| created.as_deref().map(path_of));
+            let shown = show(state, parts, &path.unwrap_or_default()).await;
+            shown.map(|(body, _)| body).unwrap_or_default()
+        }
+    };
     let mut response = Response::builder()
         .status(given.status)
         .header(REPLAYED, "true");
@@ -155,8 +180,56 @@ fn again(given: Given) -> Answer {
         response = response.header(name, value);
     }
     response
-        .body(Body::from(given.body))
+        .body(Body::from(body))
         .map_err(|error| Error::internal(format!("a kept answer is none: {error}")).into())
+}
+
+/// The answer to a request that created a record and was not answered, because
+/// its server died: as the record is now.
+async fn made(state: &RestState, parts: &Parts, record: &str) -> Answer {
+    let path = path_of(record);
+    let mut response = Response::builder()
+        .status(StatusCode::CREATED)
+        .header(REPLAYED, "true")
+        .header(LOCATION, path.split('?').next().unwrap_or_default());
+    let mut body = Bytes::new();
+    // One that was deleted since is not made a second time.
+    if let Some((shown, headers)) = show(state, parts, &path).await {
+        body = shown;
+        for name in [CONTENT_TYPE, ETAG] {
+            if let Some(value) = headers.get(&name) {
+                response = response.header(name, value);
+            }
+        }
+    }
+    response
+        .body(Body::from(body))
+        .map_err(|error| Error::internal(format!("an answer cannot be made: {error}")).into())
+}
+
+/// Where the record of a key of the store is shown.
+fn path_of(record: &str) -> String {
+    match record.split_once('/') {
+        Some(("secret", rest)) => match rest.split_once('/') {
+            Some((project, name)) => format!("/secret/{name}?project={project}"),
+            None => format!("/secret/{rest}"),
+        },
+        _ => format!("/{record}"),
+    }
+}
+
+/// What a path shows to the caller of a request; none when it is not found.
+async fn show(state: &RestState, parts: &Parts, path: &str) -> Option<(Bytes, HeaderMap)> {
+    let mut request = Request::builder().uri(path).body(Body::empty()).ok()?;
+    request.extensions_mut().clone_from(&parts.extensions);
+    let shown = super::plain_routes(state.clone()).oneshot(request).await;
+    let Ok(response) = shown;
+    if !response.status().is_success() {
+        return None;
+    }
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.ok()?.to_bytes();
+    Some((body, parts.headers))
 }
 
 fn busy() -> Response {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use serde_json::{Map, Value};
+use strata_store::Revision;
 use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, InstanceState};
 use strata_types::{Error, Label, Result};
 
 use super::answer::{self, accepted};
 use super::etag::Conditions;
-use super::extract::{Asker, Json, Parameters, Thing};
+use super::extract::{Asker, Json, Parameters, Reader, Thing};
 use super::json::{self, take_text};
 use super::refusal::Answer;
-use super::watch::{self, Watched};
+use super::watch::{self, Watched, following};
 use super::{RestState, patch, view};
 use crate::core::{
     Changed, Core, DEFAULT_PROJECT, Filter, Instance, Kept, NewInstance, Turn, Wanted, Who,
@@ -21,21 +22,26 @@ use crate::core::{
 
 pub(super) async fn list(
     State(state): State<RestState>,
-    Asker(who): Asker,
+    reader: Reader,
     parameters: Parameters,
 ) -> Answer {
+    let who = reader.admitted(&state.core).await?;
     parameters.only(&[
         "limit", "offset", "type", "state", "project", "node", "workload", "watch",
     ])?;
     let filter = filter(&state.core, &who, &parameters)?;
     let (limit, offset) = parameters.piece()?;
+    if let Some(node) = who.own_node() {
+        // It reads what is assigned to it, and will take it.
+        state.core.live().read_instances(node);
+        state.core.node_takes_instances(node).await?;
+    }
     if parameters.flag("watch")? {
         return Ok(watch::follow(&state, Those::new(&state.core, who, filter)));
     }
     let page = state.core.instances(&who, &filter, offset, limit);
-    let secrets = view::sees_secrets(&who);
     let items = page.items.iter();
-    let items = items.map(|one| view::instance(&state.core, secrets, one));
+    let items = items.map(|one| view::instance(&state.core, &who, one));
     answer::list(page.total, items)
 }
 
@@ -67,16 +73,20 @@ pub(super) async fn create(
     parameters.only(&["project"])?;
     let new = new(parameters.label("project")?, json::parse(&body)?)?;
     let (made, is_new) = state.core.create_instance(&who, new).await?;
-    let told = view::instance(&state.core, view::sees_secrets(&who), &made);
+    let told = view::instance(&state.core, &who, &made);
     let location = format!("/instance/{}", made.id);
     answer::made(is_new, &location, made.revision, &told)
 }
 
 fn new(project: Option<Label>, mut object: Map<String, Value>) -> Result<NewInstance> {
-    let mut text = |field: &str| take_text(&mut object, field);
+    // An empty text is what a structure has in which nothing was set.
+    let mut text = |field: &str| {
+        let text = take_text(&mut object, field)?;
+        Ok::<_, Error>(text.filter(|text| !text.is_empty()))
+    };
     let (id, name) = (text("id")?, text("name")?);
     let (given, workload) = (text("project")?, text("workloadId")?);
-    let wanted = text("status")?.map(|word| patch::run_or_rest(&word));
+    let wanted = text("status")?.map(|word| created_as(&word));
     let wanted = wanted.transpose()?;
     if let (Some(_), Some(field)) = (&workload, object.keys().next()) {
         let field: String = field.chars().take(80).collect();
@@ -94,8 +104,18 @@ fn new(project: Option<Label>, mut object: Map<String, Value>) -> Result<NewInst
             None => json::spec(object)?,
         },
         workload,
-        stopped: wanted == Some(Wanted::Stopped),
+        fresh_id: None,
+        wanted,
     })
+}
+
+/// What an instance with this status is created to be.
+fn created_as(word: &str) -> Result<Wanted> {
+    let ended = || {
+        let why = format!("is {word}; an instance is created RUNNING or STOPPED");
+        Error::invalid("status", why)
+    };
+    patch::wanted_of(word)?.ok_or_else(ended)
 }
 
 /// The project of something new: as its body says, as the parameter says,
@@ -115,11 +135,12 @@ pub(super) fn in_project(parameter: Option<Label>, given: Option<String>) -> Res
 
 pub(super) async fn show(
     State(state): State<RestState>,
-    Asker(who): Asker,
+    reader: Reader,
     Thing(thing): Thing,
     parameters: Parameters,
     conditions: Conditions,
 ) -> Answer {
+    let who = reader.admitted(&state.core).await?;
     parameters.only(&["project", "watch"])?;
     let project = parameters.label("project")?;
     let found = state.core.instance(&who, project.as_ref(), &thing)?;
@@ -131,7 +152,7 @@ pub(super) async fn show(
     if conditions.known(found.revision) {
         return Ok(answer::unchanged(found.revision));
     }
-    let told = view::instance(&state.core, view::sees_secrets(&who), &found);
+    let told = view::instance(&state.core, &who, &found);
     answer::one(StatusCode::OK, found.revision, &told)
 }
 
@@ -147,12 +168,13 @@ pub(super) async fn update(
     let project = parameters.label("project")?;
     let found = state.core.instance(&who, project.as_ref(), &thing)?;
     let precondition = conditions.to_change(found.revision)?;
-    let mut change = patch::instance(&found.spec, json::parse(&body)?)?;
+    let shown = patch::shown(&view::instance(&state.core, &who, &found))?;
+    let mut change = patch::instance(&found.spec, &shown, json::parse(&body)?)?;
     change.made_from = Some(found.generation);
     let core = &state.core;
     let changed = core.update_instance(&who, &found.id, change, precondition);
     let changed = changed.await.map_err(|error| conditions.judge(error))?;
-    let told = view::instance(core, view::sees_secrets(&who), &changed);
+    let told = view::instance(core, &who, &changed);
     answer::one(StatusCode::OK, changed.revision, &told)
 }
 
@@ -163,10 +185,14 @@ pub(super) async fn delete(
     parameters: Parameters,
     conditions: Conditions,
 ) -> Answer {
-    parameters.only(&["project"])?;
+    parameters.only(&["project", "force"])?;
     let project = parameters.label("project")?;
     let found = state.core.instance(&who, project.as_ref(), &thing)?;
     let precondition = conditions.to_change(found.revision)?;
+    if parameters.flag("force")? {
+        state.core.force_delete_instance(&who, &found.id).await?;
+        return Ok(accepted());
+    }
     let gone = state.core.delete_instance(&who, &found.id, precondition);
     gone.await.map_err(|error| conditions.judge(error))?;
     Ok(accepted())
@@ -182,7 +208,8 @@ pub(super) async fn placement(
     parameters.only(&["project"])?;
     let project = parameters.label("project")?;
     let found = state.core.instance(&who, project.as_ref(), &thing)?;
-    answer::json(&state.placement.explain(&found.id).await?)
+    let names = !who.is_limited();
+    answer::json(&state.placement.explain(&found.id, names).await?)
 }
 
 /// Instances that are followed.
@@ -216,28 +243,28 @@ impl Watched for Those {
 
     fn accepts(&self, one: &Instance) -> bool {
         let only = self.only.as_ref().is_none_or(|only| *only == one.id);
-        only && self.who.sees(&one.project) && self.filter.accepts(one)
+        only && self.who.sees_instance(one) && self.filter.accepts(one)
     }
 
-    fn current(&self) -> Vec<Arc<Kept<Instance>>> {
+    fn page(&self, after: Option<&Instance>, limit: usize) -> Vec<Arc<Kept<Instance>>> {
+        let tables = self.core.tables();
         match &self.only {
             None => {
-                let all = self.core.instances(&self.who, &self.filter, 0, usize::MAX);
-                all.items
+                let accepted = |one: &&Arc<Kept<Instance>>| self.accepts(one);
+                let rest = following(&tables.instances, after.map(|one| &one.id));
+                rest.filter(accepted).take(limit).cloned().collect()
             }
-            Some(id) => {
-                let tables = self.core.tables();
-                tables.instances.get(id).cloned().into_iter().collect()
-            }
+            Some(id) => tables.instances.get(id).cloned().into_iter().collect(),
         }
     }
 
-    fn is_there(&self, one: &Instance) -> bool {
-        self.core.tables().instances.contains_key(&one.id)
+    fn revision(&self, one: &Instance) -> Option<Revision> {
+        let tables = self.core.tables();
+        tables.instances.get(&one.id).map(|kept| kept.revision)
     }
 
     fn tell(&self, kept: &Kept<Instance>) -> Vec<u8> {
-        let told = view::instance(&self.core, view::sees_secrets(&self.who), kept);
+        let told = view::instance(&self.core, &self.who, kept);
         answer::text(&told).unwrap_or_default()
     }
 

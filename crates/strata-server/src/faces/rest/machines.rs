@@ -11,19 +11,22 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use strata_api::rest::{self, NewMachine, PowerAction, PowerRequest};
+use strata_audit::SessionKind;
 use strata_machines::ProviderError;
+use strata_store::Revision;
 use strata_types::machine::{MachinePhase, MachineSpec};
 use strata_types::{Error, Label, Result};
 
 use super::answer::{self, accepted};
 use super::etag::Conditions;
-use super::extract::{Asker, Json, Parameters, Thing};
+use super::extract::{Asker, Json, Parameters, Recorder, Thing};
 use super::operations::begin;
 use super::refusal::Answer;
 use super::view::moment;
-use super::watch::{self, Watched};
+use super::watch::{self, Watched, following};
 use super::{RestState, json, patch};
 use crate::core::{Changed, Core, Kept, Machine, Page, Turn};
+use crate::faces::session::RecordedText;
 use crate::operations::{SwitchInput, SwitchMachine};
 
 pub(super) async fn list(
@@ -56,6 +59,7 @@ pub(super) async fn add(
         id,
     };
     let id = Label::from_field("id", &new.id)?;
+    state.estate.hypervisors.check_provider(&new.spec)?;
     let (made, is_new) = state.core.add_machine(&who, &id, new.spec).await?;
     let told = tell(&state.core, &made);
     answer::made(is_new, &format!("/machine/{id}"), made.revision, &told)
@@ -161,6 +165,7 @@ pub(super) async fn power(
 pub(super) async fn console(
     State(state): State<RestState>,
     Asker(_): Asker,
+    Recorder(recorder): Recorder,
     Thing(id): Thing,
     parameters: Parameters,
 ) -> Answer {
@@ -173,6 +178,8 @@ pub(super) async fn console(
             .with_hint("a machine that is not up has no console: strata hypervisor create"),
         other => Error::wrong_state(other.to_string()),
     })?;
+    let session = recorder.start(SessionKind::Console, format!("machine/{id}"), None, &[]);
+    let text = RecordedText::new(text, session);
     let end = state.shutdown.clone().cancelled_owned();
     let body = Body::from_stream(text.take_until(Box::pin(end)));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
@@ -231,14 +238,16 @@ impl Watched for Those {
         only.is_none_or(|only| only == one.id.as_str())
     }
 
-    fn current(&self) -> Vec<Arc<Kept<Machine>>> {
-        let mut all = self.core.machines();
-        all.retain(|one| self.accepts(one));
-        all
+    fn page(&self, after: Option<&Machine>, limit: usize) -> Vec<Arc<Kept<Machine>>> {
+        let tables = self.core.tables();
+        let accepted = |one: &&Arc<Kept<Machine>>| self.accepts(one);
+        let rest = following(&tables.machines, after.map(|one| &one.id));
+        rest.filter(accepted).take(limit).cloned().collect()
     }
 
-    fn is_there(&self, one: &Machine) -> bool {
-        self.core.machine(one.id.as_str()).is_ok()
+    fn revision(&self, one: &Machine) -> Option<Revision> {
+        let tables = self.core.tables();
+        tables.machines.get(&one.id).map(|kept| kept.revision)
     }
 
     fn tell(&self, kept: &Kept<Machine>) -> Vec<u8> {

@@ -7,11 +7,15 @@
 //! decided at the gate; what a caller may see and change is for the core.
 
 mod answer;
+mod audit;
 mod backups;
+mod ca;
+mod certificates;
 mod clusters;
 mod etag;
 mod events;
 mod extract;
+mod freshness;
 mod gateway;
 mod hypervisors;
 mod idempotency;
@@ -24,16 +28,21 @@ mod operations;
 mod patch;
 mod projects;
 mod refusal;
+mod secrets;
 mod storage;
 mod talk;
+mod unreadable;
 mod view;
 mod watch;
 mod workloads;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, patch as patch_of, post, put};
+use strata_audit::AuditLog;
+use strata_identity::Authority;
 use strata_workflow::Operations;
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +70,10 @@ pub struct RestState {
     pub shutdown: CancellationToken,
     /// A watch is ended after so long; whoever still wants it asks again.
     pub longest_watch: Duration,
+    /// The audit log of this server.
+    pub audit: Option<Arc<AuditLog>>,
+    /// The CA of this server.
+    pub authority: Option<Arc<Authority>>,
 }
 
 impl RestState {
@@ -84,13 +97,43 @@ impl RestState {
             talk,
             shutdown,
             longest_watch: Self::LONGEST_WATCH,
+            audit: None,
+            authority: None,
         }
+    }
+
+    /// With this CA to be rotated.
+    #[must_use]
+    pub fn with_authority(mut self, authority: Option<Arc<Authority>>) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// With this audit log to be read.
+    #[must_use]
+    pub fn with_audit(mut self, log: Option<Arc<AuditLog>>) -> Self {
+        self.audit = log;
+        self
     }
 }
 
 /// The routes of the REST API.
 pub fn routes(state: RestState) -> Router {
     let once = axum::middleware::from_fn_with_state(state.clone(), idempotency::once);
+    let bound = axum::middleware::from_fn_with_state(state.clone(), freshness::bound);
+    table()
+        .method_not_allowed_fallback(refusal::wrong_method)
+        .route_layer(once)
+        .route_layer(bound)
+        .with_state(state)
+}
+
+/// The same without what is done for every request.
+fn plain_routes(state: RestState) -> Router {
+    table().with_state(state)
+}
+
+fn table() -> Router<RestState> {
     let routes = [
         ("/openapi.json", get(openapi::serve)),
         ("/instance", get(instances::list).put(instances::create)),
@@ -116,6 +159,12 @@ pub fn routes(state: RestState) -> Router {
             get(nodes::show).patch(nodes::update).delete(nodes::leave),
         ),
         ("/node/{id}/drain", post(operations::drain)),
+        ("/node/{id}/adopt", post(nodes::adopt)),
+        ("/node/{id}/forget", post(nodes::forget)),
+        (
+            "/unreadable-record",
+            get(unreadable::list).delete(unreadable::delete),
+        ),
         ("/operation", get(operations::list)),
         (
             "/operation/{id}",
@@ -129,7 +178,22 @@ pub fn routes(state: RestState) -> Router {
                 .patch(projects::update)
                 .delete(projects::delete),
         ),
+        ("/secret", get(secrets::list).put(secrets::create)),
+        (
+            "/secret/{id}",
+            get(secrets::show)
+                .patch(secrets::update)
+                .delete(secrets::delete),
+        ),
         ("/event", get(events::list)),
+        ("/audit", get(audit::list)),
+        ("/ca", get(ca::show)),
+        ("/ca/rotate", post(ca::rotate)),
+        ("/ca/activate", post(ca::activate)),
+        ("/ca/retire", post(ca::retire)),
+        ("/certificate", get(certificates::list)),
+        ("/certificate/revoke", post(certificates::revoke)),
+        ("/certificate/{id}", get(certificates::show)),
         ("/machine", get(machines::list).put(machines::add)),
         (
             "/machine/{id}",
@@ -219,12 +283,7 @@ pub fn routes(state: RestState) -> Router {
         ("/cluster/{id}/restore", post(clusters::restore)),
         ("/kubernetes", get(clusters::versions)),
     ];
-    routes
-        .into_iter()
-        .fold(Router::new(), both)
-        .method_not_allowed_fallback(refusal::wrong_method)
-        .route_layer(once)
-        .with_state(state)
+    routes.into_iter().fold(Router::new(), both)
 }
 
 /// With and without a slash at the end.

@@ -12,7 +12,7 @@ use super::extract::{Asker, Json, Parameters, Thing};
 use super::refusal::Answer;
 use super::view::moment;
 use super::{RestState, answer, json, watch};
-use crate::core::{Page, Who};
+use crate::core::{Page, Who, operation_key};
 use crate::operations::{self, Drain, public};
 
 const STATUSES: [OperationStatus; 4] = [
@@ -74,7 +74,10 @@ pub(super) async fn cancel(
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
-    let cancelled = state.operations.cancel(read(&id)?, &who.name).await;
+    let id = read(&id)?;
+    let found = state.operations.get(id).await;
+    operations::authorize_cancel(&who, &found.map_err(|error| public(&error))?)?;
+    let cancelled = state.operations.cancel(id, &who.name).await;
     cancelled.map_err(|error| public(&error))?;
     Ok(answer::accepted())
 }
@@ -100,7 +103,12 @@ pub(super) async fn drain(
 /// Begins a long action, and tells of it.
 pub(super) async fn begin<K: Kind>(state: &RestState, who: &Who, input: &K::Input) -> Answer {
     who.everywhere()?;
-    let id = state.operations.submit::<K>(input, &who.name, None).await;
+    // Begun once, also when a server dies before it has answered.
+    let key = operation_key();
+    let submitted = state
+        .operations
+        .submit::<K>(input, &who.name, key.as_deref());
+    let id = submitted.await;
     begun(state, id.map_err(|error| public(&error))?).await
 }
 

@@ -11,16 +11,18 @@ use super::json::{from_object, plain_resources, take_text};
 use crate::core::{Change, Wanted};
 
 /// What of a specification can be changed.
-const CHANGEABLE: [&str; 16] = [
+const CHANGEABLE: [&str; 18] = [
     "uri",
     "environment",
     "resources",
+    "pids",
     "ports",
     "command",
     "arguments",
     "user",
     "workingDirectory",
     "volumes",
+    "secrets",
     "security",
     "health",
     "restart",
@@ -30,27 +32,59 @@ const CHANGEABLE: [&str; 16] = [
     "userData",
 ];
 
-/// What is told and cannot be changed.
-const FIXED: [&str; 18] = [
-    "id",
-    "type",
-    "project",
+/// What makes a thing the one it is: a patch may repeat it.
+const IDENTITY: [&str; 6] = ["id", "type", "project", "workloadId", "owner", "createdAt"];
+
+/// What the server observes of a thing, and no client sets.
+const OBSERVED: [&str; 9] = [
     "description",
     "node",
     "ip",
-    "workloadId",
     "restarts",
     "exitCode",
     "healthy",
     "wanted",
     "generation",
-    "owner",
-    "createdAt",
     "changedAt",
-    "instances",
-    "status",
-    "name",
 ];
+
+/// Takes out of a patch what cannot be changed and is not changed: so a client
+/// may send back what it read, with some of it changed. What a thing is has to
+/// be as it is. What the server observes may have changed since it was read;
+/// where the patch has the id in it, it is such a whole, and that is ignored.
+fn without_the_fixed(patch: &mut Map<String, Value>, now: &Map<String, Value>) -> Result<()> {
+    let is_whole = patch.contains_key("id");
+    let same = |field: &str, value: &Value| match now.get(field) {
+        Some(now) => now == value,
+        None => value.is_null() || value.as_str() == Some(""),
+    };
+    for field in IDENTITY {
+        let other = |value: &Value| !same(field, value);
+        if patch.get(field).is_some_and(other) {
+            return Err(Error::invalid(field, "cannot be changed"));
+        }
+        patch.remove(field);
+    }
+    for field in OBSERVED.into_iter().chain(["instances"]) {
+        let other = |value: &Value| !is_whole && !same(field, value);
+        if patch.get(field).is_some_and(other) {
+            return Err(Error::invalid(field, "is observed, and cannot be changed"));
+        }
+        patch.remove(field);
+    }
+    Ok(())
+}
+
+/// What a thing is shown as, to hold a patch against.
+pub(super) fn shown(view: &impl Serialize) -> Result<Map<String, Value>> {
+    match serde_json::to_value(view) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Error::internal("a record is shown as no object")),
+        Err(error) => Err(Error::internal(format!(
+            "a record cannot be shown: {error}"
+        ))),
+    }
+}
 
 /// The value with the patch in it.
 pub(super) fn merge(value: &mut Value, patch: Value) {
@@ -87,9 +121,6 @@ pub(super) fn patched<T: Serialize + DeserializeOwned>(
 /// What a patch makes of a specification.
 fn spec(now: &InstanceSpec, mut patch: Map<String, Value>) -> Result<InstanceSpec> {
     for field in patch.keys() {
-        if FIXED.contains(&field.as_str()) {
-            return Err(Error::invalid(field, "cannot be changed"));
-        }
         if !CHANGEABLE.contains(&field.as_str()) {
             let field: String = field.chars().take(80).collect();
             let why = format!("is unknown; there are {}", CHANGEABLE.join(", "));
@@ -113,12 +144,26 @@ fn name(patch: &mut Map<String, Value>) -> Result<Option<Label>> {
         .transpose()
 }
 
-/// The change of an instance that a patch asks for.
-pub(super) fn instance(now: &InstanceSpec, mut patch: Map<String, Value>) -> Result<Change> {
-    let wanted = take_text(&mut patch, "status")?;
+/// The change of an instance that a patch asks for; `shown` is how it is shown.
+pub(super) fn instance(
+    now: &InstanceSpec,
+    shown: &Map<String, Value>,
+    mut patch: Map<String, Value>,
+) -> Result<Change> {
+    let is_whole = patch.contains_key("id");
+    let status = take_text(&mut patch, "status")?;
+    let as_shown = |word: &str| shown.get("status").and_then(Value::as_str) == Some(word);
+    let wanted = match status {
+        None => None,
+        // It is so already, or was when the whole was read.
+        Some(word) if as_shown(&word) => None,
+        Some(word) if is_whole => wanted_of(&word)?,
+        Some(word) => Some(run_or_rest(&word)?),
+    };
+    without_the_fixed(&mut patch, shown)?;
     Ok(Change {
         name: name(&mut patch)?,
-        wanted: wanted.map(|word| run_or_rest(&word)).transpose()?,
+        wanted,
         spec: match patch.is_empty() {
             true => None,
             false => Some(spec(now, patch)?),
@@ -130,13 +175,30 @@ pub(super) fn instance(now: &InstanceSpec, mut patch: Map<String, Value>) -> Res
 /// The name and the specification of a workload that a patch asks for.
 pub(super) fn workload(
     now: &InstanceSpec,
+    shown: &Map<String, Value>,
     mut patch: Map<String, Value>,
 ) -> Result<(Option<Label>, Option<InstanceSpec>)> {
+    without_the_fixed(&mut patch, shown)?;
     let name = name(&mut patch)?;
     match patch.is_empty() {
         true => Ok((name, None)),
         false => Ok((name, Some(spec(now, patch)?))),
     }
+}
+
+/// What is wanted of an instance that has this status, where the status says
+/// it: one on its way to run is to run.
+pub(super) fn wanted_of(word: &str) -> Result<Option<Wanted>> {
+    use InstanceState::{Running, Scheduled, Scheduling, Starting, Stopped, Stopping};
+    let known = InstanceState::ALL.into_iter();
+    let Some(state) = known.into_iter().find(|state| state.as_str() == word) else {
+        return run_or_rest(word).map(Some);
+    };
+    Ok(match state {
+        Running | Starting | Scheduling | Scheduled => Some(Wanted::Running),
+        Stopping | Stopped => Some(Wanted::Stopped),
+        _ => None,
+    })
 }
 
 /// What is wanted by whoever says that something shall have a status.
@@ -202,8 +264,8 @@ mod tests {
     fn every_field_of_a_specification_can_be_changed_but_its_type() {
         let full = json!({
             "type": "VM", "uri": "x", "environment": [], "resources": {}, "ports": [],
-            "command": ["a"], "arguments": ["a"], "user": "a", "workingDirectory": "/",
-            "volumes": ["a:/b"], "security": {"readOnlyRoot": true}, "health": {"tcp": 1},
+            "pids": 100, "command": ["a"], "arguments": ["a"], "user": "a", "workingDirectory": "/",
+            "volumes": ["a:/b"], "secrets": ["a"], "security": {"readOnlyRoot": true}, "health": {"tcp": 1},
             "restart": "never", "stopGraceSeconds": 1, "labels": {"a": "b"},
             "placement": {}, "userData": "x",
         });
@@ -239,12 +301,41 @@ mod tests {
         let none = patched(json!({"resources": null})).unwrap();
         assert_eq!(none.resources.cpu, 0);
         for (patch, field) in [
-            (json!({"id": "x"}), "id"),
             (json!({"colour": 1}), "colour"),
             (json!({"labels": {"a": 1}}), "labels.a"),
             (json!({"resources": {"gpu": 1}}), "resources.gpu"),
         ] {
             assert_eq!(patched(patch).unwrap_err().field(), Some(field));
+        }
+    }
+
+    #[test]
+    fn what_was_read_may_be_sent_back() {
+        let now: InstanceSpec = serde_json::from_value(json!({"uri": "x"})).unwrap();
+        let shown = object(json!({
+            "id": "i1", "name": "web", "type": "CONTAINER", "status": "RUNNING", "uri": "x",
+            "project": "default", "node": "n1", "restarts": 1, "changedAt": "then",
+        }));
+        let change = |patch| instance(&now, &shown, object(patch));
+        // Meanwhile it was started again, and what the server observes differs.
+        let mut whole = Value::Object(shown.clone());
+        (whole["restarts"], whole["changedAt"]) = (json!(0), json!("before"));
+        whole["environment"] = json!(["A=1"]);
+        let patched = change(whole.clone()).unwrap();
+        assert_eq!(patched.spec.unwrap().environment, ["A=1"]);
+        assert_eq!(patched.wanted, None);
+        whole["status"] = json!("STOPPED");
+        assert_eq!(change(whole.clone()).unwrap().wanted, Some(Wanted::Stopped));
+        whole["status"] = json!("FAILED");
+        assert_eq!(change(whole).unwrap().wanted, None);
+        for (patch, field) in [
+            (json!({"id": "i2"}), "id"),
+            (json!({"id": "i1", "project": "other"}), "project"),
+            (json!({"node": "n2"}), "node"),
+            (json!({"status": "FAILED"}), "status"),
+            (json!({"id": "i1", "status": "NONSENSE"}), "status"),
+        ] {
+            assert_eq!(change(patch).unwrap_err().field(), Some(field));
         }
     }
 }

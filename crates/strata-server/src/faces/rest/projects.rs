@@ -6,6 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde_json::{Map, Value};
 use strata_api::rest::{self, NewProject};
+use strata_store::Revision;
 use strata_types::{Error, Label, Result};
 
 use super::RestState;
@@ -16,8 +17,10 @@ use super::json;
 use super::patch::merge;
 use super::refusal::Answer;
 use super::view::moment;
-use super::watch::{self, Watched};
-use crate::core::{Changed, Core, Kept, Page, Project, ProjectView, Quota, Turn, Who};
+use super::watch::{self, Watched, following};
+use crate::core::{
+    Changed, Core, Defaults, Kept, Page, Project, ProjectSettings, ProjectView, Quota, Turn, Who,
+};
 
 pub(super) async fn list(
     State(state): State<RestState>,
@@ -46,7 +49,7 @@ pub(super) async fn create(
     let name = Label::from_field("name", &new.name)?;
     let core = &state.core;
     let is_new = core.project_record(&name).is_err();
-    let made = core.create_project(&who, &name, quota(new.quota)).await?;
+    let made = core.create_project(&who, &name, settings(&new)?).await?;
     let revision = core.project_record(&name)?.revision;
     answer::made(is_new, &format!("/project/{name}"), revision, &tell(&made))
 }
@@ -95,39 +98,33 @@ pub(super) async fn update(
     parameters.only(&[])?;
     let (name, found) = find(&state.core, &who, &name)?;
     let precondition = conditions.to_change(found.revision)?;
-    let quota = patched(&found.quota, json::parse(&body)?)?;
+    let settings = patched(&found.settings, json::parse(&body)?)?;
     let core = &state.core;
-    let changed = core.set_quota(&who, &name, quota, precondition).await;
+    let changed = core.set_project(&who, &name, settings, precondition).await;
     let changed = changed.map_err(|error| conditions.judge(error))?;
     let revision = core.project_record(&name)?.revision;
     answer::one(StatusCode::OK, revision, &tell(&changed))
 }
 
-/// The quota that a patch asks for.
-fn patched(now: &Quota, mut patch: Map<String, Value>) -> Result<Quota> {
-    let part = patch.remove("quota");
-    if let Some(field) = patch.keys().next() {
+/// What can be changed.
+const CHANGEABLE: [&str; 4] = ["quota", "defaults", "allowFrom", "privilegedPorts"];
+
+/// The settings that a patch asks for.
+fn patched(now: &ProjectSettings, patch: Map<String, Value>) -> Result<ProjectSettings> {
+    let unknown = patch.keys().find(|key| !CHANGEABLE.contains(&key.as_str()));
+    if let Some(field) = unknown {
         let field: String = field.chars().take(80).collect();
         let why = match field.as_str() {
-            "name" | "used" | "createdAt" => "cannot be changed",
-            _ => "is unknown; there is quota",
+            "name" | "used" | "createdAt" => "cannot be changed".to_owned(),
+            _ => format!("is unknown; there are {}", CHANGEABLE.join(", ")),
         };
         return Err(Error::invalid(field, why));
     }
-    let mut whole = serde_json::json!({ "quota": now });
-    if let Some(part) = part {
-        let mut patch = Map::new();
-        patch.insert("quota".into(), part);
-        merge(&mut whole, Value::Object(patch));
-    }
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Whole {
-        quota: Quota,
-    }
+    let mut whole = serde_json::json!(now);
+    merge(&mut whole, Value::Object(patch));
     match whole {
-        Value::Object(whole) => json::from_object::<Whole>(whole).map(|whole| whole.quota),
-        _ => Err(Error::internal("a quota is no object")),
+        Value::Object(whole) => json::from_object(whole),
+        _ => Err(Error::internal("the settings of a project are no object")),
     }
 }
 
@@ -146,29 +143,54 @@ pub(super) async fn delete(
     Ok(accepted())
 }
 
-fn quota(quota: rest::Quota) -> Quota {
-    Quota {
-        cpu: quota.cpu,
-        memory: quota.memory,
-        disk: quota.disk,
-        instances: quota.instances,
-    }
+fn settings(new: &NewProject) -> Result<ProjectSettings> {
+    let (quota, defaults) = (new.quota, new.defaults);
+    let from = new.allow_from.iter().enumerate();
+    let from = from.map(|(i, name)| Label::from_field(&format!("allowFrom[{i}]"), name));
+    Ok(ProjectSettings {
+        quota: Quota {
+            cpu: quota.cpu,
+            memory: quota.memory,
+            disk: quota.disk,
+            pids: quota.pids,
+            instances: quota.instances,
+        },
+        defaults: Defaults {
+            cpu: defaults.cpu,
+            memory: defaults.memory,
+            disk: defaults.disk,
+            pids: defaults.pids,
+        },
+        allow_from: from.collect::<Result<_>>()?,
+        privileged_ports: new.privileged_ports,
+    })
 }
 
 fn tell(view: &ProjectView) -> rest::Project {
-    let (quota, used) = (view.project.quota, view.used);
+    let (settings, used) = (&view.project.settings, view.used);
+    let (quota, defaults) = (settings.quota, settings.defaults);
     rest::Project {
         name: view.project.name.to_string(),
         quota: rest::Quota {
             cpu: quota.cpu,
             memory: quota.memory,
             disk: quota.disk,
+            pids: quota.pids,
             instances: quota.instances,
         },
+        defaults: rest::ProjectDefaults {
+            cpu: defaults.cpu,
+            memory: defaults.memory,
+            disk: defaults.disk,
+            pids: defaults.pids,
+        },
+        allow_from: settings.allow_from.iter().map(Label::to_string).collect(),
+        privileged_ports: settings.privileged_ports,
         used: rest::ProjectUse {
             cpu: used.cpu,
             memory: used.memory,
             disk: used.disk,
+            pids: used.pids,
             instances: used.instances,
         },
         created_at: moment(view.project.created_at_ms),
@@ -197,13 +219,16 @@ impl Watched for Those {
         only && self.who.sees(&one.name)
     }
 
-    fn current(&self) -> Vec<Arc<Kept<Project>>> {
-        let all: Vec<_> = self.core.tables().projects.values().cloned().collect();
-        all.into_iter().filter(|one| self.accepts(one)).collect()
+    fn page(&self, after: Option<&Project>, limit: usize) -> Vec<Arc<Kept<Project>>> {
+        let tables = self.core.tables();
+        let accepted = |one: &&Arc<Kept<Project>>| self.accepts(one);
+        let rest = following(&tables.projects, after.map(|one| &one.name));
+        rest.filter(accepted).take(limit).cloned().collect()
     }
 
-    fn is_there(&self, one: &Project) -> bool {
-        self.core.project_record(&one.name).is_ok()
+    fn revision(&self, one: &Project) -> Option<Revision> {
+        let tables = self.core.tables();
+        tables.projects.get(&one.name).map(|kept| kept.revision)
     }
 
     fn tell(&self, kept: &Kept<Project>) -> Vec<u8> {

@@ -7,7 +7,7 @@ use strata_api::rest::{
     ShrinkRequest,
 };
 use strata_storage::{NewSpare, StoragePool, VolumeRef};
-use strata_types::{Error, Label};
+use strata_types::{Error, Label, Role};
 
 use super::answer::{self, accepted};
 use super::extract::{Asker, Json, Parameters, PartOf, Thing};
@@ -31,10 +31,14 @@ fn told<T>(result: strata_storage::Result<T>) -> Answer<T> {
 
 pub(super) async fn show(
     State(state): State<RestState>,
-    Asker(_): Asker,
+    Asker(who): Asker,
     parameters: Parameters,
 ) -> Answer {
     parameters.only(&[])?;
+    // Who may only look makes nothing.
+    if who.role == Role::Viewer && state.estate.storage.existing().await?.is_none() {
+        return answer::json(&state.estate.storage.unmade()?);
+    }
     answer::json(&told(pool(&state).await?.status().await)?)
 }
 

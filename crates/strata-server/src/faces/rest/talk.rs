@@ -12,13 +12,13 @@ use http::header::CONTENT_TYPE;
 use strata_api::error_from_status;
 use strata_api::rest::{ExecRequest, ExecResult};
 use strata_api::strata::v1::{
-    EndOfInput, ExecEnded, ExecInput, ExecOutput, ExecStart, PodLogsRequest, exec_input,
+    EndOfInput, ExecEnded, ExecInput, ExecOutput, ExecStart, LogLine, PodLogsRequest, exec_input,
     exec_output,
 };
 use strata_types::{Error, ErrorKind};
 use tonic::Status;
 
-use super::extract::{Asker, Json, Parameters, Thing};
+use super::extract::{Asker, Json, Parameters, Recorder, Thing};
 use super::refusal::Answer;
 use super::{RestState, answer, json};
 
@@ -49,16 +49,28 @@ pub(super) async fn logs(
     };
     let lines = state.talk.read_logs(&who, request).await;
     let lines = lines.map_err(|status| error_from_status(&status))?;
-    let text = lines.map(|line| line.map(|line| line.line));
+    let text = lines.map(|line| line.map(|line| text_of(&line)));
     let end = state.shutdown.clone().cancelled_owned();
     let body = Body::from_stream(text.take_until(Box::pin(end)));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// A line with its end, and before it how much is missing there.
+fn text_of(line: &LogLine) -> Bytes {
+    let mut text = Vec::with_capacity(line.line.len() + 1);
+    if line.lost_bytes > 0 {
+        text.extend_from_slice(format!("[{} bytes lost]\n", line.lost_bytes).as_bytes());
+    }
+    text.extend_from_slice(&line.line);
+    text.push(b'\n');
+    text.into()
 }
 
 /// Runs a command to its end.
 pub(super) async fn exec(
     State(state): State<RestState>,
     Asker(who): Asker,
+    Recorder(recorder): Recorder,
     Thing(id): Thing,
     parameters: Parameters,
     Json(body): Json,
@@ -79,7 +91,7 @@ pub(super) async fn exec(
     };
     let found = state.core.instance(&who, project.as_ref(), &id)?;
     let (start, rest) = input(found.id.to_string(), asked);
-    let output = state.talk.run(&who, start, rest).await;
+    let output = state.talk.run(&who, &recorder, start, rest).await;
     let output = output.map_err(|status| error_from_status(&status))?;
     match tokio::time::timeout(timeout, collect(output)).await {
         Ok(result) => answer::json(&result.map_err(|status| error_from_status(&status))?),
@@ -151,5 +163,21 @@ fn exit_code(ended: &ExecEnded) -> i32 {
         (Some(code), _) => code,
         (None, Some(signal)) => 128 + signal,
         (None, None) => -1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_log_have_their_ends() {
+        let line = |text: &str, lost_bytes| LogLine {
+            line: text.as_bytes().to_vec().into(),
+            lost_bytes,
+            ..LogLine::default()
+        };
+        let all = [line("one", 0), line("", 0), line("partial", 3)].map(|line| text_of(&line));
+        assert_eq!(all.concat(), b"one\n\n[3 bytes lost]\npartial\n");
     }
 }

@@ -62,6 +62,8 @@ struct InstanceView<'a> {
     uri: &'a str,
     environment: Variables<'a>,
     resources: Claim,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pids: Option<u32>,
     ports: &'a [String],
     project: &'a str,
     description: &'a str,
@@ -94,6 +96,10 @@ struct InstanceView<'a> {
     working_directory: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     volumes: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    secrets: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    init: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<&'a HealthSpec>,
     restart: RestartPolicy,
@@ -121,12 +127,13 @@ fn wanted(wanted: core::Wanted) -> Wanted {
     }
 }
 
-/// An instance, and whether its secrets are told.
+/// An instance, as far as a caller may know of it.
 pub(super) fn instance<'a>(
     core: &Core,
-    secrets: bool,
+    who: &Who,
     one: &'a core::Instance,
-) -> impl Serialize + 'a {
+) -> impl Serialize + use<'a> {
+    let secrets = sees_secrets(who);
     let spec: &InstanceSpec = &one.spec;
     InstanceView {
         id: one.id.as_str(),
@@ -139,9 +146,10 @@ pub(super) fn instance<'a>(
             max: spec.resources,
             usage: core.live().usage(&one.id),
         },
+        pids: spec.pids,
         ports: &spec.ports,
         project: one.project.as_str(),
-        description: &one.description,
+        description: one.description_for(who),
         wanted: wanted(one.wanted),
         node: one.node.as_deref(),
         ip: one.address,
@@ -160,6 +168,8 @@ pub(super) fn instance<'a>(
         user: spec.user.as_deref(),
         working_directory: spec.working_directory.as_deref(),
         volumes: &spec.volumes,
+        secrets: &spec.secrets,
+        init: spec.init,
         health: spec.health.as_ref(),
         restart: spec.restart,
         stop_grace_seconds: spec.stop_grace_seconds,

@@ -2,9 +2,14 @@
 //! `put`, then `synced`, then every change as `put` or `delete`. The id of an
 //! event is the revision of the thing. Who reads too slowly is told `resync`
 //! and gets all there are once more: it may see less often, never wrong.
+//!
+//! All there are is read page by page as the watcher takes it, so a watcher
+//! holds one page at most, however many things there are, and one that does
+//! not read holds next to nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +26,8 @@ use crate::core::{Changed, Kept, Turn};
 /// A sign of life while nothing happens, so that nobody between takes the
 /// connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How many things are read at once.
+const PAGE: usize = 128;
 
 /// What is followed.
 pub(super) trait Watched: Send + 'static {
@@ -31,14 +38,27 @@ pub(super) trait Watched: Send + 'static {
     fn turn(changed: Changed) -> Option<Turn<Self::Record>>;
     /// Whether this one is followed.
     fn accepts(&self, record: &Self::Record) -> bool;
-    /// All that are followed, as they are now.
-    fn current(&self) -> Vec<Arc<Kept<Self::Record>>>;
-    /// Whether there is such a thing now.
-    fn is_there(&self, record: &Self::Record) -> bool;
+    /// Those that are followed, as they are now, after this one in the order
+    /// of their keys; from the first when none. Fewer than `limit`, where
+    /// there is not one more.
+    fn page(&self, after: Option<&Self::Record>, limit: usize) -> Vec<Arc<Kept<Self::Record>>>;
+    /// When the thing was last written, if there is such a thing now.
+    fn revision(&self, record: &Self::Record) -> Option<Revision>;
     /// The JSON of it.
     fn tell(&self, kept: &Kept<Self::Record>) -> Vec<u8>;
     /// Whether this is one thing alone, and all is said when it is gone.
     fn is_one(&self) -> bool;
+}
+
+/// The values after a key, in order; all of them without one.
+pub(super) fn following<'a, K: Ord, V>(
+    table: &'a BTreeMap<K, V>,
+    after: Option<&K>,
+) -> impl Iterator<Item = &'a V> {
+    let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+    table
+        .range((after, Bound::Unbounded))
+        .map(|(_, value)| value)
 }
 
 enum Item<T> {
@@ -52,32 +72,58 @@ struct Watch<W: Watched> {
     watched: W,
     changes: Receiver<Changed>,
     ready: VecDeque<Item<W::Record>>,
-    /// Everything up to here was told with the whole.
-    told: Revision,
+    listing: Listing<W::Record>,
+    /// Every change up to here had happened before the list was begun.
+    begun: Revision,
+    /// Changes up to here may have been told with the list.
+    listed: Revision,
     over: bool,
+}
+
+/// How far the list of all there are was told.
+enum Listing<T> {
+    Begin,
+    After(Arc<Kept<T>>),
+    Done,
 }
 
 impl<W: Watched> Watch<W> {
     /// The ear is there before the look, so nothing is missed between.
     fn new(watched: W, changes: Receiver<Changed>) -> Self {
-        let mut watch = Self {
+        Self {
             watched,
             changes,
             ready: VecDeque::new(),
-            told: 0,
+            listing: Listing::Begin,
+            begun: 0,
+            listed: 0,
             over: false,
-        };
-        watch.take_all();
-        watch
+        }
     }
 
-    fn take_all(&mut self) {
-        let all = self.watched.current();
-        let last = all.iter().map(|one| one.revision).max();
-        self.told = self.told.max(last.unwrap_or(0));
-        self.over |= all.is_empty() && self.watched.is_one();
-        self.ready.extend(all.into_iter().map(Item::Put));
-        self.ready.push_back(Item::Synced);
+    /// Reads the next page of the list.
+    fn list(&mut self) {
+        let after = match &self.listing {
+            Listing::Begin => None,
+            Listing::After(last) => Some(&last.record),
+            Listing::Done => return,
+        };
+        let page = self.watched.page(after, PAGE);
+        let latest = page.iter().map(|one| one.revision).max().unwrap_or(0);
+        if after.is_none() {
+            self.begun = self.begun.max(latest);
+            self.over |= page.is_empty() && self.watched.is_one();
+        }
+        self.listed = self.listed.max(latest);
+        let last = page.last().filter(|_| page.len() >= PAGE).cloned();
+        self.ready.extend(page.into_iter().map(Item::Put));
+        self.listing = match last {
+            Some(last) => Listing::After(last),
+            None => {
+                self.ready.push_back(Item::Synced);
+                Listing::Done
+            }
+        };
     }
 
     fn take(&mut self, turn: Turn<W::Record>) {
@@ -86,16 +132,28 @@ impl<W: Watched> Watch<W> {
         };
         let (was, is) = (accepted(&turn.before), accepted(&turn.after));
         match (turn.before, turn.after) {
-            // It was in the whole, or in a later state.
-            (_, Some(after)) if after.revision <= self.told => {}
+            // It was in the list, or in a later state.
+            (_, Some(after)) if self.was_listed(&after) => {}
             (_, Some(after)) if is => self.ready.push_back(Item::Put(after)),
             (_, Some(after)) if was => self.ready.push_back(Item::Delete(after)),
-            (Some(before), None) if was && !self.watched.is_there(&before) => {
+            (Some(before), None) if was && self.watched.revision(&before).is_none() => {
                 self.ready.push_back(Item::Delete(before));
                 self.over = self.watched.is_one();
             }
             _ => {}
         }
+    }
+
+    /// Whether the list told of this change already. The pages of a long list
+    /// are read one after the other: of what changed meanwhile a page may hold
+    /// a later state, after which an earlier one would be wrong. The latest
+    /// state is told again in that case, which does no harm.
+    fn was_listed(&self, after: &Kept<W::Record>) -> bool {
+        let superseded = || {
+            let now = self.watched.revision(after);
+            now.is_some_and(|now| now > after.revision)
+        };
+        after.revision <= self.begun || (after.revision <= self.listed && superseded())
     }
 
     async fn next(&mut self) -> Option<Event> {
@@ -106,6 +164,10 @@ impl<W: Watched> Watch<W> {
             if self.over {
                 return None;
             }
+            if !matches!(self.listing, Listing::Done) {
+                self.list();
+                continue;
+            }
             match self.changes.recv().await {
                 Ok(changed) => {
                     if let Some(turn) = W::turn(changed) {
@@ -114,7 +176,7 @@ impl<W: Watched> Watch<W> {
                 }
                 Err(RecvError::Lagged(_)) => {
                     self.ready.push_back(Item::Resync);
-                    self.take_all();
+                    self.listing = Listing::Begin;
                 }
                 Err(RecvError::Closed) => return None,
             }

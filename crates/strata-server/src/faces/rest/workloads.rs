@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use serde_json::{Map, Value};
+use strata_store::Revision;
 use strata_types::instance::{InstanceKind, WorkloadId};
 use strata_types::{Error, Label, Result};
 
@@ -14,7 +15,7 @@ use super::extract::{Asker, Json, Parameters, Thing};
 use super::instances::in_project;
 use super::json::{self, take_text};
 use super::refusal::Answer;
-use super::watch::{self, Watched};
+use super::watch::{self, Watched, following};
 use super::{RestState, patch, view};
 use crate::core::{Changed, Core, Kept, NewWorkload, Turn, Who, Workload};
 
@@ -55,7 +56,7 @@ pub(super) async fn create(
 }
 
 fn new(project: Option<Label>, mut object: Map<String, Value>) -> Result<NewWorkload> {
-    let id = take_text(&mut object, "id")?;
+    let id = take_text(&mut object, "id")?.filter(|id| !id.is_empty());
     let name = take_text(&mut object, "name")?;
     let given = take_text(&mut object, "project")?;
     let name = name.ok_or_else(|| Error::invalid("name", "must be given"))?;
@@ -101,8 +102,9 @@ pub(super) async fn update(
     let project = parameters.label("project")?;
     let found = state.core.workload(&who, project.as_ref(), &thing)?;
     let precondition = conditions.to_change(found.revision)?;
-    let (name, spec) = patch::workload(&found.spec, json::parse(&body)?)?;
     let core = &state.core;
+    let shown = patch::shown(&view::workload(core, view::sees_secrets(&who), &found))?;
+    let (name, spec) = patch::workload(&found.spec, &shown, json::parse(&body)?)?;
     let changed = core.update_workload(&who, &found.id, name, spec, precondition);
     let changed = changed.await.map_err(|error| conditions.judge(error))?;
     let told = view::workload(core, view::sees_secrets(&who), &changed);
@@ -166,23 +168,21 @@ impl Watched for Those {
             && self.kind.is_none_or(|kind| kind == one.spec.kind)
     }
 
-    fn current(&self) -> Vec<Arc<Kept<Workload>>> {
+    fn page(&self, after: Option<&Workload>, limit: usize) -> Vec<Arc<Kept<Workload>>> {
+        let tables = self.core.tables();
         match &self.only {
             None => {
-                let project = self.project.as_ref();
-                let core = &self.core;
-                core.workloads(&self.who, project, self.kind, 0, usize::MAX)
-                    .items
+                let accepted = |one: &&Arc<Kept<Workload>>| self.accepts(one);
+                let rest = following(&tables.workloads, after.map(|one| &one.id));
+                rest.filter(accepted).take(limit).cloned().collect()
             }
-            Some(id) => {
-                let tables = self.core.tables();
-                tables.workloads.get(id).cloned().into_iter().collect()
-            }
+            Some(id) => tables.workloads.get(id).cloned().into_iter().collect(),
         }
     }
 
-    fn is_there(&self, one: &Workload) -> bool {
-        self.core.tables().workloads.contains_key(&one.id)
+    fn revision(&self, one: &Workload) -> Option<Revision> {
+        let tables = self.core.tables();
+        tables.workloads.get(&one.id).map(|kept| kept.revision)
     }
 
     fn tell(&self, kept: &Kept<Workload>) -> Vec<u8> {

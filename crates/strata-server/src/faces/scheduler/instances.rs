@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
-use strata_api::instance_fields::{kind_from_scheduler, state_to_scheduler};
+use strata_api::instance_fields::{kind_from_scheduler, state_from_scheduler, state_to_scheduler};
 use strata_api::scheduler::instance_service_server::{InstanceService, InstanceServiceServer};
 use strata_api::scheduler::{self as wire, InstanceIdentifier, InstanceStatus};
 use strata_api::status_from_error;
@@ -15,8 +15,11 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::status_queue::StatusQueue;
 use super::who;
-use crate::core::{Core, DEFAULT_PROJECT, Instance, InstanceWatch, Kept, NewInstance, Update, Who};
+use crate::core::{
+    Core, DEFAULT_PROJECT, Instance, InstanceWatch, Kept, NewInstance, Update, Wanted, Who,
+};
 
 /// Instances.
 #[derive(Clone)]
@@ -60,12 +63,14 @@ fn new_instance(wire: wire::Instance) -> Result<NewInstance> {
         Ok(format!("{}:{}", port.source, port.destination))
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
+    let wanted = wanted(wire.status)?;
     if !wire.ip.is_empty() {
         let why = "is given by the node; leave it empty";
         return Err(Error::invalid("ip", why));
     }
     Ok(NewInstance {
         id: some(wire.id).map(|id| id.parse()).transpose()?,
+        fresh_id: None,
         name: some(wire.name)
             .map(|name| Label::from_field("name", &name))
             .transpose()?,
@@ -76,6 +81,7 @@ fn new_instance(wire: wire::Instance) -> Result<NewInstance> {
             uri: wire.uri,
             environment: wire.environnement,
             resources: limit.map(Into::into).unwrap_or_default(),
+            pids: wire.pids,
             ports: wire
                 .ports
                 .iter()
@@ -84,7 +90,7 @@ fn new_instance(wire: wire::Instance) -> Result<NewInstance> {
                 .collect::<Result<_>>()?,
             ..InstanceSpec::default()
         },
-        stopped: false,
+        wanted,
     })
     .and_then(|new: NewInstance| {
         // The document calls them otherwise.
@@ -104,6 +110,24 @@ fn new_instance(wire: wire::Instance) -> Result<NewInstance> {
     })
 }
 
+/// What an instance is created to be. 0 is RUNNING, and what a message has in
+/// which nothing was set: it says nothing.
+fn wanted(status: i32) -> Result<Option<Wanted>> {
+    let unknown = |_| Error::invalid("status", format!("{status} is unknown"));
+    let state = wire::Status::try_from(status).map_err(unknown)?;
+    match state_from_scheduler(state) {
+        InstanceState::Running => Ok(None),
+        InstanceState::Starting | InstanceState::Scheduling | InstanceState::Scheduled => {
+            Ok(Some(Wanted::Running))
+        }
+        InstanceState::Stopped => Ok(Some(Wanted::Stopped)),
+        state => {
+            let why = format!("is {state}; an instance is created RUNNING or STOPPED");
+            Err(Error::invalid("status", why))
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl InstanceService for InstanceFace {
     type CreateStream = Pin<Box<dyn Stream<Item = Result<InstanceStatus, Status>> + Send>>;
@@ -121,20 +145,20 @@ impl InstanceService for InstanceFace {
                 None => uuid::Uuid::now_v7().to_string().parse()?,
             };
             let (_, changes) = self.core.watch_instance(&id);
-            new.id = Some(id.clone());
+            new.fresh_id = Some(id.clone());
             let (made, _) = self.core.create_instance(&who, new).await?;
             // The same request as before may have found another id.
             let changes = match made.id == id {
                 true => changes,
                 false => self.core.watch_instance(&made.id).1,
             };
-            Ok((made, changes))
+            Ok((who, made, changes))
         };
-        let (made, changes) = asked
+        let (who, made, changes) = asked
             .await
             .map_err(|error: Error| status_from_error(&error))?;
         let (sender, statuses) = mpsc::channel(16);
-        tokio::spawn(tell(self.core.clone(), made, changes, sender));
+        tokio::spawn(tell(self.core.clone(), who, made, changes, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(statuses))))
     }
 
@@ -171,73 +195,82 @@ impl InstanceService for InstanceFace {
     }
 }
 
-/// Tells every change until the end of the instance, or of whoever listens.
+/// Sends every change until the instance has ended, or the reader leaves. What
+/// comes is taken in at once, so a reader that is slow misses nothing that fits
+/// into its queue.
 async fn tell(
     core: Core,
+    who: Who,
     made: Arc<Kept<Instance>>,
     mut changes: InstanceWatch,
     sender: mpsc::Sender<Result<InstanceStatus, Status>>,
 ) {
-    let mut last = (0, status(&core, &made));
-    if sender.send(Ok(last.1.clone())).await.is_err() || is_last(&made) {
-        return;
-    }
-    last.0 = made.revision;
+    let mut queue = StatusQueue::default();
+    queue.push(status(&core, &who, &made));
+    let mut ended = made.has_ended();
     let mut latest = made;
-    loop {
-        let update = tokio::select! {
+    while !(ended && queue.is_empty()) {
+        tokio::select! {
+            room = sender.reserve(), if !queue.is_empty() => match (room, queue.pop()) {
+                (Ok(room), Some(next)) => room.send(Ok(next)),
+                (Ok(_), None) => {}
+                (Err(_), _) => return,
+            },
             () = sender.closed() => return,
-            update = changes.next() => update,
-        };
-        let next = match update {
-            Ok(Update::Is(next)) if next.revision <= last.0 => continue,
-            Ok(Update::Is(next)) => next,
-            Ok(Update::Usage) => latest.clone(),
-            Ok(Update::Gone(was)) => {
-                let mut gone = status(&core, &was);
-                gone.status = state_to_scheduler(InstanceState::Terminated).into();
-                gone.status_description = String::new();
-                let _ = sender.send(Ok(gone)).await;
-                return;
-            }
-            // Too slow for every change: the latest, then on.
-            Err(broadcast::error::RecvError::Lagged(_)) => {
-                match core.watch_instance(&latest.id).0 {
-                    Some(now) => now,
-                    None => latest.clone(),
+            update = changes.next(), if !ended => match update {
+                Ok(Update::Is(next)) if next.revision <= latest.revision => {}
+                Ok(Update::Is(next)) => {
+                    queue.push(status(&core, &who, &next));
+                    ended = next.has_ended();
+                    latest = next;
                 }
-            }
-            Err(broadcast::error::RecvError::Closed) => return,
-        };
-        let told = status(&core, &next);
-        last.0 = next.revision;
-        if told != last.1 {
-            if sender.send(Ok(told.clone())).await.is_err() {
-                return;
-            }
-            last.1 = told;
+                Ok(Update::Usage) => queue.measure(status(&core, &who, &latest)),
+                Ok(Update::Gone(was)) => {
+                    let mut gone = status(&core, &who, &was);
+                    gone.set_status(state_to_scheduler(InstanceState::Terminated));
+                    gone.status_description = String::new();
+                    queue.push(gone);
+                    ended = true;
+                }
+                // This task was kept from running: the latest, then on.
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    queue.miss(missed);
+                    if let Some(now) = core.watch_instance(&latest.id).0 {
+                        queue.push(status(&core, &who, &now));
+                        ended = now.has_ended();
+                        latest = now;
+                    }
+                }
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
         }
-        if is_last(&next) {
-            return;
-        }
-        latest = next;
     }
 }
 
-/// Whether the stream ends with it.
-fn is_last(instance: &Instance) -> bool {
-    matches!(
+/// Why it is so, and for a failure whether it is tried again: one that is not
+/// ends with "; final" and is the last message of the stream.
+fn describe(instance: &Instance, who: &Who) -> String {
+    let said = instance.description_for(who).to_owned();
+    let failed = matches!(
         instance.state,
-        InstanceState::Failed | InstanceState::Terminated
-    )
+        InstanceState::Failed | InstanceState::Crashed
+    );
+    match (failed, instance.has_ended()) {
+        (true, true) => format!("{said}; final"),
+        // A crash is started again by the policy, and says how it ended.
+        (true, false) if instance.state == InstanceState::Failed && !said.contains("again") => {
+            format!("{said}; tried again")
+        }
+        _ => said,
+    }
 }
 
-fn status(core: &Core, instance: &Instance) -> InstanceStatus {
+fn status(core: &Core, who: &Who, instance: &Instance) -> InstanceStatus {
     let usage = (instance.state == InstanceState::Running).then(|| core.live().usage(&instance.id));
     InstanceStatus {
         id: instance.id.to_string(),
         status: state_to_scheduler(instance.state).into(),
-        status_description: instance.description.clone(),
+        status_description: describe(instance, who),
         resource: Some(wire::Resource {
             limit: Some(instance.spec.resources.into()),
             usage: usage.map(Into::into),

@@ -3,6 +3,7 @@
 
 mod instances;
 pub mod nodes;
+mod status_queue;
 
 use strata_identity::Caller;
 use strata_types::{Error, ErrorKind, Result};

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
+use strata_api::instance_fields::state_from_scheduler;
 use strata_api::scheduler::node_service_server::{NodeService, NodeServiceServer};
 use strata_api::scheduler::{
     self as wire, NodeRegisterRequest, NodeRegisterResponse, NodeStatus, NodeUnregisterRequest,
     NodeUnregisterResponse,
 };
 use strata_api::status_from_error;
-use strata_identity::Caller;
 use strata_scheduler::Resources as Amounts;
 use strata_transport::Peer;
 use strata_types::{Error, ErrorKind, Result, Role};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::core::{Core, Registration, Seen};
-use crate::link::calling_node;
+use crate::core::{Core, NodeReport, Registration, Seen};
+use crate::link::{calling_node, node_certificate};
 
 /// Refusals of Register and Unregister, as numbers. 0 is success.
 pub mod codes {
@@ -31,6 +31,8 @@ pub mod codes {
     pub const UNKNOWN: i32 = 5;
     /// It may work later.
     pub const LATER: i32 = 6;
+    /// The node of that name has another key, or was removed.
+    pub const NOT_THE_NODES: i32 = 7;
 }
 
 /// Nodes.
@@ -88,13 +90,10 @@ impl NodeFace {
         let read = |field, amounts: Option<_>| amounts.map(|one| capacity(field, one)).transpose();
         let limit = read("resource.limit", resource.limit)?;
         let usage = read("resource.usage", resource.usage)?;
-        let fails = (state == wire::Status::Failed).then(|| match &*status.status_description {
-            "" => "it says that it has failed".to_owned(),
-            why => why.chars().take(512).collect(),
-        });
+        let reported = NodeReport::of(state_from_scheduler(state), &status.status_description);
         let seen = Seen {
             capacity: limit,
-            fails,
+            reported: Some(reported),
             ..Seen::default()
         };
         self.core.node(node).map_err(|_| {
@@ -149,8 +148,17 @@ impl NodeService for NodeFace {
             Ok(name) => name,
             Err((code, why)) => return refuse(code, why),
         };
+        let certificate = match calling_node(&request) {
+            Ok(certificate) if certificate.name.as_str() == name => certificate,
+            // A token beside the certificate speaks for somebody else.
+            Ok(_) | Err(_) => {
+                let why = "call with the node's certificate, and without a token";
+                return refuse(codes::NOT_A_NODE, why.to_owned());
+            }
+        };
         let registration = Registration { name, subnet: None };
-        match self.core.register_node(&registration).await {
+        let admitted = self.core.admit_node(&certificate, Some(registration));
+        match admitted.await {
             Ok(node) => Ok(Response::new(NodeRegisterResponse {
                 code: 0,
                 description: format!("{} is registered", node.name),
@@ -158,6 +166,14 @@ impl NodeService for NodeFace {
             })),
             Err(error) if error.kind() == ErrorKind::Exhausted => {
                 refuse(codes::NO_SUBNET, error.to_string())
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::Unauthenticated
+                ) =>
+            {
+                refuse(codes::NOT_THE_NODES, error.to_string())
             }
             Err(error) => refuse(codes::LATER, error.to_string()),
         }
@@ -167,12 +183,14 @@ impl NodeService for NodeFace {
         &self,
         request: Request<Streaming<NodeStatus>>,
     ) -> Result<Response<()>, Status> {
-        let node = calling_node(&request).map_err(|error| status_from_error(&error))?;
+        let refused = |error: Error| status_from_error(&error);
+        let certificate = calling_node(&request).map_err(refused)?;
         let mut statuses = request.into_inner();
         while let Some(status) = statuses.message().await? {
-            self.heard(&node, &status)
-                .await
-                .map_err(|error| status_from_error(&error))?;
+            // Each time: another may have taken its place meanwhile.
+            let admitted = self.core.admit_node(&certificate, None).await;
+            let node = admitted.map_err(refused)?;
+            self.heard(&node.name, &status).await.map_err(refused)?;
         }
         Ok(Response::new(()))
     }
@@ -181,19 +199,21 @@ impl NodeService for NodeFace {
         &self,
         request: Request<NodeUnregisterRequest>,
     ) -> Result<Response<NodeUnregisterResponse>, Status> {
-        let caller = request.extensions().get::<Caller>().cloned();
+        let refused = |error: Error| status_from_error(&error);
+        let certificate = node_certificate(&request).map_err(refused)?;
         let id = request.into_inner().id;
-        if let Some(caller) = caller
-            && caller.role == Role::Node
-            && caller.name.to_string() != id
-        {
-            let why = format!("{} may unregister itself only", caller.name);
-            return Err(status_from_error(&Error::new(
-                ErrorKind::PermissionDenied,
-                why,
-            )));
+        if let Some(certificate) = &certificate {
+            if certificate.name.as_str() != id {
+                let why = format!("{} may unregister itself only", certificate.name);
+                return Err(refused(Error::new(ErrorKind::PermissionDenied, why)));
+            }
+            if self.core.node(&id).is_ok() {
+                let admitted = self.core.admit_node(certificate, None).await;
+                admitted.map_err(refused)?;
+            }
         }
-        let (code, description) = match self.core.leave_node(&id).await {
+        // As published, it may register again; who is to stay away is removed.
+        let (code, description) = match self.core.leave_node(&id, false).await {
             Ok(_) => (0, format!("{id} leaves when its instances run elsewhere")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 (codes::UNKNOWN, error.to_string())

@@ -2,7 +2,7 @@
 //! again in the repository.
 
 use serde::{Deserialize, Serialize};
-use strata_backup::{BackupAsk, Source};
+use strata_backup::{BackupAsk, BackupError, RepairScope, Repaired, Source};
 use strata_types::backup::{Backup, Retention};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
@@ -22,6 +22,8 @@ pub struct BackupInput {
     pub bytes_per_second: Option<u64>,
     /// It is not looked at again.
     pub skip_verify: bool,
+    /// All of the repository is read first; what is damaged is stored again.
+    pub repair: bool,
     /// What is kept afterwards; nothing is forgotten when none is said.
     pub keep: Option<Retention>,
 }
@@ -51,7 +53,14 @@ impl Kind for CreateBackup {
     }
 
     fn steps(&self, input: &BackupInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let mut steps = vec![
+        let mut steps = Vec::new();
+        if input.repair {
+            let repair = Step::new("repair", |at: Here| async move {
+                repair(&at, RepairScope::All).await
+            });
+            steps.push(repair.timeout(LONGEST));
+        }
+        steps.extend([
             Step::new("freeze", |at: Here| async move { freeze(&at).await })
                 .timeout(FREEZING)
                 .undo(|at: Here| async move { thaw(&at).await }),
@@ -59,7 +68,7 @@ impl Kind for CreateBackup {
                 .timeout(LONGEST)
                 .retry(Retry::default()),
             Step::new("thaw", |at: Here| async move { thaw(&at).await }),
-        ];
+        ]);
         if !input.skip_verify {
             let verify = Step::new("verify", |at: Here| async move { verify(&at).await });
             steps.push(verify.timeout(LONGEST));
@@ -78,7 +87,7 @@ async fn freeze(at: &Here) -> Result<Still, StepError> {
     at.progress("keeping all volumes and the state as they are now");
     let mut volumes = Vec::new();
     // Records first: what they speak of is in the volumes then.
-    let kept = state::keep(place, own.store.as_ref(), &tag).await;
+    let kept = state::keep(place, own.engine.as_ref(), &tag).await;
     let folder = kept.map_err(step_failed)?;
     if let Some(pool) = own.pool().await? {
         let frozen = pool.freeze(&tag).await;
@@ -121,8 +130,10 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
     let (own, tag) = (&at.context, tag(at));
     let place = own.step_place()?;
     let still: Still = at.output("freeze")?;
+    // What is damaged is not taken to be there.
+    repair(at, RepairScope::Changed).await?;
     let mut sources = Vec::new();
-    let folder = state::keep(place, own.store.as_ref(), &tag).await;
+    let folder = state::keep(place, own.engine.as_ref(), &tag).await;
     sources.push(Source {
         path: folder.map_err(step_failed)?,
         at: "/state".into(),
@@ -151,15 +162,53 @@ async fn save(at: &Here) -> Result<Backup, StepError> {
     saved.map_err(failed)
 }
 
+/// Has the repository do without packs that are damaged, so that what was in
+/// them is stored again.
+async fn repair(at: &Here, scope: RepairScope) -> Result<Repaired, StepError> {
+    let place = at.context.step_place()?;
+    let repaired = place
+        .repository
+        .repair(scope, teller(at), at.cancellation())
+        .await;
+    let repaired = match repaired {
+        // There is none yet.
+        Err(BackupError::NoRepository { .. }) => return Ok(Repaired::default()),
+        // Another reads it: what it has is looked at the next time.
+        Err(BackupError::Locked { .. }) if scope == RepairScope::Changed => {
+            return Ok(Repaired::default());
+        }
+        other => other.map_err(failed)?,
+    };
+    if !repaired.damaged.is_empty() {
+        let (packs, lost) = (repaired.damaged.len(), repaired.lost);
+        tracing::warn!(
+            packs,
+            saved = repaired.saved,
+            lost,
+            "damaged packs of the repository are not used any more"
+        );
+        at.progress(format!(
+            "{packs} packs were damaged; {} of their pieces were good, {lost} are stored again \
+             where the data still exists",
+            repaired.saved
+        ));
+    }
+    Ok(repaired)
+}
+
 async fn verify(at: &Here) -> Result<(), StepError> {
     let saved: Backup = at.output("save")?;
     let place = at.context.step_place()?;
-    let verified =
-        place
-            .repository
-            .verify(&saved.id, SAMPLE_PERCENT, teller(at), at.cancellation());
-    let verified = verified.await;
-    super::verify::judge(&verified.map_err(failed)?)
+    let percent = if at.input.repair { 100 } else { SAMPLE_PERCENT };
+    let verified = place
+        .repository
+        .verify(&saved.id, percent, teller(at), at.cancellation());
+    let judged = super::verify::judge(&verified.await.map_err(failed)?);
+    if judged.is_err() {
+        // The next backup stores again what this one took to be there.
+        repair(at, RepairScope::All).await?;
+    }
+    judged
 }
 
 async fn prune(at: &Here) -> Result<(), StepError> {

@@ -6,6 +6,7 @@
 //! ```text
 //! /volumes/NAME/…     each volume
 //! /state/records      every record of the control plane, as `store export`
+//! /state/audit/…      the audit log
 //! /state/ca/…         the CA
 //! /state/tokens.json  tokens, hashed
 //! ```
@@ -41,6 +42,8 @@ pub struct Backups {
     pub storage: Storage,
     /// The records, which are saved.
     pub store: Arc<dyn Store>,
+    /// The same as its engine has it, which is what is saved: sealed.
+    pub engine: Arc<dyn Store>,
     /// Where they go; none where this server makes none.
     pub place: Option<Place>,
     /// Refuses a volume that somebody runs on.
@@ -67,6 +70,8 @@ pub struct Place {
     pub repository: Repository,
     /// The data folder, from which the CA and the tokens are saved.
     pub data_dir: PathBuf,
+    /// The store key, which is saved with the records that it opens.
+    pub key_file: PathBuf,
     /// This machine's name, which backups are known by.
     pub host: String,
     /// What is kept unless told.

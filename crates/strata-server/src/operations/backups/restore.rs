@@ -2,14 +2,20 @@
 //! the one that is there and takes its place in one step; what was there stays
 //! as a snapshot.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use strata_backup::RestoreAsk;
+use strata_storage::StoragePool;
 use strata_types::Label;
 use strata_types::backup::RestoreRequest;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Backups, LONGEST, failed, tag, teller};
-use crate::operations::step_failed;
+use crate::operations::{amount, step_failed};
+
+/// How often it is looked how much room the pool has.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Brings back what a backup holds.
 #[derive(Default)]
@@ -123,12 +129,84 @@ async fn find(at: &Here) -> Result<Found, StepError> {
         volumes.push((name, to));
     }
     let id = backup.id;
-    Ok(Found { id, volumes })
+    let found = Found { id, volumes };
+    check_room(at, &found).await?;
+    Ok(found)
+}
+
+/// Refuses what does not fit beside what is there with the pool's reserve:
+/// instances write to the same pool.
+async fn check_room(at: &Here, found: &Found) -> Result<(), StepError> {
+    let (own, path) = (&at.context, at.input.what.path.trim_matches('/'));
+    let place = own.step_place()?;
+    let mut needed = 0_u64;
+    for (from, _) in &found.volumes {
+        let from = match path {
+            "" => format!("/volumes/{from}"),
+            path => format!("/volumes/{from}/data/{path}"),
+        };
+        let bytes = place.repository.measure(&found.id, &from).await;
+        needed = needed.saturating_add(bytes.map_err(failed)?);
+    }
+    let pool = own.storage.pool().await.map_err(step_failed)?;
+    if room(&pool).await? >= needed {
+        return Ok(());
+    }
+    // What was deleted a moment ago counts as free.
+    let settled = pool.settle().await;
+    settled.map_err(|error| step_failed(error.into()))?;
+    let room = room(&pool).await?;
+    if room >= needed {
+        return Ok(());
+    }
+    let (needed, room) = (amount(needed), amount(room));
+    let reserve = amount(pool.reserve_bytes());
+    Err(StepError::permanent(format!(
+        "the restore takes {needed}, and {room} are free beside the reserve of {reserve}: \
+         make room, or expand the pool: strata storage expand"
+    )))
+}
+
+/// What can be written without touching the reserve.
+async fn room(pool: &StoragePool) -> Result<u64, StepError> {
+    let status = pool.status().await;
+    let status = status.map_err(|error| step_failed(error.into()))?;
+    Ok(status.free_bytes.saturating_sub(pool.reserve_bytes()))
+}
+
+/// Restores, and gives up when the pool comes to its reserve: others write to
+/// it too.
+async fn restore_within(
+    at: &Here,
+    pool: &StoragePool,
+    id: &str,
+    ask: RestoreAsk,
+) -> Result<(), StepError> {
+    let place = at.context.step_place()?;
+    let restoring = place
+        .repository
+        .restore(id, ask, teller(at), at.cancellation());
+    let full = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let status = pool.status().await;
+            let low = |free: u64| free < pool.reserve_bytes() / 2;
+            if status.is_ok_and(|status| low(status.free_bytes)) {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        restored = restoring => restored.map(drop).map_err(failed),
+        () = full => Err(StepError::permanent(
+            "the pool is full but for its reserve: what was restored is taken away; \
+             make room, or expand the pool: strata storage expand",
+        )),
+    }
 }
 
 async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepError> {
     let (own, tag) = (&at.context, tag(at));
-    let place = own.step_place()?;
     let pool = own.storage.pool().await.map_err(step_failed)?;
     // What an earlier try had written is written anew.
     let unstaged = pool.unstage_volume(&tag, to).await;
@@ -138,11 +216,7 @@ async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepEr
         from: format!("/volumes/{from}"),
         to: staged.map_err(|error| step_failed(error.into()))?,
     };
-    let restored = place
-        .repository
-        .restore(id, ask, teller(at), at.cancellation())
-        .await;
-    restored.map(drop).map_err(failed)
+    restore_within(at, &pool, id, ask).await
 }
 
 async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
@@ -156,7 +230,11 @@ async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
 async fn forget(at: &Here) -> Result<(), StepError> {
     let pool = at.context.storage.pool().await.map_err(step_failed)?;
     let gone = pool.unstage(&tag(at)).await;
-    gone.map_err(|error| step_failed(error.into()))
+    gone.map_err(|error| step_failed(error.into()))?;
+    // The next restore finds the room.
+    pool.settle()
+        .await
+        .map_err(|error| step_failed(error.into()))
 }
 
 /// One file or folder, into the volume as it is.
@@ -166,7 +244,6 @@ async fn file(at: &Here) -> Result<(), StepError> {
     let Some((from, to)) = found.volumes.first() else {
         return Err(StepError::permanent("it is not said of which volume"));
     };
-    let place = own.step_place()?;
     let pool = own.storage.pool().await.map_err(step_failed)?;
     let path = what.path.trim_matches('/');
     let staged = pool.stage_file(&tag, to).await;
@@ -175,11 +252,7 @@ async fn file(at: &Here) -> Result<(), StepError> {
         from: format!("/volumes/{from}/data/{path}"),
         to: staged,
     };
-    let restored = place
-        .repository
-        .restore(&found.id, ask, teller(at), at.cancellation());
-    let restored = restored.await;
-    restored.map(drop).map_err(failed)
+    restore_within(at, &pool, &found.id, ask).await
 }
 
 async fn place_file(at: &Here) -> Result<(), StepError> {

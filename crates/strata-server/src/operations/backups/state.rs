@@ -13,8 +13,13 @@ use super::Place;
 
 /// The records, as `strata store import` reads them.
 pub(super) const RECORDS: &str = "records";
+/// The key that opens them.
+const KEY: &str = "store.key";
 /// What is saved of the data folder as it is.
-const SAVED: [&str; 2] = ["ca", "tokens.json"];
+const SAVED: [&str; 3] = ["audit", CA, "tokens.json"];
+/// Its files belong together: no step of a rotation happens while they are
+/// copied.
+const CA: &str = "ca";
 
 fn folder(place: &Place, tag: &str) -> PathBuf {
     place.data_dir.join("backup/state").join(tag)
@@ -39,11 +44,15 @@ pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<
     let exported = strata_store::export(store, &mut records).await;
     exported.map_err(|error| Error::unavailable(strata_types::chain(&error)))?;
     let (from, to) = (place.data_dir.clone(), part.clone());
+    let key_file = place.key_file.clone();
     let written = tokio::task::spawn_blocking(move || {
         write_private(&to.join(RECORDS), &records)?;
-        for name in SAVED {
-            let (from, to) = (from.join(name), to.join(name));
+        let saved = SAVED.map(|name| (name, from.join(name)));
+        for (name, from) in saved.into_iter().chain([(KEY, key_file)]) {
+            let to = to.join(name);
             if from.exists() {
+                let still = (name == CA).then(|| strata_identity::lock_ca(&from));
+                let _still = still.transpose()?;
                 copy(&from, &to)?;
             }
         }

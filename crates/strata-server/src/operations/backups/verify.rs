@@ -63,7 +63,8 @@ pub(super) fn judge(verified: &Verified) -> Result<(), StepError> {
         named.push(format!("and {more} more"));
     }
     Err(StepError::permanent(format!(
-        "backup {} is damaged: {}; make a new one, and look at the disk of the repository",
+        "backup {} is damaged: {}; store again what is damaged: strata backup repair; \
+         and look at the disk of the repository",
         verified.id,
         named.join("; ")
     )))

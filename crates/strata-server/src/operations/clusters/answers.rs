@@ -8,10 +8,16 @@ use strata_api::rest::{
 use strata_clusters::{skew, status};
 use strata_types::Result;
 use strata_types::cluster::{ClusterRole, ClusterStatus, NodePool};
+use strata_types::machine::{MachinePhase, PowerState};
 
 use super::plans::missing;
 use super::{Clusters, driver_public};
-use crate::core::{Cluster, Work, now_ms};
+use crate::core::{Cluster, ClusterChange, Work, now_ms};
+
+/// In place of the phase of a machine that is up and does not answer.
+const LOST: &str = "LOST";
+/// The same of one that its provider says is switched off.
+const OFF: &str = "OFF";
 
 impl Clusters {
     /// All clusters.
@@ -46,10 +52,18 @@ impl Clusters {
             let why = format!("{why}; give its machines back with: strata cluster delete {name}");
             return (ClusterStatus::Error, why);
         }
+        let held = cluster.held.as_ref().map(|held| held.why.clone());
         let stopped = cluster.failure.as_ref();
         let stopped = stopped.map(|it| format!("{} stopped: {}", it.what, it.why));
+        let stopped = held.or(stopped);
         let work = match cluster.work {
-            Work::Idle => status::Work::Idle,
+            _ if cluster.is_to_be_deleted() => status::Work::Deleting,
+            Work::Idle => match cluster.accepted.first().map(|it| &it.change) {
+                None => status::Work::Idle,
+                Some(ClusterChange::Pools(_)) => status::Work::Changing("its pools"),
+                Some(ClusterChange::Upgrade(to)) => status::Work::Upgrading(*to),
+                Some(ClusterChange::Delete) => status::Work::Deleting,
+            },
             Work::Creating => status::Work::Creating,
             Work::Scaling => status::Work::Changing("its pools"),
             Work::Healing => status::Work::Changing("what died is replaced"),
@@ -70,6 +84,7 @@ impl Clusters {
             work,
             stopped: stopped.as_deref(),
             unreplaced: &cure.unwrap_or_default().waiting,
+            lost: &self.lost(cluster),
         };
         let memory = seen.as_ref().map(|seen| seen.memory.clone());
         let seen = seen.map(|seen| seen.observed);
@@ -116,6 +131,7 @@ impl Clusters {
     pub fn nodes(&self, name: &str) -> Result<Vec<ClusterNode>> {
         let cluster = self.core.cluster(name)?;
         let seen = self.observed(&cluster);
+        let lost = self.lost(&cluster);
         let node = |member: &strata_types::cluster::Member| {
             let id = member.machine.as_str();
             let seen = seen.nodes.iter().find(|node| node.name == id);
@@ -126,10 +142,14 @@ impl Clusters {
                 Some(_) => "NotReady",
                 None => "Unknown",
             };
-            let phase = self
-                .core
-                .machine(id)
-                .map(|machine| machine.phase.to_string());
+            let phase = self.core.machine(id).map(|machine| {
+                let is_lost = lost.contains(id) && machine.phase == MachinePhase::Up;
+                match machine.power {
+                    PowerState::Off if is_lost => OFF.to_owned(),
+                    _ if is_lost => LOST.to_owned(),
+                    _ => machine.phase.to_string(),
+                }
+            });
             ClusterNode {
                 machine: id.to_owned(),
                 role: member.role,
@@ -142,6 +162,22 @@ impl Clusters {
             }
         };
         Ok(cluster.members.iter().map(node).collect())
+    }
+
+    /// What the provider of a machine calls it, and its host name; its id where
+    /// the provider has not said.
+    pub fn provider_names(&self, machine: &str) -> (String, String) {
+        let found = self.core.machine(machine).ok();
+        let handle = found.as_ref().map(|found| found.spec.handle.clone());
+        // Any machine with a tag: which, is said by the provider alone.
+        let handle = handle.filter(|handle| !handle.is_empty() && !handle.starts_with("tag:"));
+        let seen = found.as_ref().and_then(|found| found.provider_id.clone());
+        let hostname = found.as_ref().and_then(|found| found.hostname.clone());
+        let id = || machine.to_owned();
+        (
+            seen.or(handle).unwrap_or_else(id),
+            hostname.unwrap_or_else(id),
+        )
     }
 
     /// The pools of a cluster.

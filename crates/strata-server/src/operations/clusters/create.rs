@@ -139,7 +139,7 @@ fn first(facts: &ClusterFacts) -> Result<&Member, StepError> {
 
 async fn ready(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
-    own.sight.look_soon(name);
+    own.look_now(name).await;
     let operation = at.operation().to_string();
     own.set_work(name, Work::Idle, &operation).await
 }

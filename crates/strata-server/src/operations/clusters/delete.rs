@@ -98,5 +98,7 @@ async fn forget(at: &Here) -> Result<(), StepError> {
     let cleared = cleared.map_err(|error| StepError::transient(error.to_string()));
     own.note(name, "deleting it", cleared).await?;
     own.sight.forget(name);
-    own.core.remove_cluster(name).await.map_err(step_failed)
+    let operation = at.operation().to_string();
+    let removed = own.core.remove_cluster(name, &operation);
+    removed.await.map_err(step_failed)
 }

@@ -222,13 +222,15 @@ async fn bury(at: &Here) -> Result<(), StepError> {
 
 async fn settle(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
+    own.look_now(name).await;
     let settled = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         next.leaving.clear();
         if next.work == Work::Healing {
             next.work = Work::Idle;
         }
-        next.failure = None;
+        // What people asked for and did not get stays said until they act.
+        next.failure = next.failure.filter(|failure| failure.what != WHAT);
         Ok(next)
     });
     settled.await.map_err(step_failed)?;

@@ -10,6 +10,7 @@ use strata_types::cluster::{ClusterRole, Member};
 use strata_workflow::{At, Kind, StepError};
 
 use super::{Board, Clusters, driver_failed, members};
+use crate::core::HeldDrain;
 use crate::operations::step_failed;
 
 /// After so many tries, a cluster that does not answer is left as it is.
@@ -242,8 +243,19 @@ pub(super) async fn is_stranger<K: Kind<Context = Clusters>>(
 }
 
 /// Moves everything off a node that can be moved. What a disruption budget
-/// keeps is waited for, until somebody cancels.
+/// keeps is waited for, until the operation is cancelled; the cluster's record
+/// says so meanwhile.
 pub(super) async fn empty<K: Kind<Context = Clusters>>(
+    at: &At<K>,
+    cluster: &str,
+    node: &str,
+) -> Result<(), StepError> {
+    let emptied = evict_all(at, cluster, node).await;
+    at.context.set_held(cluster, None).await?;
+    emptied
+}
+
+async fn evict_all<K: Kind<Context = Clusters>>(
     at: &At<K>,
     cluster: &str,
     node: &str,
@@ -269,11 +281,27 @@ pub(super) async fn empty<K: Kind<Context = Clusters>>(
         };
         let shown = pods.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
         at.progress(format!("{node}: waiting for {} pods: {shown}", pods.len()));
+        let held = HeldDrain {
+            node: node.to_owned(),
+            why: held(node, &pods, &shown, &at.operation().to_string()),
+        };
+        own.set_held(cluster, Some(held)).await?;
         tokio::select! {
             () = at.cancelled() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
     }
+}
+
+/// What keeps a node from being drained, and what to do.
+fn held(node: &str, pods: &[String], shown: &str, operation: &str) -> String {
+    let (count, more) = (pods.len(), if pods.len() > 3 { ", …" } else { "" });
+    let words = if count == 1 { "pod is" } else { "pods are" };
+    format!(
+        "node {node} cannot be drained: {count} {words} not evicted, as a PodDisruptionBudget or \
+         their own shutdown keeps them ({shown}{more}); see kubectl get pdb -A, or give the change \
+         up by scaling the pool again or with: strata operation cancel {operation}"
+    )
 }
 
 /// A node that stays takes pods again.

@@ -185,13 +185,16 @@ async fn follow<K: Kind<Context = Clusters>>(
     };
     tokio::pin!(called_off);
     loop {
-        let next = tokio::select! {
-            next = snapshots.next() => next,
-            () = &mut called_off, if !asked => {
-                asked = true;
-                let _ = operations.cancel(id, "its cluster").await;
-                continue;
+        let something = async {
+            tokio::select! {
+                next = snapshots.next() => Some(next),
+                () = &mut called_off, if !asked => None,
             }
+        };
+        let Some(next) = board.at.wait_for(something).await else {
+            asked = true;
+            let _ = operations.cancel(id, "its cluster").await;
+            continue;
         };
         let now = match next {
             Some(Ok(now)) => now,

@@ -5,6 +5,7 @@
 //! wish is written into the cluster's record before anything is done about it.
 
 mod abandoned;
+mod accepted;
 mod answers;
 mod create;
 mod cures;
@@ -12,6 +13,7 @@ mod delete;
 mod hands;
 mod heal;
 mod joining;
+mod look;
 mod machines;
 mod none;
 mod plans;
@@ -45,7 +47,7 @@ pub use snapshot::{RestoreCluster, RestoreClusterInput, SnapshotCluster, Snapsho
 pub use upgrade::{UpgradeCluster, UpgradeInput};
 pub(crate) use users::user_name;
 
-use crate::core::{Cluster, ClusterFailure, Core, Work, now_ms};
+use crate::core::{Cluster, ClusterFailure, Core, HeldDrain, Work, now_ms};
 use crate::operations::step_failed;
 
 /// How long one machine may take to become a part of a cluster, or to stop
@@ -143,6 +145,7 @@ impl Clusters {
             id: cluster.id.clone(),
             version: cluster.spec.version,
             controls: cluster.spec.control_plane.count,
+            pod_security: cluster.spec.control_plane.pod_security,
             members: cluster.members.clone(),
             secrets: self.core.cluster_secrets(&cluster.name).await?,
         })
@@ -159,6 +162,9 @@ impl Clusters {
             operation.clone_into(&mut next.operation);
             if work == Work::Idle {
                 next.failure = None;
+            }
+            if work == Work::Deleting {
+                (next.accepted, next.held) = (Vec::new(), None);
             }
             Ok(next)
         });
@@ -190,6 +196,33 @@ impl Clusters {
             }
         }
         result
+    }
+
+    /// What was noted as stopped has gone on.
+    async fn clear_failure(&self, name: &str, what: &str) -> Result<(), StepError> {
+        let cleared = self.core.lead_cluster(name, |now| {
+            let mut next = now.clone();
+            next.failure = next.failure.filter(|failure| failure.what != what);
+            Ok(next)
+        });
+        cleared.await.map(drop).map_err(step_failed)
+    }
+
+    /// Writes down what keeps a node from being drained, or that nothing does.
+    async fn set_held(&self, name: &str, held: Option<HeldDrain>) -> Result<(), StepError> {
+        let is_known = |now: &Cluster| now.held == held;
+        if self.core.cluster(name).is_ok_and(|now| is_known(&now)) {
+            return Ok(());
+        }
+        let set = self.core.lead_cluster(name, |now| {
+            let mut next = now.clone();
+            next.held.clone_from(&held);
+            Ok(next)
+        });
+        match set.await {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(step_failed(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Nothing is under way any more; what failed stays written down.

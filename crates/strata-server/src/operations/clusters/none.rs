@@ -107,6 +107,10 @@ impl Driver for NoKubernetes {
         refuses()
     }
 
+    fn configure<'a>(&'a self, _: &'a ClusterFacts) -> Done<'a> {
+        refuses()
+    }
+
     fn renew<'a>(&'a self, _: &'a ClusterFacts, _: &'a Member) -> Done<'a, bool> {
         refuses()
     }

@@ -10,6 +10,7 @@ use strata_types::{Error, Result as Outcome};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
 
 use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
+pub use crate::core::PoolChange;
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
 
@@ -25,18 +26,10 @@ pub struct ScaleInput {
     pub cluster: String,
     /// What is to be different.
     pub change: PoolChange,
-}
-
-/// What is to be different.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum PoolChange {
-    /// Further pools.
-    Add(Vec<NodePool>),
-    /// Pools that go.
-    Delete(Vec<String>),
-    /// Pools that get so many machines.
-    Scale(Vec<(String, u32)>),
+    /// The id of the change in the cluster's record; empty in operations of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub accepted: String,
 }
 
 impl PoolChange {
@@ -57,8 +50,11 @@ impl PoolChange {
             }
             Self::Delete(names) => {
                 for name in names {
-                    let at = pools.iter().position(|pool| &pool.name == name);
-                    pools.remove(at.ok_or_else(|| missing(name))?);
+                    match pools.iter().position(|pool| &pool.name == name) {
+                        Some(at) => drop(pools.remove(at)),
+                        None if cluster.had_pool(name) => {}
+                        None => return Err(missing(name)),
+                    }
                 }
             }
             Self::Scale(counts) => {
@@ -106,9 +102,14 @@ impl Kind for ScaleCluster {
 
     fn steps(&self, _: &ScaleInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![
-            Step::new("plan", |at: Here| async move { plan(&at).await })
-                .undo(|at: Here| async move { unplan(&at).await })
-                .undo_timeout(WIPING),
+            Step::new("plan", |at: Here| async move {
+                let done = plan(&at).await;
+                at.context.note(&at.input.cluster, WHAT, done).await
+            })
+            .undo(|at: Here| async move { unplan(&at).await })
+            .undo_timeout(WIPING)
+            // A cluster that does not answer is waited for.
+            .retry(TENACIOUS),
         ];
         let Some(decided) = outputs.find::<Decided>("plan")? else {
             return Ok(steps);
@@ -218,7 +219,9 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
     // Killed after it was written and before it was said: it is this one's.
     if now.operation == operation && now.work == Work::Scaling {
-        return Ok(decided(&now));
+        let decided = decided(&now);
+        begun(at).await?;
+        return Ok(decided);
     }
     let planned = own.look_and_plan_pools(&now, &at.input.change).await;
     let planned = planned.map_err(step_failed)?;
@@ -239,12 +242,24 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
         })
         .await
         .map_err(step_failed)?;
+    begun(at).await?;
     let add = planned.add.iter().map(|member| member.machine.to_string());
     Ok(Decided {
         add: add.collect(),
         remove: planned.remove,
         before: now.spec.pools.clone(),
     })
+}
+
+/// It is not only accepted any more, and what kept it from that has passed.
+async fn begun(at: &Here) -> Result<(), StepError> {
+    let (own, input) = (&at.context, &at.input);
+    let withdrawn = own.core.withdraw_change(&input.cluster, &input.accepted);
+    withdrawn.await.map_err(step_failed)?;
+    if at.attempt() > 1 {
+        own.clear_failure(&input.cluster, WHAT).await?;
+    }
+    Ok(())
 }
 
 /// What was written down, before anything was done about it.
@@ -260,6 +275,8 @@ pub(super) fn decided(now: &Cluster) -> Decided {
 /// machines that have left already, or are about to.
 async fn unplan(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
+    let withdrawn = own.core.withdraw_change(name, &at.input.accepted);
+    withdrawn.await.map_err(step_failed)?;
     let operation = at.operation().to_string();
     let told = at.outputs().find::<Decided>("plan")?;
     let undone = own.core.lead_cluster(name, |now| {
@@ -307,8 +324,10 @@ fn has(machines: &[String], id: &str) -> bool {
 
 async fn settle(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
+    own.look_now(name).await;
     let settled = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
+        next.remember_deleted_pools(&now.scaled_from);
         (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
         if next.work == Work::Scaling {
             next.work = Work::Idle;

@@ -2,6 +2,7 @@
 //! stands is answered at once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub struct Seen {
     pub answered: bool,
     /// When, in Unix milliseconds.
     pub at_ms: i64,
+    /// The number of the look: of two that overlap, the one that began later
+    /// counts.
+    pub look: u64,
 }
 
 /// What was seen of all clusters. Cheap to clone.
@@ -33,6 +37,7 @@ struct Inner {
     seen: Mutex<HashMap<String, Seen>>,
     wake: Notify,
     since: Instant,
+    looks: AtomicU64,
 }
 
 impl Default for Inner {
@@ -41,6 +46,7 @@ impl Default for Inner {
             seen: Mutex::default(),
             wake: Notify::new(),
             since: Instant::now(),
+            looks: AtomicU64::new(0),
         }
     }
 }
@@ -64,8 +70,18 @@ impl Sight {
         seen.filter(|seen| seen.answered || !is_early)
     }
 
+    /// The number of a look that begins now.
+    pub(super) fn begin(&self) -> u64 {
+        self.0.looks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps what was seen, unless a later look has ended before.
     pub(crate) fn put(&self, name: &str, seen: Seen) {
-        self.guard().insert(name.to_owned(), seen);
+        let mut all = self.guard();
+        let before = all.get(name).filter(|before| before.id == seen.id);
+        if before.is_none_or(|before| before.look <= seen.look) {
+            all.insert(name.to_owned(), seen);
+        }
     }
 
     pub(crate) fn forget(&self, name: &str) {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strata_clusters::kubeadm::encryption;
 use strata_clusters::skew::order;
 use strata_clusters::{ClusterFacts, Snapshot};
 use strata_types::Error;
@@ -28,6 +29,10 @@ pub struct UpgradeInput {
     pub cluster: String,
     /// The version.
     pub to: KubernetesVersion,
+    /// The id of the change in the cluster's record; empty in operations of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub accepted: String,
 }
 
 /// A machine's turn.
@@ -88,6 +93,11 @@ impl Kind for UpgradeCluster {
             }
             steps.push(upgrading(turn));
         }
+        steps.push(
+            Step::new("encrypt", |at: Here| async move { encrypt(&at).await })
+                .timeout(MEMBER)
+                .retry(PATIENT),
+        );
         steps.push(Step::new(
             "settle",
             |at: Here| async move { settle(&at).await },
@@ -138,10 +148,20 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
             let mut next = now.clone();
             next.work = Work::Upgrading { to };
             operation.clone_into(&mut next.operation);
+            next.accepted.retain(|it| it.id != at.input.accepted);
             Ok(next)
         })
         .await
         .map_err(step_failed)?;
+    // One from before clusters were encrypted gets its key with the upgrade.
+    // Only where all of the control plane has its turn: one that has not would
+    // not know it.
+    if now.spec.version != to {
+        let begun = own
+            .core
+            .change_cluster_secrets(&now.name, encryption::begin);
+        begun.await.map_err(step_failed)?;
+    }
     let workers = now.members.iter();
     let workers = workers
         .filter(|member| member.role == ClusterRole::Worker)
@@ -167,6 +187,8 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
 /// failed when all was done.
 async fn stop(at: &Here) -> Result<(), StepError> {
     let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+    let withdrawn = own.core.withdraw_change(name, &at.input.accepted);
+    withdrawn.await.map_err(step_failed)?;
     own.rest(name).await?;
     let stopped = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
@@ -387,10 +409,23 @@ async fn is_lost(
     }
 }
 
+/// Every API server knows the key by now: it may be written with.
+async fn encrypt(at: &Here) -> Result<(), StepError> {
+    let (own, name) = (&at.context, &at.input.cluster);
+    let cluster = own.core.cluster(name).map_err(step_failed)?;
+    let promoted = own
+        .core
+        .change_cluster_secrets(&cluster.name, encryption::promote);
+    promoted.await.map_err(step_failed)?;
+    let facts = own.facts(name).await.map_err(step_failed)?;
+    let configured = own.driver.configure(&facts).await;
+    configured.map_err(driver_failed)
+}
+
 async fn settle(at: &Here) -> Result<(), StepError> {
     let (own, name) = (&at.context, &at.input.cluster);
     let operation = at.operation().to_string();
-    own.sight.look_soon(name);
+    own.look_now(name).await;
     tracing::info!(cluster = name, version = %at.input.to, at = now_ms(), "upgraded");
     own.set_work(name, Work::Idle, &operation).await
 }

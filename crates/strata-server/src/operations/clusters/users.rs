@@ -2,10 +2,19 @@
 //! name that the cluster knows only while it is admitted. Kubernetes cannot
 //! revoke certificates; so a name is let in by a binding of its own, and what
 //! is revoked loses that. Let in again, the same person has another name.
+//!
+//! | role | in the cluster |
+//! |---|---|
+//! | admin | `cluster-admin` |
+//! | operator | `cluster-admin`, where every machine of the inventory has a kernel of its own |
+//! | operator, where there are nested nodes | `view`, and `edit` in the namespace `default` where its pods are held to a level: a privileged pod there is root of the host, which only admins are |
+//! | viewer | `view` |
 
 use std::time::Duration;
 
 use strata_api::rest::Kubeconfig;
+use strata_types::cluster::PodSecurityLevel;
+use strata_types::machine::ProviderKind;
 use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::{Clusters, driver_public};
@@ -13,6 +22,8 @@ use crate::core::{Admission, Cluster, Kept, Who, Work, now_ms};
 
 const ADMIN: &str = "cluster-admin";
 const VIEW: &str = "view";
+/// In the namespace `default`, and `view` elsewhere.
+const EDIT: &str = "edit";
 const USUAL: u64 = 12 * 3600;
 const SHORTEST: u64 = 600;
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -43,10 +54,7 @@ impl Clusters {
             return Err(Error::wrong_state(why)
                 .with_hint(format!("see how it stands: strata cluster show {name}")));
         }
-        let role = match who.role {
-            Role::Admin | Role::Operator => ADMIN,
-            _ => VIEW,
-        };
+        let role = self.role_in(&cluster, who.role);
         let key = admission_key(&who.name, role);
         let until_ms = now_ms() + i64::try_from(seconds).unwrap_or(0) * 1000;
         // Whoever asks every second does not have it written every second.
@@ -76,6 +84,31 @@ impl Clusters {
             user,
             expires_at_ms: until_ms,
         })
+    }
+
+    /// What somebody is in a cluster.
+    fn role_in(&self, cluster: &Cluster, role: Role) -> &'static str {
+        let held_to_a_level = || match cluster.spec.control_plane.pod_security {
+            // Of a cluster from before there were levels nothing is asked.
+            None | Some(PodSecurityLevel::Privileged) => false,
+            Some(PodSecurityLevel::Baseline | PodSecurityLevel::Restricted) => true,
+        };
+        match role {
+            Role::Admin => ADMIN,
+            Role::Operator if !self.may_share_a_kernel(cluster) => ADMIN,
+            Role::Operator if held_to_a_level() => EDIT,
+            _ => VIEW,
+        }
+    }
+
+    /// Whether a machine of the cluster is a nested node, or may become or have
+    /// been one: operators add pools, of any machine of the inventory.
+    fn may_share_a_kernel(&self, cluster: &Cluster) -> bool {
+        let tables = self.core.tables();
+        let mut machines = tables.machines.values();
+        let mut members = cluster.members.iter();
+        machines.any(|machine| machine.spec.provider == ProviderKind::Local)
+            || members.any(|member| !tables.machines.contains_key(member.machine.as_str()))
     }
 
     /// Where people reach the API of a cluster.
@@ -140,7 +173,7 @@ impl Clusters {
             return Err(Error::new(ErrorKind::PermissionDenied, why));
         }
         let cluster = self.core.cluster(name)?;
-        for role in [ADMIN, VIEW] {
+        for role in [ADMIN, EDIT, VIEW] {
             let key = admission_key(whose, role);
             let Some(admission) = cluster.admissions.get(&key).cloned() else {
                 continue;

@@ -3,17 +3,16 @@
 
 use strata_api::rest::ClusterPlan;
 use strata_clusters::choose;
-use strata_types::cluster::{ClusterSpec, ControlPlane, NodePool};
-use strata_types::{Error, ErrorKind, Label, Result};
-use strata_workflow::{Filter, Kind, OperationId};
+use strata_types::cluster::{ClusterSpec, ControlPlane, NodePool, PodSecurityLevel};
+use strata_types::{Error, ErrorKind, Label, Result, Role};
+use strata_workflow::{Filter, Kind, OperationId, WorkflowError};
 
 use super::plans::missing;
 use super::{
-    Clusters, CreateCluster, CreateClusterInput, DeleteCluster, DeleteClusterInput, PoolChange,
-    RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput, SnapshotCluster, SnapshotInput,
-    UpgradeCluster, UpgradeInput, driver_public,
+    Clusters, CreateCluster, CreateClusterInput, DeleteCluster, PoolChange, RestoreCluster,
+    RestoreClusterInput, SnapshotCluster, SnapshotInput, driver_public,
 };
-use crate::core::{Cluster, Kept, Who, Work, now_ms};
+use crate::core::{Cluster, ClusterChange, Kept, Who, Work, now_ms};
 use crate::operations::public;
 
 /// How often machines are chosen anew when others were faster.
@@ -47,9 +46,19 @@ impl Clusters {
         choose::check(name, control_plane, pools)?;
         let name = Label::from_field("name", name)?;
         let bundle = self.catalogue.resolve(version).map_err(missing)?;
+        let level = control_plane.pod_security.unwrap_or_default();
+        if level == PodSecurityLevel::Privileged && who.role != Role::Admin {
+            let why = "only an admin may let the pods of a cluster be privileged";
+            return Err(Error::new(ErrorKind::PermissionDenied, why)
+                .in_field("controlPlane.podSecurity")
+                .with_hint("choose baseline or restricted"));
+        }
         let spec = ClusterSpec {
             version: bundle.version,
-            control_plane: control_plane.clone(),
+            control_plane: ControlPlane {
+                pod_security: Some(level),
+                ..control_plane.clone()
+            },
             pools: pools.to_vec(),
         };
         Ok((name, spec))
@@ -73,11 +82,11 @@ impl Clusters {
                 && !(old.work == Work::Idle && old.members.is_empty())
             {
                 // Asked for again, it is what was asked for.
-                if old.spec == spec
+                if is_same(&old.spec, &spec)
                     && old.work != Work::Deleting
-                    && let Ok(last) = old.operation.parse()
+                    && !old.is_to_be_deleted()
                 {
-                    return Ok(last);
+                    return self.last_operation(old).await;
                 }
                 let why = format!("there is a cluster {name} already");
                 return Err(Error::already_exists(why).in_field("name"));
@@ -101,6 +110,9 @@ impl Clusters {
                 leaving: Vec::new(),
                 going_back_to: String::new(),
                 failure: None,
+                accepted: Vec::new(),
+                held: None,
+                deleted_pools: Vec::new(),
                 admissions: std::collections::BTreeMap::new(),
                 revoked: std::collections::BTreeMap::new(),
                 asked_by: who.name.clone(),
@@ -119,6 +131,21 @@ impl Clusters {
         Err(Error::unavailable(
             "others take machines too fast; try again",
         ))
+    }
+
+    /// The operation that last worked on a cluster. One whose record was written
+    /// a moment ago may have none yet: it is begun now, and once.
+    async fn last_operation(&self, cluster: &Cluster) -> Result<OperationId> {
+        if let Ok(last) = cluster.operation.parse() {
+            return Ok(last);
+        }
+        let machines = cluster.members.iter().map(|it| it.machine.to_string());
+        let input = CreateClusterInput {
+            cluster: cluster.name.to_string(),
+            id: cluster.id.clone(),
+            machines: machines.collect(),
+        };
+        self.begin_create(&cluster.asked_by, &input).await
     }
 
     /// A record whose operation could not be begun is begun by whoever looks
@@ -159,25 +186,34 @@ impl Clusters {
         free.ok_or_else(|| Error::unavailable("no port is free for another cluster"))
     }
 
-    /// Deletes a cluster. Whatever else is under way is called off.
+    /// Deletes a cluster. Whatever else is under way is called off. One that
+    /// was deleted is deleted: the operation is the one that did it.
     pub async fn delete(&self, who: &Who, name: &str) -> Result<OperationId> {
         who.everywhere()?;
-        let cluster = self.core.cluster(name)?;
-        let input = DeleteClusterInput {
-            cluster: name.to_owned(),
-            id: cluster.id.clone(),
+        let cluster = match self.core.cluster(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let deletion = self.core.deletion_of(name).await?;
+                return deletion.and_then(|id| id.parse().ok()).ok_or(error);
+            }
+            found => found?,
         };
+        if let Some(under_way) = self.deletion_under_way(&cluster).await? {
+            return Ok(under_way);
+        }
+        let change = ClusterChange::Delete;
+        let accepted = self
+            .core
+            .accept_change(&cluster, change, &who.name, |_| Ok(()));
+        let accepted = accepted.await?;
         let operations = self.operations()?;
         let all = operations.list(&Filter::default()).await;
         let held = format!("cluster/{name}");
-        let mut under_way = None;
         for one in all.map_err(|error| public(&error))? {
             let here = one.claims.iter().any(|claim| claim.key == held);
             if !here || one.has_ended() {
                 continue;
             }
             if one.kind == DeleteCluster::NAME {
-                under_way = Some(one.id);
                 continue;
             }
             drop(operations.cancel(one.id, &who.name).await);
@@ -187,9 +223,19 @@ impl Clusters {
         if let Err(error) = self.give_up_leftovers(name, &who.name).await {
             tracing::warn!(cluster = name, %error, "its deletion waits for what cannot be undone");
         }
-        match under_way {
-            Some(id) => Ok(id),
-            None => self.begin::<DeleteCluster>(who, &input).await,
+        self.begin_accepted(&cluster, &accepted).await
+    }
+
+    /// The operation that deletes a cluster, while it does.
+    async fn deletion_under_way(&self, cluster: &Cluster) -> Result<Option<OperationId>> {
+        let (Work::Deleting, Ok(id)) = (cluster.work, cluster.operation.parse()) else {
+            return Ok(None);
+        };
+        match self.operations()?.get(id).await {
+            Ok(found) => Ok((!found.has_ended()).then_some(id)),
+            // Lost with a store that was put back: another one goes on.
+            Err(WorkflowError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(public(&error)),
         }
     }
 
@@ -239,12 +285,16 @@ impl Clusters {
         // All or nothing is looked at now; when it is its turn, again.
         let seen = self.observed(&cluster);
         drop(self.plan_pools(&cluster, &change, &seen)?);
+        if let PoolChange::Delete(names) = &change
+            && !cluster.spec.pools.iter().any(|it| names.contains(&it.name))
+        {
+            // They are gone already.
+            return self.last_operation(&cluster).await;
+        }
+        self.give_up_held(&cluster, &change, &who.name).await?;
         self.make_way(&cluster, &who.name).await?;
-        let input = ScaleInput {
-            cluster: name.to_owned(),
-            change,
-        };
-        self.begin::<ScaleCluster>(who, &input).await
+        let change = ClusterChange::Pools(change);
+        self.accept(who, &cluster, change).await
     }
 
     /// Brings a cluster to a version.
@@ -253,13 +303,14 @@ impl Clusters {
         let cluster = self.core.cluster(name)?;
         usable(&cluster)?;
         let to = self.catalogue.resolve(version).map_err(missing)?.version;
+        let is_there =
+            cluster.spec.version == to && cluster.members.iter().all(|member| member.version == to);
+        if is_there && cluster.work == Work::Idle && cluster.accepted.is_empty() {
+            return self.last_operation(&cluster).await;
+        }
         self.may_upgrade(&cluster, to)?;
         self.make_way(&cluster, &who.name).await?;
-        let input = UpgradeInput {
-            cluster: name.to_owned(),
-            to,
-        };
-        self.begin::<UpgradeCluster>(who, &input).await
+        self.accept(who, &cluster, ClusterChange::Upgrade(to)).await
     }
 
     /// Keeps the state of a cluster.
@@ -307,11 +358,23 @@ impl Clusters {
     }
 }
 
+/// Whether two specs ask for the same. A cluster from before the level of pod
+/// security could be chosen is the same as one with any.
+fn is_same(old: &ClusterSpec, new: &ClusterSpec) -> bool {
+    let mut old = old.clone();
+    let level = &mut old.control_plane.pod_security;
+    *level = level.or(new.control_plane.pod_security);
+    old == *new
+}
+
 /// Refuses a cluster that is not there yet, or not any more.
-fn usable(cluster: &Cluster) -> Result<()> {
+pub(super) fn usable(cluster: &Cluster) -> Result<()> {
     let name = &cluster.name;
     match cluster.work {
         Work::Creating => Err(Error::wrong_state(format!("cluster {name} is being built"))),
+        _ if cluster.is_to_be_deleted() => Err(Error::wrong_state(format!(
+            "cluster {name} is being deleted"
+        ))),
         Work::Deleting => Err(Error::wrong_state(format!(
             "cluster {name} is being deleted"
         ))),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strata_machines::Power;
 use strata_types::machine::{MachinePhase, PowerState};
 use strata_types::{Error, ErrorKind};
 use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
@@ -67,8 +68,11 @@ impl Kind for CreateHypervisor {
     fn steps(&self, _: &CreateInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let take = Step::new("take", |at: Here| async move { take(&at).await })
             .undo(|at: Here| async move { give_back(&at).await });
-        if outputs.find::<Taken>("take")? == Some(Taken::UpAlready) {
-            return Ok(vec![take]);
+        let taken = outputs.find::<Taken>("take")?;
+        match taken {
+            Some(Taken::UpAlready) => return Ok(vec![take]),
+            Some(Taken::Lost | Taken::Unregistered) => return Ok(bring_back(take, taken)),
+            Some(Taken::Free) | None => {}
         }
         Ok(vec![
             take,
@@ -88,8 +92,65 @@ impl Kind for CreateHypervisor {
     }
 }
 
+/// The steps for a machine that is said to be up and is not. It stays where it
+/// is in its life: should it not come back, it is as broken as before, nothing
+/// of it is wiped, and what is left can be destroyed.
+fn bring_back(take: Step<CreateHypervisor>, taken: Option<Taken>) -> Vec<Step<CreateHypervisor>> {
+    let mut steps = vec![take];
+    match taken {
+        // It has left for good, and what it has is of no node any more.
+        Some(Taken::Unregistered) => steps.extend([
+            Step::new("wipe", |at: Here| async move { wipe_left(&at).await })
+                .timeout(super::WIPING)
+                .retry(PATIENT),
+            Step::new("expect", |at: Here| async move { expect(&at).await })
+                .undo(|at: Here| async move { forget(&at).await }),
+        ]),
+        _ => steps.push(
+            Step::new("off", |at: Here| async move { switch_off(&at).await })
+                .timeout(BOOTING)
+                .retry(PATIENT),
+        ),
+    }
+    steps.extend([
+        Step::new("boot", |at: Here| async move { boot(&at).await })
+            .timeout(BOOTING)
+            .retry(PATIENT),
+        Step::new("join", |at: Here| async move { join(&at).await })
+            .timeout(JOINING + SPARE)
+            .retry(Retry::NEVER),
+        Step::new("prove", |at: Here| async move { prove(&at).await }).timeout(PROVING + SPARE),
+        Step::new("open", |at: Here| async move { open(&at).await }),
+    ]);
+    steps
+}
+
+/// Off, so that it is booted and not left as it is.
+async fn switch_off(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let (provider, target) = own.reach(id).map_err(step_failed)?;
+    at.progress("its node is lost: switching it off");
+    let switched = provider.power(&target, Power::Off).await;
+    switched.map_err(provider_failed)
+}
+
+/// Nothing of what left is there any more.
+async fn wipe_left(at: &Here) -> Result<(), StepError> {
+    let (own, id) = (&at.context, &at.input.machine);
+    let (provider, target) = own.reach(id).map_err(step_failed)?;
+    at.progress("its node has left: wiping it");
+    super::wipe_patiently(at, provider.as_ref(), &target).await
+}
+
+/// Into another phase, unless another operation made it a hypervisor: it is
+/// brought back then, and stays one.
 async fn phase(at: &Here, phase: MachinePhase) -> Result<(), StepError> {
     let operation = at.operation().to_string();
+    let now = at.context.core.machine(&at.input.machine);
+    let now = now.map_err(step_failed)?;
+    if now.phase == MachinePhase::Up && now.operation != operation {
+        return Ok(());
+    }
     at.context.turn(&at.input.machine, phase, &operation).await
 }
 
@@ -98,8 +159,12 @@ async fn phase(at: &Here, phase: MachinePhase) -> Result<(), StepError> {
 enum Taken {
     /// It was free.
     Free,
-    /// Somebody else has brought it up meanwhile: nothing is left to do.
+    /// Another operation has brought it up meanwhile: nothing is left to do.
     UpAlready,
+    /// It was brought up, and its node is lost or the machine is off.
+    Lost,
+    /// It was brought up, and its node has left.
+    Unregistered,
 }
 
 async fn take(at: &Here) -> Result<Taken, StepError> {
@@ -108,7 +173,14 @@ async fn take(at: &Here) -> Result<Taken, StepError> {
     let now = core.machine(id).map_err(step_failed)?;
     super::is_for(&now, &at.input.cluster).map_err(step_failed)?;
     if now.phase == MachinePhase::Up && now.operation != operation {
-        return Ok(Taken::UpAlready);
+        if at.context.serves(&now) || !at.input.cluster.is_empty() {
+            return Ok(Taken::UpAlready);
+        }
+        at.context.reach(id).map_err(step_failed)?;
+        return Ok(match core.node(id) {
+            Ok(_) => Taken::Lost,
+            Err(_) => Taken::Unregistered,
+        });
     }
     // What cannot work is told here, where there is nothing to undo.
     at.context.reach(id).map_err(step_failed)?;
@@ -135,7 +207,7 @@ async fn give_back(at: &Here) -> Result<(), StepError> {
     let operation = at.operation().to_string();
     let given = at.context.core.lead_machine(&at.input.machine, |now| {
         let mut next = now.clone();
-        if now.operation == operation {
+        if now.operation == operation && now.phase != MachinePhase::Up {
             next.turn(MachinePhase::Available, &operation)?;
         }
         Ok(next)
@@ -150,7 +222,11 @@ async fn expect(at: &Here) -> Result<(), StepError> {
     let (core, id) = (&at.context.core, &at.input.machine);
     let machine = core.machine(id).map_err(step_failed)?;
     let expected = core.expect_node(id, &machine.spec.labels);
-    expected.await.map_err(step_failed)
+    expected.await.map_err(step_failed)?;
+    // From here on nobody comes under its name but with a token of this.
+    let operation = at.operation().to_string();
+    let bound = core.expect_join(id, Some(&operation));
+    bound.await.map_err(step_failed)
 }
 
 async fn forget(at: &Here) -> Result<(), StepError> {
@@ -165,7 +241,12 @@ async fn boot(at: &Here) -> Result<(), StepError> {
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
         at.progress(format!("{} boots it", provider.kind()));
-        let boot = own.boot(provider.as_ref(), &target).map_err(step_failed)?;
+        let operation = at.operation().to_string();
+        // Again: an operation that began with an earlier version has not.
+        let bound = own.core.expect_join(id, Some(&operation));
+        bound.await.map_err(step_failed)?;
+        let boot = own.boot(provider.as_ref(), &target, &operation);
+        let boot = boot.map_err(step_failed)?;
         let booted = provider.boot(&target, &boot).await;
         booted.map_err(provider_failed)
     };
@@ -265,6 +346,7 @@ async fn open(at: &Here) -> Result<(), StepError> {
     })
     .await
     .map_err(known)?;
+    core.expect_join(id, None).await.map_err(step_failed)?;
     // What is a cluster's takes no instances.
     if !at.input.cluster.is_empty() {
         return Ok(());

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use strata_machines::{Boot, Provider, ProviderError, Providers, Secret, Tag, Target};
-use strata_types::machine::{MachineFailure, MachinePhase};
+use strata_types::machine::{MachineFailure, MachinePhase, MachineSpec, PowerState};
 use strata_types::{Error, Result};
 use strata_workflow::{At, Claim, Kind, StepError};
 
@@ -23,7 +23,7 @@ pub use destroy::{DestroyHypervisor, DestroyInput};
 pub use power::{SwitchInput, SwitchMachine};
 pub use prove::ByCell;
 
-use crate::core::{Core, Machine, now_ms};
+use crate::core::{Core, Machine, Node, NodeCondition, now_ms};
 use crate::operations::step_failed;
 
 /// Tries a node that came up: that it runs something in a cell.
@@ -32,8 +32,9 @@ pub trait Prove: Send + Sync + 'static {
     fn prove<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// Makes a token with which one node may join.
-pub type JoinTokens = Arc<dyn Fn(&str) -> Result<Secret> + Send + Sync>;
+/// Makes a token with which the node of a machine may join, while this
+/// operation expects it.
+pub type JoinTokens = Arc<dyn Fn(&str, &str) -> Result<Secret> + Send + Sync>;
 
 /// What the operations of hypervisors work with. Cheap to clone.
 #[derive(Clone)]
@@ -64,7 +65,7 @@ impl Hypervisors {
         Self {
             core,
             providers: Providers::default(),
-            join_tokens: Arc::new(|_| Err(Error::wrong_state("nobody can join here"))),
+            join_tokens: Arc::new(|_, _| Err(Error::wrong_state("nobody can join here"))),
             prove: Arc::new(Never),
             server: String::new(),
             run: String::new(),
@@ -82,6 +83,24 @@ impl Hypervisors {
         }
     }
 
+    /// Refuses a machine of a provider that this server does not have. One
+    /// without any keeps an inventory alone.
+    pub(crate) fn check_provider(&self, spec: &MachineSpec) -> Result<()> {
+        if self.providers.all().next().is_none() {
+            return Ok(());
+        }
+        let found = self.providers.get(spec.provider);
+        found.map(drop).map_err(|error| error.in_field("provider"))
+    }
+
+    /// Whether the node of a machine that was brought up is there: one that is
+    /// lost, has left, or whose machine is off, is not.
+    pub(crate) fn serves(&self, machine: &Machine) -> bool {
+        let node = self.core.node(machine.id.as_str());
+        let ready = |node: &Node| node.condition == NodeCondition::Ready && !node.leaving;
+        machine.power != PowerState::Off && node.is_ok_and(|node| ready(&node))
+    }
+
     /// A machine and its driver.
     pub fn reach(&self, id: &str) -> Result<(Arc<dyn Provider>, Target)> {
         let machine = self.core.machine(id)?;
@@ -89,11 +108,11 @@ impl Hypervisors {
         Ok((provider, self.target(&machine)))
     }
 
-    fn boot(&self, provider: &dyn Provider, target: &Target) -> Result<Boot> {
+    fn boot(&self, provider: &dyn Provider, target: &Target, operation: &str) -> Result<Boot> {
         let seen = provider.server_seen_from_machines();
         Ok(Boot {
             server: seen.unwrap_or_else(|| self.server.clone()),
-            join_token: (self.join_tokens)(target.id().as_str())?,
+            join_token: (self.join_tokens)(target.id().as_str(), operation)?,
             labels: target.spec.labels.clone(),
         })
     }
@@ -140,7 +159,7 @@ impl Hypervisors {
         }
         self.core.lose_node(id, why).await.map_err(step_failed)?;
         crate::reconcile::move_all_off(&self.core, id).await;
-        self.core.forget_node(id).await.map_err(step_failed)
+        self.core.delete_node(id, true).await.map_err(step_failed)
     }
 }
 

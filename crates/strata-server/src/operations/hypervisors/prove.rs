@@ -33,7 +33,8 @@ impl Prove for ByCell {
         async move {
             let until = tokio::time::Instant::now() + PATIENCE;
             loop {
-                let tried = tokio::time::timeout_at(until, try_out(&self.0, node)).await;
+                let trying = self.0.newest(node, || try_out(&self.0, node));
+                let tried = tokio::time::timeout_at(until, trying).await;
                 let error = match tried {
                     Ok(Ok(())) => return Ok(()),
                     Ok(Err(error)) => error,

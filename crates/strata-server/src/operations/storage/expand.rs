@@ -1,10 +1,11 @@
-//! Makes the pool larger: spares are used, one after the other.
+//! Makes the pool larger: more is used of devices that are used in part, and
+//! spares are used, one after the other, by as much as was asked for.
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::ExpandPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, failed, teller};
+use super::{LONGEST, Storage, failed, resize_step, teller};
 
 /// Makes the pool larger.
 #[derive(Default)]
@@ -46,6 +47,7 @@ impl Kind for ExpandStorage {
             });
             steps.push(add.undo_timeout(LONGEST));
         }
+        steps.extend(plan.resized.into_iter().map(resize_step));
         let whole = Step::new("spread", |at: Here| async move { whole(&at).await });
         steps.push(whole.timeout(LONGEST));
         Ok(steps)

@@ -5,13 +5,13 @@
 /// may still be at it, in the kernel. (A macro, because what is awaited borrows.)
 macro_rules! in_turn {
     ($change:expr) => {{
-        let until = tokio::time::Instant::now() + super::TURN;
+        let until = tokio::time::Instant::now() + $crate::operations::storage::TURN;
         loop {
             match $change.await {
                 Err(strata_storage::StorageError::Busy { .. })
                     if tokio::time::Instant::now() < until =>
                 {
-                    tokio::time::sleep(super::LOOK).await;
+                    tokio::time::sleep($crate::operations::storage::LOOK).await;
                 }
                 other => break other,
             }
@@ -28,8 +28,9 @@ mod shrink;
 use std::sync::Arc;
 
 use strata_storage::{PoolConfig, StorageError, StoragePool};
+use strata_types::storage::{DeviceResize, Pool, PoolState};
 use strata_types::{Error, Result};
-use strata_workflow::{At, Claim, Kind, StepError};
+use strata_workflow::{At, Claim, Kind, Step, StepError};
 use tokio::sync::OnceCell;
 
 pub use expand::{ExpandInput, ExpandStorage};
@@ -70,6 +71,27 @@ impl Storage {
         Ok(pool.map_err(Error::from)?.clone())
     }
 
+    /// What is told of a pool that was not made yet.
+    pub(crate) fn unmade(&self) -> Result<Pool> {
+        let Some(lazy) = &self.0 else {
+            return Err(Error::wrong_state("this server has no storage pool")
+                .with_hint("ask the server that has it, or see [storage] in the configuration"));
+        };
+        Ok(Pool {
+            id: String::new(),
+            state: PoolState::Offline,
+            message: "it is made when something first needs it".into(),
+            profile: lazy.config.profile,
+            path: lazy.config.folder.join("mount").display().to_string(),
+            bytes: 0,
+            used_bytes: 0,
+            free_bytes: 0,
+            devices: Vec::new(),
+            volumes: 0,
+            scrub: None,
+        })
+    }
+
     /// The pool if it was ever made.
     pub async fn existing(&self) -> Result<Option<StoragePool>> {
         match &self.0 {
@@ -90,6 +112,38 @@ impl Storage {
 /// What changes its devices has the pool to itself.
 fn claims() -> Vec<Claim> {
     vec![Claim::exclusive("storage")]
+}
+
+/// Uses another amount of a device. Undone, it is used as before; one that has
+/// left meanwhile is left alone.
+fn resize_step<K>(resize: DeviceResize) -> Step<K>
+where
+    K: Kind<Context = Storage>,
+{
+    let back = resize.clone();
+    let step = Step::new(format!("resize {}", resize.name), move |at: At<K>| {
+        let resize = resize.clone();
+        async move { resize_device(&at, &resize.name, resize.to_bytes).await }
+    });
+    let step = step.undo(move |at: At<K>| {
+        let resize = back.clone();
+        async move { resize_device(&at, &resize.name, resize.from_bytes).await }
+    });
+    step.timeout(LONGEST).undo_timeout(LONGEST)
+}
+
+async fn resize_device<K>(at: &At<K>, name: &str, to_bytes: u64) -> Result<(), StepError>
+where
+    K: Kind<Context = Storage>,
+{
+    let pool = at.context.step_pool().await?;
+    at.progress(format!(
+        "{} of {name} are used from now on",
+        bytes(to_bytes)
+    ));
+    let tell = teller(at, "moved");
+    let resized = in_turn!(pool.resize_device(name, to_bytes, &tell, at.cancellation()));
+    resized.map_err(failed)
 }
 
 /// As long as the largest pool may take.

@@ -1,12 +1,13 @@
 //! Makes the pool smaller: what is on a device is moved to the others while
-//! the pool is used, then the device waits as a spare. Cancelled, the device
-//! stays, with whatever had not been moved.
+//! the pool is used, then the device waits as a spare; or only a part of a
+//! device is used from then on. Cancelled, the device stays, with whatever had
+//! not been moved.
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::ShrinkPlan;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
-use super::{LONGEST, Storage, failed, teller};
+use super::{LONGEST, Storage, failed, resize_step, teller};
 
 /// Makes the pool smaller.
 #[derive(Default)]
@@ -48,6 +49,7 @@ impl Kind for ShrinkStorage {
             });
             steps.push(remove.timeout(LONGEST));
         }
+        steps.extend(plan.resized.into_iter().map(resize_step));
         Ok(steps)
     }
 }

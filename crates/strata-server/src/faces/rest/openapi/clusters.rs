@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use strata_api::rest::{
     Cluster, ClusterNode, ClusterPlan, ClusterSnapshot, Kubeconfig, KubeconfigRequest,
-    KubernetesBundle, NewCluster, NodePool, PoolStatus, RestoreCluster, ScalePool, UpgradePlan,
-    UpgradeRequest, UpgradeTargets,
+    KubernetesBundle, NewCluster, NodePool, PodSecurityLevel, PoolStatus, RestoreCluster,
+    ScalePool, UpgradePlan, UpgradeRequest, UpgradeTargets,
 };
 use utoipa::OpenApi;
 
@@ -167,6 +167,7 @@ fn care() -> Vec<Path> {
     NewCluster,
     NodePool,
     PoolStatus,
+    PodSecurityLevel,
     RestoreCluster,
     ScalePool,
     UpgradePlan,

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 use strata_api::rest::{
-    AutoscalePlan, Autoscaling, Backup, BackupSchedule, ExpandPlan, ExpandRequest, HypervisorDrain,
-    Machine, MachineSpec, NewBackup, NewDevice, NewPoolVolume, NewSnapshot, Pool, PoolDevice,
-    PoolVolume, PoolVolumePatch, PowerRequest, PrunePlan, PruneRequest, ReplaceRequest,
+    AutoscalePlan, Autoscaling, Backup, BackupSchedule, DeviceResize, ExpandPlan, ExpandRequest,
+    HypervisorDrain, Machine, MachineSpec, NewBackup, NewDevice, NewPoolVolume, NewSnapshot, Pool,
+    PoolDevice, PoolVolume, PoolVolumePatch, PowerRequest, PrunePlan, PruneRequest, ReplaceRequest,
     RestoreRequest, Retention, ShrinkPlan, ShrinkRequest, VerifyRequest,
 };
 use utoipa::OpenApi;
@@ -18,6 +18,7 @@ use super::schemas::{say, set};
     Autoscaling,
     Backup,
     BackupSchedule,
+    DeviceResize,
     ExpandPlan,
     ExpandRequest,
     HypervisorDrain,

@@ -3,6 +3,9 @@
 //! `paths.rs`. The whole is checked in as `docs/openapi.json`, and a test
 //! fails when that is not what is served, or when a route is left out.
 
+mod audit;
+mod ca;
+mod certificates;
 mod clusters;
 mod estate;
 mod estate_schemas;
@@ -10,6 +13,7 @@ mod operation;
 mod parameters;
 mod paths;
 mod schemas;
+mod secrets;
 
 use std::sync::OnceLock;
 

@@ -49,12 +49,41 @@ pub(super) fn parameter(name: &str) -> Value {
             "Only of this workload, by its id or name.",
         ),
         "kind" => (
-            json!({ "type": "string", "enum": ["instance", "workload", "node", "project", "machine", "cluster"] }),
+            json!({ "type": "string", "enum": ["instance", "workload", "node", "project", "machine", "cluster", "server"] }),
             "Only of things of this kind.",
+        ),
+        "record key" => (
+            json!({ "type": "string", "minLength": 1, "maxLength": 512 }),
+            "The key of the record.",
         ),
         "after" => (
             json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX }),
             "Only those with a greater number.",
+        ),
+        "audit tail" => (
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+            "Only the latest so many.",
+        ),
+        "principal" => (
+            json!({ "type": "string", "minLength": 1 }),
+            "Only of the caller with this name.",
+        ),
+        "call" => (
+            json!({ "type": "string", "minLength": 1 }),
+            "Only those whose call contains this.",
+        ),
+        "audit object" => (
+            json!({ "type": "string", "minLength": 1 }),
+            "Only about this object, or what is in it: `instance/web`, `cell`.",
+        ),
+        "audit project" => (
+            json!({ "type": "string", "minLength": 1 }),
+            "Only about objects of this project.",
+        ),
+        "refused" => (flag, "Only refusals."),
+        "sessions" => (
+            flag,
+            "Only the starts and ends of sessions: exec, attach, console, executables.",
         ),
         "watch" => (
             flag,
@@ -82,6 +111,11 @@ pub(super) fn parameter(name: &str) -> Value {
             "Whose; the caller's unless told.",
         ),
         "cascade" => (flag, "With its instances."),
+        "force" => (
+            flag,
+            "Delete the record of one that is being deleted and does not go. \
+             Its node is sent that when it can be.",
+        ),
         other => return header(other),
     };
     let name = name.split_whitespace().last().unwrap_or(name);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::operation::Operation;
-use super::{clusters, estate};
+use super::{audit, ca, certificates, clusters, estate, secrets};
 
 /// Things that are known by id or name.
 const THING: &str = "Its id, its name, or PROJECT/NAME with the slash written as %2F.";
@@ -22,6 +22,10 @@ pub(super) fn tags() -> Value {
         { "name": "storage", "description": "The pool: its devices and its volumes." },
         { "name": "backup", "description": "What is saved, and brought back." },
         { "name": "cluster", "description": "Kubernetes clusters made of machines." },
+        { "name": "secret", "description": "Values that instances are given and nobody is shown." },
+        { "name": "audit", "description": "Who was let in and who was refused, what was run, and how it ended." },
+        { "name": "ca", "description": "The roots of the CA, and their rotation." },
+        { "name": "certificate", "description": "Who was certified, and whose certificates are refused." },
         { "name": "event", "description": "What happened." },
     ])
 }
@@ -71,6 +75,39 @@ pub(super) fn all() -> Value {
         .body("DrainRequest")
         .begins("Operation");
     add("/node/{id}/drain", vec![("post", drain)]);
+    let take_over = |name: &str, says: &str| {
+        Operation::new("node", name, says)
+            .one(NAME)
+            .takes(&["Idempotency-Key"])
+            .no_body()
+            .removes()
+    };
+    let adopt = take_over(
+        "adoptInstances",
+        "Take over what other control planes assigned to it",
+    );
+    add("/node/{id}/adopt", vec![("post", adopt)]);
+    let forget = take_over(
+        "forgetInstances",
+        "Destroy what it has that no record is of",
+    );
+    add("/node/{id}/forget", vec![("post", forget)]);
+    let list = Operation::new(
+        "record",
+        "listUnreadableRecords",
+        "Records that this release cannot read, kept as they are",
+    )
+    .takes(&["limit", "offset"])
+    .enumerates("UnreadableRecord");
+    let delete = Operation::new("record", "deleteUnreadableRecord", "Delete one of them")
+        .takes(&["record key", "Idempotency-Key"])
+        .no_body()
+        .if_there_is_any()
+        .forgets();
+    add(
+        "/unreadable-record/",
+        vec![("get", list), ("delete", delete)],
+    );
     let operations = Operation::new("operation", "listOperations", "Those there are")
         .takes(&["limit", "offset", "operation state"])
         .lists("Operation");
@@ -105,6 +142,10 @@ pub(super) fn all() -> Value {
         estate::volumes(),
         estate::backups(),
         clusters::paths(),
+        certificates::paths(),
+        secrets::paths(),
+        audit::paths(),
+        ca::paths(),
     ];
     for (path, operations) in seams.into_iter().flatten() {
         add(path, operations);
@@ -137,7 +178,7 @@ fn instance() -> Vec<(&'static str, Operation)> {
         .changes("Instance");
     let delete = Operation::new("instance", "deleteInstance", "Make it go")
         .one(THING)
-        .takes(&["project", "If-Match", "Idempotency-Key"])
+        .takes(&["project", "force", "If-Match", "Idempotency-Key"])
         .removes();
     vec![("get", show), ("patch", update), ("delete", delete)]
 }

@@ -4,9 +4,11 @@
 
 use serde_json::{Map, Value, json};
 use strata_api::rest::{
-    DrainRequest, Event, ExecRequest, ExecResult, Instance, InstancePatch, NewInstance, NewProject,
-    NewWorkload, Node, NodePatch, Operation, OperationLine, Placement, Problem, Project,
-    ProjectPatch, ResourcesInput, Workload, WorkloadPatch,
+    CaStepRequest, Certificate, CertificateAuthority, DrainRequest, Event, ExecRequest, ExecResult,
+    Instance, InstancePatch, NewInstance, NewProject, NewSecret, NewWorkload, Node, NodePatch,
+    Operation, OperationLine, Placement, Problem, Project, ProjectPatch, ResourcesInput,
+    RetireCaRequest, RevokeRequest, RevokeResult, Secret, SecretPatch, UnknownInstance,
+    UnreadableRecord, Workload, WorkloadPatch,
 };
 use strata_types::instance::InstanceSpec;
 use utoipa::OpenApi;
@@ -15,6 +17,10 @@ use super::{clusters, estate_schemas};
 
 #[derive(OpenApi)]
 #[openapi(components(schemas(
+    strata_audit::Entry,
+    CaStepRequest,
+    Certificate,
+    CertificateAuthority,
     DrainRequest,
     Event,
     ExecRequest,
@@ -24,6 +30,7 @@ use super::{clusters, estate_schemas};
     InstanceSpec,
     NewInstance,
     NewProject,
+    NewSecret,
     NewWorkload,
     Node,
     NodePatch,
@@ -34,21 +41,33 @@ use super::{clusters, estate_schemas};
     Project,
     ProjectPatch,
     ResourcesInput,
+    RetireCaRequest,
+    RevokeRequest,
+    RevokeResult,
+    Secret,
+    SecretPatch,
+    UnknownInstance,
+    UnreadableRecord,
     Workload,
     WorkloadPatch,
 )))]
 struct Generated;
 
 /// What people send; nothing else is taken.
-const SENT: [&str; 9] = [
+const SENT: [&str; 14] = [
+    "CaStepRequest",
     "DrainRequest",
     "ExecRequest",
     "InstancePatch",
     "NewInstance",
     "NewProject",
+    "NewSecret",
     "NewWorkload",
     "NodePatch",
     "ProjectPatch",
+    "RetireCaRequest",
+    "RevokeRequest",
+    "SecretPatch",
     "WorkloadPatch",
 ];
 
@@ -154,6 +173,7 @@ fn bound(all: &mut Map<String, Value>, name: &str) {
     say(all, name, "command", &words("^[^\\x00]*$"));
     say(all, name, "arguments", &words("^[^\\x00]*$"));
     say(all, name, "volumes", &words("^[^:]+:/"));
+    say(all, name, "secrets", &words("^[a-zA-Z0-9_]"));
     say(all, name, "labels", &labels);
     say(all, name, "userData", &json!({ "maxLength": 65536 }));
 }
@@ -177,6 +197,8 @@ fn examples(all: &mut Map<String, Value>) {
     set(all, "NodePatch", "/examples", json!([drain]));
     let team = json!({ "name": "team", "quota": { "cpu": 64000, "instances": 100 } });
     set(all, "NewProject", "/examples", json!([team]));
+    let password = json!({ "name": "db-password", "value": "correct horse battery staple" });
+    set(all, "NewSecret", "/examples", json!([password]));
     let quota = json!({ "quota": { "cpu": null, "instances": 200 } });
     set(all, "ProjectPatch", "/examples", json!([quota]));
 }

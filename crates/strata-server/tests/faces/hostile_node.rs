@@ -1,0 +1,356 @@
+//! A node that was taken over: it has its own key and says what it likes. It
+//! reads nothing of others, and gets no name, label, room or address that is
+//! not its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use strata_api::controller::scheduler_service_client::SchedulerServiceClient;
+use strata_api::strata::v1::{self, Hello, node_message, server_message};
+use strata_api::{controller, strata::v1::identity_client::IdentityClient};
+use strata_identity::Credentials;
+use strata_server::core::{
+    Instance, Kept, NewInstance, NodeChange, NodeReport, Precondition, Seen, Who,
+};
+use strata_server::placement;
+use strata_types::instance::{InstanceSpec, InstanceState};
+use strata_types::{ErrorKind, Role};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request};
+
+use crate::nodes::{Link, channel, follow_as, hello, joined};
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn who(role: Role) -> Who {
+    Who {
+        name: "ann".into(),
+        role,
+        projects: None,
+    }
+}
+
+/// An instance with a secret.
+async fn create_instance(world: &World) -> Arc<Kept<Instance>> {
+    let new = NewInstance {
+        id: None,
+        name: Some("web".parse().unwrap()),
+        project: "default".parse().unwrap(),
+        workload: None,
+        spec: InstanceSpec {
+            uri: "registry.example/web:1".into(),
+            environment: vec!["VAULT_TOKEN=top-secret".into()],
+            ..InstanceSpec::default()
+        },
+        fresh_id: None,
+        wanted: None,
+    };
+    let admin = who(Role::Admin);
+    let (made, _) = world.core.create_instance(&admin, new).await.unwrap();
+    made
+}
+
+#[tokio::test]
+async fn it_hears_of_its_own_assignments_alone_and_reports_of_no_others() {
+    let world = World::new().await;
+    let shutdown = CancellationToken::new();
+    let _placement = placement::start(world.core.clone(), shutdown.clone());
+    let honest = joined(&world, "honest").await;
+    let _honest = follow_as(&world, &honest, hello()).await.unwrap();
+    let web = create_instance(&world).await;
+    let placed = async {
+        let mut changes = world.core.watch_all();
+        loop {
+            let now = world.core.instance(&who(Role::Admin), None, "web").unwrap();
+            if now.node.is_some() {
+                return now;
+            }
+            let _ = changes.recv().await;
+        }
+    };
+    let web_now = tokio::time::timeout(PATIENCE, placed).await.unwrap();
+    assert_eq!(web_now.node.as_deref(), Some("honest"));
+
+    let evil = joined(&world, "evil").await;
+    let mut link = follow_as(&world, &evil, hello()).await.unwrap();
+    let told = all_until_complete(&mut link).await;
+    assert!(
+        !told
+            .iter()
+            .any(|said| matches!(said, server_message::Message::Assignment(_))),
+        "{told:?}"
+    );
+    // It says that the other's instance has ended, is elsewhere, is refused.
+    for message in [
+        node_message::Message::Report(v1::InstanceReport {
+            id: web.id.to_string(),
+            generation: web_now.generation,
+            state: v1::PodState::Exited.into(),
+            address: "203.0.113.9".into(),
+            ..v1::InstanceReport::default()
+        }),
+        node_message::Message::Refusal(v1::Refusal {
+            id: web.id.to_string(),
+            generation: web_now.generation,
+            reason: "mine".into(),
+        }),
+    ] {
+        assert!(link.say(message).await);
+    }
+    settled(&mut link).await;
+    let mut statuses = SchedulerServiceClient::new(channel(&world, &evil).await);
+    let status = controller::InstanceStatus {
+        id: web.id.to_string(),
+        status: controller::Status::Failed.into(),
+        description: String::new(),
+    };
+    assert!(statuses.set_instance_status(status).await.is_err());
+    let now = world.core.instance(&who(Role::Admin), None, "web").unwrap();
+    assert_eq!(now.record, web_now.record);
+    shutdown.cancel();
+}
+
+async fn all_until_complete(link: &mut Link) -> Vec<server_message::Message> {
+    let mut told = Vec::new();
+    let all = async {
+        loop {
+            let message = link.from_server.message().await.unwrap().unwrap().message;
+            match message {
+                Some(server_message::Message::Complete(_)) => break,
+                Some(message) => told.push(message),
+                None => {}
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.unwrap();
+    told
+}
+
+/// Waits until all that was said before was taken in.
+async fn settled(link: &mut Link) {
+    let load = node_message::Message::Load(v1::NodeLoad::default());
+    assert!(link.say(load).await);
+    let beat = async {
+        loop {
+            let message = link.from_server.message().await.unwrap().unwrap().message;
+            if matches!(message, Some(server_message::Message::Beat(_))) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, beat).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_gets_neither_anothers_name_nor_a_role() {
+    let world = World::new().await;
+    let evil = joined(&world, "evil").await;
+    follow_as(&world, &evil, hello()).await.unwrap();
+    let mut identity = IdentityClient::new(channel(&world, &evil).await);
+    // For itself it may have another certificate; what it asks for besides is
+    // not read.
+    let (_, csr_pem) = strata_identity::CertificateRequest::generate().unwrap();
+    let issue = v1::IssueCertificateRequest {
+        name: "honest".into(),
+        role: v1::Role::Node.into(),
+        csr_pem: csr_pem.clone(),
+        ttl_seconds: 0,
+    };
+    let refused = identity.issue_certificate(issue).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let renew = Request::new(v1::RenewCertificateRequest { csr_pem });
+    let renewed = identity
+        .renew_certificate(renew)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (renewed.name.as_str(), renewed.role()),
+        ("evil", v1::Role::Node)
+    );
+    let token = v1::CreateTokenRequest {
+        name: "honest".into(),
+        kind: v1::TokenKind::Join.into(),
+        ..v1::CreateTokenRequest::default()
+    };
+    let refused = identity.create_token(token).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+}
+
+/// What is known of the node after it said this.
+async fn after(
+    world: &World,
+    credentials: &Credentials,
+    hello: Hello,
+) -> strata_server::core::Node {
+    let name = credentials.caller().unwrap().name.to_string();
+    follow_as(world, credentials, hello).await.unwrap();
+    world.core.node(&name).unwrap().record.clone()
+}
+
+#[tokio::test]
+async fn its_labels_are_bounded_and_what_people_say_wins() {
+    let world = World::new().await;
+    let evil = joined(&world, "evil").await;
+    let said = [
+        ("strata.dev/arch", "amd64"),
+        ("zone", "pci"),
+        ("disk", "ssd"),
+        ("node-restriction.strata.dev/pci", "yes"),
+        ("strata.dev/attested", "yes"),
+    ];
+    let hello = || Hello {
+        labels: said
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        ..hello()
+    };
+    after(&world, &evil, hello()).await;
+    let labels = |pairs: &[(&str, &str)]| NodeChange {
+        labels: pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..NodeChange::default()
+    };
+    let (admin, operator) = (who(Role::Admin), who(Role::Operator));
+    let any = Precondition::default;
+    let change = labels(&[("zone", "dmz")]);
+    let changed = world.core.update_node(&operator, "evil", &change, any());
+    changed.await.unwrap();
+    // Nor does an operator set what only admins may.
+    let trusted = labels(&[("node-restriction.strata.dev/pci", "yes")]);
+    let refused = world.core.update_node(&operator, "evil", &trusted, any());
+    let refused = refused.await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    let node = after(&world, &evil, hello()).await;
+    let all = node.all_labels();
+    assert_eq!(all.get("zone").map(String::as_str), Some("dmz"));
+    assert_eq!(all.get("disk").map(String::as_str), Some("ssd"));
+    assert!(all.contains_key("strata.dev/arch"));
+    assert!(!all.contains_key("strata.dev/attested"));
+    assert!(!all.contains_key("node-restriction.strata.dev/pci"));
+    let changed = world.core.update_node(&admin, "evil", &trusted, any());
+    changed.await.unwrap();
+    let all = world.core.node("evil").unwrap().all_labels();
+    assert!(all.contains_key("node-restriction.strata.dev/pci"));
+}
+
+#[tokio::test]
+async fn it_does_not_take_the_address_of_another() {
+    let world = World::new().await;
+    let evil = joined(&world, "evil").await;
+    let honest = joined(&world, "honest").await;
+    let at = |address: &str| Hello {
+        address: address.into(),
+        ..hello()
+    };
+    let own = after(&world, &honest, at("192.0.2.7")).await;
+    assert_eq!(own.address, "192.0.2.7");
+    let node = after(&world, &evil, at("192.0.2.7")).await;
+    assert_eq!(node.address, "");
+    // Also not while the other is away: it did not prove that it is there.
+    let lost = Seen {
+        reported: Some(NodeReport::of(InstanceState::Failed, "gone")),
+        ..Seen::default()
+    };
+    world.core.see_node("honest", &lost).await.unwrap();
+    let node = after(&world, &evil, at("192.0.2.7")).await;
+    assert_eq!(node.address, "");
+    // Whoever said it first without a proof parts with it to the one that
+    // comes from there.
+    let node = after(&world, &evil, at("127.0.0.1")).await;
+    assert_eq!(
+        (node.address.as_str(), node.address_proven),
+        ("127.0.0.1", true)
+    );
+    let node = after(&world, &honest, at("127.0.0.1")).await;
+    assert_eq!(
+        node.address, "",
+        "proven twice: the first one that is there has it"
+    );
+}
+
+/// Others would encrypt for the one what is for the other, or give up on both.
+/// It is left out of the overlay, rather than reached in the clear.
+#[tokio::test]
+async fn it_does_not_take_the_overlay_key_of_another() {
+    let world = World::new().await;
+    let evil = joined(&world, "evil").await;
+    let honest = joined(&world, "honest").await;
+    let with = |address: &str, key: &[u8], port: u32| Hello {
+        address: address.into(),
+        overlay_encryption: Some(v1::OverlayEncryption {
+            wireguard_key: key.to_vec(),
+            wireguard_port: port,
+            unencrypted_reason: String::new(),
+        }),
+        ..hello()
+    };
+    let own = after(&world, &honest, with("192.0.2.7", &[7; 32], 51820)).await;
+    assert_eq!(own.overlay.describe(), "wireguard");
+    let node = after(&world, &evil, with("192.0.2.8", &[7; 32], 51820)).await;
+    assert_eq!((node.overlay.key.as_str(), node.address.as_str()), ("", ""));
+    assert!(node.overlay.describe().contains("honest"));
+    let own = world.core.node("honest").unwrap();
+    assert_eq!(
+        (own.address.as_str(), own.overlay.port),
+        ("192.0.2.7", 51820)
+    );
+    // What is no key is none; with one of its own it is back.
+    for (key, port) in [
+        (&[7; 31][..], 1),
+        (&[0; 32], 1),
+        (&[8; 32], 0),
+        (&[8; 32], 70_000),
+    ] {
+        let node = after(&world, &evil, with("192.0.2.8", key, port)).await;
+        assert_eq!(node.overlay.describe(), "none: its key is not valid");
+    }
+    let node = after(&world, &evil, with("192.0.2.8", &[8; 32], 51821)).await;
+    assert_eq!(
+        (node.address.as_str(), node.overlay.port),
+        ("192.0.2.8", 51821)
+    );
+    // One of an older release says nothing of it.
+    let node = after(&world, &evil, hello()).await;
+    assert_eq!(node.overlay.describe(), "");
+}
+
+#[tokio::test]
+async fn what_it_says_of_its_instances_addresses_stays_within_its_subnet() {
+    let world = World::new().await;
+    let shutdown = CancellationToken::new();
+    let _placement = placement::start(world.core.clone(), shutdown.clone());
+    let evil = joined(&world, "evil").await;
+    let mut link = follow_as(&world, &evil, hello()).await.unwrap();
+    let web = create_instance(&world).await;
+    let subnet = world.core.node("evil").unwrap().subnet.clone();
+    let inside = subnet.replace(".0/24", ".9");
+    let mut generation = None;
+    let assigned = async {
+        while generation.is_none() {
+            let message = link.from_server.message().await.unwrap().unwrap().message;
+            if let Some(server_message::Message::Assignment(assignment)) = message {
+                generation = Some(assignment.generation);
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, assigned).await.unwrap();
+    for (address, taken) in [("203.0.113.9", None), (inside.as_str(), Some(&inside))] {
+        let report = node_message::Message::Report(v1::InstanceReport {
+            id: web.id.to_string(),
+            generation: generation.unwrap(),
+            state: v1::PodState::Running.into(),
+            address: address.to_owned(),
+            ..v1::InstanceReport::default()
+        });
+        assert!(link.say(report).await);
+        settled(&mut link).await;
+        let now = world.core.instance(&who(Role::Admin), None, "web").unwrap();
+        let known = now.address.map(|address| address.to_string());
+        assert_eq!(known.as_ref(), taken);
+    }
+    shutdown.cancel();
+}
