@@ -12,7 +12,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
 use strata_api::rest::{
     Backup, BackupSchedule, Cluster, Instance, KubernetesBundle, Machine, Node, Operation, Pool,
-    PoolVolume, Project, Workload,
+    PoolVolume, Project, Secret, Workload,
 };
 use strata_api::strata::v1::{
     CellInfo, ListCellsRequest, ListImagesRequest, ListMachinesRequest, ListPodsRequest,
@@ -126,6 +126,11 @@ pub(crate) fn workloads() -> ArgValueCompleter {
 /// Completes the names of nodes.
 pub(crate) fn nodes() -> ArgValueCompleter {
     objects(|one: Node| one.name, false)
+}
+
+/// Completes the names of secrets.
+pub(crate) fn secrets() -> ArgValueCompleter {
+    objects(|one: Secret| one.name, true)
 }
 
 /// Completes the names of projects.

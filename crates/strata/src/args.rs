@@ -65,6 +65,8 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
+    pub(crate) store: NewStore,
+    #[command(flatten)]
     pub(crate) listen: Listen,
     #[command(flatten)]
     pub(crate) node: NodeListen,
@@ -94,6 +96,8 @@ pub(crate) struct RestoreArguments {
 pub(crate) struct ServerArguments {
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) store: NewStore,
     #[command(flatten)]
     pub(crate) listen: Listen,
 }
@@ -134,6 +138,16 @@ impl NodeArguments {
         let given = flags.into_iter().find(|(_, given)| *given);
         given.map(|(flag, _)| flag)
     }
+}
+
+/// Whether a store is made.
+#[derive(Args, Clone, Copy, Default)]
+pub(crate) struct NewStore {
+    /// Begin with an empty store beside identities that are there already, or
+    /// with the store of another control plane. Instances on nodes stay there,
+    /// and are unknown
+    #[arg(long)]
+    pub(crate) new_store: bool,
 }
 
 /// Where the server listens.

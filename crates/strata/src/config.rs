@@ -4,6 +4,7 @@ mod backup;
 mod clusters;
 mod control;
 mod images;
+mod limits;
 mod machines;
 mod network;
 mod node;
@@ -18,6 +19,7 @@ use strata_cell::LogLimits;
 use strata_cli::{Exit, Failure, Global};
 use strata_node::NetworkOptions;
 use strata_node::images::ImagesConfig;
+use strata_transport::CallerLimits;
 use strata_types::Role;
 
 use crate::args::{Common, Listen, NodeListen};
@@ -25,6 +27,7 @@ pub(crate) use backup::BackupTable;
 pub(crate) use clusters::ClustersTable;
 use control::{ControlSettings, SchedulerTable, StoreTable};
 use images::ImagesTable;
+use limits::LimitsTable;
 pub(crate) use machines::MachinesSettings;
 use machines::MachinesTable;
 use network::NetworkTable;
@@ -73,6 +76,8 @@ pub(crate) struct File {
     backup: BackupTable,
     #[serde(default)]
     clusters: ClustersTable,
+    #[serde(default)]
+    limits: LimitsTable,
     socket_group: Option<SocketGroup>,
 }
 
@@ -117,6 +122,8 @@ pub(crate) struct Settings {
     pub(crate) backup: BackupTable,
     pub(crate) clusters: ClustersTable,
     pub(crate) socket_group: Option<SocketGroup>,
+    /// What one caller may take.
+    pub(crate) limits: CallerLimits,
     pub(crate) stop_workloads: bool,
 }
 
@@ -157,7 +164,14 @@ impl Settings {
         let address = file.network.address;
         let network = file.network.options()?;
         Ok(Self {
-            control: ControlSettings::new(file.store, &file.scheduler, &network, &data_dir)?,
+            control: ControlSettings::new(
+                file.store,
+                &file.scheduler,
+                &network,
+                &data_dir,
+                file.limits.store(),
+            )?,
+            limits: file.limits.caller()?,
             storage: file.storage.config(&data_dir),
             backup: file.backup,
             clusters: file.clusters,

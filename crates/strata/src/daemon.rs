@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_cli::{BuildInfo, Exit, Failure, Global, Result};
+use strata_audit::{AuditLog, Limits as AuditLimits};
+use strata_cli::{AUDIT, BuildInfo, Exit, Failure, Global, Result};
 use strata_client::{Address, Endpoints};
-use strata_identity::{CertificateSpec, Clock, Name};
+use strata_identity::{CertificateSpec, Clock, Name, Revocations};
 use strata_node::daemon_log::DaemonLog;
-use strata_node::{Agent, AgentConfig, Node, NodeConfig, NodeFolder};
+use strata_node::{Agent, AgentConfig, KeptRevocations, Node, NodeConfig, NodeFolder};
 use strata_server::operations::Storage;
 use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
-use strata_transport::{Gate, Limits, Serve};
+use strata_transport::{Budgets, Gate, Limits, Serve};
 use strata_types::Role;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,11 +24,15 @@ use crate::config::Settings;
 use crate::identity::{Identities, client_folder};
 use crate::join::{self, Joined};
 use crate::machinery::{self, Door};
+use crate::node_runtime::NodeRuntime;
 use crate::serve::{self, Port};
-use crate::{lock, machine};
+use crate::{lock, machine, new_store};
 
 /// How long requests under way may take to finish when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
+
+/// The key of a node that certifies itself: it stays the same node.
+const NODE_KEY: &str = "node/node.key";
 
 /// `strata up`: the server and a node.
 pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
@@ -39,6 +44,7 @@ pub(crate) async fn up(global: &Global, arguments: UpArguments) -> Result {
     )?;
     let mut daemon = Daemon::prepare(settings)?;
     crate::restore::check_whole(&daemon.settings.data_dir)?;
+    daemon.settle_store(arguments.store.new_store)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
     // What the server's pool holds, the node beside it reaches.
     let pool = crate::config::pool_folder(&daemon.settings.data_dir).join("mount");
@@ -58,6 +64,7 @@ pub(crate) async fn server(global: &Global, arguments: ServerArguments) -> Resul
     let settings = Settings::new(global, &arguments.common, &arguments.listen, &node)?;
     let mut daemon = Daemon::prepare(settings)?;
     crate::restore::check_whole(&daemon.settings.data_dir)?;
+    daemon.settle_store(arguments.store.new_store)?;
     let identities = Identities::open(&daemon.settings.data_dir)?;
     let storage = machinery::storage(&daemon.settings).await;
     let served = daemon.serve_control_plane(&identities, None, storage);
@@ -78,12 +85,19 @@ pub(crate) async fn node(global: &Global, arguments: NodeArguments) -> Result {
         let node = daemon.open_node(&authority).await?;
         daemon.serve_node(node, authority).await?;
     } else {
+        // A server that is started here later begins with an empty store.
+        new_store::may_be_made(&data_dir, false)?;
         let identities = Identities::open(&data_dir)?;
         let authority = NodeAuthority::Own(&identities, true);
         let node = daemon.open_node(&authority).await?;
         daemon.serve_node(node, authority).await?;
     }
     daemon.run().await
+}
+
+/// Why the control plane does not start: in its own words, with what to do.
+fn refused_start(error: strata_types::Error) -> Failure {
+    Failure::from(error)
 }
 
 /// Whose certificates a node goes by.
@@ -99,8 +113,12 @@ struct Daemon {
     settings: Settings,
     endpoints: Endpoints,
     node: Option<Node>,
+    /// Of the server in this process.
+    revocations: Option<Arc<Revocations>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+    nodes: NodeRuntime,
+    audit: Arc<AuditLog>,
     _lock: lock::Lock,
 }
 
@@ -122,6 +140,8 @@ impl Daemon {
             DaemonLog::open(&folder.log()).map_err(|error| cannot("open the log in", &error))?;
         start_logging(log);
         raise_open_files();
+        let audit = AuditLog::open(&data_dir.join(AUDIT), AuditLimits::default())
+            .map_err(|error| cannot("open the audit log in", &error))?;
         tracing::info!(
             version = BuildInfo::current().version,
             pid = std::process::id(),
@@ -131,10 +151,22 @@ impl Daemon {
             settings,
             endpoints: Endpoints::default(),
             node: None,
+            revocations: None,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
+            nodes: NodeRuntime::start()?,
+            audit,
             _lock: lock,
         })
+    }
+
+    /// Decides whether the server may make a store, and whose it has to be.
+    fn settle_store(&mut self, insists: bool) -> Result {
+        let data_dir = &self.settings.data_dir;
+        let store = &mut self.settings.control.store;
+        store.may_be_new = new_store::may_be_made(data_dir, insists)?;
+        store.control_plane = new_store::control_plane(data_dir);
+        Ok(())
     }
 
     async fn serve_control_plane(
@@ -158,7 +190,10 @@ impl Daemon {
             &self.shutdown,
         )?;
         identities.keep_client(&self.settings.data_dir, &self.tasks, &self.shutdown)?;
-        let gate = Gate::new(Some(identities.tokens.clone()), Clock::system());
+        let gate = Gate::new(Some(identities.tokens.clone()), Clock::system())
+            .with_audit(self.audit.clone())
+            .with_trust(identities.authority.trust());
+        let server_hosts = CertificateSpec::server_hosts(&hosts);
         let metrics = Arc::new(Metrics::new(gate.refusals(), build()));
         let identity = IdentityFace::new(identities.authority.clone(), identities.tokens.clone());
         let machinery = machinery::build(
@@ -177,24 +212,42 @@ impl Daemon {
             self.shutdown.clone(),
         )
         .await
-        .map_err(unexpected)?;
-        let core = control.core.clone();
-        let is_ready = move |name: &str| core.node_is_ready(name);
+        .map_err(refused_start)?
+        .with_audit(self.audit.clone())
+        .with_authority(identities.authority.clone());
+        let id = control.core.run_id().await.map_err(unexpected)?;
+        new_store::opened(&self.settings.data_dir, &id)?;
+        let gate = gate
+            .with_revocations(control.core.revocations())
+            .with_lookup(Arc::new(control.core.clone()));
+        self.revocations = Some(control.core.revocations());
+        identities.record(&self.settings.data_dir, &control.core);
+        let identity = identity
+            .with_core(control.core.clone())
+            .with_server_hosts(&server_hosts);
         let app = control
-            .serve(Faces::new(metrics).grpc(identity.with_nodes(is_ready).service()))
+            .serve(Faces::new(metrics.clone()).grpc(identity.service()))
             .router()
             .await
             .map_err(unexpected)?;
-        let tls = serve::tls(identities.authority.ca_pem(), live, true)?;
+        let tls = serve::tls(identities.authority.trust(), live, true)?;
         self.endpoints.server = Some(port.url.clone());
+        // Both listeners together bound a caller once.
+        let limits = Limits::of_a_server();
+        let budgets = Budgets::new(&limits, self.settings.limits.clone());
+        metrics.count_budgets(budgets.clone());
+        let serve = || {
+            Serve::new(app.clone(), gate.clone())
+                .with_limits(limits.clone())
+                .with_budgets(budgets.clone())
+                .with_nodes_on(self.nodes.handle())
+        };
         if let Some(listener) = door.and_then(|door| door.listener) {
-            let (tls, shutdown) = (tls.clone(), self.shutdown.clone());
-            let serve = Serve::new(app.clone(), gate.clone()).with_limits(Limits::of_a_server());
+            let (tls, shutdown, serve) = (tls.clone(), self.shutdown.clone(), serve());
             self.tasks
                 .spawn(async move { serve.tls(listener, tls, shutdown).await });
         }
-        let serve = Serve::new(app, gate).with_limits(Limits::of_a_server());
-        port.serve(tls, serve, &self.tasks, &self.shutdown);
+        port.serve(tls, serve(), &self.tasks, &self.shutdown);
         Ok(())
     }
 
@@ -228,25 +281,43 @@ impl Daemon {
         let socket = serve::bind_socket(&settings.node_socket, group.map(|group| group.gid))?;
         let hosts = serve::hosts(&port, &settings.hosts, &[]);
         let mut servers = Vec::new();
-        let (live, ca_pem, identities) = match authority {
+        let mut kept = None;
+        let mut kept_trust = None;
+        let (live, trust, identities) = match authority {
             NodeAuthority::Own(identities, serves_identities) => {
                 let name: Name = node.id().parse().map_err(unexpected)?;
                 let spec = CertificateSpec::caller(name, Role::Node);
-                let live = identities.serving(spec, &hosts, &self.tasks, &self.shutdown)?;
-                let ca_pem = identities.authority.ca_pem().to_owned();
+                // Alone, it is all that this CA has serve.
+                let spec = match serves_identities {
+                    true => spec.with_loopback(),
+                    false => spec,
+                };
+                let key = settings.data_dir.join(NODE_KEY);
+                let live =
+                    identities.serving_node(spec, &key, &hosts, &self.tasks, &self.shutdown)?;
+                let trust = identities.authority.trust();
                 // With a server beside it, it is that one's like any other.
                 for server in self.endpoints.server.iter() {
                     servers.push(server.parse().map_err(unexpected)?);
                 }
-                (live, ca_pem, serves_identities.then_some(identities))
+                (live, trust, serves_identities.then_some(identities))
             }
             NodeAuthority::Joined(joined, followed) => {
                 servers = followed;
-                let live = joined.keep(&self.tasks, &self.shutdown);
-                (live, joined.ca_pem.clone(), None)
+                let known = KeptRevocations::open(&settings.data_dir);
+                kept = Some(known.map_err(unexpected)?);
+                kept_trust = joined.kept_trust();
+                let live = joined.keep(&servers, &self.tasks, &self.shutdown);
+                (live, joined.trust.clone(), None)
             }
         };
-        let mut gate = Gate::new(identities.map(|i| i.tokens.clone()), Clock::system());
+        let mut gate = Gate::new(identities.map(|i| i.tokens.clone()), Clock::system())
+            .with_audit(self.audit.clone())
+            .with_trust(trust.clone());
+        let own = self.revocations.clone();
+        if let Some(revocations) = own.or(kept.as_ref().map(KeptRevocations::live)) {
+            gate = gate.with_revocations(revocations);
+        }
         if let Some(group) = group {
             gate = gate.with_socket_group(group.gid, group.role);
         }
@@ -254,25 +325,32 @@ impl Daemon {
         if let Some(identities) = identities {
             identities.keep_client(&settings.data_dir, &self.tasks, &self.shutdown)?;
         }
-        let tls = serve::tls(&ca_pem, live.clone(), false)?;
+        let tls = serve::tls(trust.clone(), live.clone(), false)?;
         self.endpoints.node = Some(port.url.clone());
         self.endpoints.node_socket = Some(settings.node_socket.clone());
-        let serve = Serve::new(app.clone(), gate.clone());
-        port.serve(tls, serve, &self.tasks, &self.shutdown);
+        let budgets = Budgets::new(&Limits::default(), settings.limits.clone());
+        let serve = |app: &axum::Router, gate: &Gate| {
+            Serve::new(app.clone(), gate.clone()).with_budgets(budgets.clone())
+        };
+        port.serve(tls, serve(&app, &gate), &self.tasks, &self.shutdown);
         let agent = AgentConfig {
+            revocations: kept,
             servers,
-            ca_pem,
+            trust,
+            kept_trust,
             identity: live,
             labels: settings.node.labels.clone(),
             address: settings.address,
             app: app.clone(),
             gate: gate.clone(),
+            orphan_grace: settings.node.orphan_grace,
+            runtime: self.nodes.handle(),
         };
         if !agent.servers.is_empty() {
             let agent = Agent::start(&node, agent, self.shutdown.clone()).map_err(unexpected)?;
             self.tasks.spawn(agent.ended());
         }
-        serve::serve_socket(socket, app, gate, &self.tasks, &self.shutdown);
+        serve::serve_socket(socket, serve(&app, &gate), &self.tasks, &self.shutdown);
         self.node = Some(node);
         Ok(())
     }

@@ -9,8 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_cli::{Exit, Failure};
-use strata_identity::{Authority, CertificateSpec, Credentials, Host, LiveIdentity, Name, Tokens};
-use strata_transport::{keep_served, keep_written};
+use strata_identity::{
+    Authority, CertificateId, CertificateSpec, Credentials, Host, LiveIdentity, Name,
+    PrivateKeyPem, Tokens,
+};
+use strata_server::core::Core;
+use strata_transport::{keep_renewed, keep_served, keep_written};
 use strata_types::Role;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -87,7 +91,9 @@ impl Identities {
         let Ok(credentials) = Credentials::read(folder) else {
             return false;
         };
-        let is_ours = credentials.ca_pem.trim() == self.authority.ca_pem().trim();
+        let issuer = credentials.certificate_id().map(|id| id.issuer);
+        let is_ours = credentials.ca_pem.trim() == self.authority.ca_pem().trim()
+            && issuer.is_ok_and(|issuer| issuer == self.authority.issuer());
         let lives = credentials
             .validity()
             .is_ok_and(|validity| validity.not_after > self.authority.clock().now());
@@ -111,6 +117,56 @@ impl Identities {
         Ok(())
     }
 
+    /// Writes down the certificates that this process makes for itself and for
+    /// those on this machine.
+    pub(crate) fn record(&self, data_dir: &Path, core: &Core) {
+        let recording = {
+            let core = core.clone();
+            move |id: CertificateId| {
+                let core = core.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = core.record_certificate(&id, "server").await {
+                        tracing::warn!(name = %id.name, %error, "a certificate is not recorded");
+                    }
+                });
+            }
+        };
+        // The local admin's is from before there was a store to write into.
+        let local = Credentials::read(&client_folder(data_dir)).ok();
+        let local = local.and_then(|local| local.certificate_id().ok());
+        if let Some(id) = local.filter(|id| core.certificate(&id.serial).is_err()) {
+            recording(id);
+        }
+        self.authority.on_issue(recording);
+    }
+
+    /// The certificate of a node of this CA, renewed while it serves. Its key
+    /// is kept in a file: a node is known by its key.
+    pub(crate) fn serving_node(
+        &self,
+        spec: CertificateSpec,
+        key: &Path,
+        hosts: &[Host],
+        tasks: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) -> Result<Arc<LiveIdentity>, Failure> {
+        let spec = spec.with_hosts(hosts.iter().cloned());
+        let key = PrivateKeyPem::open(key).map_err(|e| failure("open the key of the node", e))?;
+        let credentials = self.authority.issue_to(&key, &spec);
+        let credentials = credentials.map_err(|e| failure("issue a certificate", e))?;
+        let live = LiveIdentity::new(&credentials).map_err(|e| failure("use a certificate", e))?;
+        let live = Arc::new(live);
+        let (authority, identity, shutdown) =
+            (self.authority.clone(), live.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            let clock = authority.clock().clone();
+            let reissue = || std::future::ready(authority.issue_to(&key, &spec));
+            let stale = authority.subscribe();
+            keep_renewed("node", identity, clock, reissue, stale, shutdown).await;
+        });
+        Ok(live)
+    }
+
     /// A certificate of this CA that is renewed while it serves.
     pub(crate) fn serving(
         &self,
@@ -126,6 +182,17 @@ impl Identities {
             .map_err(|e| failure("issue a certificate", e))?;
         let live = LiveIdentity::new(&credentials).map_err(|e| failure("use a certificate", e))?;
         let live = Arc::new(live);
+        let (authority, identity) = (Arc::downgrade(&self.authority), live.clone());
+        let again = spec.clone();
+        self.authority.on_serving_change(move || {
+            let Some(issued) = authority.upgrade().map(|ca| ca.issue(&again)) else {
+                return;
+            };
+            let swapped = issued.map(|credentials| identity.swap(&credentials));
+            if !matches!(swapped, Ok(Ok(()))) {
+                tracing::error!("the certificate of the server does not follow its root");
+            }
+        });
         tasks.spawn(keep_served(
             self.authority.clone(),
             spec,
@@ -137,7 +204,7 @@ impl Identities {
 }
 
 /// Writes a secret for this user alone, whole or not at all.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
     let _ = fs::remove_file(&temporary);
     fs::OpenOptions::new()

@@ -6,23 +6,32 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use strata_api::strata::v1::{JoinRequest, RenewCertificateRequest};
+use strata_api::strata::v1::{JoinRequest, RenewCertificateRequest, WhoAmIRequest};
 use strata_cli::{Exit, Failure, Global, Result};
 use strata_client::{Address, ServerClient, Target};
 use strata_identity::{
-    CertificateRequest, Clock, Credentials, JoinToken, LiveIdentity, PrivateKeyPem,
+    CertificateRequest, Clock, Credentials, JoinToken, LiveIdentity, LiveTrust, PrivateKeyPem,
 };
+use strata_node::KeptTrust;
 use strata_transport::keep_renewed;
+use strata_types::ErrorKind;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::args::NodeArguments;
 use crate::daemon::unexpected;
 
+/// How often what was handed over is looked at.
+const HANDED_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The identity of a node in the server's eyes.
 pub(crate) struct Joined {
-    pub(crate) ca_pem: String,
+    pub(crate) trust: Arc<LiveTrust>,
+    /// Says that the certificate is to be another.
+    stale: watch::Sender<()>,
     /// Who renews it; whoever handed it over, when none.
     server: Option<Address>,
     folder: PathBuf,
@@ -42,6 +51,19 @@ pub(crate) async fn ensure(
     }
     let folder = data_dir.join("identity");
     let credentials = match (Credentials::read(&folder), &arguments.join_token) {
+        (Ok(known), Some(token)) if is_refused(server(global)?, &known).await => {
+            match join(server(global)?, token, arguments.name.as_deref()).await {
+                Ok(credentials) => {
+                    credentials.write(&folder).map_err(unexpected)?;
+                    credentials
+                }
+                // What runs here goes on; the log says why nobody is followed.
+                Err(error) => {
+                    tracing::warn!(?error, "this node cannot join anew");
+                    known
+                }
+            }
+        }
         (Ok(credentials), _) => credentials,
         (Err(_), Some(token)) => {
             let credentials = join(server(global)?, token, arguments.name.as_deref()).await?;
@@ -66,6 +88,27 @@ fn server(global: &Global) -> Result<Address> {
             "a node that joins needs --server https://HOST:PORT",
         )
     })
+}
+
+/// Whether the server refuses these credentials, as it does those of a node
+/// that was removed: that one comes back with a new token. One that is not
+/// reached has not said so.
+async fn is_refused(server: Address, known: &Credentials) -> bool {
+    let target = Target::Tls {
+        address: server,
+        credentials: known.clone(),
+    };
+    let Ok(client) = ServerClient::connect(&target).await else {
+        return false;
+    };
+    let asked = client.identity().who_am_i(WhoAmIRequest {}).await;
+    match asked.map_err(|status| strata_api::error_from_status(&status)) {
+        Err(error) if error.kind() == ErrorKind::Unauthenticated => {
+            tracing::warn!(%error, "the server refuses the identity of this node");
+            true
+        }
+        _ => false,
+    }
 }
 
 async fn join(server: Address, token: &str, name: Option<&str>) -> Result<Credentials> {
@@ -107,36 +150,80 @@ impl Joined {
     fn new(credentials: &Credentials, server: Option<Address>, folder: PathBuf) -> Result<Self> {
         let live = LiveIdentity::new(credentials).map_err(unexpected)?;
         Ok(Self {
-            ca_pem: credentials.ca_pem.clone(),
+            trust: Arc::new(LiveTrust::new(&credentials.ca_pem).map_err(unexpected)?),
+            stale: watch::Sender::new(()),
             server,
             folder,
             live: Arc::new(live),
         })
     }
 
-    /// Serves with the certificate, and renews it with the server.
+    /// Where the roots that the server names are kept. What was handed over is
+    /// kept by whoever did that.
+    pub(crate) fn kept_trust(&self) -> Option<KeptTrust> {
+        let kept = || KeptTrust::new(&self.folder, self.trust.clone(), self.stale.clone());
+        self.server.as_ref().map(|_| kept())
+    }
+
+    /// Serves with the certificate, and renews it with whichever of the servers
+    /// answers: the one it joined may be gone for good.
     pub(crate) fn keep(
         &self,
+        servers: &[Address],
         tasks: &TaskTracker,
         shutdown: &CancellationToken,
     ) -> Arc<LiveIdentity> {
+        let mut any: Vec<Address> = self.server.iter().cloned().collect();
+        for server in servers {
+            if !any.contains(server) {
+                any.push(server.clone());
+            }
+        }
         let (live, shutdown) = (self.live.clone(), shutdown.clone());
         let (server, folder) = (self.server.clone(), self.folder.clone());
+        let stale = self.stale.subscribe();
+        if server.is_none() {
+            let (folder, trust) = (folder.clone(), self.trust.clone());
+            let (live, shutdown) = (live.clone(), shutdown.clone());
+            tasks.spawn(async move { follow_handed(folder, live, trust, shutdown).await });
+        }
         tasks.spawn(async move {
             let current = live.clone();
             let renewing = || {
-                let (server, folder, current) = (server.clone(), folder.clone(), current.clone());
+                let (folder, current) = (folder.clone(), current.clone());
+                let any = server.as_ref().map(|_| any.clone());
                 async move {
-                    match server {
-                        Some(server) => renew(server, folder).await,
+                    match any {
+                        Some(any) => {
+                            renew_at_any(any, |server| renew(server, folder.clone())).await
+                        }
                         None => read_again(&folder, &current),
                     }
                 }
             };
-            keep_renewed("node", live, Clock::system(), renewing, shutdown).await;
+            keep_renewed("node", live, Clock::system(), renewing, stale, shutdown).await;
         });
         self.live.clone()
     }
+}
+
+/// Renews with the first of the servers that does; otherwise why each does not.
+async fn renew_at_any<T, F>(
+    servers: Vec<Address>,
+    renew: impl Fn(Address) -> F,
+) -> std::result::Result<T, String>
+where
+    F: Future<Output = std::result::Result<T, String>>,
+{
+    let mut reasons = Vec::new();
+    for server in servers {
+        let name = server.to_string();
+        match renew(server).await {
+            Ok(renewed) => return Ok(renewed),
+            Err(why) => reasons.push(format!("{name}: {why}")),
+        }
+    }
+    Err(reasons.join("; "))
 }
 
 async fn renew(address: Address, folder: PathBuf) -> std::result::Result<Credentials, String> {
@@ -161,6 +248,32 @@ async fn renew(address: Address, folder: PathBuf) -> std::result::Result<Credent
     Ok(renewed)
 }
 
+/// Puts into use what is handed over before it is due, as it is when the CA of
+/// the node around is rotated: certificate and roots.
+async fn follow_handed(
+    folder: PathBuf,
+    live: Arc<LiveIdentity>,
+    trust: Arc<LiveTrust>,
+    shutdown: CancellationToken,
+) {
+    let mut known = String::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(HANDED_INTERVAL) => {}
+        }
+        let Ok(found) = Credentials::read(&folder) else {
+            continue;
+        };
+        if let Err(error) = trust.replace(&found.ca_pem) {
+            tracing::warn!(%error, "the roots that were handed over are not used");
+        }
+        if found.certificate_pem != known && live.swap(&found).is_ok() {
+            known = found.certificate_pem;
+        }
+    }
+}
+
 /// What was handed over meanwhile, if it lasts longer than what there is.
 fn read_again(folder: &Path, current: &LiveIdentity) -> std::result::Result<Credentials, String> {
     let found = Credentials::read(folder).map_err(|error| error.to_string())?;
@@ -173,8 +286,6 @@ fn read_again(folder: &Path, current: &LiveIdentity) -> std::result::Result<Cred
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use strata_identity::{Authority, CertificateSpec};
     use strata_types::Role;
 
@@ -198,5 +309,32 @@ mod tests {
         lasting(3600).write(&handed).unwrap();
         let next = read_again(&handed, &live).unwrap();
         assert!(next.validity().unwrap().not_after > live.validity().not_after);
+    }
+}
+
+#[cfg(test)]
+mod renewal_tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn certificate_is_renewed_at_any_server() {
+        let server = |text: &str| text.parse::<Address>().unwrap();
+        let (gone, there) = (
+            server("https://192.0.2.1:7700"),
+            server("https://192.0.2.2:7700"),
+        );
+        let ask = |address: Address| async move {
+            match address.to_string().contains("192.0.2.2") {
+                true => Ok(address.to_string()),
+                false => Err("no route to host".to_owned()),
+            }
+        };
+        let renewed = renew_at_any(vec![gone.clone(), there], ask).await.unwrap();
+        assert!(renewed.contains("192.0.2.2"));
+        let why = renew_at_any(vec![gone], ask).await.unwrap_err();
+        assert!(
+            why.contains("192.0.2.1") && why.contains("no route"),
+            "{why}"
+        );
     }
 }

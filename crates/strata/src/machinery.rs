@@ -15,7 +15,7 @@ use strata_backup::Repository;
 use strata_cli::{Exit, Failure, Result};
 use strata_client::Target;
 use strata_clusters::kubeadm::{Kubeadm, KubeadmSettings};
-use strata_identity::Name;
+use strata_identity::{JoinBinding, Name};
 use strata_machines::image::{Base, JoinFile, KernelFolder, busybox};
 use strata_machines::iso::{self, Loaders, Part};
 use strata_machines::maas::Maas;
@@ -196,6 +196,7 @@ fn place(settings: &Settings) -> Result<Place> {
     Ok(Place {
         repository: Repository::new(config),
         data_dir: settings.data_dir.clone(),
+        key_file: settings.control.store.key_file.clone(),
         host: host.nodename().to_string_lossy().into_owned(),
         keep: table.keep,
         bytes_per_second: table
@@ -219,12 +220,17 @@ pub(crate) async fn storage(settings: &Settings) -> Storage {
 
 /// A token for one machine, made when it is booted.
 fn join_tokens(identities: Identities) -> strata_server::JoinTokens {
-    Arc::new(move |machine: &str| {
-        let name: Name = machine.parse().map_err(Error::from)?;
+    Arc::new(move |machine: &str, operation: &str| {
+        let node: Name = machine.parse().map_err(Error::from)?;
+        let binding = JoinBinding {
+            node,
+            replaces: false,
+            operation: Some(operation.to_owned()),
+        };
         let fingerprint = identities.authority.fingerprint();
         let made = identities
             .tokens
-            .create_join(&name, fingerprint, Some(TOKEN_TTL));
+            .create_bound_join(binding, fingerprint, Some(TOKEN_TTL));
         let (_, token) = made.map_err(|error| Error::internal(error.to_string()))?;
         Ok(Secret::new(token.expose()))
     })

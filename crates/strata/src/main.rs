@@ -12,6 +12,8 @@ mod join;
 mod lock;
 mod machine;
 mod machinery;
+mod new_store;
+mod node_runtime;
 mod restore;
 mod serve;
 

@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use strata_backup::{Progress, Repository, RestoreAsk, Status};
 use strata_cli::{Exit, Failure, Global, Result};
-use strata_server::StoreConfig;
+use strata_server::StoreEngine;
 use strata_storage::StoragePool;
-use strata_store::{Embedded, EmbeddedOptions};
+use strata_store::{Embedded, EmbeddedOptions, Sealed, StoreKey};
 use strata_types::{Error, Label};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Listen, NodeListen, RestoreArguments};
 use crate::config::{BackupTable, Settings};
 use crate::daemon::{make_private, unexpected};
-use crate::lock;
+use crate::{lock, new_store};
 
 /// What says that a restore began and did not end.
 const MARK: &str = "restoring";
@@ -57,7 +57,8 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
             .hint("restore its volumes with `strata backup restore`"));
     }
     fs::write(data_dir.join(MARK), &backup.id).map_err(unexpected)?;
-    restore_state(&repository, &backup.id, &data_dir, arguments.take_over).await?;
+    new_store::forget(&data_dir).map_err(unexpected)?;
+    restore_state(&repository, &backup.id, &settings, arguments.take_over).await?;
     let volumes = backup.volumes.len();
     if volumes > 0 {
         let Some(config) = settings.storage.clone() else {
@@ -95,9 +96,9 @@ fn check_empty(data_dir: &Path) -> Result {
 
 /// A store that others share is not written over from here.
 fn check_store(settings: &Settings) -> Result {
-    match settings.control.store {
-        StoreConfig::Embedded(_) => Ok(()),
-        StoreConfig::Etcd(_) => Err(Failure::new(
+    match settings.control.store.engine {
+        StoreEngine::Embedded(_) => Ok(()),
+        StoreEngine::Etcd(_) => Err(Failure::new(
             Exit::Usage,
             "the configuration keeps records in etcd, and a restore writes them to a file",
         )
@@ -120,13 +121,15 @@ pub(crate) fn check_whole(data_dir: &Path) -> Result {
     }
 }
 
-/// Records, CA and tokens.
+/// Records, their key, CA, tokens and the audit log.
 async fn restore_state(
     repository: &Repository,
     id: &str,
-    data_dir: &Path,
+    settings: &Settings,
     take_over: bool,
 ) -> Result {
+    let data_dir = settings.data_dir.as_path();
+    let key_file = settings.control.store.key_file.clone();
     let folder = data_dir.join("backup/restored-state");
     remove(&folder)?;
     let above = folder.parent().unwrap_or(data_dir);
@@ -137,16 +140,20 @@ async fn restore_state(
     };
     let restored = repository.restore(id, ask, teller("state"), CancellationToken::new());
     restored.await.map_err(refused)?;
-    for name in ["ca", "tokens.json"] {
+    for name in ["audit", "ca", "tokens.json"] {
         let (from, to) = (folder.join(name), data_dir.join(name));
         if from.exists() {
             remove(&to)?;
             fs::rename(from, to).map_err(unexpected)?;
         }
     }
-    // What an earlier try had imported is imported anew.
+    // It may be kept on another disk.
+    let key = StoreKey::read(&folder.join("store.key")).map_err(unexpected)?;
+    if let Some(key) = key {
+        remove(&key_file)?;
+        key.write(&key_file).map_err(unexpected)?;
+    }
     let store = data_dir.join("store");
-    remove(&store)?;
     // What an earlier try had begun, it may have left half written.
     remove(&store)?;
     let opened =
@@ -156,6 +163,8 @@ async fn restore_state(
     let mut records = tokio::io::BufReader::new(records.map_err(unexpected)?);
     let imported = strata_store::import(&store, &mut records).await;
     imported.map_err(unexpected)?;
+    let store = Sealed::open(Arc::new(store), &key_file).await;
+    let store = store.map_err(unexpected)?;
     let begun = strata_server::begin_anew(Arc::new(store), take_over).await;
     begun.map_err(refused)?;
     remove(&folder)

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use strata_cli::{Exit, Failure};
-use strata_identity::{Host, LiveIdentity};
-use strata_transport::{Gate, Serve, bind_unix, serve_unix};
+use strata_identity::{Host, LiveIdentity, LiveTrust};
+use strata_transport::{Serve, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -89,15 +89,14 @@ pub(crate) fn bind_socket(path: &Path, group: Option<u32>) -> Result<UnixListene
     Ok(listener)
 }
 
-/// Serves `app` on a socket until `shutdown`.
+/// Serves on a socket until `shutdown`.
 pub(crate) fn serve_socket(
     listener: UnixListener,
-    app: axum::Router,
-    gate: Gate,
+    serve: Serve,
     tasks: &TaskTracker,
     shutdown: &CancellationToken,
 ) {
-    tasks.spawn(serve_unix(listener, app, gate, shutdown.clone()));
+    tasks.spawn(serve.unix(listener, shutdown.clone()));
 }
 
 /// The hosts a certificate for `port` names, beyond this machine itself.
@@ -116,17 +115,13 @@ pub(crate) fn hosts(port: &Port, further: &[String], live: &[&str]) -> Vec<Host>
 /// The TLS of a port that asks for certificates: of everybody, or of those
 /// who bring no token.
 pub(crate) fn tls(
-    ca_pem: &str,
+    trust: Arc<LiveTrust>,
     identity: Arc<LiveIdentity>,
     tokens_too: bool,
 ) -> Result<Arc<rustls::ServerConfig>, Failure> {
     let clock = strata_identity::Clock::system();
-    let config = if tokens_too {
-        strata_identity::server_config_optional_client(ca_pem, identity, clock)
-    } else {
-        strata_identity::server_config_required_client(ca_pem, identity, clock)
-    };
-    config.map_err(|error| Failure::new(Exit::Unexpected, format!("cannot set up TLS: {error}")))
+    strata_identity::server_config_with_trust(trust, !tokens_too, identity, clock)
+        .map_err(|error| Failure::new(Exit::Unexpected, format!("cannot set up TLS: {error}")))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use strata_client::{Address, Context, Contexts, ServerClient};
+use strata_identity::Credentials;
 
 use super::whoami;
 use crate::failure::{Exit, Failure, Result};
@@ -18,7 +19,8 @@ The login is kept in ~/.config/strata/config.toml, for you alone.
 
 Examples:
   strata login --server https://strata.lan:7700 --credentials ./me
-  strata login --server https://strata.lan:7700 --ca ca.crt --token-file token")]
+  strata login --server https://strata.lan:7700 --ca ca.crt --token-file token
+  strata login --refresh")]
 pub struct Login {
     /// A file with an API token; - is stdin
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -27,11 +29,18 @@ pub struct Login {
     /// A name for the login
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
+
+    /// Take over the roots that the server of the login in use trusts now
+    #[arg(long, conflicts_with_all = ["token_file", "name"])]
+    refresh: bool,
 }
 
 impl Login {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         let usage = |what: &str, hint: &str| Failure::new(Exit::Usage, what).hint(hint);
+        if self.refresh {
+            return refresh(session).await;
+        }
         let Some(address) = session.discovery.server.clone() else {
             return Err(usage(
                 "no server was named",
@@ -44,9 +53,10 @@ impl Login {
         if let Some(token) = &self.token_file {
             session.discovery.token = Some(read_token(token, &mut session.input)?);
         }
-        let context = context(session, &address)?;
+        let mut context = context(session, &address)?;
         let target = session.discovery.server()?;
         let caller = whoami::ask(&ServerClient::connect(&target).await?).await?;
+        take_roots(&mut context, &caller.ca_pem)?;
         let mut contexts = Contexts::read(&file)?;
         contexts.use_context(&self.name, context);
         contexts.write(&file)?;
@@ -55,6 +65,43 @@ impl Login {
             .note(&format!("logged in as {}", caller.line()));
         Ok(())
     }
+}
+
+/// Asks the server of the login in use for the roots it trusts, and keeps them.
+async fn refresh(session: &mut Session) -> Result {
+    let nothing = || Failure::new(Exit::Usage, "there is no login to refresh");
+    let file = session.discovery.places.logins.clone();
+    let file = file.ok_or_else(nothing)?;
+    let mut contexts = Contexts::read(&file)?;
+    let name = contexts.current.clone();
+    let mut context = contexts.current().cloned().ok_or_else(nothing)?;
+    let server = session.server().await?;
+    let caller = whoami::ask(&server).await?;
+    take_roots(&mut context, &caller.ca_pem)?;
+    contexts.use_context(name, context);
+    contexts.write(&file)?;
+    session
+        .printer
+        .note(&format!("the roots of {} are kept", server.address()));
+    Ok(())
+}
+
+/// Keeps the roots that a server trusts with a login. One that does not say
+/// them leaves those there are.
+fn take_roots(context: &mut Context, ca_pem: &str) -> Result {
+    if ca_pem.is_empty() {
+        return Ok(());
+    }
+    if context.ca_pem.is_some() {
+        context.ca_pem = Some(ca_pem.to_owned());
+    }
+    if let Some(folder) = &context.credentials {
+        Credentials::write_ca(folder, ca_pem).map_err(|why| {
+            let what = format!("cannot write into {}", folder.display());
+            Failure::new(Exit::Unexpected, what).because(why.to_string())
+        })?;
+    }
+    Ok(())
 }
 
 fn context(session: &Session, address: &Address) -> Result<Context> {

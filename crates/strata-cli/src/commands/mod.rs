@@ -1,8 +1,10 @@
 //! Every command: one folder per noun, one file per verb.
 
 mod apply;
+mod audit;
 mod backup;
 mod begun;
+mod ca;
 mod cell;
 mod certificate;
 mod cluster;
@@ -23,6 +25,7 @@ mod pod;
 mod pool;
 mod project;
 mod scope;
+mod secret;
 mod spawn;
 mod spec;
 mod storage;
@@ -40,6 +43,7 @@ mod workload;
 
 use clap::Subcommand;
 
+pub use audit::AUDIT;
 pub use node::NodeCommand;
 
 use crate::failure::{Failure, Result};
@@ -61,6 +65,9 @@ pub enum Command {
     /// Whose instances are whose, and how much each may have
     #[command(subcommand)]
     Project(project::ProjectCommand),
+    /// Values that instances are given and nobody is shown
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// The inventory: machines that can be brought up
     #[command(subcommand)]
     Machine(machine::MachineCommand),
@@ -119,6 +126,12 @@ pub enum Command {
     /// Certificates of this installation's own CA
     #[command(subcommand)]
     Certificate(certificate::CertificateCommand),
+    /// The roots of that CA, and their rotation
+    #[command(subcommand)]
+    Ca(ca::CaCommand),
+    /// Who was allowed to do what, and who was not
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Remember a server and the proof for it
     Login(login::Login),
     /// Who the server says is calling
@@ -136,6 +149,7 @@ impl Command {
             Self::Workload(command) => command.run(session).await,
             Self::Node(command) => command.run(session).await,
             Self::Project(command) => command.run(session).await,
+            Self::Secret(command) => command.run(session).await,
             Self::Machine(command) => command.run(session).await,
             Self::Hypervisor(command) => command.run(session).await,
             Self::Cluster(command) => command.run(session).await,
@@ -157,6 +171,8 @@ impl Command {
             Self::Doctor(command) => command.run(session),
             Self::Token(command) => command.run(session).await,
             Self::Certificate(command) => command.run(session).await,
+            Self::Ca(command) => command.run(session).await,
+            Self::Audit(command) => command.run(session).await,
             Self::Login(command) => command.run(session).await,
             Self::Whoami(command) => command.run(session).await,
             Self::Completion(command) => command.run(session),

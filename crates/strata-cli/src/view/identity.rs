@@ -93,6 +93,9 @@ pub(crate) struct CallerView {
     pub(crate) expires_at: Option<Timestamp>,
     /// What answered.
     pub(crate) server: String,
+    /// The roots that it trusts.
+    #[serde(skip)]
+    pub(crate) ca_pem: String,
 }
 
 impl CallerView {
@@ -103,6 +106,7 @@ impl CallerView {
             name: caller.name,
             proof: caller.proof,
             expires_at: time_s(caller.expires_at),
+            ca_pem: caller.ca_pem,
             server,
         }
     }

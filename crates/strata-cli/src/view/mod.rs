@@ -1,8 +1,10 @@
 //! Things as they are printed: the stable shape of `-o json` and `-o yaml`,
 //! and their rows in tables. Made from the wire; never sent on it.
 
+mod audit;
 mod backup;
 mod cell;
+mod certificate;
 mod cluster;
 mod event;
 mod executable;
@@ -18,10 +20,12 @@ mod pod;
 mod pod_spec;
 mod pool;
 mod project;
+mod secret;
 mod vm;
 mod volume;
 mod workload;
 
+pub(crate) use audit::audit_line;
 pub(crate) use backup::short_id;
 pub(crate) use cell::CellView;
 pub(crate) use cluster::{PlannedView, cluster_tone, cluster_word};

@@ -70,6 +70,8 @@ pub(crate) struct PodSpecView {
     pub(crate) terminal: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) no_image_health: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) init: Option<bool>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) labels: BTreeMap<String, String>,
     /// Further names by which others on the node find it.
@@ -177,7 +179,7 @@ pub(crate) struct SecurityView {
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) read_only_root: bool,
     #[serde(skip_serializing_if = "is_default")]
-    pub(crate) user_namespace: bool,
+    pub(crate) user_namespace: Option<bool>,
 }
 
 /// How it is asked whether it works: one of the first three.
@@ -291,6 +293,7 @@ impl From<v1::PodSpec> for PodSpecView {
             stdin: spec.stdin,
             terminal: spec.terminal,
             no_image_health: spec.no_image_health,
+            init: spec.init,
             labels: spec.labels.into_iter().collect(),
             aliases: spec.aliases,
             _status: IgnoredAny,
@@ -350,6 +353,7 @@ impl From<PodSpecView> for v1::PodSpec {
             stdin: view.stdin,
             terminal: view.terminal,
             no_image_health: view.no_image_health,
+            init: view.init,
             labels: view.labels.into_iter().collect(),
             aliases: view.aliases,
         }

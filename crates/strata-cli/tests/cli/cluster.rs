@@ -91,7 +91,7 @@ async fn a_cluster_is_created_and_each_machine_is_told_of() {
     would take 2 machines
     --- stderr
     "#);
-    insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --workers 1 --pool train=2:gpu --label team=shop").await, @r#"
+    insta::assert_snapshot!(world.run("strata cluster create new --version 1.34 --workers 1 --pool train=2:gpu --label team=shop --pod-security restricted").await, @r#"
     exit 0
     --- stdout
     --- stderr
@@ -141,7 +141,7 @@ async fn a_cluster_is_created_and_each_machine_is_told_of() {
     let requests = world.node.state.lock().objects.requests.join("\n");
     insta::assert_snapshot!(requests, @r#"
     PUT http://localhost/cluster/?dryRun=true {"name":"new","version":"1.34","controlPlane":{"count":1,"instanceType":"standard"},"pools":[{"name":"workers","count":1,"instanceType":"standard"}]}
-    PUT http://localhost/cluster/ {"name":"new","version":"1.34","controlPlane":{"count":1,"instanceType":"standard","labels":{"team":"shop"}},"pools":[{"name":"workers","count":1,"instanceType":"standard","labels":{"team":"shop"}},{"name":"train","count":2,"instanceType":"gpu","labels":{"team":"shop"}}]}
+    PUT http://localhost/cluster/ {"name":"new","version":"1.34","controlPlane":{"count":1,"instanceType":"standard","labels":{"team":"shop"},"podSecurity":"restricted"},"pools":[{"name":"workers","count":1,"instanceType":"standard","labels":{"team":"shop"}},{"name":"train","count":2,"instanceType":"gpu","labels":{"team":"shop"}}]}
     PUT http://localhost/cluster/ {"name":"new","version":"1.34","controlPlane":{"count":1,"instanceType":"standard"},"pools":[]}
     "#);
 }

@@ -33,6 +33,7 @@ async fn nodes_are_listed_and_shown() {
     VMs         yes
     Address     192.0.2.7
     Subnet      10.42.1.0/24
+    Encryption  wireguard
     Version     0.1.0
     Joined      2026-01-31T11:56:48Z (3m12s ago)
     Changed     2026-01-31T11:56:48Z (3m12s ago)

@@ -78,7 +78,7 @@ async fn flags_become_what_the_node_is_asked_for() {
     let security = spec.security.clone().unwrap();
     assert_eq!(security.drop_capabilities, ["ALL"]);
     assert_eq!(security.add_capabilities, ["NET_BIND_SERVICE", "CHOWN"]);
-    assert!(security.read_only_root && security.user_namespace);
+    assert!(security.read_only_root && security.user_namespace == Some(true));
     assert!(security.any_system_call && security.privilege_escalation);
 }
 

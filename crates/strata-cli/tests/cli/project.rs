@@ -21,6 +21,7 @@ async fn projects_are_listed_and_shown() {
     Cpus        0 (of 8)
     Memory      0 (of 16GB)
     Disk        0 (not limited)
+    Processes   0 (not limited)
     Created     2026-01-31T11:56:48Z (3m12s ago)
     --- stderr
     "#);
@@ -39,8 +40,8 @@ async fn quotas_are_set_and_taken_away() {
     exit 0
     --- stdout
     would change shop
-      cpu: - 8000
-      disk: + 1000
+      quota.cpu: - 8000
+      quota.disk: + 1000
     --- stderr
     "#);
     insta::assert_snapshot!(world.run("strata project update shop --cpu none --disk 1TB").await, @r#"
@@ -60,5 +61,31 @@ async fn quotas_are_set_and_taken_away() {
     PUT http://localhost/project/ {"name":"blog","quota":{"cpu":1500,"memory":2000,"instances":3}}
     PATCH http://localhost/project/shop {"quota":{"cpu":null,"disk":1000}}
     DELETE http://localhost/project/shop
+    "#);
+}
+
+#[tokio::test]
+async fn defaults_and_who_may_reach_it_are_set_and_taken_away() {
+    let world = World::new();
+    let words = "strata project create blog --pids 1000 --default-memory 64MB --allow-from shop \
+        --allow-from front";
+    insta::assert_snapshot!(world.run(words).await, @r#"
+    exit 0
+    --- stdout
+    --- stderr
+    created blog
+    "#);
+    let words = "strata project update shop --default-cpu 250m --allow-from blog \
+        --privileged-ports true";
+    insta::assert_snapshot!(world.run(words).await, @r#"
+    exit 0
+    --- stdout
+    --- stderr
+    changed shop
+    "#);
+    let requests = world.node.state.lock().objects.requests.join("\n");
+    insta::assert_snapshot!(requests, @r#"
+    PUT http://localhost/project/ {"name":"blog","quota":{"pids":1000},"defaults":{"memory":64},"allowFrom":["front","shop"]}
+    PATCH http://localhost/project/shop {"allowFrom":["blog"],"defaults":{"cpu":250},"privilegedPorts":true}
     "#);
 }

@@ -43,6 +43,7 @@ impl Served {
             placement: Settings::default(),
             overcommit: Overcommit::default(),
             alone: true,
+            bounds: Default::default(),
         };
         let store = Arc::new(Memory::new());
         let core = Core::open(store.clone(), settings, shutdown.clone());
@@ -68,7 +69,7 @@ impl Served {
         let server = CertificateSpec::server("server".parse().unwrap());
         let identity = LiveIdentity::new(&authority.issue(&server).unwrap()).unwrap();
         let tls =
-            server_config_optional_client(authority.ca_pem(), identity.into(), Clock::system());
+            server_config_optional_client(&authority.ca_pem(), identity.into(), Clock::system());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(serve_tls(

@@ -91,7 +91,7 @@ async fn strangers_do_not_talk() {
     "#);
 
     // We trust the port; it does not trust us.
-    credentials.ca_pem = world.authority().ca_pem().to_owned();
+    credentials.ca_pem = world.authority().ca_pem();
     credentials.write(&world.path("stranger")).unwrap();
     assert_eq!(world.exit(&line).await, 5);
     let stderr = world.stderr.take();

@@ -20,8 +20,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use strata_node::NetworkOptions;
 use strata_scheduler::{Overcommit, Policy, Settings};
-use strata_server::StoreConfig;
-use strata_server::core::CoreSettings;
+use strata_server::core::{CoreSettings, StoreBounds};
+use strata_server::{StoreConfig, StoreEngine};
 use strata_store::{EtcdOptions, EtcdTls};
 
 /// Where records are kept: in a file below the data folder unless told.
@@ -39,6 +39,9 @@ pub(super) struct StoreTable {
     certificate: Option<PathBuf>,
     /// Its key.
     key: Option<PathBuf>,
+    /// The file with the key that the records are sealed with. Default:
+    /// `store.key` in the data directory.
+    key_file: Option<PathBuf>,
 }
 
 /// How instances are placed.
@@ -70,14 +73,24 @@ impl ControlSettings {
         scheduler: &SchedulerTable,
         network: &NetworkOptions,
         data_dir: &Path,
+        bounds: StoreBounds,
     ) -> Result<Self, String> {
         let alone = store.etcd.is_empty();
+        let lease = lease(scheduler)?;
+        if !alone && lease < SHORTEST_SHARED_LEASE {
+            return Err(format!(
+                "[scheduler] lease_seconds is {}; with several servers it must be at least {}: \
+                 another server takes over within half of it",
+                lease.as_secs(),
+                SHORTEST_SHARED_LEASE.as_secs()
+            ));
+        }
         let range = network.range.to_string();
         let core = CoreSettings {
             range: range
                 .parse()
                 .map_err(|why| format!("[network] range: {why}"))?,
-            lease: lease(scheduler)?,
+            lease,
             placement: Settings {
                 policy: scheduler.policy.unwrap_or_default(),
                 ..Settings::default()
@@ -88,14 +101,25 @@ impl ControlSettings {
                 disk: thousandths("overcommit_disk", scheduler.overcommit_disk)?,
             },
             alone,
+            bounds,
         };
-        let store = match alone {
-            true => StoreConfig::Embedded(data_dir.join("store")),
-            false => StoreConfig::Etcd(store.options()?),
+        let key_file = store.key_file.clone();
+        let engine = match alone {
+            true => StoreEngine::Embedded(data_dir.join("store")),
+            false => StoreEngine::Etcd(store.options()?),
+        };
+        let store = StoreConfig {
+            engine,
+            key_file: key_file.unwrap_or_else(|| data_dir.join("store.key")),
+            may_be_new: true,
+            control_plane: None,
         };
         Ok(Self { store, core })
     }
 }
+
+/// Twice as long as the shortest lead.
+const SHORTEST_SHARED_LEASE: Duration = Duration::from_secs(5);
 
 fn lease(scheduler: &SchedulerTable) -> Result<Duration, String> {
     match scheduler.lease_seconds {

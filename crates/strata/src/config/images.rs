@@ -5,6 +5,7 @@
 //! plain_http = ["registry.lan:5000"]
 //! authorities = ["/etc/strata/registry-ca.pem"]
 //! docker_config = "/root/.docker/config.json"
+//! docker_config_projects = ["shop"]
 //! local_folders = ["/srv/images"]
 //! high_water = 85
 //! low_water = 80
@@ -13,6 +14,7 @@
 //! [images.registries."registry.lan:5000"]
 //! user = "strata"
 //! password_file = "/etc/strata/registry.password"
+//! projects = ["shop"]
 //! ```
 
 use std::collections::BTreeMap;
@@ -37,6 +39,10 @@ pub(super) struct ImagesTable {
     /// A file as `docker login` writes it, whose `auths` are used; its owner
     /// alone may read it. What is named under `registries` wins.
     docker_config: Option<PathBuf>,
+    /// Projects whose instances may be of images that these credentials open,
+    /// beside the default one; `*` for all.
+    #[serde(default)]
+    docker_config_projects: Vec<String>,
     /// Credentials by registry (HOST or HOST:PORT; Docker Hub is docker.io).
     #[serde(default)]
     registries: BTreeMap<String, RegistryTable>,
@@ -63,6 +69,10 @@ struct RegistryTable {
     password: Option<Secret>,
     /// A file that holds it; its owner alone may read it.
     password_file: Option<PathBuf>,
+    /// Projects whose instances may be of images that this opens, beside the
+    /// default one; `*` for all.
+    #[serde(default)]
+    projects: Vec<String>,
 }
 
 /// Not printed.
@@ -89,8 +99,14 @@ impl ImagesTable {
         if let Some(path) = &self.docker_config {
             config.registries.credentials = read_docker_config(path)
                 .map_err(|error| format!("images.docker_config: {error}"))?;
+            let hosts = config.registries.credentials.keys();
+            let projects = self.docker_config_projects;
+            config.credential_projects =
+                hosts.map(|host| (host.clone(), projects.clone())).collect();
         }
         for (host, table) in self.registries {
+            let projects = table.projects.clone();
+            config.credential_projects.insert(host.clone(), projects);
             let credentials = table
                 .credentials()
                 .map_err(|why| format!("images.registries.{host:?}: {why}"))?;

@@ -7,12 +7,15 @@
 //! mtu = 1400
 //! dns = ["192.0.2.53:53"]
 //! address = "192.0.2.7"
+//! host_ports = [5000]
+//! metadata = false
+//! overlay_encryption = "auto"
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
-use strata_node::{NetworkOptions, Subnet};
+use strata_node::{NetworkOptions, OverlayEncryption, Subnet};
 
 /// How pods and virtual machines are connected.
 #[derive(Debug, Default, Deserialize)]
@@ -23,8 +26,9 @@ pub(super) struct NetworkTable {
     /// The addresses of this node, /22 to /29 of the range. Unless told, a
     /// /24 that no route of this machine touches is chosen once and kept.
     subnet: Option<String>,
-    /// The size of packets; what the way out carries, less the 50 bytes that
-    /// the overlay between nodes needs, unless told.
+    /// The size of packets. Default: what the way out carries, less what the
+    /// overlay between nodes puts around a packet: 60 bytes with WireGuard, 50
+    /// without.
     mtu: Option<u32>,
     /// Who answers for names that are not ours, as ADDRESS:PORT; whom
     /// /etc/resolv.conf names unless told.
@@ -33,6 +37,42 @@ pub(super) struct NetworkTable {
     /// Where other nodes send what is for pods of this one; the address that
     /// the server sees unless told.
     pub(super) address: Option<Ipv4Addr>,
+    /// Ports of this machine's own services that pods may reach, by TCP and
+    /// UDP. Default: none; names and leases are always answered, and machines
+    /// inside the machine reach all ports.
+    #[serde(default)]
+    host_ports: Vec<u16>,
+    /// Pods may reach the metadata service of a cloud, 169.254.169.254.
+    /// Default: false.
+    #[serde(default)]
+    metadata: bool,
+    /// Whether what is sent to other nodes is encrypted, by the kernel's
+    /// WireGuard. Default: "auto".
+    #[serde(default)]
+    overlay_encryption: EncryptionWord,
+}
+
+/// Whether what is sent to other nodes is encrypted.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EncryptionWord {
+    /// With every node that can; in the clear, with a warning, with others.
+    #[default]
+    Auto,
+    /// With every node that can; others are not reached.
+    Required,
+    /// With none.
+    Off,
+}
+
+impl From<EncryptionWord> for OverlayEncryption {
+    fn from(word: EncryptionWord) -> Self {
+        match word {
+            EncryptionWord::Auto => Self::Auto,
+            EncryptionWord::Required => Self::Required,
+            EncryptionWord::Off => Self::Off,
+        }
+    }
 }
 
 impl NetworkTable {
@@ -54,6 +94,9 @@ impl NetworkTable {
                 .transpose()?,
             mtu: self.mtu,
             dns_upstreams: self.dns,
+            host_ports: self.host_ports,
+            metadata: self.metadata,
+            overlay_encryption: self.overlay_encryption.into(),
         })
     }
 }

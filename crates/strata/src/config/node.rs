@@ -5,10 +5,12 @@
 //! labels = { zone = "a", disk = "ssd" }
 //! servers = ["https://10.0.0.2:7700"]
 //! pool = "/srv/pool"
+//! orphan_grace_seconds = 3600
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use strata_client::Address;
@@ -16,6 +18,9 @@ use strata_client::Address;
 /// The most labels, and the longest key or value.
 const MOST_LABELS: usize = 100;
 const LONGEST_LABEL: usize = 256;
+/// How long orphaned instances rest: an hour unless configured, a month at most.
+const ORPHAN_GRACE_SECONDS: u32 = 3600;
+const MOST_ORPHAN_GRACE_SECONDS: u32 = 30 * 24 * 3600;
 
 /// What a node says of itself.
 #[derive(Debug, Default, Deserialize)]
@@ -33,11 +38,15 @@ pub(super) struct NodeTable {
     /// The folder of the versions of Kubernetes, for machines inside this one;
     /// that of the server beside it unless told, else the cache's.
     kubernetes: Option<PathBuf>,
+    /// How long an instance that the server has no record of rests before it
+    /// is destroyed, in seconds. Default: 3600.
+    orphan_grace_seconds: Option<u32>,
 }
 
 /// The same, checked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeSettings {
+    pub(crate) orphan_grace: Duration,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) servers: Vec<Address>,
     pub(crate) pool: Option<PathBuf>,
@@ -64,7 +73,14 @@ impl NodeTable {
                 ));
             }
         }
+        let grace = self.orphan_grace_seconds.unwrap_or(ORPHAN_GRACE_SECONDS);
+        if grace > MOST_ORPHAN_GRACE_SECONDS {
+            return Err(format!(
+                "[node] orphan_grace_seconds is {grace}; it must be 0 to {MOST_ORPHAN_GRACE_SECONDS}"
+            ));
+        }
         Ok(NodeSettings {
+            orphan_grace: Duration::from_secs(grace.into()),
             pool: self.pool,
             kubernetes: self.kubernetes,
             servers: self.servers.iter().map(read).collect::<Result<_, _>>()?,

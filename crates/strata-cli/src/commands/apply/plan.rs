@@ -93,6 +93,7 @@ impl Step {
                 let new = NewProject {
                     name: self.document.name.clone(),
                     quota: *quota,
+                    ..NewProject::default()
                 };
                 self.put::<Project>(rest, &new).await?;
                 Ok(None)

@@ -36,6 +36,7 @@ impl Create {
         let asked = NewBackup {
             bytes_per_second: self.limit.map(|Rate(n)| n),
             skip_verify: self.no_verify,
+            repair: false,
         };
         let begun = rest.begin::<Backup>("", "", &asked).await;
         let begun = begun.map_err(unable("make a backup"))?;

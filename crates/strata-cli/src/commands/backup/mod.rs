@@ -6,6 +6,7 @@ mod keep;
 mod list;
 mod prune;
 mod rate;
+mod repair;
 mod restore;
 mod schedule;
 mod show;
@@ -33,6 +34,8 @@ pub enum BackupCommand {
     Restore(restore::Restore),
     /// Look whether a backup can be restored
     Verify(verify::Verify),
+    /// Store again what is damaged in the repository
+    Repair(repair::Repair),
     /// Forget old backups and free what only they had
     Prune(prune::Prune),
     /// When backups are made by themselves
@@ -48,6 +51,7 @@ impl BackupCommand {
             Self::Show(command) => command.run(session).await,
             Self::Restore(command) => command.run(session).await,
             Self::Verify(command) => command.run(session).await,
+            Self::Repair(command) => command.run(session).await,
             Self::Prune(command) => command.run(session).await,
             Self::Schedule(command) => command.run(session).await,
         }

@@ -2,7 +2,7 @@
 //! Kubernetes of them.
 
 use clap::Args;
-use strata_api::rest::{ControlPlane, InstanceType, NewCluster, NodePool};
+use strata_api::rest::{ControlPlane, InstanceType, NewCluster, NodePool, PodSecurityLevel};
 
 use super::plan;
 use crate::commands::begun::Staying;
@@ -49,6 +49,11 @@ pub struct Create {
     /// A label for all of its nodes
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<LabelArg>,
+
+    /// What pods may do in namespaces without labels of their own: privileged,
+    /// baseline or restricted. Default: baseline
+    #[arg(long, value_name = "LEVEL")]
+    pod_security: Option<PodSecurityLevel>,
 
     /// Only say which machines would be taken
     #[arg(long)]
@@ -103,6 +108,7 @@ impl Create {
                 count: self.control_planes,
                 instance_type: InstanceType::Standard,
                 labels,
+                pod_security: self.pod_security,
             },
         }
     }

@@ -71,13 +71,20 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Finding> {
                 "install qemu-system, or run no VMs here",
             ),
         ),
+        landlock(facts),
         inotify(facts),
         open_files(facts),
         disk(facts.disk.as_ref()),
     ]);
     findings.extend(facts.disk_limits.as_ref().map(disk_limits));
+    findings.push(user_namespaces(facts.lack_of_id_maps.as_deref()));
     if let Some(network) = &facts.network {
-        findings.extend([nftables(network), taps(network), forwarding(network)]);
+        findings.extend([
+            nftables(network),
+            taps(network),
+            forwarding(network),
+            wireguard(network),
+        ]);
     }
     findings
 }
@@ -252,6 +259,18 @@ fn kvm(facts: &Facts) -> Finding {
     }
 }
 
+fn landlock(facts: &Facts) -> Finding {
+    let check = Check(
+        "landlock",
+        "one more wall around QEMU: files it reads, programs it executes",
+        "add landlock to the kernel's parameter lsm=, or use a kernel that has it",
+    );
+    match facts.landlock {
+        Some(version) => check.ok(format!("version {version}")),
+        None => check.at(Level::Warn, "not in this kernel, or not switched on"),
+    }
+}
+
 fn program(facts: &Facts, prefix: &str, check: Check) -> Finding {
     match facts.programs.iter().find(|name| name.starts_with(prefix)) {
         Some(found) => check.ok(found),
@@ -321,6 +340,21 @@ fn disk_limits(limits: &DiskLimits) -> Finding {
     }
 }
 
+fn user_namespaces(lack: Option<&str>) -> Finding {
+    let check = Check(
+        "user namespaces",
+        "root of a pod is an unprivileged user of the host",
+        "keep the data directory on ext4, xfs or btrfs, and set user.max_user_namespaces above 0",
+    );
+    match lack {
+        None => check.ok("pods have users of their own"),
+        Some(why) => check.at(
+            Level::Warn,
+            format!("pods have the users of the host: {why}"),
+        ),
+    }
+}
+
 fn nftables(network: &NetworkFacts) -> Finding {
     let there = network.nftables;
     Check(
@@ -332,6 +366,24 @@ fn nftables(network: &NetworkFacts) -> Finding {
         there,
         Level::Warn,
         if there { "answers" } else { "does not answer" },
+    )
+}
+
+fn wireguard(network: &NetworkFacts) -> Finding {
+    let there = network.wireguard;
+    Check(
+        "wireguard",
+        "what pods send to pods of other nodes is encrypted by it",
+        "use a kernel with WireGuard, or trust the network between the nodes",
+    )
+    .when(
+        there,
+        Level::Warn,
+        if there {
+            "in the kernel"
+        } else {
+            "not in the kernel"
+        },
     )
 }
 

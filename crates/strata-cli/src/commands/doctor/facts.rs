@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strata_network::NetworkFacts;
-use strata_rootfs::DiskLimits;
+use strata_rootfs::{DiskLimits, lack_of_id_maps};
 
 /// The programs that are looked for.
 const PROGRAMS: [&str; 2] = ["qemu-system-x86_64", "qemu-system-aarch64"];
@@ -34,7 +34,11 @@ pub(super) struct Facts {
     pub(super) disk: Option<Disk>,
     /// How pods are held to a disk limit.
     pub(super) disk_limits: Option<DiskLimits>,
+    /// Why pods cannot have user namespaces; none where they can.
+    pub(super) lack_of_id_maps: Option<String>,
     pub(super) network: Option<NetworkFacts>,
+    /// The version of Landlock; none without it.
+    pub(super) landlock: Option<u32>,
 }
 
 /// Which controllers are where.
@@ -94,7 +98,12 @@ pub(super) fn gather(root: &Path, path: &str, data_dir: &Path) -> Facts {
         open_files: open_files(&read("proc/self/limits")),
         disk: disk(data_dir),
         disk_limits: disk(data_dir).and_then(|disk| DiskLimits::of(&disk.path).ok()),
+        lack_of_id_maps: disk(data_dir).and_then(|disk| lack_of_id_maps(&disk.path)),
         network: (root == Path::new("/")).then(strata_network::facts),
+        landlock: match root == Path::new("/") {
+            true => strata_cell::landlock_version(),
+            false => None,
+        },
     }
 }
 
@@ -275,6 +284,7 @@ mod tests {
         let expected = Facts {
             disk: facts.disk.clone(),
             disk_limits: facts.disk_limits.clone(),
+            lack_of_id_maps: facts.lack_of_id_maps.clone(),
             ..Facts::default()
         };
         assert_eq!(facts, expected);

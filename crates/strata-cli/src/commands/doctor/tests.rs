@@ -38,6 +38,7 @@ fn healthy() -> Facts {
             free: 100 << 30,
         }),
         disk_limits: Some(DiskLimits::Project),
+        lack_of_id_maps: None,
         network: Some(NetworkFacts {
             nftables: true,
             tun: true,
@@ -46,7 +47,9 @@ fn healthy() -> Facts {
             ipv6_forwarding: true,
             bridge_netfilter: true,
             iptables_in_use: false,
+            wireguard: true,
         }),
+        landlock: Some(4),
     }
 }
 
@@ -65,6 +68,10 @@ fn what_is_in_the_way_of_pods_is_said() {
         Level::Warn
     );
     assert_eq!(level("taps", network(|n| n.tun = false)), Level::Warn);
+    assert_eq!(
+        level("wireguard", network(|n| n.wireguard = false)),
+        Level::Warn
+    );
     assert_eq!(
         level("forwarding", network(|n| n.iptables_in_use = true)),
         Level::Warn
@@ -97,7 +104,16 @@ fn a_healthy_machine_has_nothing_to_do() {
         assert_eq!(finding.level, Level::Ok, "{finding:?}");
         assert_eq!(finding.advice, None, "{finding:?}");
     }
-    assert_eq!(findings.len(), 18);
+    assert_eq!(findings.len(), 21);
+}
+
+#[test]
+fn lack_of_user_namespaces_is_a_warning_with_its_reason() {
+    let finding = finding("user namespaces", |facts| {
+        facts.lack_of_id_maps = Some("/data is on rootfs".into());
+    });
+    assert_eq!(finding.level, Level::Warn);
+    assert!(finding.found.contains("rootfs"), "{finding:?}");
 }
 
 #[test]
@@ -147,6 +163,7 @@ fn what_is_useful_is_warned_about() {
     );
     assert_eq!(level("kvm", |f| f.kvm = Device::Closed), Warn);
     assert_eq!(level("kvm", |f| f.virtualization = Some(false)), Warn);
+    assert_eq!(level("landlock", |f| f.landlock = None), Warn);
     assert_eq!(level("qemu", |f| f.programs.clear()), Warn);
     assert_eq!(level("overlayfs", |f| f.filesystems.clear()), Warn);
     assert_eq!(level("open files", |f| f.open_files = Some(1024)), Warn);

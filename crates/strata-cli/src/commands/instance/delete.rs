@@ -1,12 +1,13 @@
 //! `strata instance delete`: takes instances away, with all they wrote.
 
 use clap::Args;
+use strata_api::rest::Instance;
 
 use super::follow::Goal;
 use super::turn::{Staying, Turn};
 use super::{Several, current};
-use crate::commands::each::preview;
-use crate::failure::Result;
+use crate::commands::each::{Deed, preview};
+use crate::failure::{Result, unable};
 use crate::session::Session;
 use crate::view::status_word;
 
@@ -23,6 +24,11 @@ pub struct Delete {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
+
+    /// Forget those that are being deleted and do not go; their nodes are sent
+    /// that when they can be
+    #[arg(long, conflicts_with = "detach")]
+    force: bool,
 
     #[command(flatten)]
     staying: Staying,
@@ -41,6 +47,15 @@ impl Delete {
         }
         let question = format!("Delete {}?", self.which.names.join(", "));
         session.confirm(&question, self.yes)?;
+        if self.force {
+            return DEED
+                .of_each(session, self.which.names, async |_, name| {
+                    let query = self.which.scope.query().with("force", "true");
+                    let gone = rest.delete::<Instance>(&name, &query).await;
+                    gone.map_err(unable(format!("delete the instance {name}")))
+                })
+                .await;
+        }
         let turn = Turn {
             verb: "delete",
             asked: "deleting",
@@ -50,3 +65,9 @@ impl Delete {
             .await
     }
 }
+
+const DEED: Deed = Deed {
+    verb: "delete",
+    done: "deleted",
+    noun: "instance",
+};

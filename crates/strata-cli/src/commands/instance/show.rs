@@ -73,6 +73,9 @@ fn describe(one: &Instance, now: Timestamp, printer: &Printer) -> String {
     for volume in &one.volumes {
         details.row("Volume", volume);
     }
+    for secret in &one.secrets {
+        details.row("Secret", secret);
+    }
     for variable in &one.environment {
         details.row("Env", variable);
     }

@@ -53,6 +53,9 @@ impl LineWriter {
                     .map_or(String::new(), |n| format!(" of {n}"));
                 session.printer.warn(&format!("{lost}{of} were lost here"));
             }
+            if line.is_gap {
+                continue;
+            }
             batch.switch(session, line.channel() == LogChannel::Stderr)?;
             self.prefix(&mut batch.bytes, source, line.written_at_ms);
             batch.bytes.extend_from_slice(&line.line);

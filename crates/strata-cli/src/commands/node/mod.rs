@@ -1,8 +1,11 @@
 //! `strata node VERB`: the nodes that the server knows. Without a verb,
 //! `strata node` is the node daemon itself, which is the binary's own.
 
+mod adopt;
 mod drain;
+mod forget;
 mod label;
+mod limit;
 mod list;
 mod remove;
 mod show;
@@ -30,6 +33,12 @@ pub enum NodeCommand {
     Undrain(undrain::Undrain),
     /// Say something about a node, for placement
     Label(label::Label),
+    /// Bound what a node may say it has
+    Limit(limit::Limit),
+    /// Take over the instances that another control plane assigned to a node
+    Adopt(adopt::Adopt),
+    /// Destroy the instances of a node that the server has no record of
+    Forget(forget::Forget),
     /// Drain a node and forget it
     #[command(visible_alias = "rm")]
     Remove(remove::Remove),
@@ -43,6 +52,9 @@ impl NodeCommand {
             Self::Drain(command) => command.run(session).await,
             Self::Undrain(command) => command.run(session).await,
             Self::Label(command) => command.run(session).await,
+            Self::Limit(command) => command.run(session).await,
+            Self::Adopt(command) => command.run(session).await,
+            Self::Forget(command) => command.run(session).await,
             Self::Remove(command) => command.run(session).await,
         }
     }

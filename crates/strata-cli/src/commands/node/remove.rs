@@ -13,7 +13,8 @@ use crate::session::Session;
 /// Drain a node and forget it
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Its instances are started elsewhere first. It may join again later.
+Its instances are started elsewhere first. Its certificates are revoked then: it
+joins again with a new token.
 Stays until it is gone. Ctrl-C leaves it to the server.
 
 Examples:

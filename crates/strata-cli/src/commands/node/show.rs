@@ -60,8 +60,19 @@ fn describe(node: &Node, now: Timestamp, printer: &Printer) -> String {
     details.row("VMs", if node.runs_vms { "yes" } else { "no" });
     details.row("Address", &node.address);
     details.row("Subnet", &node.subnet);
+    if !node.overlay_encryption.is_empty() {
+        details.row("Encryption", &node.overlay_encryption);
+    }
     for (key, value) in &node.labels {
         details.row("Label", &format!("{key}={value}"));
+    }
+    for one in &node.unknown_instances {
+        let runs = if one.runs { "runs" } else { "rests" };
+        let whose = match one.control_plane.as_str() {
+            "" => "no record of it".to_owned(),
+            id => format!("of control plane {id}"),
+        };
+        details.row("Unknown", &format!("{} ({runs}, {whose})", one.id));
     }
     details.row("Version", &node.version);
     details.moment("Joined", time(&node.created_at), now);

@@ -11,8 +11,8 @@ use crate::commands::image::image_name;
 use crate::complete;
 use crate::failure::{Exit, Failure, Result};
 use crate::values::{
-    Bytes, EnvironmentArg, HttpProbeArg, LabelArg, Millicpus, Span, TmpfsArg, VolumeArg, checked,
-    environment_file, label_name,
+    Bytes, EnvironmentArg, HttpProbeArg, LabelArg, Millicpus, Span, TmpfsArg, UsersArg, VolumeArg,
+    checked, environment_file, label_name,
 };
 use crate::view::{HealthView, Network, PodLimitsView, PodSpecView, Pull, Restart, SecurityView};
 
@@ -98,9 +98,17 @@ pub(super) struct Wanted {
     /// Nothing of its root can be changed
     #[arg(long)]
     read_only: bool,
-    /// Its users are nobody outside
+    /// Make its program PID 1, as systemd, s6 and busybox init have to be
+    ///
+    /// [default: an init of Strata's, which reaps and passes signals on]
     #[arg(long)]
-    user_namespace: bool,
+    no_init: bool,
+    /// Whose users it has: its own, unprivileged on the host, or the host's
+    ///
+    /// The users of the host are for admins. [default: own, and host with
+    /// --network host]
+    #[arg(long, value_name = "USERS", num_args = 0..=1, require_equals = true, default_missing_value = "own")]
+    user_namespace: Option<UsersArg>,
     /// A limit of each process: nofile=1024:4096
     #[arg(long, value_name = "LIMIT", value_parser = checked::<Rlimit>)]
     ulimit: Vec<String>,
@@ -198,7 +206,7 @@ impl Wanted {
                 any_system_call: self.any_system_call,
                 privilege_escalation: self.privilege_escalation,
                 read_only_root: self.read_only,
-                user_namespace: self.user_namespace,
+                user_namespace: self.user_namespace.map(UsersArg::are_own),
             },
             ulimits: self.ulimit,
             sysctls: self.sysctl,
@@ -208,6 +216,7 @@ impl Wanted {
             stdin: self.stdin,
             terminal: self.tty,
             no_image_health: self.no_health,
+            init: self.no_init.then_some(false),
             labels: self.label.into_iter().map(|l| (l.0, l.1)).collect(),
             ..Default::default()
         })

@@ -1,9 +1,9 @@
 //! `strata project create`: makes a project.
 
 use clap::Args;
-use strata_api::rest::{NewProject, Project, Quota};
+use strata_api::rest::{NewProject, Project};
 
-use super::quota::QuotaArgs;
+use super::quota::{QuotaArgs, RuleArgs, Settings};
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
 use crate::session::Session;
@@ -24,6 +24,9 @@ pub struct Create {
 
     #[command(flatten)]
     quota: QuotaArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
 
     /// Only say what would be done
     #[arg(long)]
@@ -48,9 +51,13 @@ impl Create {
             };
             return Ok(session.printer.data(line.as_bytes())?);
         }
+        let said = self.rules.over(self.quota, Settings::default());
         let new = NewProject {
             name: name.clone(),
-            quota: self.quota.over(Quota::default()),
+            quota: said.quota,
+            defaults: said.defaults,
+            allow_from: said.allow_from,
+            privileged_ports: said.privileged_ports,
         };
         let made = rest.create::<Project>(&new).await;
         let made = made.map_err(unable(format!("create the project {name}")))?;

@@ -1,11 +1,12 @@
-//! What a project may have in all, in flags.
+//! What an admin says of a project, in flags.
 
 use std::str::FromStr;
 
 use clap::Args;
-use strata_api::rest::Quota;
+use serde::Serialize;
+use strata_api::rest::{Project, ProjectDefaults, Quota};
 
-use crate::values::{Bytes, Millicpus};
+use crate::values::{Bytes, Millicpus, label_name};
 
 /// A limit, or that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn count(text: &str) -> Result<Limit, String> {
         "none" => Ok(Limit::None),
         text => match text.parse::<u32>() {
             Ok(n) => Ok(Limit::Most(n.into())),
-            Err(_) => Err(format!("{text:?} is no number of instances, nor none")),
+            Err(_) => Err(format!("{text:?} is no number, nor none")),
         },
     }
 }
@@ -72,6 +73,9 @@ pub(super) struct QuotaArgs {
     /// … so much disk
     #[arg(long, value_name = "SIZE", value_parser = disk)]
     disk: Option<Limit>,
+    /// … so many processes and threads
+    #[arg(long, value_name = "N", value_parser = count)]
+    pids: Option<Limit>,
     /// There may be so many of them
     #[arg(long, value_name = "N", value_parser = count)]
     instances: Option<Limit>,
@@ -84,7 +88,88 @@ impl QuotaArgs {
             cpu: Limit::over(self.cpu, before.cpu),
             memory: Limit::over(self.memory, before.memory),
             disk: Limit::over(self.disk, before.disk),
+            pids: Limit::over(self.pids, before.pids),
             instances: Limit::over(self.instances, before.instances),
+        }
+    }
+}
+
+fn narrow<T: TryFrom<i64>>(said: Option<Limit>, before: Option<T>) -> Option<T> {
+    match said {
+        None => before,
+        Some(Limit::None | Limit::Most(0)) => None,
+        Some(Limit::Most(n)) => T::try_from(n).ok(),
+    }
+}
+
+/// What else an admin says of a project.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RuleArgs {
+    /// An instance that names no cpus gets so many; none takes it away
+    #[arg(long, value_name = "N", value_parser = cpu)]
+    default_cpu: Option<Limit>,
+    /// … so much memory
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    default_memory: Option<Limit>,
+    /// … so much disk
+    #[arg(long, value_name = "SIZE", value_parser = disk)]
+    default_disk: Option<Limit>,
+    /// … so many processes and threads
+    #[arg(long, value_name = "N", value_parser = count)]
+    default_pids: Option<Limit>,
+    /// Instances of this project may reach those of this one, and find them by
+    /// name; may be repeated
+    #[arg(long, value_name = "PROJECT", value_parser = label_name)]
+    allow_from: Vec<String>,
+    /// Not any more; may be repeated
+    #[arg(long, value_name = "PROJECT", value_parser = label_name)]
+    deny_from: Vec<String>,
+    /// Whether callers who are limited to it may publish ports below 1024, and
+    /// those that Strata itself uses
+    #[arg(long, value_name = "true|false")]
+    privileged_ports: Option<bool>,
+}
+
+/// What an admin says of a project, as REST has it.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Settings {
+    pub(super) quota: Quota,
+    pub(super) defaults: ProjectDefaults,
+    pub(super) allow_from: Vec<String>,
+    pub(super) privileged_ports: bool,
+}
+
+impl From<&Project> for Settings {
+    fn from(project: &Project) -> Self {
+        Self {
+            quota: project.quota,
+            defaults: project.defaults,
+            allow_from: project.allow_from.clone(),
+            privileged_ports: project.privileged_ports,
+        }
+    }
+}
+
+impl RuleArgs {
+    /// What was said, over what was before.
+    pub(super) fn over(&self, quota: QuotaArgs, before: Settings) -> Settings {
+        let mut allow_from = before.allow_from;
+        allow_from.retain(|one| !self.deny_from.contains(one));
+        allow_from.extend(self.allow_from.iter().cloned());
+        allow_from.sort();
+        allow_from.dedup();
+        let own = before.defaults;
+        Settings {
+            quota: quota.over(before.quota),
+            defaults: ProjectDefaults {
+                cpu: narrow(self.default_cpu, own.cpu),
+                memory: narrow(self.default_memory, own.memory),
+                disk: narrow(self.default_disk, own.disk),
+                pids: narrow(self.default_pids, own.pids),
+            },
+            allow_from,
+            privileged_ports: self.privileged_ports.unwrap_or(before.privileged_ports),
         }
     }
 }

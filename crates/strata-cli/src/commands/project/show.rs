@@ -52,6 +52,26 @@ fn describe(project: &Project, now: jiff::Timestamp) -> String {
     share("Cpus", used.cpu, quota.cpu, human::cores);
     share("Memory", used.memory, quota.memory, human::megabytes);
     share("Disk", used.disk, quota.disk, human::gigabytes);
+    share("Processes", used.pids, quota.pids, |n| n.to_string());
+    let own = &project.defaults;
+    let defaults = [
+        own.cpu.map(|n| format!("{} cpus", human::cores(n.into()))),
+        own.memory
+            .map(|n| format!("{} memory", human::megabytes(n.into()))),
+        own.disk
+            .map(|n| format!("{} disk", human::gigabytes(n.into()))),
+        own.pids.map(|n| format!("{n} processes")),
+    ];
+    let defaults: Vec<String> = defaults.into_iter().flatten().collect();
+    if !defaults.is_empty() {
+        details.row("Defaults", &defaults.join(", "));
+    }
+    if !project.allow_from.is_empty() {
+        details.row("Allows from", &project.allow_from.join(", "));
+    }
+    if project.privileged_ports {
+        details.row("Ports", "all, also those below 1024");
+    }
     details.moment("Created", time(&project.created_at), now);
     details.finish()
 }

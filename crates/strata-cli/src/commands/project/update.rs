@@ -2,12 +2,11 @@
 //! stays.
 
 use clap::Args;
-use serde_json::json;
 use strata_api::rest::Project;
 use strata_client::rest::Query;
 
 use super::One;
-use super::quota::QuotaArgs;
+use super::quota::{QuotaArgs, RuleArgs, Settings};
 use crate::commands::spec::{differences, merge_patch, value};
 use crate::failure::{Result, unable};
 use crate::output::{self, OutputArgs};
@@ -20,6 +19,8 @@ What is not said stays; none takes a limit away. What it has stays as well.
 
 Examples:
   strata project update shop --memory 32GB
+  strata project update shop --default-memory 512MB --pids 20000
+  strata project update shop --allow-from front
   strata project update shop --instances none --dry-run")]
 pub struct Update {
     #[command(flatten)]
@@ -27,6 +28,9 @@ pub struct Update {
 
     #[command(flatten)]
     quota: QuotaArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
 
     /// Only say what would be changed
     #[arg(long)]
@@ -43,8 +47,9 @@ impl Update {
         let failed = || unable(format!("update the project {name}"));
         let now = rest.get::<Project>(name, &Query::new()).await;
         let now = now.map_err(failed())?;
-        let before = now.object.quota;
-        let (before, after) = (value(&before)?, value(&self.quota.over(before))?);
+        let before = Settings::from(&now.object);
+        let after = self.rules.over(self.quota, before.clone());
+        let (before, after) = (value(&before)?, value(&after)?);
         let different = differences(&before, &after);
         if different.is_empty() {
             session.printer.note(&format!("{name} is so already"));
@@ -55,7 +60,7 @@ impl Update {
             let text = format!("would change {name}\n{lines}");
             return Ok(session.printer.data(text.as_bytes())?);
         }
-        let patch = json!({ "quota": merge_patch(&before, &after) });
+        let patch = merge_patch(&before, &after);
         let tag = now.etag.as_deref();
         let changed = rest
             .update::<Project>(name, &Query::new(), &patch, tag)

@@ -12,8 +12,8 @@ use strata_types::pod::{PortMapping, RestartPolicy};
 
 use crate::failure::{Exit, Failure, Result};
 use crate::values::{
-    Bytes, EnvironmentArg, GpuArg, HttpProbeArg, LabelChange, Millicpus, PreferArg, Span, checked,
-    environment_file,
+    Bytes, EnvironmentArg, GpuArg, HttpProbeArg, LabelChange, Millicpus, PreferArg, Span, UsersArg,
+    checked, environment_file,
 };
 use crate::view::Restart;
 
@@ -56,6 +56,10 @@ pub(crate) struct SpecArgs {
     /// Kept for it, and no more; counted in MB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
+    /// It may have so many processes and threads at once [default: the
+    /// project's, else 4096]
+    #[arg(long, value_name = "N")]
+    pids: Option<u32>,
     /// Kept for it, and no more; counted in GB
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
@@ -81,6 +85,10 @@ pub(crate) struct SpecArgs {
     /// All of them
     #[arg(short, long, value_name = "VOLUME")]
     volume: Vec<String>,
+    /// Give it a secret of the project: NAME, which is in /run/secrets/NAME,
+    /// NAME:/path or VARIABLE=NAME. All of them
+    #[arg(long, value_name = "SECRET")]
+    secret: Vec<String>,
     /// user[:group] instead of the image's
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -101,6 +109,18 @@ pub(crate) struct SpecArgs {
     #[arg(long, value_name = "PORT", group = "probe")]
     health_tcp: Option<u16>,
 
+    /// Whose users it has: its own, unprivileged on the host, or the host's
+    ///
+    /// The users of the host are for admins. [default: own]
+    #[arg(long, value_name = "USERS", num_args = 0..=1, require_equals = true, default_missing_value = "own")]
+    user_namespace: Option<UsersArg>,
+    /// Let programs gain privileges, as sudo does
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    privilege_escalation: Option<bool>,
+    /// Whether an init of Strata's is PID 1, or its own program, as systemd, s6
+    /// and busybox init have to be [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    init: Option<bool>,
     /// What to do when it ends by itself; on-failure unless told
     #[arg(long, value_enum, value_name = "WHEN")]
     restart: Option<Restart>,
@@ -155,6 +175,7 @@ impl SpecArgs {
             spec.command = words("--command", command)?;
         }
         amounts(&mut spec.resources, self.cpu, self.memory, self.disk)?;
+        spec.pids = self.pids.or(spec.pids);
         let mut environment = Vec::new();
         for file in &self.env_file {
             environment.extend(environment_file(file)?);
@@ -167,6 +188,7 @@ impl SpecArgs {
             .retain(|variable| !self.unset_env.iter().any(|key| key == key_of(variable)));
         some(&mut spec.ports, self.port);
         some(&mut spec.volumes, self.volume);
+        some(&mut spec.secrets, self.secret);
         spec.user = self.user.or(spec.user.take());
         spec.working_directory = self.workdir.or(spec.working_directory.take());
         if let Some(file) = &self.user_data {
@@ -174,6 +196,12 @@ impl SpecArgs {
             spec.user_data = Some(text.map_err(|why| Failure::file("read", file, &why))?);
         }
         spec.health = health.or(spec.health.take());
+        if let Some(users) = self.user_namespace {
+            spec.security.user_namespace = Some(users.are_own());
+        }
+        let may_escalate = &mut spec.security.privilege_escalation;
+        *may_escalate = self.privilege_escalation.unwrap_or(*may_escalate);
+        spec.init = self.init.or(spec.init);
         if let Some(restart) = self.restart {
             spec.restart = match restart {
                 Restart::OnFailure => RestartPolicy::OnFailure,

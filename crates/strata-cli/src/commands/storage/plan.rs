@@ -2,7 +2,7 @@
 //! sentence on the bytes.
 
 use serde::Serialize;
-use strata_api::rest::{ExpandPlan, Pool, PoolDevice, ShrinkPlan};
+use strata_api::rest::{DeviceResize, ExpandPlan, Pool, PoolDevice, ShrinkPlan};
 
 use crate::failure::Result;
 use crate::output::{self, Format, human};
@@ -24,8 +24,9 @@ impl Plan for ExpandPlan {
     fn sentence(&self) -> String {
         let many = human::count(self.devices.len(), "spare");
         let (gained, moved) = (self.gained_bytes, self.moved_bytes);
-        let gained = human::bytes(gained);
-        format!("would use {many}, gain {gained} and {}", moving(moved))
+        let (gained, moving) = (human::bytes(gained), moving(moved));
+        let resized = resizing(&self.resized);
+        format!("would use {many}{resized}, gain {gained} and {moving}")
     }
 }
 
@@ -35,14 +36,27 @@ impl Plan for ShrinkPlan {
     }
 
     fn sentence(&self) -> String {
-        if self.devices.is_empty() {
+        if self.devices.is_empty() && self.resized.is_empty() {
             return "would do nothing: no device can leave".to_owned();
         }
         let many = human::count(self.devices.len(), "device");
         let (lost, free) = (human::bytes(self.lost_bytes), human::bytes(self.free_bytes));
         let moving = moving(self.moved_bytes);
-        format!("would give back {many} with {lost} and {moving}; {free} would be free")
+        let resized = resizing(&self.resized);
+        format!("would give back {many}{resized} with {lost} and {moving}; {free} would be free")
     }
+}
+
+/// The devices that are used by another amount.
+fn resizing(resized: &[DeviceResize]) -> String {
+    let one = |resize: &DeviceResize| {
+        let (from, to) = (
+            human::bytes(resize.from_bytes),
+            human::bytes(resize.to_bytes),
+        );
+        format!(", resize {} from {from} to {to}", resize.name)
+    };
+    resized.iter().map(one).collect()
 }
 
 fn moving(bytes: u64) -> String {

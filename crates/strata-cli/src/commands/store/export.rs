@@ -17,8 +17,9 @@ use crate::session::Session;
 /// Write all records to a file
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The file holds secrets of instances: it is for its owner alone. The server
-must not run on the data folder meanwhile.
+The records stay sealed: to import them elsewhere, bring the store key (store.key
+in the data directory) as well. The server must not run on the data directory
+meanwhile.
 
 Examples:
   strata store export backup.jsonl --data-dir /srv/strata

@@ -17,7 +17,8 @@ use crate::session::Session;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 All of the file is checked before anything is written. An import that was cut
-off goes on when it is run again.
+off goes on when it is run again. The server needs the store key that the
+records were sealed with (store.key in the data directory).
 
 Examples:
   strata store import backup.jsonl --data-dir /srv/strata

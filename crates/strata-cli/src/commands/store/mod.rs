@@ -1,9 +1,12 @@
 //! `strata store`: the records of a control plane that does not run, as lines
 //! of JSON: to keep them, to look at them, to move them to another engine.
 
+mod check;
 mod export;
 mod import;
 mod place;
+mod rotate_key;
+mod unreadable;
 
 use clap::Subcommand;
 
@@ -14,17 +17,27 @@ use strata_store::DumpError;
 /// The verbs of a store.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
+    /// Read every page and every record of the store in the data directory
+    Check(check::Check),
     /// Write all records to a file
     Export(export::Export),
     /// Read records into an empty store
     Import(import::Import),
+    /// Replace the key that the records are sealed with
+    RotateKey(rotate_key::RotateKey),
+    /// Records that the server cannot read, and keeps as they are
+    #[command(subcommand)]
+    Unreadable(unreadable::UnreadableCommand),
 }
 
 impl StoreCommand {
     pub(crate) async fn run(self, session: &mut Session) -> Result {
         match self {
+            Self::Check(command) => command.run(session).await,
             Self::Export(command) => command.run(session).await,
             Self::Import(command) => command.run(session).await,
+            Self::RotateKey(command) => command.run(session).await,
+            Self::Unreadable(command) => command.run(session).await,
         }
     }
 }

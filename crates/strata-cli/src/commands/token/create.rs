@@ -18,10 +18,11 @@ Examples:
   strata token create --name ci --role operator --ttl 30d
   strata token create --name shop --role operator --project shop
   strata token create --name rack1-7 --join
+  strata token create --name rack1-7 --join --replace
   strata node --server https://strata.lan:7700 \\
-      --join-token \"$(strata token create --name n --join -q)\"")]
+      --join-token \"$(strata token create --name rack1-7 --join -q)\"")]
 pub struct Create {
-    /// A name to tell it by
+    /// A name to tell it by; with --join the name of the node
     #[arg(long)]
     name: String,
 
@@ -33,9 +34,14 @@ pub struct Create {
     #[arg(long = "project", value_name = "PROJECT", conflicts_with = "join")]
     projects: Vec<String>,
 
-    /// A token for one node to join with, once
+    /// A token for the node of this name to join with, once
     #[arg(long)]
     join: bool,
+
+    /// Let the node take the place of a lost one that has the name, whose
+    /// certificates are then revoked
+    #[arg(long, requires = "join")]
+    replace: bool,
 
     /// How long it is good for; else 15 minutes to join, 90 days for the API
     #[arg(long, value_name = "DURATION")]
@@ -62,6 +68,7 @@ impl Create {
                 .into(),
             ttl_seconds: self.ttl.map_or(0, |ttl| ttl.0.as_secs()),
             projects: self.projects,
+            replace: self.replace,
         };
         let created = server
             .identity()

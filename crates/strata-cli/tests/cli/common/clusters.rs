@@ -44,6 +44,7 @@ fn cluster(name: &str, status: ClusterStatus, message: &str) -> Cluster {
             count: 1,
             instance_type: InstanceType::Standard,
             labels: [].into(),
+            pod_security: None,
         },
         pools: vec![NodePool {
             name: "web".into(),

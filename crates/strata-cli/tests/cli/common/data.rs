@@ -94,6 +94,7 @@ pub fn line(channel: LogChannel, text: &[u8], after_ms: i64) -> LogLine {
         line: text.to_vec().into(),
         written_at_ms: NOW_MS + after_ms,
         lost_bytes: 0,
+        is_gap: false,
     }
 }
 

@@ -253,6 +253,7 @@ impl Identity for Shared {
             role: Role::Admin.into(),
             proof: proof.into(),
             expires_at: 0,
+            ca_pem: String::new(),
         }))
     }
 

@@ -36,7 +36,7 @@ impl World {
         let spec = CertificateSpec::server("server".parse().unwrap()).with_hosts(hosts);
         let identity = Arc::new(LiveIdentity::new(&authority.issue(&spec).unwrap()).unwrap());
         let config =
-            server_config_optional_client(authority.ca_pem(), identity, Clock::system()).unwrap();
+            server_config_optional_client(&authority.ca_pem(), identity, Clock::system()).unwrap();
         let acceptor = TlsAcceptor::from(config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,0 +1,35 @@
+//! `strata ca activate`: the second step of a rotation.
+
+use clap::Args;
+use strata_api::rest::{CaStepRequest, CertificateAuthority};
+
+use super::remaining;
+use crate::failure::{Result, unable};
+use crate::session::Session;
+
+/// Have the second root sign from now on
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Nodes that are there renew at once, others when they come back. Certificates of
+people and programs are renewed by `strata certificate renew`; `strata ca show`
+says what is left.
+
+Examples:
+  strata ca activate")]
+pub struct Activate {}
+
+impl Activate {
+    pub(crate) async fn run(self, session: &mut Session) -> Result {
+        let rest = session.rest().await?;
+        let request = CaStepRequest::default();
+        let done = rest.act::<CertificateAuthority, CertificateAuthority>("activate", &request);
+        let ca = done.await.map_err(unable("activate the new root"))?;
+        let next = ca.next.as_ref().map(|next| next.fingerprint.clone());
+        session.printer.note(&format!(
+            "root {} signs; {} depend on the old one; next: strata ca retire",
+            next.unwrap_or_default(),
+            remaining(&ca)
+        ));
+        Ok(())
+    }
+}
