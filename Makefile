@@ -12,7 +12,7 @@ export STRATA_CACHE ?= $(HOME)/.cache/strata
 # (.cargo/config.toml).
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')
 
-.PHONY: help demo build release test test-clusters soak test-all test-unit bench kubernetes lint fmt doc audit clean setup-build
+.PHONY: help demo build release test test-clusters test-images soak test-all test-unit bench fuzz kubernetes lint fmt doc audit clean setup-build
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +31,14 @@ release: setup-build ## Build the one binary as it is shipped
 
 # Every target says before it begins how long it takes, what it leaves out, and
 # which target runs that. Times are on 2 idle cores, once the build is there.
-test: ## Run the tests (root), 6.5 min; ARGS="name" runs those with that name
+test: ## Run the tests (root), 12 to 17 min; ARGS="name" runs those with that name
 	@scripts/test test -- $(ARGS)
 
 test-clusters: ## Run the tests of real Kubernetes clusters (root), 18 min
 	@scripts/test clusters -- $(ARGS)
+
+test-images: ## Run services of Debian, packed as images, with their clients (root), 5 min
+	@scripts/test images -- $(ARGS)
 
 soak: ## Run the campaigns at full length (root), 6 min
 	@scripts/test soak -- $(ARGS)
@@ -43,10 +46,15 @@ soak: ## Run the campaigns at full length (root), 6 min
 test-all: ## Run all of these (root)
 	@scripts/test test -- --allow-empty $(ARGS)
 	@scripts/test clusters -- --allow-empty $(ARGS)
+	@scripts/test images -- --allow-empty $(ARGS)
 	@scripts/test soak -- --allow-empty $(ARGS)
 
 test-unit: setup-build ## Run the tests that need no root
 	@$(CARGO) test --workspace --locked --lib --bins $(ARGS)
+
+# Its build is another one: with coverage, for libFuzzer.
+fuzz: ## Fuzz the parsers, 60 s each, 20 min; ARGS="--seconds 5 tar dns" fuzzes some
+	@scripts/fuzz $(ARGS)
 
 bench: ## Measure it beside its peers (root); ARGS=--quick for a first look
 	@scripts/setup build test bench
@@ -59,6 +67,7 @@ kubernetes: ## Build Kubernetes for clusters into the cache; VERSION="1.34 v1.35
 
 lint: setup-build ## Formatting, clippy, documentation, licences and bans
 	@$(CARGO) fmt --all --check
+	@cd fuzz && $(CARGO) fmt --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@$(CARGO) test --quiet --doc --workspace --locked
@@ -66,6 +75,7 @@ lint: setup-build ## Formatting, clippy, documentation, licences and bans
 
 fmt: ## Format the code
 	@$(CARGO) fmt --all
+	@cd fuzz && $(CARGO) fmt
 
 doc: ## Build the documentation of the code
 	@$(CARGO) doc --workspace --no-deps --locked

@@ -1,10 +1,13 @@
 //! Who gets in and who may do what: strangers nowhere, everybody else no
 //! further than their role; and nothing secret left lying about.
 
+mod ca_rotation;
+mod ca_rotation_kills;
 mod files;
 mod join;
 mod roles;
 mod socket;
+mod stock_clients;
 mod strangers;
 
 use std::path::PathBuf;

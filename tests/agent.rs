@@ -1,10 +1,12 @@
 //! A node that follows a server: the real daemon with real pods, and a server
 //! that says what the test wants it to say and writes down what it hears.
 
+mod damaged;
 mod failures;
 mod lease;
 mod life;
 mod network;
+mod ownership;
 mod restart;
 mod server;
 mod talk;
@@ -75,7 +77,7 @@ fn run(id: &str, pod: PodSpec) -> Assignment {
         generation: 1,
         wanted: Wanted::Running.into(),
         spec: Some(Spec::Pod(pod)),
-        starts: 0,
+        ..Assignment::default()
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod drain;
+mod empty_store;
 mod etcd;
 mod input;
 mod kills;

@@ -11,6 +11,7 @@
 mod asking;
 mod bundles;
 mod certificates;
+mod hardening;
 mod kubectl;
 mod life;
 mod lost;

@@ -4,6 +4,7 @@
 mod by_name;
 mod bytes;
 mod crowds;
+mod full_disk;
 mod rotation;
 mod streams;
 

@@ -19,6 +19,8 @@ mod life;
 mod limits;
 #[path = "machine/outside.rs"]
 mod outside;
+#[path = "machine/pods.rs"]
+mod pods;
 #[path = "machine/roots.rs"]
 mod roots;
 #[path = "machine/spawn.rs"]
@@ -52,9 +54,13 @@ async fn a_machine_runs_on_strata_alone() {
         return skip(why);
     }
     let begin = Instant::now();
+    let scratch = tempfile::tempdir().unwrap();
+    let archive = scratch.path().join("busybox.tar");
+    strata_testkit::images::Image::busybox().write_archive(&archive, "busybox:1");
     let image = Image {
         program: env!("CARGO_BIN_EXE_strata").into(),
         programs: vec![("bin/mechanism".to_owned(), std::env::current_exe().unwrap())],
+        files: vec![(pods::IMAGE.to_owned(), archive)],
         start: outside::START.to_owned(),
     };
     let guest = Guest::boot(&image).unwrap();
@@ -73,6 +79,9 @@ async fn a_machine_runs_on_strata_alone() {
     check!(cells::stop_takes_along_all_that_was_forked(&machine));
     check!(cells::free_leaves_nothing(&machine));
     check!(roots::roots_are_as_asked_for(&machine));
+    check!(pods::pods_have_users_of_their_own(&machine));
+    check!(pods::pods_find_their_limits(&machine));
+    check!(pods::program_can_be_pid_1(&machine));
     check!(spawn::machines_are_spawned_in_it(&machine));
     check!(life::orphans_are_reaped(&machine));
     check!(life::a_storm_leaves_no_zombies(&machine));

@@ -11,6 +11,7 @@ mod files;
 mod hypervisors;
 mod kills;
 mod python;
+mod reach;
 mod storage;
 mod told;
 mod world;

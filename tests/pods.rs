@@ -1,9 +1,12 @@
 //! Pods, end to end: containers of real images on a daemon of their own, with
 //! a network namespace of its own, looked at from outside and from inside.
 
+mod conventions;
 mod exec;
+mod first_process;
 mod health;
 mod hostile;
+mod image_content;
 mod input;
 mod inside;
 mod life;
@@ -23,14 +26,14 @@ use strata_testkit::{Daemon, NetworkNamespace, Node, PATIENCE, wait_for};
 const STRATA: &str = env!("CARGO_BIN_EXE_strata");
 
 /// A daemon in a network of its own, and an image of busybox.
-struct World {
-    node: Node,
-    image: String,
-    daemon: Daemon,
+pub(crate) struct World {
+    pub(crate) node: Node,
+    pub(crate) image: String,
+    pub(crate) daemon: Daemon,
     network: NetworkNamespace,
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     world_with("").await
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use strata_testkit::pods::Executed;
-use strata_testkit::v1::ExecStart;
+use strata_testkit::v1::{ExecStart, PodSecurity};
 
 use crate::containerd::{self, Containerd};
 use crate::peers::{Namespaces, Peer};
@@ -17,6 +17,8 @@ const FLOOR: &str = "floor: clone3 with namespaces and network + exec + wait";
 const FLOOR_VETH: &str = "floor: the same with a veth into it";
 const RUNNING: &str = "strata: Create, until it runs";
 const WHOLE: &str = "strata: Create + Wait + Destroy";
+/// What a user namespace costs is the ratio of the two.
+const HOST_USERS: &str = "strata: Create with the users of the host, until it runs";
 const SLEEP: [&str; 3] = [PROGRAM, "sleep", "1000"];
 
 /// Who is measured beside us, and what their rows are called.
@@ -123,6 +125,7 @@ fn tell(board: &Board) {
     board.ratio(RUNNING, FLOOR, "4");
     board.ratio(RUNNING, FLOOR_VETH, "-");
     board.ratio(WHOLE, CRUN, "-");
+    board.ratio(RUNNING, HOST_USERS, "1.1");
 }
 
 /// The same without a rest: each again and again, as fast as it goes, while
@@ -146,6 +149,10 @@ async fn in_a_row(world: &World, image: &str, peers: &mut Peers, times: usize) -
         world.node.run_pod(pod(&name, image, &SLEEP)).await?;
         board.add(RUNNING, begin.elapsed());
         world.node.destroy_pod(&name).await?;
+    }
+    for i in 0..times {
+        let name = format!("row-{i}");
+        board.add(HOST_USERS, with_host_users(world, image, &name).await?);
     }
     for i in 0..times {
         board.add(WHOLE, whole(world, image, &format!("row-{i}")).await?);
@@ -195,8 +202,24 @@ async fn one_of_ours(world: &World, image: &str, name: &str, board: &mut Board) 
     node.destroy_pod(name).await?;
 
     rest();
+    board.add(HOST_USERS, with_host_users(world, image, name).await?);
+    rest();
     board.add(WHOLE, whole(world, image, name).await?);
     Ok(())
+}
+
+/// Until a pod without a user namespace runs.
+async fn with_host_users(world: &World, image: &str, name: &str) -> Result<Duration> {
+    let mut spec = pod(name, image, &SLEEP);
+    spec.security = Some(PodSecurity {
+        user_namespace: Some(false),
+        ..PodSecurity::default()
+    });
+    let begin = Instant::now();
+    world.node.run_pod(spec).await?;
+    let took = begin.elapsed();
+    world.node.destroy_pod(name).await?;
+    Ok(took)
 }
 
 async fn exec(world: &World, pod: &str) -> Result<Executed> {

@@ -60,6 +60,10 @@ async fn nothing_can_be_changed_by_others_and_no_secret_read() {
             continue;
         };
         let (kind, mode) = (metadata.file_type(), metadata.permissions().mode());
+        // Every link has all bits, which mean nothing.
+        if kind.is_symlink() {
+            continue;
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_secret = name.ends_with(".key")
             || name.contains("token")

@@ -1,8 +1,8 @@
 //! What each role may do on a node and on the server.
 
 use strata_testkit::observe::LogChannelType::ChannelStdout;
-use strata_testkit::v1::ReadLogsRequest;
-use strata_testkit::{Code, Daemon, Node, refused};
+use strata_testkit::v1::{CellNetwork, ReadLogsRequest, RootMode};
+use strata_testkit::{Code, Daemon, Node, cell_with, executable_with, refused};
 
 use crate::access::{STRATA, certificate};
 
@@ -55,8 +55,16 @@ async fn an_operator_runs_things_and_makes_no_identities() {
     let (daemon, _) = world().await;
     let folder = certificate(&daemon, "operator").await;
     let operator = daemon.node_with(&folder).await.unwrap();
-    operator.allocate("mine").await.unwrap();
-    assert_eq!(operator.shell("mine", "main", "echo yes").await, "yes");
+    let mine = cell_with("mine", |options| {
+        options.set_root(RootMode::Private);
+        options.set_network(CellNetwork::Isolated);
+    });
+    operator.allocate_as(mine).await.unwrap();
+    let main = executable_with("mine", "main", "echo yes", |options| {
+        options.uid = Some(12_345);
+    });
+    let pid = operator.start_as(main).await.unwrap();
+    assert_eq!(operator.stdout(pid).await.unwrap(), ["yes"]);
     operator.stop("web", "main").await.unwrap();
     operator.free("mine").await.unwrap();
     let request = strata_testkit::v1::PowerOffRequest {};

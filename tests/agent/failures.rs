@@ -114,6 +114,8 @@ async fn noise_from_a_server_harms_nothing() {
             range: String::new(),
             lease_ms: u32::MAX,
             alone: false,
+            control_plane: "\u{0}/..".into(),
+            ..Welcome::default()
         }))
         .await;
     server

@@ -36,6 +36,7 @@ async fn all_is_told_again_and_what_changed_meanwhile_is_done() {
     for one in [&stays, &stopped(&stops), &changes] {
         server.assign(one).await;
     }
+    server.withdraw("goes").await;
     server.complete().await;
     server.becomes("stops", PodState::Stopped).await;
     server.becomes("goes", PodState::Unspecified).await;

@@ -21,6 +21,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+/// The id of the control plane that this is a server of.
+pub(crate) const CONTROL_PLANE: &str = "a1b2c3d4e5";
+
 /// Where what is said to a node goes, until it ends.
 type Mouth = Arc<AsyncMutex<Option<mpsc::Sender<Result<v1::ServerMessage, Status>>>>>;
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -102,7 +105,7 @@ impl Server {
         let live = Arc::new(LiveIdentity::new(&credentials).expect("an identity"));
         let clock = Clock::system();
         let tls = strata_identity::server_config_optional_client(
-            self.authority.ca_pem(),
+            &self.authority.ca_pem(),
             live,
             clock.clone(),
         );
@@ -249,6 +252,21 @@ impl Conversation {
             range: "10.42.0.0/16".into(),
             lease_ms,
             alone,
+            control_plane: CONTROL_PLANE.into(),
+            ..v1::Welcome::default()
+        }))
+        .await;
+    }
+
+    /// A server of another control plane takes the node in.
+    pub(crate) async fn welcome_of(&self, control_plane: &str) {
+        self.say(Message::Welcome(v1::Welcome {
+            subnet: "10.42.77.0/24".into(),
+            range: "10.42.0.0/16".into(),
+            lease_ms: 10_000,
+            alone: true,
+            control_plane: control_plane.into(),
+            ..v1::Welcome::default()
         }))
         .await;
     }
@@ -258,11 +276,13 @@ impl Conversation {
             name: "other".into(),
             address: (*address).into(),
             subnet: (*subnet).into(),
+            ..v1::Peer::default()
         };
         let peers: Vec<v1::Peer> = peers.iter().map(peer).collect();
         self.say(Message::Peers(v1::Peers {
             peers,
             others: true,
+            ..v1::Peers::default()
         }))
         .await;
     }
@@ -276,8 +296,11 @@ impl Conversation {
     }
 
     pub(crate) async fn withdraw(&self, id: &str) {
-        self.say(Message::Withdrawal(v1::Withdrawal { id: id.into() }))
-            .await;
+        self.say(Message::Withdrawal(v1::Withdrawal {
+            id: id.into(),
+            ..v1::Withdrawal::default()
+        }))
+        .await;
     }
 
     /// All that was heard.

@@ -130,3 +130,25 @@ async fn a_freed_name_can_be_used_for_another_cell() {
         node.free("web").await.unwrap();
     }
 }
+
+/// `tasks` is a file in every group of cgroup v1.
+#[tokio::test(flavor = "multi_thread")]
+async fn cell_may_have_the_name_of_a_file_of_the_kernel() {
+    let (mut daemon, node) = Daemon::up(STRATA).await;
+    let before = daemon.host().settled().await;
+    for name in ["tasks", "tasks/tasks", "w", "w/tasks"] {
+        node.allocate(name).await.unwrap();
+        node.start(name, "main", "sleep 1000").await.unwrap();
+    }
+    daemon.kill();
+    daemon.restart().await;
+    let node = daemon.node().await;
+    assert_eq!(node.names().await, ["tasks", "tasks/tasks", "w", "w/tasks"]);
+    for name in ["tasks", "tasks/tasks", "w", "w/tasks"] {
+        assert!(node.is_running(name, "main").await, "{name}");
+    }
+    for name in ["tasks", "w"] {
+        node.free(name).await.unwrap();
+    }
+    assert_eq!(daemon.host().settled().await.cgroups, before.cgroups);
+}

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use strata_testkit::observe::LogChannelType::ChannelStderr;
 use strata_testkit::v1::ExecutableState;
-use strata_testkit::{Code, Daemon, executable, executable_with, field_of, refused};
+use strata_testkit::{Code, Daemon, all, executable, executable_with, field_of, refused};
 
 use crate::cells::STRATA;
 
@@ -169,4 +170,41 @@ async fn start_in_a_cell_that_is_not_there_is_not_found() {
     let status = status.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(field_of(&status).as_deref(), Some("executable"));
+}
+
+/// The commands of the examples that are published with the runtime API, in
+/// their order. What needs a shell is refused, and runs when one is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_the_published_examples_run_or_are_refused_with_a_hint() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("ae").await.unwrap();
+    for (command, out) in [
+        ("echo 'hello world'", "hello world"),
+        ("/usr/bin/echo 'hello world'", "hello world"),
+        ("sh -c 'hostname'", "ae"),
+        ("hostname", "ae"),
+        ("sh -c '/usr/bin/echo one && /usr/bin/echo two'", "one"),
+    ] {
+        let pid = node.start("ae", "ok", command).await.unwrap();
+        node.wait("ae", "ok").await.unwrap();
+        assert_eq!(node.stdout(pid).await.unwrap()[0], out, "{command}");
+    }
+    for command in [
+        "/usr/bin/echo 'hello world' 1>&2",
+        "ifconfig && ip a && route",
+        "ls /proc | wc -l",
+        "sleep 1; echo done",
+    ] {
+        let status = node.start("ae", "bad", command).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{command}");
+        assert_eq!(field_of(&status).as_deref(), Some("executable.command"));
+        assert!(status.message().contains("sh -c"), "{status}");
+        refused(node.executable("ae", "bad").await, Code::NotFound);
+    }
+    let pid = node
+        .start("ae", "err", "sh -c \"/usr/bin/echo 'hello world' 1>&2\"")
+        .await
+        .unwrap();
+    let items = all(node.stream(ChannelStderr, pid).await.unwrap()).await;
+    assert_eq!(items.unwrap()[0].line, "hello world");
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use strata_testkit::faults::{Step, Tracer};
 use strata_testkit::v1::CellState;
 use strata_testkit::{Code, Daemon, PATIENCE, executable_with, holds, refused, wait_for};
 
@@ -110,4 +111,32 @@ async fn whoever_waits_for_an_executable_of_a_freed_cell_is_told() {
         // It came after the cell had gone.
         Err(status) => assert_eq!(status.code(), Code::NotFound),
     }
+}
+
+/// The daemon dies at each file that Free removes. Whatever is left of the cell
+/// is cleared at the next start, and Free again is no error.
+#[tokio::test(flavor = "multi_thread")]
+async fn free_that_a_crash_cut_off_is_ok_when_repeated() {
+    let (mut daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("warm").await.unwrap();
+    node.allocate("web").await.unwrap();
+    let tracer = Tracer::attach(daemon.pid(), &daemon.data_dir(), None);
+    node.free("web").await.unwrap();
+    let removes = |step: &Step| ["unlink", "unlinkat", "rmdir"].contains(&step.call.as_str());
+    let steps: Vec<Step> = tracer.finish().steps(2);
+    let mut struck = 0;
+    for step in steps.into_iter().filter(removes) {
+        let node = daemon.node().await;
+        // A name that was never freed before.
+        let name = format!("web-{struck}");
+        node.allocate(&name).await.unwrap();
+        let tracer = Tracer::attach(daemon.pid(), &daemon.data_dir(), Some(step.clone()));
+        drop(node.free(&name).await);
+        struck += usize::from(tracer.finish().struck.is_some());
+        daemon.kill();
+        daemon.restart().await;
+        let freed = daemon.node().await.free(&name).await;
+        assert!(freed.is_ok(), "{step}: {freed:?}");
+    }
+    assert!(struck > 1, "the daemon died {struck} times");
 }

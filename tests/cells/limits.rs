@@ -219,3 +219,34 @@ async fn one_that_ran_out_of_memory_does_not_blame_its_neighbours() {
         assert_ne!(ended.reason, "killed: out of memory", "{name}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_in_a_cell_full_of_processes_names_the_limit() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    let few = cell_with("few", |options| options.pids_max = Some(4));
+    node.allocate_as(few).await.unwrap();
+    let mut refusal = None;
+    for i in 0..6 {
+        if let Err(status) = node.start("few", &format!("e{i}"), "sleep 1000").await {
+            refusal = Some(status);
+            break;
+        }
+    }
+    let status = refusal.expect("six processes do not fit into four");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("pids_max is 4"), "{status}");
+    // A cell inside needs a process for its init.
+    let status = node.allocate("few/inner").await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("\"few\""), "{status}");
+    node.free("few").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_above_the_size_limit_is_resource_exhausted() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("web").await.unwrap();
+    let huge = "x".repeat(3 << 20);
+    let status = node.start("web", "main", &huge).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+}

@@ -136,7 +136,8 @@ async fn logs_can_be_cut_short_by_a_pipe() {
     node.start("web", "main", "sh -c 'seq 1 200000; sleep 1000'")
         .await
         .unwrap();
-    for follow in ["", "-f"] {
+    // The first waits for what is written, the second finds it.
+    for follow in ["-f", ""] {
         let script =
             format!("{STRATA} logs web main {follow} | head -n 3; echo ${{PIPESTATUS[0]}}");
         let output = std::process::Command::new("bash")

@@ -48,14 +48,12 @@ async fn a_drained_node_is_emptied_and_takes_again_when_opened() {
     assert_eq!(cluster.place("id-e").await.0, 1 - drained);
     let mut second = cluster.instance("f");
     second.ports = vec![port(8080, 80)];
-    let seen = cluster.create(second).await.unwrap().to_end().await;
-    let (state, said) = seen.last().unwrap();
-    assert!(
-        *state == Status::Failed && said.contains("drain"),
-        "{seen:?}"
-    );
+    let mut second = cluster.create(second).await.unwrap();
+    let failed = second.until_state(Status::Failed).await;
+    assert!(failed.status_description.contains("drain"), "{failed:?}");
     rest.patch(&path, json!({ "draining": false })).await;
     cluster.pod_until("id-f", |pod| pod.process_id != 0).await;
+    second.until_running().await;
     assert_eq!(cluster.place("id-f").await.0, drained);
 }
 

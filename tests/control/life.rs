@@ -139,11 +139,13 @@ async fn what_cannot_run_says_why() {
     let cluster = cluster(1).await;
     let mut missing = cluster.instance("missing");
     missing.uri = "oci:/nowhere/at/all:v1".into();
-    let seen = cluster.create(missing).await.unwrap().to_end().await;
-    let (state, why) = seen.last().unwrap();
+    // Both are tried again, and say so: the stream goes on.
+    let mut missing = cluster.create(missing).await.unwrap();
+    let failed = missing.until_state(Failed).await;
+    let why = &failed.status_description;
     assert!(
-        *state == Failed && why.contains("/nowhere/at/all"),
-        "{seen:?}"
+        why.contains("/nowhere/at/all") && why.contains("again"),
+        "{why}"
     );
     let mut large = cluster.instance("large");
     large.resource = Some(Resource {
@@ -153,10 +155,17 @@ async fn what_cannot_run_says_why() {
         }),
         usage: None,
     });
-    let seen = cluster.create(large).await.unwrap().to_end().await;
-    let (state, why) = seen.last().unwrap();
-    assert!(*state == Failed && why.contains("cpu"), "{seen:?}");
+    let mut large = cluster.create(large).await.unwrap();
+    let why = large.until_state(Failed).await.status_description;
+    assert!(
+        why.contains("cpu") && why.ends_with("; tried again"),
+        "{why}"
+    );
     cluster.destroy("id-large").await.unwrap();
     cluster.destroy("id-missing").await.unwrap();
+    for updates in [large, missing] {
+        let seen = updates.to_end().await;
+        assert_eq!(seen.last().unwrap().0, Terminated, "{seen:?}");
+    }
     cluster.settles(&[], &[]).await;
 }

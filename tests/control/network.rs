@@ -1,6 +1,7 @@
 //! Instances reach each other across nodes, and are reached through ports.
 
 use strata_testkit::cluster::port;
+use strata_testkit::scheduler::Status;
 use strata_testkit::wait_for;
 
 use crate::control::{PATIENCE, answers, cluster, got};
@@ -89,9 +90,9 @@ async fn a_port_is_had_once_per_node() {
     // There is no third, until one of them goes.
     let mut web = cluster.web("three");
     web.ports = vec![port(8080, 80)];
-    let seen = cluster.create(web.clone()).await.unwrap().to_end().await;
-    let why = &seen.last().unwrap().1;
-    assert!(why.contains("8080"), "{seen:?}");
+    let mut third = cluster.create(web.clone()).await.unwrap();
+    let failed = third.until_state(Status::Failed).await;
+    assert!(failed.status_description.contains("8080"), "{failed:?}");
     cluster.destroy("id-one").await.unwrap();
     cluster.settles(&["id-two", "id-three"], &[]).await;
 }

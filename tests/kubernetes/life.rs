@@ -5,6 +5,7 @@ use strata_testkit::serde_json::Value;
 
 use crate::kubernetes::asking::Asking;
 use crate::kubernetes::certificates;
+use crate::kubernetes::hardening;
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::tell;
 use crate::kubernetes::web::PORT;
@@ -35,6 +36,7 @@ async fn a_cluster_is_made_used_scaled_and_deleted() {
     world.import_image(std::slice::from_ref(first)).await;
     kubectl.deploy_web().await;
     serves_its_users(&kubectl).await;
+    hardening::holds(&world, &kubectl, control).await;
 
     let address = format!("{}:{PORT}", world.address(control).await);
     let asking = Asking::begin(&world.network, address.parse().unwrap()).await;
@@ -51,7 +53,9 @@ async fn a_cluster_is_made_used_scaled_and_deleted() {
     assert!(count.failed.is_empty(), "{count:?}");
 
     certificates::are_renewed(&mut world, &kubectl, control).await;
+    hardening::secret_is_readable(&world).await;
     viewers_look_and_the_revoked_do_not(&world).await;
+    hardening::operator_stays_within_a_namespace(&world).await;
     world.done(&format!("cluster delete {CLUSTER} --yes")).await;
     kubectl.fails("get nodes --request-timeout=5s").await;
     world.returns_to(&before).await;

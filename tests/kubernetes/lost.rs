@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use strata_testkit::serde_json::Value;
 use strata_testkit::wait_for;
 
+use crate::kubernetes::hardening;
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::tell;
 use crate::kubernetes::world::{CLUSTER, PATIENCE, World};
@@ -26,8 +27,11 @@ async fn lost_machines_are_replaced_while_the_api_answers() {
     let worker = world.members("workers").await.remove(0);
     world.import_image(std::slice::from_ref(&worker)).await;
     kubectl.deploy_web().await;
+    hardening::make_secret(&kubectl).await;
+    hardening::secret_is_readable(&world).await;
     comes_back(&world, &kubectl, &worker).await;
     are_replaced(&world, &kubectl, &worker).await;
+    hardening::secret_is_readable(&world).await;
     world.done(&format!("cluster delete {CLUSTER} --yes")).await;
     world.returns_to(&before).await;
 }

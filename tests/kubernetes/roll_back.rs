@@ -26,8 +26,9 @@ pub(crate) async fn rolls_back(world: &mut World, kubectl: &Kubectl, control: &s
     let vera = viewer(world).await;
     vera.until("get pods", |said| said.contains("web")).await;
     let healthy = configuration(kubectl).await;
-    let flag = format!("apiServer:\n  extraArgs:\n  - name: {FLAG}\n    value: \"1\"\n");
-    let broken = healthy.replace("apiServer:\n", &flag);
+    // The first arguments of the text are those of API servers.
+    let flag = format!("  extraArgs:\n  - name: {FLAG}\n    value: \"1\"\n");
+    let broken = healthy.replacen("  extraArgs:\n", &flag, 1);
     assert_ne!(broken, healthy);
     configure(kubectl, &broken).await;
 

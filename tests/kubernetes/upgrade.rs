@@ -5,6 +5,7 @@
 use strata_testkit::serde_json::{Value, json};
 
 use crate::kubernetes::asking::Asking;
+use crate::kubernetes::hardening;
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::roll_back::{SWAP, rolls_back};
 use crate::kubernetes::tell;
@@ -47,9 +48,13 @@ async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {
     let address = format!("{}:{PORT}", world.address(&control).await);
     let asking = Asking::begin(&world.network, address.parse().unwrap()).await;
 
+    hardening::make_secret(&kubectl).await;
     rolls_back(&mut world, &kubectl, &control, &new).await;
+    hardening::secret_is_readable(&world).await;
     upgrades(&mut world, &kubectl, &control, &new).await;
     kubectl.nodes_ready(3).await;
+    hardening::secret_is_readable(&world).await;
+    hardening::secret_is_encrypted_in_etcd(&world, &control).await;
     for node in kubectl.list("nodes").await {
         let told = &node["status"]["nodeInfo"]["kubeletVersion"];
         assert_eq!(told, &new, "{node:#}");
@@ -72,6 +77,7 @@ async fn a_cluster_is_upgraded_and_restored_through_deaths_of_the_server() {
     assert!(count.failed.is_empty(), "{count:?}");
 
     restores(&world).await;
+    hardening::secret_is_readable(&world).await;
     let id = world
         .begin("DELETE", &format!("/cluster/{CLUSTER}"), Value::Null)
         .await;

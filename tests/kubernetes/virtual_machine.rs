@@ -72,7 +72,10 @@ async fn a_virtual_machine_is_a_worker_like_others() {
     let add = format!("machine add {WORKER} --provider qemu --cpu 2 --ram 3GB --disk 8GB");
     world.cli(&add).await;
     let begun = Instant::now();
-    let create = format!("cluster create {CLUSTER} --version 1.34 --workers 1 --detach");
+    // Its web server is the machine's own, by a path and a port of the host.
+    let create = format!(
+        "cluster create {CLUSTER} --version 1.34 --workers 1 --pod-security privileged --detach"
+    );
     let id = world.cli(&create).await;
     let ended = world.ended_within(id.trim(), PATIENCE).await;
     assert_eq!(ended["status"], "COMPLETED", "{ended:#}");

@@ -110,3 +110,25 @@ async fn a_reader_that_leaves_costs_nothing_any_more() {
     })
     .await;
 }
+
+/// HTTP/2 lets a client hold back what is above the limit, without an error.
+/// Here it is refused, and what is short still gets its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_beyond_the_limit_of_a_connection_is_refused() {
+    let (_daemon, node) = Daemon::up(STRATA).await;
+    node.allocate("web").await.unwrap();
+    let pid = node.start("web", "main", "sh -c 'echo begin; sleep 1000'");
+    let pid = pid.await.unwrap();
+    let mut open = Vec::new();
+    for _ in 0..256 {
+        open.push(node.stream(ChannelStdout, pid).await.unwrap());
+    }
+    let further = tokio::time::timeout(PATIENCE, node.stream(ChannelStdout, pid)).await;
+    let status = further.expect("it is answered").unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("256 requests"), "{status}");
+    assert!(status.message().contains("further connection"), "{status}");
+    open.truncate(200);
+    node.names().await;
+    node.stream(ChannelStdout, pid).await.unwrap();
+}

@@ -89,7 +89,7 @@ pub(crate) async fn a_storm_leaves_no_zombies(machine: &Machine) {
 /// The tests of `strata-cell`, run where cgroups are v2.
 pub(crate) async fn the_mechanism_holds_on_cgroup_v2(machine: &Machine) {
     // On the root itself: what is mounted on it is not part of a private root.
-    let script = "TMPDIR=/root /bin/mechanism mechanism:: --test-threads 1";
+    let script = "TMPDIR=/root DESCRIPTORS=48 /bin/mechanism mechanism:: --test-threads 1";
     let output = machine.outside(script).await;
     assert!(output.contains("test result: ok."), "{output}");
     assert!(!output.contains(" 0 passed"), "{output}");

@@ -10,8 +10,11 @@ use strata_types::Role;
 
 /// Lines for the start hook: a disk to lose, and the hand. Every order has an
 /// answer of its own, so that one is never taken for the end of another.
+/// The node's own files are on a file system with idmapped mounts, which the
+/// root of this machine is not.
 pub(crate) const START: &str = "\
-mke2fs /dev/nvme0n1 >/dev/null && mkdir /data && mount /dev/nvme0n1 /data
+mkdir /data && mount /dev/nvme0n1 /data
+mkdir -p -m 0700 /data/node /var/lib/strata/node && mount --bind /data/node /var/lib/strata/node
 mkfifo /run/orders
 while :; do
   read -r n </run/orders && sh /run/order.$n >/run/answer.$n 2>&1

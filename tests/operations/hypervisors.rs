@@ -227,3 +227,55 @@ async fn a_drained_hypervisor_is_emptied_before_it_goes() {
         HypervisorState::AvailableToCreate
     );
 }
+
+async fn create(world: &World, machine: &str) -> Vec<told::Message> {
+    let mut operations = world.operations().await;
+    let stream = operations.create_hypervisor(id(machine)).await.unwrap();
+    told::all(stream.into_inner()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_off_or_whose_node_left_is_brought_up_again() {
+    let world = World::start("[scheduler]\nlease_seconds = 4\n").await;
+    told::completed(&create(&world, "local-1").await);
+
+    // Off: said at once, whatever the lease.
+    world
+        .done(
+            "/machine/local-1/power",
+            json!({ "power": "off", "force": true }),
+        )
+        .await;
+    assert_eq!(state_of(&world, "local-1").await, HypervisorState::Unknown);
+    let told = create(&world, "local-1").await;
+    told::completed(&told);
+    assert!(told::steps(&told).contains(&"boot"), "{told:?}");
+    assert_eq!(
+        state_of(&world, "local-1").await,
+        HypervisorState::AvailableToDestroy
+    );
+
+    // Gone for good: it joins as a new one.
+    let gone = world
+        .rest()
+        .call("DELETE", "/node/local-1", Value::Null)
+        .await;
+    assert!(gone.status < 300, "{gone:?}");
+    wait_for("the node to go", PATIENCE, async || {
+        let node = world.rest().call("GET", "/node/local-1", Value::Null).await;
+        match node.status {
+            404 => Ok(()),
+            _ => Err(format!("{node:?}")),
+        }
+    })
+    .await;
+    assert_eq!(state_of(&world, "local-1").await, HypervisorState::Unknown);
+    told::completed(&create(&world, "local-1").await);
+    world
+        .until("/node/local-1", |node| node["status"] == "READY")
+        .await;
+    assert_eq!(
+        state_of(&world, "local-1").await,
+        HypervisorState::AvailableToDestroy
+    );
+}

@@ -112,7 +112,8 @@ async fn the_pool_grows_and_shrinks_through_every_death() {
     world.create_volume(json!({ "name": "data" })).await;
     let data = world.volume("data");
     let (expand, shrink) = (
-        json!({ "minBytes": 1 }),
+        // All of a spare.
+        json!({ "minBytes": 999_997_440 }),
         json!({ "maxBytes": 1_000_000_000 }),
     );
     let larger = steps(&world.done("/storage/expand", expand.clone()).await);
@@ -141,6 +142,39 @@ async fn the_pool_grows_and_shrinks_through_every_death() {
         let at = step.min(smaller.len() - 1);
         killed_at(&mut world, "/storage/shrink", &shrink, at).await;
         assert_eq!(online(&world).await, 1);
+        check(&data, FILES);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_is_cut_and_grown_through_every_death() {
+    const FILES: u64 = 100;
+    let mut world = World::start(POOL).await;
+    world.create_volume(json!({ "name": "data" })).await;
+    let data = world.volume("data");
+    fill(&data, FILES);
+    let bytes = async |world: &World| world.rest().get("/storage").await["bytes"].as_u64();
+    let full = bytes(&world).await;
+    let (shrink, expand) = (
+        json!({ "maxBytes": 300_000_000 }),
+        json!({ "minBytes": 299_999_232 }),
+    );
+    let smaller = steps(&world.done("/storage/shrink", shrink.clone()).await);
+    let cut = bytes(&world).await;
+    let larger = steps(&world.done("/storage/expand", expand.clone()).await);
+    assert_eq!(bytes(&world).await, full);
+    for at in 0..smaller.len() {
+        killed_at(&mut world, "/storage/shrink", &shrink, at).await;
+        assert_eq!(bytes(&world).await, cut);
+        check(&data, FILES);
+        killed_at(
+            &mut world,
+            "/storage/expand",
+            &expand,
+            at.min(larger.len() - 1),
+        )
+        .await;
+        assert_eq!(bytes(&world).await, full);
         check(&data, FILES);
     }
 }

@@ -33,9 +33,15 @@ pub(crate) struct World {
     /// An image that runs what `SCRIPT` in its environment says.
     pub(crate) image: String,
     way: Way,
+    network: NetworkNamespace,
 }
 
 impl World {
+    /// The network that it is in.
+    pub(crate) fn network(&self) -> &NetworkNamespace {
+        &self.network
+    }
+
     /// With this beyond what all of them have in their configuration.
     pub(crate) async fn start(config: &str) -> Self {
         let mut world = Self::stopped(config).await;
@@ -45,20 +51,29 @@ impl World {
 
     /// One that has its folder and runs not yet.
     pub(crate) async fn stopped(config: &str) -> Self {
-        let network = NetworkNamespace::new();
+        Self::stopped_on(&NetworkNamespace::new(), ADDRESS, config).await
+    }
+
+    /// The same in this network, with its server at this address.
+    pub(crate) async fn stopped_on(
+        network: &NetworkNamespace,
+        address: &str,
+        config: &str,
+    ) -> Self {
         let lease = match config.contains("[scheduler]") {
             true => "",
             false => LEASE,
         };
         let daemon = Daemon::build(STRATA)
             .config(&format!("{CONFIG}{lease}{config}"))
-            .listen(ADDRESS)
-            .within(&network)
+            .listen(address)
+            .within(network)
             .stopped();
-        let far: SocketAddr = ADDRESS.parse().unwrap();
+        let far: SocketAddr = address.parse().unwrap();
         Self {
             image: scripted(&daemon.scratch()),
-            way: Way::to(&network, far).await,
+            way: Way::to(network, far).await,
+            network: network.clone(),
             daemon,
         }
     }

@@ -220,7 +220,7 @@ fn lists() -> Vec<(&'static str, Change)> {
             change(|p| {
                 p.network = PodNetwork::Host.into();
                 p.security = Some(PodSecurity {
-                    user_namespace: true,
+                    user_namespace: Some(true),
                     ..PodSecurity::default()
                 });
             }),

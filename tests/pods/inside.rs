@@ -284,9 +284,10 @@ async fn the_image_says_how_it_is_stopped() {
     let deaf = script(
         "deaf",
         &world.image,
-        "trap '' TERM; while :; do sleep 1; done",
+        "trap '' TERM; echo up; while :; do sleep 1; done",
     );
     node.run_pod(deaf).await.unwrap();
+    crate::pods::logged(node, "deaf", "up").await;
     let pod = node.stop_pod("deaf").await.unwrap();
     assert_eq!(
         (pod.exit_code, pod.signal),
@@ -340,7 +341,7 @@ async fn it_finds_its_own_limits_and_nothing_of_others() {
     let mapped = PodSpec {
         name: "mapped".into(),
         security: Some(PodSecurity {
-            user_namespace: true,
+            user_namespace: Some(true),
             ..PodSecurity::default()
         }),
         ..plain.clone()

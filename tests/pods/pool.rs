@@ -52,7 +52,7 @@ async fn what_a_pod_writes_to_the_pool_the_next_one_reads() {
     // Users of its own see the same files.
     let mut mapped = with(&world, "mapped", "v1");
     mapped.security = Some(PodSecurity {
-        user_namespace: true,
+        user_namespace: Some(true),
         ..PodSecurity::default()
     });
     node.run_pod(mapped).await.unwrap();

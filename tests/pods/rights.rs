@@ -2,31 +2,12 @@
 
 use strata_testkit::pods::{folder, idle};
 use strata_testkit::v1::{
-    CreateVolumeRequest, ListVolumesRequest, PodNetwork, PodSecurity, PodSpec, PodState,
+    CreateVolumeRequest, ListVolumesRequest, PodLimits, PodNetwork, PodSecurity, PodSpec, PodState,
     RemoveVolumeRequest, RestartPolicy,
 };
-use strata_testkit::{Code, Daemon, Node, refused};
+use strata_testkit::{Code, Daemon, refused};
 
 use crate::pods::{World, world};
-
-/// A client with a role, over the node's TLS port: from inside the daemon's
-/// network namespace only, so by a daemon of its own outside of one.
-async fn as_role(daemon: &Daemon, role: &str) -> Node {
-    let out = daemon.scratch().join(role);
-    let out_text = out.to_string_lossy().into_owned();
-    let words = [
-        "certificate",
-        "issue",
-        "--role",
-        role,
-        "--name",
-        role,
-        "--out",
-        &out_text,
-    ];
-    daemon.told_cli().run(words).await.ok();
-    daemon.node_with(&out).await.expect("the node answers")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
@@ -41,8 +22,14 @@ async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
     secret.environment = vec!["TOKEN=hunter2".into()];
     admin.run_pod(secret).await.unwrap();
 
-    let operator = as_role(&daemon, "operator").await;
-    let outward: [fn(&mut PodSpec); 3] = [
+    let operator = daemon.node_as("operator").await;
+    let outward: [fn(&mut PodSpec); 4] = [
+        |pod| {
+            pod.security = Some(PodSecurity {
+                user_namespace: Some(false),
+                ..PodSecurity::default()
+            });
+        },
         |pod| pod.volumes = vec![folder(std::path::Path::new("/etc"), "/x")],
         |pod| pod.network = PodNetwork::Host.into(),
         |pod| {
@@ -61,7 +48,7 @@ async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
     }
     let seen = operator.pod("secret").await.unwrap();
     assert_eq!(seen.spec.unwrap().environment, ["TOKEN=hunter2"]);
-    let viewer = as_role(&daemon, "viewer").await;
+    let viewer = daemon.node_as("viewer").await;
     for seen in [
         viewer.pod("secret").await.unwrap(),
         viewer.pods().await.unwrap().remove(0),
@@ -89,18 +76,55 @@ async fn operators_stay_inside_pods_and_viewers_see_no_secrets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_in_etc_are_no_way_around_a_limit() {
-    let World { node, image, .. } = &world().await;
-    node.run_pod(idle("web", image)).await.unwrap();
+    let world = world().await;
+    let World { node, image, .. } = &world;
+    let mut limited = idle("limited", image);
+    limited.limits = Some(PodLimits {
+        disk_bytes: Some(8 << 20),
+        ..PodLimits::default()
+    });
+    node.run_pod(limited).await.unwrap();
+    let hosts = node.says("limited", "cat /etc/hosts").await;
     for file in ["hosts", "hostname", "resolv.conf"] {
-        let said = node
-            .sh("web", &format!("echo x >> /etc/{file}"))
-            .await
-            .unwrap();
-        assert_ne!(said.ended.exit_code, Some(0), "{file}");
+        let add = format!("echo '# own' >> /etc/{file} && tail -n 1 /etc/{file}");
+        assert_eq!(node.says("limited", &add).await, "# own", "{file}");
     }
+    let fill = "dd if=/dev/zero of=/etc/hosts bs=1M count=32 2>&1; dd if=/dev/zero of=/fill bs=1k";
+    let said = node.sh("limited", fill).await.unwrap();
+    let full = ["No space left", "quota exceeded"];
+    assert!(full.iter().any(|why| said.stdout.contains(why)), "{said:?}");
+    // The node's own are what they were, and a pod without room starts.
+    node.stop_pod("limited").await.unwrap();
+    node.start_pod("limited").await.unwrap();
+    assert_eq!(node.says("limited", "cat /etc/hosts").await, hosts);
+    // A root that cannot be changed has them too.
+    let mut fixed = idle("fixed", image);
+    fixed.security = Some(PodSecurity {
+        read_only_root: true,
+        ..PodSecurity::default()
+    });
+    node.run_pod(fixed).await.unwrap();
+    let said = node.says("fixed", "cat /etc/hosts /etc/hostname").await;
+    assert!(said.ends_with("fixed\nfixed"), "{said}");
+    let why = node.fails("fixed", "echo x >> /etc/hosts").await;
+    assert!(why.contains("Read-only"), "{why}");
+    node.run_pod(idle("web", image)).await.unwrap();
     // As elsewhere, everybody may ping and listen on low ports.
     let settings = "cd /proc/sys/net/ipv4; cat ping_group_range ip_unprivileged_port_start";
     let said = node.sh("web", settings).await.unwrap();
+    let words: Vec<_> = said.ok().split_whitespace().collect();
+    assert_eq!(words, ["0", "65535", "0"]);
+    let said = node.sh("web", "cat /proc/self/uid_map").await.unwrap();
+    let map: Vec<_> = said.ok().split_whitespace().collect();
+    assert_ne!(map[1], "0", "users of its own by default: {map:?}");
+    // The same where it has the users of the host.
+    let mut host = idle("host-users", image);
+    host.security = Some(PodSecurity {
+        user_namespace: Some(false),
+        ..PodSecurity::default()
+    });
+    node.run_pod(host).await.unwrap();
+    let said = node.sh("host-users", settings).await.unwrap();
     let words: Vec<_> = said.ok().split_whitespace().collect();
     assert_eq!(words, ["0", "2147483647", "0"]);
 }

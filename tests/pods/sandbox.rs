@@ -34,7 +34,7 @@ async fn capabilities_are_the_usual_ones_unless_told() {
     for key in ["CapEff", "CapPrm", "CapBnd"] {
         assert_eq!(
             node.says("usual", &status(key)).await,
-            "00000000800405fb",
+            "00000000a00405fb",
             "{key}"
         );
     }
@@ -199,7 +199,7 @@ async fn users_of_a_pod_can_be_nobody_outside() {
     let world = world().await;
     let node = &world.node;
     let own = PodSecurity {
-        user_namespace: true,
+        user_namespace: Some(true),
         ..PodSecurity::default()
     };
     let shared = world.daemon.scratch().join("shared");

@@ -93,7 +93,7 @@ async fn a_pod_on_a_terminal_talks_with_whoever_attaches() {
         spec.terminal = true;
         spec.restart = RestartPolicy::Never.into();
         spec.security = Some(PodSecurity {
-            user_namespace: mapped,
+            user_namespace: Some(mapped),
             ..PodSecurity::default()
         });
         world.node.run_pod(spec).await.unwrap();
@@ -166,7 +166,7 @@ async fn input_ends_when_somebody_ends_it_and_not_before() {
         spec.stdin = true;
         spec.restart = RestartPolicy::Never.into();
         spec.security = Some(PodSecurity {
-            user_namespace: mapped,
+            user_namespace: Some(mapped),
             ..PodSecurity::default()
         });
         node.run_pod(spec).await.unwrap();

@@ -200,7 +200,7 @@ async fn a_volume_with_a_size_holds_no_more_and_outlives_pods_and_daemons() {
     };
     let mut mapped = with("mapped");
     mapped.security = Some(PodSecurity {
-        user_namespace: true,
+        user_namespace: Some(true),
         ..PodSecurity::default()
     });
     world.node.run_pod(with("first")).await.unwrap();
@@ -344,7 +344,7 @@ async fn what_an_image_wants_to_be_a_volume_is_one_and_goes_with_the_pod() {
         name: "mapped".into(),
         limits: None,
         security: Some(PodSecurity {
-            user_namespace: true,
+            user_namespace: Some(true),
             ..PodSecurity::default()
         }),
         ..spec

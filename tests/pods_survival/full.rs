@@ -3,6 +3,7 @@
 
 use strata_testkit::images::Image;
 use strata_testkit::pods::idle;
+use strata_testkit::v1::PodState;
 use strata_testkit::{Code, Daemon, NetworkNamespace, SmallDisk, Status};
 
 use crate::pods_survival::STRATA;
@@ -90,9 +91,9 @@ async fn a_full_disk_does_not_keep_pods_from_being_destroyed() {
         node.run_pod(idle(name, &small)).await.unwrap();
     }
     disk.fill_but(0);
-    // That it is not to run cannot be written down, so it goes on.
-    told(node.stop_pod("a").await);
-    assert!(node.pod("a").await.unwrap().process_id > 0);
+    // That it is not to run cannot be written down, and it is stopped.
+    node.stop_pod("a").await.unwrap();
+    assert_eq!(node.pod("a").await.unwrap().state(), PodState::Stopped);
     for name in ["a", "b"] {
         node.destroy_pod(name).await.unwrap();
     }

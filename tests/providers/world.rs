@@ -16,7 +16,9 @@ const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\
     [images]\nhigh_water = 100\n[scheduler]\nlease_seconds = 3\n";
 /// How machines find the server.
 pub(crate) const SERVER: &str = "https://10.42.7.1:7700";
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a node may take: a guest without KVM may share two cores with
+/// seven other tests.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 pub(crate) struct World(pub(crate) Outside);
 
@@ -42,7 +44,16 @@ impl World {
 
     /// What a machine of this name needs to join.
     pub(crate) async fn boot(&self, name: &str) -> Boot {
-        let words = ["token", "create", "--name", name, "--join", "-q"];
+        // The same machine is booted again and again.
+        let words = [
+            "token",
+            "create",
+            "--name",
+            name,
+            "--join",
+            "--replace",
+            "-q",
+        ];
         let token = self.0.daemon.told_cli().run(words).await.ok();
         Boot {
             server: SERVER.into(),

@@ -2,6 +2,7 @@
 //! data, its own control groups, limits that hold for all that is in it, and
 //! cells and pods as on any node.
 
+use strata_testkit::executable_with;
 use strata_testkit::machines::{Inside, Outside, machine};
 use strata_testkit::pods::{idle, volume};
 use strata_testkit::pool::TestPool;
@@ -136,4 +137,43 @@ async fn it_reaches_the_pool_that_the_node_around_reaches() {
     for name in ["early", "next"] {
         around.destroy_machine(name).await.unwrap();
     }
+}
+
+/// What a kubelet offers to the scheduler is what it reads there.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubelet_on_it_finds_the_machines_own_processors_and_memory() {
+    const OWN_SIZE: &str =
+        include_str!("../../crates/strata-clusters/src/kubeadm/scripts/own-size");
+    let outside = Outside::start(STRATA).await;
+    let small = MachineSpec {
+        memory_bytes: Some(300 << 20),
+        cpu_millis: Some(700),
+        ..machine("small")
+    };
+    let inside = outside.spawn(small).await;
+    let node = &inside.node;
+    node.allocate("a").await.unwrap();
+    let script = format!(
+        "set -eu\n\
+         is_mount() {{ cut -d \" \" -f 5 /proc/self/mountinfo | grep -qx \"$1\"; }}\n\
+         mkdir -p /run/strata-kubernetes\n{OWN_SIZE}\n{OWN_SIZE}\n\
+         sed -n \"s/ kB//; s/^MemTotal: *//p\" /proc/meminfo\n\
+         sed -n \"s/ kB//; s/^MemAvailable: *//p\" /proc/meminfo\n\
+         cat /sys/devices/system/cpu/online\n\
+         echo \"$RESERVED\"\n"
+    );
+    let sized = executable_with("a", "size", "sh", |options| {
+        options.input = Some(script.into_bytes());
+    });
+    let pid = node.start_as(sized).await.unwrap();
+    node.wait("a", "size").await.unwrap();
+    let says = node.stdout(pid).await.unwrap();
+    let total = (300 << 10).to_string();
+    assert_eq!(says.len(), 4, "{says:?}");
+    assert_eq!(says[0], total);
+    assert!(says[1].parse::<u64>().unwrap() <= 300 << 10, "{says:?}");
+    let there = std::thread::available_parallelism().unwrap().get();
+    let online = if there > 1 { "0" } else { &says[2] };
+    assert_eq!(says[2], online);
+    assert_eq!(says[3], "--system-reserved=cpu=300m");
 }

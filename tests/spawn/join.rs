@@ -9,8 +9,8 @@ use crate::spawn::STRATA;
 
 const CONFIG: &str = "hosts = ['10.42.7.1']\n[network]\nsubnet = '10.42.7.0/24'\n";
 
-async fn join_token(outside: &Outside) -> String {
-    let words = ["token", "create", "--name", "n", "--join", "-q"];
+async fn join_token(outside: &Outside, name: &str) -> String {
+    let words = ["token", "create", "--name", name, "--join", "-q"];
     let made = outside.daemon.told_cli().run(words).await.ok();
     made.trim().to_owned()
 }
@@ -26,7 +26,7 @@ async fn a_machine_joins_a_server() {
     let near = "10.42.7.1:7700".parse().unwrap();
     let _way = Way::within(&outside.network, near, server).await;
 
-    let token = join_token(&outside).await;
+    let token = join_token(&outside, "joins").await;
     let joining = MachineSpec {
         server: "https://10.42.7.1:7700".into(),
         join_token: token.clone(),
@@ -50,7 +50,7 @@ async fn a_join_that_fails_says_why_and_leaves_nothing() {
     let lost = MachineSpec {
         // Nobody listens there.
         server: "https://10.42.7.1:7700".into(),
-        join_token: join_token(&outside).await,
+        join_token: join_token(&outside, "lost").await,
         ..machine("lost")
     };
     let error = node.spawn(lost).await.unwrap_err();

@@ -12,6 +12,9 @@ use crate::netns::NetworkNamespace;
 /// A command that has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where the binary looks for programs.
+pub(crate) const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// A way to run the binary. Sees nothing of the user who runs the tests.
 #[derive(Clone, Debug)]
 pub struct Cli {
@@ -61,10 +64,7 @@ impl Cli {
         command
             .args(arguments)
             .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
+            .env("PATH", PROGRAMS)
             .env("HOME", &self.home)
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::null())

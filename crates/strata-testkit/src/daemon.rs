@@ -5,6 +5,7 @@
 mod process;
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use strata_client::{Endpoints, Error, NodeClient, Target};
 use strata_identity::Credentials;
 use tempfile::TempDir;
 
-use crate::cli::{Cli, copy_into};
+use crate::cli::{Cli, PROGRAMS, copy_into};
 use crate::gate::Gate;
 use crate::host::{Host, open_file_names, open_files, watches};
 use crate::netns::NetworkNamespace;
@@ -32,6 +33,8 @@ pub struct DaemonBuilder {
     listen: String,
     /// Files and folders that its data folder begins with.
     begins_with: Vec<PathBuf>,
+    /// Where it looks for programs first.
+    programs: Option<PathBuf>,
 }
 
 impl DaemonBuilder {
@@ -70,11 +73,21 @@ impl DaemonBuilder {
         self
     }
 
-    /// With the CA and the tokens of this server, as a second one has them.
+    /// With the CA, the tokens and the store key of this server, as a second
+    /// one has them.
     #[must_use]
     pub fn beside(mut self, first: &Daemon) -> Self {
         let data = first.data_dir();
-        self.begins_with = vec![data.join("ca"), data.join("tokens.json")];
+        self.begins_with = ["ca", "tokens.json", "store.key"]
+            .map(|name| data.join(name))
+            .to_vec();
+        self
+    }
+
+    /// Looks for programs, QEMU for one, in this folder first.
+    #[must_use]
+    pub fn programs(mut self, folder: &Path) -> Self {
+        self.programs = Some(folder.to_owned());
         self
     }
 
@@ -111,9 +124,22 @@ impl DaemonBuilder {
             child: None,
             ready: String::new(),
         };
+        register(&daemon.data_dir());
         copy_into(&daemon.data_dir(), &daemon.builder.begins_with);
         daemon
     }
+}
+
+/// Writes a data directory to the list of the test runner, which removes what
+/// belongs to it if it has to kill the test.
+fn register(data_dir: &Path) {
+    let Some(list) = std::env::var_os("STRATA_TEST_WORLDS") else {
+        return;
+    };
+    let file = fs::OpenOptions::new().append(true).open(list);
+    let line = format!("{}\n", data_dir.display());
+    // The list is gone where the runner is: nothing to clean up for.
+    let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
 /// A running daemon, or one that was killed and may be started again.
@@ -137,6 +163,7 @@ impl Daemon {
             disk: None,
             listen: "127.0.0.1:0".to_owned(),
             begins_with: Vec::new(),
+            programs: None,
         }
     }
 
@@ -145,6 +172,16 @@ impl Daemon {
         let daemon = Self::build(binary).start().await;
         let node = daemon.node().await;
         (daemon, node)
+    }
+
+    /// Gives an argument another value, from the next start on.
+    ///
+    /// # Panics
+    /// When it was not started with such an argument.
+    pub fn set_argument(&mut self, name: &str, value: &str) {
+        let arguments = &mut self.builder.arguments;
+        let at = arguments.iter().position(|argument| argument == name);
+        arguments[at.expect("it has the argument") + 1] = value.to_owned();
     }
 
     /// Starts again, or for the first time, on the same folder.
@@ -164,6 +201,32 @@ impl Daemon {
         }
     }
 
+    /// The same where it may refuse to serve: then why.
+    ///
+    /// # Errors
+    /// What it wrote before it ended.
+    ///
+    /// # Panics
+    /// When it runs.
+    pub async fn try_restart(&mut self) -> Result<(), String> {
+        assert!(self.child.is_none(), "the daemon runs");
+        let command = self.command();
+        let starting = tokio::task::spawn_blocking(move || start(command));
+        match starting.await.expect("starting does not panic") {
+            Ok((child, ready)) => {
+                self.ready = ready;
+                self.child = Some(child);
+                Ok(())
+            }
+            Err(why) => Err(format!("{why}\n{}", self.log())),
+        }
+    }
+
+    /// One more argument, from the next start on.
+    pub fn add_argument(&mut self, argument: &str) {
+        self.builder.arguments.push(argument.to_owned());
+    }
+
     fn command(&self) -> Command {
         let log = File::options()
             .create(true)
@@ -175,10 +238,14 @@ impl Daemon {
             config,
             arguments,
             listen,
+            programs,
             ..
         } = &self.builder;
         let mut command = self.cli().command([*role, "--data-dir"]);
         command.arg(self.data_dir()).stderr(log);
+        if let Some(programs) = programs {
+            command.env("PATH", format!("{}:{PROGRAMS}", programs.display()));
+        }
         if *role != "node" {
             command.args(["--listen", listen]);
         }
@@ -284,6 +351,28 @@ impl Daemon {
             .expect("the daemon has served")
     }
 
+    /// A client of the node's TLS port with a certificate of this role, whose
+    /// name is that of the role.
+    ///
+    /// # Panics
+    /// When it gets no certificate, or no answer.
+    pub async fn node_as(&self, role: &str) -> Node {
+        let directory = self.scratch().join(format!("as-{role}"));
+        let out = directory.display().to_string();
+        let issue = [
+            "certificate",
+            "issue",
+            "--role",
+            role,
+            "--name",
+            role,
+            "--out",
+            &out,
+        ];
+        self.told_cli().run(issue).await.ok();
+        self.node_with(&directory).await.expect("the node answers")
+    }
+
     /// A client over the Unix socket.
     ///
     /// # Panics
@@ -312,6 +401,18 @@ impl Daemon {
         let mut child = self.child.take().expect("the daemon runs");
         child.kill().expect("a child can be killed");
         child.wait().expect("a child can be waited for");
+    }
+
+    /// Stops its process where it is, or has it go on.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn freeze(&self, frozen: bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(pid.expect("a daemon that runs has a pid"), signal)
+            .expect("a daemon can be signalled");
     }
 
     /// SIGTERM; how it ended and how long that took.

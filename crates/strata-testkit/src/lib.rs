@@ -7,8 +7,10 @@
 //! is part of every test.
 
 mod campaign;
+mod capture;
 mod cli;
 pub mod cluster;
+pub mod conformance;
 mod daemon;
 mod disk;
 pub mod faults;
@@ -17,6 +19,7 @@ pub mod guest;
 mod host;
 mod https;
 pub mod images;
+mod ledger;
 pub mod machines;
 mod netns;
 mod node;
@@ -29,12 +32,14 @@ mod wait;
 mod way;
 
 pub use campaign::rounds;
+pub use capture::{Capture, Captured, Marked};
 pub use cli::{Cli, Ran};
 pub use daemon::{Daemon, DaemonBuilder};
 pub use disk::SmallDisk;
 pub use gate::Gate;
 pub use host::{Host, Traces};
 pub use https::{Answer, Https};
+pub use ledger::{Ledger, Run, boot_time};
 pub use netns::NetworkNamespace;
 pub use node::{Node, all};
 pub use requests::{cell, cell_with, executable, executable_with, field_of, refused, supervised};

@@ -89,7 +89,7 @@ fn connect(far: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Does something in a network namespace, on a thread that ends there.
-fn inside<T: Send + 'static>(
+pub(crate) fn inside<T: Send + 'static>(
     network: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

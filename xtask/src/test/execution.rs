@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::test::cleanup::Worlds;
 use crate::test::discovery::Binary;
 use crate::test::plan::{Job, Plan};
 
@@ -53,14 +54,14 @@ pub(crate) async fn run(plan: &Plan, mut report: impl FnMut(Event)) -> io::Resul
         free: plan.slots,
         tasks: JoinSet::new(),
         groups: BTreeMap::new(),
-        locks: Vec::new(),
+        free_of_groups: plan.groups.clone(),
     };
     let mut tick = tokio::time::interval(TICK);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     while !queue.is_empty() || !running.tasks.is_empty() {
-        // The first of the queue that fits: one that waits for a lock holds back
+        // The first of the queue that fits: one that waits for its group holds back
         // none behind it.
         while let Some(at) = queue.iter().position(|job| running.fits(job)) {
             let Some(job) = queue.remove(at) else { break };
@@ -80,9 +81,9 @@ pub(crate) async fn run(plan: &Plan, mut report: impl FnMut(Event)) -> io::Resul
                 report(Event::Ended(outcome?));
             }
             _ = tick.tick() => report(Event::Tick(running.groups.keys().cloned().collect())),
-            _ = interrupt.recv() => return Ok(false),
-            _ = terminate.recv() => return Ok(false),
-            _ = hangup.recv() => return Ok(false),
+            _ = interrupt.recv() => return Ok(running.kill().await),
+            _ = terminate.recv() => return Ok(running.kill().await),
+            _ = hangup.recv() => return Ok(running.kill().await),
         }
     }
     Ok(true)
@@ -93,28 +94,45 @@ struct Running {
     tasks: JoinSet<(Job, io::Result<Outcome>)>,
     /// The process group of every running test.
     groups: BTreeMap<String, Pid>,
-    locks: Vec<String>,
+    /// How many more tests of each group may start.
+    free_of_groups: BTreeMap<String, u32>,
 }
 
 impl Running {
     fn fits(&self, job: &Job) -> bool {
-        let unlocked = |lock: &String| !self.locks.contains(lock);
-        job.slots <= self.free && job.rule.lock.as_ref().is_none_or(unlocked)
+        let free = |group: &String| self.free_of_groups.get(group).is_none_or(|&free| free > 0);
+        job.slots <= self.free && job.rule.group.as_ref().is_none_or(free)
+    }
+
+    /// Ends every test that runs and removes its world: the run did not finish.
+    async fn kill(&mut self) -> bool {
+        for group in self.groups.values() {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+        // Each is reaped, sees that it was killed, and cleans up.
+        while self.tasks.join_next().await.is_some() {}
+        self.groups.clear();
+        false
     }
 
     fn start(&mut self, job: &Job) -> io::Result<()> {
         let mut output = tempfile::tempfile()?;
+        let worlds = Worlds::new()?;
+        let (variable, list) = worlds.variable();
         let child = command(&job.test.binary)
             .args(["--exact", &job.test.name, "--nocapture"])
             .current_dir(&job.test.binary.dir)
             .env("CARGO_MANIFEST_DIR", &job.test.binary.dir)
+            .env(variable, list)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
             .process_group(0)
             .spawn()?;
         self.free -= job.slots;
-        self.locks.extend(job.rule.lock.clone());
+        if let Some(free) = self.group_of(job) {
+            *free -= 1;
+        }
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let group = pid.and_then(Pid::from_raw);
         if let Some(group) = group {
@@ -122,7 +140,7 @@ impl Running {
         }
         let job = job.clone();
         self.tasks.spawn(async move {
-            let outcome = finish(&job, child, group, &mut output).await;
+            let outcome = finish(&job, child, group, &mut output, worlds).await;
             (job, outcome)
         });
         Ok(())
@@ -131,8 +149,14 @@ impl Running {
     fn release(&mut self, job: &Job) {
         self.free += job.slots;
         self.groups.remove(&job.test.id());
-        self.locks
-            .retain(|lock| job.rule.lock.as_ref() != Some(lock));
+        if let Some(free) = self.group_of(job) {
+            *free += 1;
+        }
+    }
+
+    fn group_of(&mut self, job: &Job) -> Option<&mut u32> {
+        let group = job.rule.group.as_ref()?;
+        self.free_of_groups.get_mut(group)
     }
 }
 
@@ -164,6 +188,7 @@ async fn finish(
     mut child: Child,
     group: Option<Pid>,
     output: &mut std::fs::File,
+    worlds: Worlds,
 ) -> io::Result<Outcome> {
     use std::io::{Read as _, Seek as _};
     let began = Instant::now();
@@ -182,7 +207,11 @@ async fn finish(
     let mut bytes = Vec::new();
     output.rewind()?;
     output.read_to_end(&mut bytes)?;
-    let output = String::from_utf8_lossy(&bytes).into_owned();
+    let mut output = String::from_utf8_lossy(&bytes).into_owned();
+    if status.is_none_or(|status| status.signal().is_some()) {
+        let removed = tokio::task::spawn_blocking(move || worlds.remove());
+        output += &removed.await.unwrap_or_default();
+    }
     Ok(Outcome {
         id: job.test.id(),
         verdict: verdict(status, &output, timeout),

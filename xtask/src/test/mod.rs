@@ -15,6 +15,7 @@
 //! `tests/durations.tsv` (seconds on a reference machine, for the order and the
 //! forecast). `docs/decisions/0026-a-test-runner.md` says why this is not nextest.
 
+mod cleanup;
 mod discovery;
 mod execution;
 mod plan;
@@ -72,6 +73,8 @@ pub(crate) enum Error {
     Suites(#[from] toml::de::Error),
     #[error("tests/suites.toml has no suite '{0}'; suites are: {1}")]
     NoSuite(String, String),
+    #[error("tests/suites.toml has no group '{0}', which a rule names")]
+    NoGroup(String),
     #[error("tests/suites.toml: no test begins with '{0}'")]
     DeadRule(String),
     #[error("cannot read what cargo printed: {0}")]
@@ -98,12 +101,13 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode, Error> {
     let all: BTreeSet<String> = tests.iter().map(Test::id).collect();
     suites.check_rules(&all)?;
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
-    let slots = arguments.slots.unwrap_or(suites.slots(cpus));
+    let cpus = u32::try_from(cpus).unwrap_or(1);
     let selection = Selection {
         suites: &selected,
         filter: &arguments.filter,
+        slots: arguments.slots,
     };
-    let plan = Plan::make(tests, &suites, &durations, &selection, slots);
+    let plan = Plan::make(tests, &suites, &durations, &selection, cpus);
     if plan.jobs.is_empty() && arguments.allow_empty {
         return Ok(ExitCode::SUCCESS);
     }

@@ -3,6 +3,7 @@
 //! The longest expected test starts first, so that none of them is left alone
 //! at the end; a short one fills whatever slot is free.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::test::SOAK;
@@ -14,6 +15,8 @@ pub(crate) struct Selection<'a> {
     pub(crate) suites: &'a [String],
     /// Parts of ids, of which one has to match; all tests if empty.
     pub(crate) filter: &'a [String],
+    /// How many run at once; as `tests/suites.toml` says if none.
+    pub(crate) slots: Option<u32>,
 }
 
 /// A test to run, with what it may take.
@@ -41,6 +44,8 @@ impl Selection<'_> {
 pub(crate) struct Plan {
     pub(crate) jobs: Vec<Job>,
     pub(crate) slots: u32,
+    /// How many tests of each group run at once.
+    pub(crate) groups: BTreeMap<String, u32>,
     /// How many tests of which suite stay out.
     pub(crate) left_out: Vec<(String, usize)>,
 }
@@ -51,8 +56,9 @@ impl Plan {
         suites: &Suites,
         durations: &Durations,
         selection: &Selection<'_>,
-        slots: u32,
+        cpus: u32,
     ) -> Self {
+        let slots = selection.slots.unwrap_or(suites.slots(cpus));
         let mut jobs = Vec::new();
         let mut left_out: Vec<(String, usize)> =
             suites.suite.keys().map(|name| (name.clone(), 0)).collect();
@@ -83,25 +89,25 @@ impl Plan {
         Self {
             jobs,
             slots,
+            groups: suites.groups(cpus),
             left_out,
         }
     }
 
     /// How long the run will take on a machine like the reference: never less
-    /// than its longest test, or than the tests behind one lock.
+    /// than its longest test, or than the tests of one group.
     pub(crate) fn forecast(&self) -> Duration {
         let area = |job: &Job| job.expected * job.slots;
         let total: Duration = self.jobs.iter().map(area).sum();
         let longest = self.jobs.iter().map(|job| job.expected).max();
-        let locked = |lock: &String| -> Duration {
-            let behind = |job: &&Job| job.rule.lock.as_ref() == Some(lock);
-            let jobs = self.jobs.iter().filter(behind);
-            jobs.map(|job| job.expected).sum()
+        let of_group = |(name, at_once): (&String, &u32)| -> Duration {
+            let member = |job: &&Job| job.rule.group.as_ref() == Some(name);
+            let jobs = self.jobs.iter().filter(member);
+            jobs.map(|job| job.expected).sum::<Duration>() / *at_once
         };
-        let locks = self.jobs.iter().filter_map(|job| job.rule.lock.as_ref());
-        let chain = locks.map(locked).max().unwrap_or_default();
+        let groups = self.groups.iter().map(of_group).max();
         (total / self.slots.max(1))
             .max(longest.unwrap_or_default())
-            .max(chain)
+            .max(groups.unwrap_or_default())
     }
 }

@@ -20,7 +20,19 @@ pub(crate) struct Suites {
     slots_per_cpu: u32,
     pub(crate) suite: BTreeMap<String, Suite>,
     #[serde(default)]
+    group: BTreeMap<String, Group>,
+    #[serde(default)]
     rule: Vec<Rule>,
+}
+
+/// Tests that compete for the same thing, and how many of them run at once.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    at_once: u32,
+    /// `at_once` counts for each processor of the host.
+    #[serde(default)]
+    per_cpu: bool,
 }
 
 /// What people need to know of a suite that is left out.
@@ -46,8 +58,8 @@ pub(crate) struct Rule {
     /// After this the test is killed and has failed. Default: 300 s, or five
     /// times the recorded duration if that is more.
     timeout_seconds: Option<u64>,
-    /// Tests that name the same lock never run at the same time.
-    pub(crate) lock: Option<String>,
+    /// No more tests of a group run at the same time than it allows.
+    pub(crate) group: Option<String>,
 }
 
 fn default_suites() -> Vec<String> {
@@ -61,7 +73,7 @@ impl Rule {
             suites: default_suites(),
             exclusive: false,
             timeout_seconds: None,
-            lock: None,
+            group: None,
         }
     }
 
@@ -77,10 +89,14 @@ impl Suites {
         Ok(toml::from_str(&read(path)?)?)
     }
 
-    /// Refuses names of suites that do not exist.
+    /// Refuses names of suites and groups that do not exist.
     pub(crate) fn check(&self, names: &[String]) -> Result<(), Error> {
         let known = || self.suite.keys().cloned().collect::<Vec<_>>().join(", ");
         let ruled = self.rule.iter().flat_map(|rule| &rule.suites);
+        let mut groups = self.rule.iter().filter_map(|rule| rule.group.as_ref());
+        if let Some(name) = groups.find(|name| !self.group.contains_key(*name)) {
+            return Err(Error::NoGroup(name.clone()));
+        }
         match names
             .iter()
             .chain(ruled)
@@ -101,8 +117,20 @@ impl Suites {
         }
     }
 
-    pub(crate) fn slots(&self, cpus: usize) -> u32 {
-        self.slots_per_cpu * u32::try_from(cpus).unwrap_or(1)
+    pub(crate) fn slots(&self, cpus: u32) -> u32 {
+        self.slots_per_cpu * cpus
+    }
+
+    /// How many tests of each group run at once.
+    pub(crate) fn groups(&self, cpus: u32) -> BTreeMap<String, u32> {
+        let at_once = |group: &Group| match group.per_cpu {
+            true => group.at_once * cpus,
+            false => group.at_once,
+        };
+        let groups = self.group.iter();
+        groups
+            .map(|(name, group)| (name.clone(), at_once(group).max(1)))
+            .collect()
     }
 
     pub(crate) fn rule(&self, id: &str) -> Rule {

@@ -16,12 +16,18 @@ target = "make test"
 [suite.slow]
 about = "slow tests"
 target = "make slow"
+[group.one]
+at_once = 1
+[group.two]
+at_once = 2
 RULES"#;
 
-const RULES: [(&str, &str); 4] = [
+const RULES: [(&str, &str); 6] = [
     ("demo::slow::", "suites = [\"slow\"]"),
     ("demo::hangs", "timeout_seconds = 1"),
-    ("demo::locked::", "lock = \"one at a time\""),
+    ("demo::one::", "group = \"one\""),
+    ("demo::two::", "group = \"two\""),
+    ("demo::lost::", "group = \"none\""),
     ("demo::alone::", "exclusive = true"),
 ];
 
@@ -152,6 +158,27 @@ fn a_crash_a_hang_and_a_test_that_does_not_run_are_failures() {
 }
 
 #[test]
+fn world_of_a_killed_test_is_removed() {
+    let body = "mkdir -p ../data; echo $(realpath ../data) >>$STRATA_TEST_WORLDS; sleep 1000";
+    let world = World::new(&[("hangs", body)]);
+    // What removes worlds is looked for beside the runner.
+    let runner = world.path().join("xtask");
+    fs::copy(env!("CARGO_BIN_EXE_xtask"), &runner).unwrap();
+    world.write("strata", "#!/bin/sh\necho \"$@\" >>down\n");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(world.path().join("strata"), executable).unwrap();
+    let run = Command::new(runner)
+        .args(["test", "--artifacts", "artifacts"])
+        .current_dir(world.path())
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let data = world.path().join("data").canonicalize().unwrap();
+    let down = format!("down --yes --data-dir {}\n", data.display());
+    assert_eq!(world.read("down"), down);
+}
+
+#[test]
 fn a_skipped_test_is_counted_with_its_reason() {
     let world = World::new(&[("needs", "echo 'skipped, nothing is proven: no QEMU' >&2")]);
     let run = world.run(&[]);
@@ -161,15 +188,24 @@ fn a_skipped_test_is_counted_with_its_reason() {
 }
 
 #[test]
-fn tests_behind_one_lock_never_overlap() {
+fn tests_of_a_group_run_no_more_at_once_than_it_allows() {
     let body = "mkdir ../held || exit 1; sleep 0.1; rmdir ../held";
-    let world = World::new(&[
-        ("locked::a", body),
-        ("locked::b", body),
-        ("locked::c", body),
-    ]);
+    let world = World::new(&[("one::a", body), ("one::b", body), ("one::c", body)]);
     let run = world.run(&["--slots", "8"]);
     assert_eq!(run.last_line(), "3 passed, 0 failed, 0 skipped", "{run:?}");
+
+    // Two at most see each other.
+    let body = "mkdir ../x$$; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; \
+                n=$(ls -d ../x* | wc -l); test $n -le 2 || exit 1; done; rmdir ../x$$";
+    let world = World::new(&[("two::a", body), ("two::b", body), ("two::c", body)]);
+    let run = world.run(&["--slots", "8"]);
+    assert_eq!(run.last_line(), "3 passed, 0 failed, 0 skipped", "{run:?}");
+}
+
+#[test]
+fn a_group_that_does_not_exist_is_an_error() {
+    let run = World::new(&[("lost::a", ":")]).run(&[]);
+    assert_eq!(run.code, Some(2), "{run:?}");
 }
 
 #[test]

@@ -74,6 +74,8 @@ impl Cluster {
                 for (id, _, state) in &kept {
                     match state {
                         PodState::Running => up.push(id.clone()),
+                        // It still answers.
+                        PodState::Stopping => {}
                         _ => down.push(id.clone()),
                     }
                 }

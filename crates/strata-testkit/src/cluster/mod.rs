@@ -10,6 +10,7 @@
 //! # }
 //! ```
 
+mod etcd;
 mod images;
 mod look;
 mod network;
@@ -27,6 +28,7 @@ use strata_identity::Credentials;
 use crate::way::Way;
 use crate::{Cli, Daemon, Host, NetworkNamespace, Node, wait_for};
 
+pub use etcd::Etcd;
 pub use images::scripted;
 pub use look::Running;
 pub use network::{Plug, Switch};
@@ -180,13 +182,36 @@ impl Cluster {
     /// # Panics
     /// When it does not come to be.
     pub async fn add_node(&mut self) {
+        let config = self.builder.node_config.clone();
+        self.add_node_with(&config).await;
+    }
+
+    /// The same with a configuration of its own.
+    ///
+    /// # Panics
+    /// When it does not come to be.
+    pub async fn add_node_with(&mut self, config: &str) {
+        self.add(config, None).await;
+    }
+
+    /// One more node, with everything of it below this directory.
+    pub async fn add_node_on(&mut self, disk: &Path) {
+        let config = self.builder.node_config.clone();
+        self.add(&config, Some(disk)).await;
+    }
+
+    async fn add(&mut self, config: &str, disk: Option<&Path>) {
         let number = u8::try_from(self.nodes.len() + 1).expect("few nodes");
         let name = format!("n{number}");
         let token = self.join_token(&name).await;
         let plug = self.switch.plug(10 + number);
-        let daemon = Daemon::build(&self.builder.binary)
+        let mut builder = Daemon::build(&self.builder.binary);
+        if let Some(disk) = disk {
+            builder = builder.on_disk(disk);
+        }
+        let daemon = builder
             .role("node")
-            .config(&self.builder.node_config)
+            .config(config)
             .within(&plug.network)
             .arg("--server")
             .arg(self.url())

@@ -6,6 +6,9 @@ use std::net::Ipv4Addr;
 
 use crate::NetworkNamespace;
 
+/// The filter of a machine that is deaf or mute.
+const ONE_WAY: &str = "one_way";
+
 /// The bridge, and what hangs on it.
 #[derive(Clone, Debug)]
 pub struct Switch {
@@ -56,10 +59,35 @@ impl Switch {
         plug
     }
 
+    /// The network of the switch itself, which sees all that passes.
+    pub fn network(&self) -> &NetworkNamespace {
+        &self.network
+    }
+
     /// Takes a machine off the switch.
     pub fn cut(&self, plug: &Plug) {
         let port = plug.port.as_str();
         self.network.run(["ip", "link", "set", port, "nomaster"]);
+    }
+
+    /// Has nothing reach a machine any more, while what it sends still does.
+    pub fn deafen(&self, plug: &Plug) {
+        Self::drop_all(plug, "input", "iifname");
+    }
+
+    /// Has nothing that a machine sends arrive, while it hears everything.
+    pub fn mute(&self, plug: &Plug) {
+        Self::drop_all(plug, "output", "oifname");
+    }
+
+    fn drop_all(plug: &Plug, hook: &str, side: &str) {
+        let chain = format!("inet {ONE_WAY} block");
+        let rules = format!(
+            "add table inet {ONE_WAY}; \
+             add chain {chain} {{ type filter hook {hook} priority -400; }}; \
+             add rule {chain} {side} wan drop"
+        );
+        plug.network.run(["nft", &rules]);
     }
 
     /// Puts it back.
@@ -67,6 +95,9 @@ impl Switch {
         let port = plug.port.as_str();
         self.network
             .run(["ip", "link", "set", port, "master", "switch"]);
+        // There is none unless it was deaf or mute.
+        let one_way = ["nft", "delete", "table", "inet", ONE_WAY];
+        plug.network.output(one_way);
     }
 }
 

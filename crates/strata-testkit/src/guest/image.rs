@@ -18,6 +18,8 @@ pub struct Image {
     pub program: PathBuf,
     /// Further programs, static: path in the machine, file here.
     pub programs: Vec<(String, PathBuf)>,
+    /// Further files: path in the machine, file here.
+    pub files: Vec<(String, PathBuf)>,
     /// Lines for `/etc/strata/start`, after drivers and network are there.
     pub start: String,
 }
@@ -47,6 +49,9 @@ impl Image {
         archive.file("init", 0o755, &stripped(&self.program, work)?)?;
         for (path, file) in &self.programs {
             archive.file(path, 0o755, &stripped(file, work)?)?;
+        }
+        for (path, file) in &self.files {
+            archive.file(path, 0o644, &fs::read(file)?)?;
         }
         with_busybox(&mut archive)?;
         add_files(&mut archive, &guest.join("modules"), "lib/modules")?;

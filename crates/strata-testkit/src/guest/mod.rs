@@ -6,6 +6,7 @@
 //! script.
 
 mod image;
+mod programs;
 mod small;
 
 use std::fs::{self, File};
@@ -22,6 +23,7 @@ use strata_types::Role;
 use tempfile::TempDir;
 
 pub use image::Image;
+pub use programs::programs_archive;
 pub use small::{kernel, small_initramfs};
 
 use crate::{Node, wait_for};
@@ -29,8 +31,10 @@ use crate::{Node, wait_for};
 const QEMU: &str = "qemu-system-x86_64";
 /// How long a boot may take on a busy machine without KVM.
 const BOOT: Duration = Duration::from_secs(120);
+/// How many megabytes of memory it has.
+const MEMORY: u32 = 768;
 /// How large the machine's disk is.
-const DISK: u64 = 16 << 20;
+const DISK: u64 = 256 << 20;
 /// How much of the console is shown when something fails.
 const TAIL: usize = 60;
 
@@ -61,16 +65,21 @@ impl Guest {
 
     /// Builds the machine's image and switches it on.
     pub fn boot(image: &Image) -> io::Result<Self> {
+        Self::boot_with(image, MEMORY)
+    }
+
+    /// The same with so many megabytes of memory, in which all its files are.
+    pub fn boot_with(image: &Image, megabytes: u32) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let (ca, initramfs) = (folder.path().join("ca"), folder.path().join("initramfs"));
         let authority = Authority::open(&ca).map_err(io::Error::other)?;
         let kernel = kernel_folder();
         image.write(&initramfs, &kernel, &ca, folder.path())?;
-        File::create(folder.path().join("disk"))?.set_len(DISK)?;
+        ext4(&folder.path().join("disk"), DISK)?;
         // Nobody else is given the number again so soon.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let switched_on = Instant::now();
-        let process = command(&kernel, &initramfs, folder.path(), port)
+        let process = command(&kernel, &initramfs, folder.path(), (port, megabytes))
             .stdin(Stdio::null())
             .stdout(File::create(folder.path().join("qemu.out"))?)
             .stderr(File::create(folder.path().join("qemu.err"))?)
@@ -114,7 +123,7 @@ impl Guest {
         }
     }
 
-    /// What is on the machine's disk, `/dev/nvme0n1` inside.
+    /// What is on the machine's disk, an ext4 on `/dev/nvme0n1` inside.
     pub fn disk(&self) -> io::Result<Vec<u8>> {
         fs::read(self.folder.path().join("disk"))
     }
@@ -188,12 +197,18 @@ async fn ask(target: &Target) -> Result<NodeClient, String> {
     info.map(|_| client).map_err(|status| status.to_string())
 }
 
-fn command(kernel: &Path, initramfs: &Path, folder: &Path, port: u16) -> Command {
+fn command(
+    kernel: &Path,
+    initramfs: &Path,
+    folder: &Path,
+    (port, megabytes): (u16, u32),
+) -> Command {
     // Dies with the thread that boots it, should that not get to dropping it.
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", QEMU])
-        .args(["-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "768"])
+        .args(["-M", "q35", "-accel", "tcg", "-cpu", "max"])
+        .args(["-m", &megabytes.to_string()])
         .args(["-nodefaults", "-no-reboot", "-display", "none"])
         .arg("-serial")
         .arg(format!("file:{}", folder.join("console").display()))
@@ -217,6 +232,19 @@ fn command(kernel: &Path, initramfs: &Path, folder: &Path, port: u16) -> Command
         ))
         .args(["-device", "nvme,drive=d0,serial=disk"]);
     command
+}
+
+/// A sparse file with an ext4 on it.
+fn ext4(file: &Path, bytes: u64) -> io::Result<()> {
+    File::create(file)?.set_len(bytes)?;
+    let made = Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-O", "^has_journal"])
+        .arg(file)
+        .status()?;
+    match made.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("mkfs.ext4: {made}"))),
+    }
 }
 
 /// Where `scripts/guest-kernel` puts the kernel.

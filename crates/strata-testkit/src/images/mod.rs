@@ -144,6 +144,13 @@ impl Image {
         self
     }
 
+    /// A program with these file capabilities, one bit each.
+    #[must_use]
+    pub fn capable(mut self, path: &str, capabilities: u32, bytes: &[u8]) -> Self {
+        self.top().capable(path, capabilities, bytes);
+        self
+    }
+
     /// A symbolic link.
     #[must_use]
     pub fn symlink(mut self, path: &str, target: &str) -> Self {

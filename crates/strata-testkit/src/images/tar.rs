@@ -17,6 +17,20 @@ impl Tar {
         self.entry(path, b'0', mode, owner, "", bytes);
     }
 
+    /// A program with file capabilities: permitted and effective, one bit each.
+    pub(super) fn capable(&mut self, path: &str, capabilities: u32, bytes: &[u8]) {
+        const VERSION_2_EFFECTIVE: u32 = 0x0200_0001;
+        let mut value = VERSION_2_EFFECTIVE.to_le_bytes().to_vec();
+        value.extend(capabilities.to_le_bytes());
+        value.resize(20, 0);
+        // The length counts itself: two digits.
+        let key = b" SCHILY.xattr.security.capability=";
+        let length = 2 + key.len() + value.len() + 1;
+        let record = [length.to_string().as_bytes(), key, &value, b"\n"].concat();
+        self.entry("pax", b'x', 0o644, 0, "", &record);
+        self.file(path, 0o755, 0, bytes);
+    }
+
     pub(super) fn symlink(&mut self, path: &str, target: &str) {
         self.entry(path, b'2', 0o777, 0, target, &[]);
     }

@@ -1,0 +1,171 @@
+//! The server dies at each write of each step of a rotation of the CA: what it
+//! leaves works, says how far it is, and the step can be repeated.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use strata_testkit::faults::{Seen, Step, Tracer};
+use strata_testkit::serde_json::{self, Value};
+use strata_testkit::{Daemon, Https, PATIENCE, rounds, wait_for};
+
+use super::STRATA;
+
+/// What changes files; the rest is talk.
+const KINDS: [&str; 6] = [
+    "create",
+    "linkat",
+    "rename",
+    "unlink",
+    "unlinkat",
+    "write to a file",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    Rotate,
+    Activate,
+    Retire,
+}
+
+impl Deed {
+    const ALL: [Self; 3] = [Self::Rotate, Self::Activate, Self::Retire];
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Rotate => "/ca/rotate",
+            Self::Activate => "/ca/activate",
+            Self::Retire => "/ca/retire",
+        }
+    }
+
+    /// The phase before and after it.
+    fn phases(self) -> [&'static str; 2] {
+        match self {
+            Self::Rotate => ["stable", "introduced"],
+            Self::Activate => ["introduced", "issuing"],
+            Self::Retire => ["issuing", "stable"],
+        }
+    }
+}
+
+struct World {
+    daemon: Daemon,
+}
+
+impl World {
+    fn client(&self) -> PathBuf {
+        self.daemon.data_dir().join("client")
+    }
+
+    async fn call(&self, method: &'static str, path: &'static str) -> std::io::Result<Value> {
+        let client = self.client();
+        let url = self.daemon.endpoints().server.unwrap();
+        let sent = tokio::task::spawn_blocking(move || {
+            let https = Https::new(&url, &client.join("ca.crt"), Some(&client));
+            let headers = [("content-type", "application/json")];
+            let body = if method == "GET" { "" } else { "{}" };
+            https.send_with(method, path, &headers, body)
+        });
+        let answer = sent.await.unwrap()?;
+        match answer.status {
+            200 => Ok(serde_json::from_str(&answer.body)?),
+            _ => Err(std::io::Error::other(format!("{answer:?}"))),
+        }
+    }
+
+    /// Until it is answered: the files of the client may just be exchanged, and
+    /// the node beside the server has to renew before the last step.
+    async fn done(&self, method: &'static str, path: &'static str) -> Value {
+        wait_for(path, PATIENCE, async || {
+            self.call(method, path).await.map_err(|why| why.to_string())
+        })
+        .await
+    }
+
+    async fn phase(&self) -> String {
+        let ca = self.done("GET", "/ca").await;
+        ca["phase"].as_str().unwrap().to_owned()
+    }
+
+    /// Goes on from wherever it is to where this deed begins.
+    async fn prepare(&self, deed: Deed) {
+        loop {
+            let phase = self.phase().await;
+            if phase == deed.phases()[0] {
+                return;
+            }
+            let next = Deed::ALL.iter().find(|deed| deed.phases()[0] == phase);
+            self.done("POST", next.unwrap().path()).await;
+        }
+    }
+
+    /// Does it once, and has the daemon killed at a step.
+    async fn strike(&mut self, deed: Deed, step: Option<Step>) -> Seen {
+        self.prepare(deed).await;
+        if deed == Deed::Retire {
+            wait_for("nothing to depend on the old root", PATIENCE, async || {
+                let ca = self.done("GET", "/ca").await;
+                match ca["remaining"] == 0 {
+                    true => Ok(()),
+                    false => Err(ca.to_string()),
+                }
+            })
+            .await;
+        }
+        let folder = self.daemon.data_dir();
+        let tracer = Tracer::attach(self.daemon.pid(), &folder, step);
+        let answered = self.call("POST", deed.path()).await;
+        let seen = tracer.finish();
+        if seen.struck.is_some() {
+            self.daemon.kill();
+            self.daemon.restart().await;
+        }
+        let phase = self.phase().await;
+        assert!(deed.phases().contains(&phase.as_str()), "{deed:?}: {phase}");
+        if answered.is_ok() {
+            assert_eq!(phase, deed.phases()[1], "{deed:?}: {:?}", seen.struck);
+        }
+        if phase == deed.phases()[0] {
+            self.done("POST", deed.path()).await;
+        }
+        assert_eq!(self.phase().await, deed.phases()[1]);
+        self.check();
+        seen
+    }
+
+    /// No key is left that others can read, or that nothing needs.
+    fn check(&self) {
+        use std::os::unix::fs::PermissionsExt as _;
+        for file in fs::read_dir(self.daemon.data_dir().join("ca")).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            if name.ends_with(".key") {
+                let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+                assert_eq!(mode, 0o600, "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stderr)]
+async fn server_dies_at_every_write_of_a_rotation() {
+    let daemon = Daemon::build(STRATA).start().await;
+    let mut world = World { daemon };
+    let mut struck = 0;
+    for deed in Deed::ALL {
+        let seen = world.strike(deed, None).await;
+        let steps = seen.steps(rounds(2, usize::MAX));
+        for step in steps {
+            if KINDS.contains(&step.call.as_str()) {
+                let seen = world.strike(deed, Some(step)).await;
+                struck += usize::from(seen.struck.is_some());
+            }
+        }
+    }
+    eprintln!("died {struck} times");
+    assert!(struck > 6, "{struck}");
+    world.prepare(Deed::Rotate).await;
+    world.daemon.node().await.allocate("works").await.unwrap();
+}
