@@ -5,36 +5,78 @@ use std::time::Duration;
 
 use strata_testkit::cluster::PATIENCE;
 use strata_testkit::serde_json::json;
-use strata_testkit::{Ledger, boot_time, holds, wait_for};
+use strata_testkit::{Ledger, boot_time, holds, rounds, wait_for};
 
 use super::{cluster, failover, node_of, pass};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn server_that_no_node_reaches_stops_nothing() {
-    let mut cluster = cluster(10, 3).await;
+/// What the instances of an outage are called, one for each node.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const IDS: [&str; 3] = ["id-a", "id-b", "id-c"];
+
+/// No node reaches the server for this long, in which daemons are killed and
+/// started again this often; then it is back. No run may have ended.
+async fn server_is_gone(lease: u64, length: Duration, kills: u32) {
+    let mut cluster = cluster(lease, 3).await;
     let ledger = Ledger::new();
-    let names = ["a", "b", "c"];
-    for name in names {
+    for name in NAMES {
         ledger.create(&cluster, name, json!({})).await;
     }
+    // Until all have confirmed that they know each other.
     pass(Duration::from_secs(3)).await;
+    let begin = boot_time();
     cluster.switch.cut(&cluster.plug);
-    pass(Duration::from_secs(20)).await;
-    // Also a daemon that is restarted meanwhile: it looks for its server for
-    // five seconds, which is less than the lease.
-    cluster.nodes[0].daemon.kill();
-    cluster.nodes[0].daemon.restart().await;
-    pass(Duration::from_secs(15)).await;
-    for name in names {
+    for number in 0..kills {
+        let at = usize::try_from(number).unwrap() % cluster.nodes.len();
+        pass_until(begin + length * (number + 1) / (kills + 1)).await;
+        cluster.nodes[at].daemon.kill();
+        cluster.nodes[at].daemon.restart().await;
+        assert_one_run(&ledger);
+    }
+    pass_until(begin + length).await;
+    assert_one_run(&ledger);
+    cluster.switch.heal(&cluster.plug);
+    cluster.settles(&IDS, &[]).await;
+    // Also when the server has heard one node and not yet the others.
+    pass(Duration::from_secs(lease * 5 / 2)).await;
+    cluster.settles(&IDS, &[]).await;
+    assert_one_run(&ledger);
+}
+
+#[track_caller]
+fn assert_one_run(ledger: &Ledger) {
+    for name in NAMES {
         assert!(ledger.is_running(name), "{name}: {:?}", ledger.runs(name));
         assert_eq!(ledger.runs(name).len(), 1, "{:?}", ledger.runs(name));
     }
-    cluster.switch.heal(&cluster.plug);
-    cluster.settles(&["id-a", "id-b", "id-c"], &[]).await;
-    pass(Duration::from_secs(12)).await;
-    for name in names {
-        assert_eq!(ledger.runs(name).len(), 1, "{:?}", ledger.runs(name));
+}
+
+async fn pass_until(time: Duration) {
+    while boot_time() < time {
+        let rest = time.saturating_sub(boot_time());
+        pass(rest.min(PATIENCE / 2)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_gone_for_twelve_seconds_stops_nothing_with_a_lease_of_five_seconds() {
+    server_is_gone(5, Duration::from_secs(12), 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_gone_for_twelve_seconds_stops_nothing_with_a_lease_of_ten_seconds() {
+    server_is_gone(10, Duration::from_secs(12), 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_outage_in_which_daemons_are_restarted_stops_nothing_with_a_lease_of_five_seconds() {
+    let (seconds, kills) = rounds((30, 2), (600, 20));
+    server_is_gone(5, Duration::from_secs(seconds), kills).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_outage_in_which_daemons_are_restarted_stops_nothing_with_a_lease_of_ten_seconds() {
+    let (seconds, kills) = rounds((30, 1), (600, 20));
+    server_is_gone(10, Duration::from_secs(seconds), kills).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,6 +26,8 @@ use crate::daemon::unexpected;
 
 /// How often what was handed over is looked at.
 const HANDED_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a server that does not answer is asked whether it refuses this node.
+const REJOIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The identity of a node in the server's eyes.
 pub(crate) struct Joined {
@@ -36,6 +38,18 @@ pub(crate) struct Joined {
     server: Option<Address>,
     folder: PathBuf,
     live: Arc<LiveIdentity>,
+    /// How to join anew, should the server refuse the identity of before.
+    rejoin: Option<Rejoin>,
+}
+
+/// A token beside an identity of before: for a node that was removed and is to
+/// come back.
+#[derive(Clone)]
+struct Rejoin {
+    server: Address,
+    token: String,
+    name: Option<String>,
+    known: Credentials,
 }
 
 /// The identity of an earlier join, or of one that is made now; none for a
@@ -51,20 +65,17 @@ pub(crate) async fn ensure(
     }
     let folder = data_dir.join("identity");
     let credentials = match (Credentials::read(&folder), &arguments.join_token) {
-        (Ok(known), Some(token)) if is_refused(server(global)?, &known).await => {
-            match join(server(global)?, token, arguments.name.as_deref()).await {
-                Ok(credentials) => {
-                    credentials.write(&folder).map_err(unexpected)?;
-                    credentials
-                }
-                // What runs here goes on; the log says why nobody is followed.
-                Err(error) => {
-                    tracing::warn!(?error, "this node cannot join anew");
-                    known
-                }
-            }
+        (Ok(known), Some(token)) => {
+            let mut joined = Joined::new(&known, Some(server(global)?), folder)?;
+            joined.rejoin = Some(Rejoin {
+                server: server(global)?,
+                token: token.clone(),
+                name: arguments.name.clone(),
+                known,
+            });
+            return Ok(Some(joined));
         }
-        (Ok(credentials), _) => credentials,
+        (Ok(credentials), None) => credentials,
         (Err(_), Some(token)) => {
             let credentials = join(server(global)?, token, arguments.name.as_deref()).await?;
             credentials.write(&folder).map_err(unexpected)?;
@@ -91,23 +102,62 @@ fn server(global: &Global) -> Result<Address> {
 }
 
 /// Whether the server refuses these credentials, as it does those of a node
-/// that was removed: that one comes back with a new token. One that is not
-/// reached has not said so.
-async fn is_refused(server: Address, known: &Credentials) -> bool {
+/// that was removed: that one comes back with a new token. None while it does
+/// not answer: then it has not said so.
+async fn is_refused(server: Address, known: &Credentials) -> Option<bool> {
     let target = Target::Tls {
         address: server,
         credentials: known.clone(),
     };
-    let Ok(client) = ServerClient::connect(&target).await else {
-        return false;
-    };
+    let client = ServerClient::connect(&target).await.ok()?;
     let asked = client.identity().who_am_i(WhoAmIRequest {}).await;
     match asked.map_err(|status| strata_api::error_from_status(&status)) {
+        Ok(_) => Some(false),
         Err(error) if error.kind() == ErrorKind::Unauthenticated => {
             tracing::warn!(%error, "the server refuses the identity of this node");
-            true
+            Some(true)
         }
-        _ => false,
+        Err(error) if error.kind() == ErrorKind::Unavailable => None,
+        Err(_) => Some(false),
+    }
+}
+
+/// Joins anew where the server refuses the identity of before. The node does
+/// not wait for it: a daemon that starts while no server answers has a lease
+/// that goes on, and peers that count on it as their witness.
+async fn rejoin_if_refused(
+    rejoin: Rejoin,
+    folder: PathBuf,
+    live: Arc<LiveIdentity>,
+    trust: Arc<LiveTrust>,
+    shutdown: CancellationToken,
+) {
+    let refused = loop {
+        let asked = is_refused(rejoin.server.clone(), &rejoin.known);
+        let asked = tokio::select! {
+            () = shutdown.cancelled() => return,
+            asked = asked => asked,
+        };
+        if let Some(refused) = asked {
+            break refused;
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(REJOIN_INTERVAL) => {}
+        }
+    };
+    if !refused {
+        return;
+    }
+    let joined = join(rejoin.server, &rejoin.token, rejoin.name.as_deref()).await;
+    let used = joined.and_then(|credentials| {
+        credentials.write(&folder).map_err(unexpected)?;
+        trust.replace(&credentials.ca_pem).map_err(unexpected)?;
+        live.swap(&credentials).map_err(unexpected)
+    });
+    // What runs here goes on; the log says why no server is followed.
+    if let Err(error) = used {
+        tracing::warn!(?error, "this node cannot join anew");
     }
 }
 
@@ -155,6 +205,7 @@ impl Joined {
             server,
             folder,
             live: Arc::new(live),
+            rejoin: None,
         })
     }
 
@@ -182,6 +233,11 @@ impl Joined {
         let (live, shutdown) = (self.live.clone(), shutdown.clone());
         let (server, folder) = (self.server.clone(), self.folder.clone());
         let stale = self.stale.subscribe();
+        if let Some(rejoin) = self.rejoin.clone() {
+            let (folder, trust) = (folder.clone(), self.trust.clone());
+            let (live, shutdown) = (live.clone(), shutdown.clone());
+            tasks.spawn(rejoin_if_refused(rejoin, folder, live, trust, shutdown));
+        }
         if server.is_none() {
             let (folder, trust) = (folder.clone(), self.trust.clone());
             let (live, shutdown) = (live.clone(), shutdown.clone());

@@ -164,13 +164,16 @@ struct Sighting {
 }
 
 /// Holds back when many nodes are lost at once, or all: then the network, or
-/// this server, is more likely to be at fault than all of them. Once some are
-/// heard again, the others have two leases to come back as well.
+/// this server, is more likely to be at fault than all of them.
+///
+/// While no node is heard at all, nothing is moved for however long that lasts:
+/// there is none to move anything to. Once some are heard again, the others have
+/// two leases to come back as well; where they are many, five minutes.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Since when so many are lost.
+    /// Since when many are lost and some are heard.
     since: Option<Instant>,
-    /// Since when some of them are back.
+    /// Since when few are lost, after many were.
     fewer_since: Option<Instant>,
 }
 
@@ -191,17 +194,25 @@ impl Losses {
         let Some(since) = self.since else {
             return false;
         };
+        if seen.silent_together {
+            // The time counts from when some are heard again.
+            *self = Self {
+                since: Some(now),
+                fewer_since: None,
+            };
+            return true;
+        }
         if suspicious {
             self.fewer_since = None;
-        } else {
-            let fewer_since = *self.fewer_since.get_or_insert(now);
-            let waited = now.saturating_duration_since(fewer_since);
-            if seen.lost == 0 || waited > 2 * seen.lease {
-                *self = Self::default();
-                return false;
-            }
+            return now.saturating_duration_since(since) < HELD_BACK;
         }
-        now.saturating_duration_since(since) < HELD_BACK
+        let fewer_since = *self.fewer_since.get_or_insert(now);
+        let waited = now.saturating_duration_since(fewer_since);
+        if seen.lost == 0 || waited > 2 * seen.lease {
+            *self = Self::default();
+            return false;
+        }
+        true
     }
 }
 
@@ -287,6 +298,26 @@ mod tests {
         assert!(!losses.are_held_back(&seen(1, 2), back + 4 * LEASE));
         assert!(losses.are_held_back(&all_silent, back + 5 * LEASE));
         assert!(!losses.are_held_back(&seen(0, 2), back + 5 * LEASE));
+    }
+
+    #[test]
+    fn server_that_heard_no_node_for_ten_minutes_moves_nothing_when_some_are_back() {
+        let mut losses = Losses::default();
+        let begin = Instant::now();
+        let silent = |lost, nodes| Sighting {
+            silent_together: true,
+            ..seen(lost, nodes)
+        };
+        for (lost, nodes) in [(3, 3), (10, 10)] {
+            for minute in 0..10 {
+                let now = begin + Duration::from_secs(60 * minute);
+                assert!(losses.are_held_back(&silent(lost, nodes), now), "{minute}");
+            }
+            let back = begin + Duration::from_secs(600);
+            assert!(losses.are_held_back(&seen(lost - 1, nodes), back));
+            assert!(losses.are_held_back(&seen(1, nodes), back + LEASE));
+            assert!(!losses.are_held_back(&seen(0, nodes), back + 2 * LEASE));
+        }
     }
 
     const LEASE: Duration = Duration::from_secs(10);
