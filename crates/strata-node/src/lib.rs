@@ -25,7 +25,7 @@ mod units;
 mod vms;
 mod volumes;
 
-pub use agent::{Agent, AgentConfig, KeptRevocations, KeptTrust};
+pub use agent::{Agent, AgentConfig, KeptRevocations, KeptTrust, named_servers};
 pub use cells::Cells;
 pub use folder::NodeFolder;
 pub use machines::{HANDED_IDENTITY, SPAWNED, SPAWNED_V2};

@@ -14,7 +14,7 @@ use strata_client::{Address, ServerClient, Target};
 use strata_identity::{
     CertificateRequest, Clock, Credentials, JoinToken, LiveIdentity, LiveTrust, PrivateKeyPem,
 };
-use strata_node::KeptTrust;
+use strata_node::{KeptTrust, named_servers};
 use strata_transport::keep_renewed;
 use strata_types::ErrorKind;
 use tokio::sync::watch;
@@ -224,12 +224,8 @@ impl Joined {
         tasks: &TaskTracker,
         shutdown: &CancellationToken,
     ) -> Arc<LiveIdentity> {
-        let mut any: Vec<Address> = self.server.iter().cloned().collect();
-        for server in servers {
-            if !any.contains(server) {
-                any.push(server.clone());
-            }
-        }
+        let configured: Vec<Address> = self.server.iter().chain(servers).cloned().collect();
+        let data_dir = self.folder.parent().map(Path::to_path_buf);
         let (live, shutdown) = (self.live.clone(), shutdown.clone());
         let (server, folder) = (self.server.clone(), self.folder.clone());
         let stale = self.stale.subscribe();
@@ -247,7 +243,16 @@ impl Joined {
             let current = live.clone();
             let renewing = || {
                 let (folder, current) = (folder.clone(), current.clone());
-                let any = server.as_ref().map(|_| any.clone());
+                let any = server.as_ref().map(|_| {
+                    // Asked each time: servers come and go.
+                    let named = data_dir.as_deref().map(named_servers);
+                    each_once(
+                        configured
+                            .iter()
+                            .cloned()
+                            .chain(named.into_iter().flatten()),
+                    )
+                });
                 async move {
                     match any {
                         Some(any) => {
@@ -261,6 +266,17 @@ impl Joined {
         });
         self.live.clone()
     }
+}
+
+/// Each of these servers, where it comes first.
+fn each_once(servers: impl Iterator<Item = Address>) -> Vec<Address> {
+    let mut all = Vec::new();
+    for server in servers {
+        if !all.contains(&server) {
+            all.push(server);
+        }
+    }
+    all
 }
 
 /// Renews with the first of the servers that does; otherwise why each does not.
@@ -387,6 +403,8 @@ mod renewal_tests {
         };
         let renewed = renew_at_any(vec![gone.clone(), there], ask).await.unwrap();
         assert!(renewed.contains("192.0.2.2"));
+        let twice = [gone.clone(), server("https://192.0.2.2:7700"), gone.clone()];
+        assert_eq!(each_once(twice.into_iter()).len(), 2);
         let why = renew_at_any(vec![gone], ask).await.unwrap_err();
         assert!(
             why.contains("192.0.2.1") && why.contains("no route"),

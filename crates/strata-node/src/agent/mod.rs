@@ -262,6 +262,16 @@ impl Parts {
     }
 }
 
+/// The servers that were named by the one that was last followed, for a node
+/// with this data directory.
+pub fn named_servers(data_dir: &Path) -> Vec<Address> {
+    let Ok(kept) = kept(&data_dir.join("node")) else {
+        return Vec::new();
+    };
+    let named = blocking(|| kept.server()).servers;
+    named.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
 fn kept(node_folder: &Path) -> Result<Kept> {
     blocking(|| Kept::open(node_folder.join(FOLDER)))
 }
