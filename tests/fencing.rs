@@ -5,9 +5,11 @@
 
 mod leases;
 mod moves;
+mod node_files;
 mod outages;
 mod promises;
 mod servers;
+mod stuck;
 
 use std::time::Duration;
 

@@ -67,6 +67,23 @@ pub struct Node {
     pub(crate) log_folder: PathBuf,
 }
 
+/// What assignments can be made again from.
+fn found_units(pods: &Pods, vms: &Vms) -> Vec<agent::FoundUnit> {
+    let pods = pods.list().into_iter().map(|unit| unit.record());
+    let pods = pods.filter(|record| !record.destroying);
+    let pods = pods.map(|record| agent::FoundUnit {
+        ask: agent::Ask::Pod(Box::new(record.spec)),
+        wanted: record.wanted,
+    });
+    let vms = vms.list().into_iter().map(|unit| unit.record());
+    let vms = vms.filter(|record| !record.destroying);
+    let vms = vms.map(|record| agent::FoundUnit {
+        ask: agent::Ask::Vm(Box::new(record.spec)),
+        wanted: record.wanted,
+    });
+    pods.chain(vms).collect()
+}
+
 impl Node {
     /// The first address of its bridge, where what is on this machine reaches
     /// the machine itself. The bridge need not be there yet.
@@ -135,7 +152,9 @@ impl Node {
         running.extend(more_running);
         resting.extend(more_resting);
         parts.network.restore(&running, &resting)?;
-        let found = agent::found(&config.data_dir.join("node"), parts.network.has_peers())?;
+        let node_folder = config.data_dir.join("node");
+        agent::restore(&node_folder, found_units(&pods, &vms))?;
+        let found = agent::found(&node_folder, parts.network.has_peers())?;
         crate::blocking::blocking(|| keeper.adopt_lease());
         for unit in &found.fenced {
             let cells = match unit.kind {

@@ -37,6 +37,9 @@ pub(super) struct Liveness {
 
 struct Known {
     facts: ServerFacts,
+    /// The end of the lease that the shim held when the daemon started: it
+    /// holds where the disk knows of none, because its file was damaged.
+    inherited: Option<Duration>,
     /// When what the server has last answered was sent.
     heard_at: Duration,
     /// As it is on disk.
@@ -91,8 +94,13 @@ impl Liveness {
             Lease::Waived => facts.waived = facts.records_promises,
             Lease::Unset => {}
         }
+        let inherited = match found {
+            Lease::Until(end) => Some(end),
+            Lease::Waived | Lease::Unset => None,
+        };
         let known = Known {
             facts,
+            inherited,
             heard_at,
             written_at: heard_at,
             unwritten: false,
@@ -117,6 +125,7 @@ impl Liveness {
     pub(super) fn welcomed(&self, greeting: Greeting, greeted_at: Duration) -> Result<()> {
         let mut known = self.known();
         known.unanswered.clear();
+        known.inherited = None;
         let facts = ServerFacts {
             lease_ms: greeting.lease_ms,
             alone: greeting.alone,
@@ -326,9 +335,11 @@ impl Liveness {
     /// elsewhere while it does not run.
     pub(super) fn deadline(&self, peers: bool) -> Lease {
         let known = self.known();
-        match deadline(&contact(&known, peers)) {
-            Lease::Until(_) if self.beside_server && known.facts.alone => Lease::Waived,
-            lease => lease,
+        let inherited = known.inherited.filter(|_| known.facts.lease_ms == 0);
+        match (deadline(&contact(&known, peers)), inherited) {
+            (Lease::Until(_), _) if self.beside_server && known.facts.alone => Lease::Waived,
+            (_, Some(end)) => Lease::Until(end),
+            (lease, None) => lease,
         }
     }
 
@@ -419,6 +430,18 @@ mod tests {
         while liveness.now() < heard_at + Duration::from_millis(2) {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn lease_of_the_shim_holds_where_the_disk_knows_of_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = || Kept::open(folder.path().to_owned()).unwrap();
+        let end = now() + Duration::from_secs(60);
+        let found = Liveness::open(kept(), Lease::Until(end), false);
+        assert_eq!(found.deadline(true), Lease::Until(end));
+        found.welcomed(greeting(10_000), now()).unwrap();
+        assert_ne!(found.deadline(true), Lease::Until(end));
+        assert_eq!(liveness(folder.path()).lease(), Duration::from_secs(10));
     }
 
     #[test]

@@ -266,6 +266,7 @@ fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
     let bytes = serde_json::to_vec(value)?;
+    let is_new = !path.exists();
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -276,7 +277,11 @@ fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     // After a loss of power it is the old one or the new one, never empty: an
     // instance without its assignment would not be held back at the start.
     file.sync_data()?;
-    fs::rename(&temporary, path)
+    fs::rename(&temporary, path)?;
+    match path.parent().filter(|_| is_new) {
+        Some(folder) => fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
