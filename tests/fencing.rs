@@ -9,6 +9,7 @@ mod node_files;
 mod outages;
 mod promises;
 mod servers;
+mod slow_store;
 mod stuck;
 
 use std::time::Duration;

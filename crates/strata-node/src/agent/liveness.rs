@@ -295,6 +295,11 @@ impl Liveness {
     pub(super) fn beat(&self) {
         let mut known = self.known();
         if let Some(sent) = known.unanswered.pop_front() {
+            let lease = Duration::from_millis(known.facts.lease_ms.into());
+            let took = now().saturating_sub(sent);
+            if took > lease / 4 {
+                tracing::warn!(?took, ?lease, "a heartbeat was answered late");
+            }
             self.heard(&mut known, sent);
         }
     }

@@ -1,10 +1,13 @@
 //! A real etcd for servers that share a store.
 
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Plug, Switch};
+use crate::Way;
 
 /// An etcd of one member on the switch.
 #[derive(Debug)]
@@ -13,7 +16,7 @@ pub struct Etcd {
     /// Where it answers.
     pub url: String,
     _folder: tempfile::TempDir,
-    _plug: Plug,
+    plug: Plug,
 }
 
 impl Etcd {
@@ -48,8 +51,17 @@ impl Etcd {
             child: child.expect("etcd starts"),
             url,
             _folder: folder,
-            _plug: plug,
+            plug,
         }
+    }
+
+    /// Another address of it, where whatever is said takes this long there and
+    /// as long back.
+    pub async fn slow(&self, delay: Duration) -> (Way, String) {
+        let far: SocketAddr = (self.plug.address, 2379).into();
+        let near: SocketAddr = (self.plug.address, 2378).into();
+        let way = Way::slow(&self.plug.network, near, far, delay).await;
+        (way, format!("http://{near}"))
     }
 
     /// Stops its process where it is, or has it go on.
