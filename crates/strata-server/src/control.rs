@@ -244,7 +244,7 @@ impl ControlPlane {
         let core = Core::open(store.clone(), settings, shutdown.clone()).await?;
         let placement = placement::start(core.clone(), shutdown.clone());
         reconcile::start_liveness(core.clone(), shutdown.clone());
-        let tunnels = Tunnels::default();
+        let tunnels = Tunnels::new(core.clone());
         let hypervisors = Hypervisors {
             core: core.clone(),
             providers: machinery.providers,

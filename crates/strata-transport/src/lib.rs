@@ -44,6 +44,6 @@ pub use problem::{problem, problem_as, status_code};
 pub use renew::{keep_renewed, keep_served, keep_written};
 pub use serve::{Serve, serve_tls, serve_unix};
 pub use subject::ProjectLookup;
-pub use tunnel::{CALLER_NAME, CALLER_ROLE, serve_tunnel};
+pub use tunnel::{CALLER_NAME, CALLER_ROLE, FollowedTerm, LEADER_TERM, serve_tunnel};
 pub use tunnel_io::{TunnelIo, TunnelSender};
 pub use unix::{BindError, bind_unix};

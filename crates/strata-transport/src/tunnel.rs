@@ -5,9 +5,14 @@
 //! certificate. It calls on behalf of somebody, whose role and name it says
 //! with each request; the gate decides by those as everywhere else. On any
 //! other connection these headers mean nothing.
+//!
+//! A server that leads says with each request in which term it does. A server
+//! that was paused, and led before another one, does not know that; the node
+//! does, and refuses what is of an earlier term than the one it follows.
 
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use hyper::body::Incoming;
@@ -17,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use strata_identity::{Caller, Proof};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
@@ -27,17 +33,35 @@ use crate::{Gate, Limits, Peer};
 pub const CALLER_ROLE: &str = "strata-caller-role";
 /// The header with the name of whom the server calls for.
 pub const CALLER_NAME: &str = "strata-caller-name";
+/// The header with the term in which the server leads that calls.
+pub const LEADER_TERM: &str = "strata-leader-term";
+
+/// Which term a node follows: what is asked in an earlier one is refused.
+pub trait FollowedTerm: Send + Sync + 'static {
+    /// The term; 0 where there is one server only.
+    fn followed_term(&self) -> u64;
+}
 
 /// Serves `app` on a tunnel until its other end is done, or `shutdown`.
-pub async fn serve_tunnel<S>(io: S, app: axum::Router, gate: Gate, shutdown: CancellationToken)
-where
+pub async fn serve_tunnel<S>(
+    io: S,
+    app: axum::Router,
+    gate: Gate,
+    term: Arc<dyn FollowedTerm>,
+    shutdown: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let gated = gate.layer(AuditedService::new(app));
     let service = service_fn(move |mut request: http::Request<Incoming>| {
+        if let Err(why) = check_term(request.headers_mut(), term.followed_term()) {
+            tracing::warn!(path = request.uri().path(), why, "a call is refused");
+            let refused = Status::failed_precondition(why).into_http();
+            return Either::Right(std::future::ready(Ok(refused)));
+        }
         let peer = Peer::over_tunnel(caller(request.headers_mut()));
         request.extensions_mut().insert(Arc::new(peer));
-        gated.clone().call(request)
+        Either::Left(gated.clone().call(request))
     });
     let limits = Limits::default();
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -53,6 +77,22 @@ where
                 tracing::debug!(%error, "the tunnel ended");
             }
         }
+    }
+}
+
+/// Refuses a call of an earlier term than the one that is followed. A server of
+/// an earlier release says none.
+fn check_term(headers: &mut HeaderMap, followed: u64) -> Result<(), String> {
+    let Some(said) = headers.remove(LEADER_TERM) else {
+        return Ok(());
+    };
+    let term: Option<u64> = said.to_str().ok().and_then(|text| text.parse().ok());
+    match term {
+        Some(term) if term >= followed => Ok(()),
+        Some(term) => Err(format!(
+            "the server that calls led in term {term}, and term {followed} began"
+        )),
+        None => Err(format!("{LEADER_TERM} is no number")),
     }
 }
 
@@ -105,6 +145,23 @@ mod tests {
         let caller = caller(&mut said).unwrap();
         assert_eq!((caller.role, caller.name.as_str()), (Role::Operator, "jo"));
         assert!(said.is_empty(), "handlers see none of it: {said:?}");
+    }
+
+    #[test]
+    fn call_of_an_earlier_term_is_refused() {
+        let check = |said: &'static str, followed| {
+            check_term(&mut headers(&[(LEADER_TERM, said)]), followed)
+        };
+        assert!(check_term(&mut HeaderMap::new(), 7).is_ok(), "of before");
+        assert!(check("7", 7).is_ok());
+        assert!(check("8", 7).is_ok(), "it is followed in a moment");
+        assert!(check("1", 0).is_ok());
+        for (said, followed) in [("6", 7), ("0", 1), ("x", 0), ("", 0)] {
+            assert!(check(said, followed).is_err(), "{said} {followed}");
+        }
+        let mut said = headers(&[(LEADER_TERM, "7")]);
+        check_term(&mut said, 7).unwrap();
+        assert!(said.is_empty(), "handlers see none of it");
     }
 
     #[test]

@@ -372,8 +372,8 @@ impl Conversation<'_> {
         if !std::mem::replace(&mut self.welcomed, true) {
             tracing::info!(server = %self.client.address(), subnet = welcome.subnet, "following");
             let (client, config) = (self.client.clone(), parts.config.clone());
-            let stop = self.stop.clone();
-            let tunnel = async move { tunnel::keep(client, &config, stop).await };
+            let (stop, term) = (self.stop.clone(), parts.liveness.followed_term());
+            let tunnel = async move { tunnel::keep(client, &config, term, stop).await };
             parts.work.spawn(tunnel);
         }
         Some(match parts.liveness.lease() {

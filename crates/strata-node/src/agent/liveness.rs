@@ -6,11 +6,13 @@
 //! earlier, never from later.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use strata_cell::Lease;
+use strata_transport::FollowedTerm;
 use strata_types::Result;
 use tokio::sync::Notify;
 
@@ -33,6 +35,17 @@ pub(super) struct Liveness {
     known: Mutex<Known>,
     /// A lease was granted, moved or waived.
     news: Notify,
+    term: Arc<Term>,
+}
+
+/// The term of the server that was last followed.
+#[derive(Default)]
+struct Term(AtomicU64);
+
+impl FollowedTerm for Term {
+    fn followed_term(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 struct Known {
@@ -94,6 +107,7 @@ impl Liveness {
             Lease::Waived => facts.waived = facts.records_promises,
             Lease::Unset => {}
         }
+        let term = Arc::new(Term(AtomicU64::new(facts.term)));
         let inherited = match found {
             Lease::Until(end) => Some(end),
             Lease::Waived | Lease::Unset => None,
@@ -114,6 +128,7 @@ impl Liveness {
             beside_server,
             known: Mutex::new(known),
             news: Notify::new(),
+            term,
         }
     }
 
@@ -138,9 +153,15 @@ impl Liveness {
             witnesses: known.facts.witnesses.clone(),
             heard: known.facts.heard.clone(),
         };
+        self.term.0.store(facts.term, Ordering::Release);
         let learnt = self.learn(&mut known, facts);
         self.heard(&mut known, greeted_at);
         learnt
+    }
+
+    /// The term that calls of servers have to be of.
+    pub(super) fn followed_term(&self) -> Arc<dyn FollowedTerm> {
+        self.term.clone()
     }
 
     /// The server ends on purpose.

@@ -1,10 +1,11 @@
 //! The way back: the node's own faces, served to the server on a connection
 //! that the node opened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use strata_client::ServerClient;
-use strata_transport::{TunnelIo, serve_tunnel};
+use strata_transport::{FollowedTerm, TunnelIo, serve_tunnel};
 use tokio_util::sync::CancellationToken;
 
 use super::AgentConfig;
@@ -13,7 +14,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Keeps a tunnel open until told to stop.
-pub(super) async fn keep(client: ServerClient, config: &AgentConfig, stop: CancellationToken) {
+pub(super) async fn keep(
+    client: ServerClient,
+    config: &AgentConfig,
+    term: Arc<dyn FollowedTerm>,
+    stop: CancellationToken,
+) {
     let mut pause = FIRST_PAUSE;
     loop {
         let (requests, sender) = TunnelIo::opening();
@@ -27,7 +33,7 @@ pub(super) async fn keep(client: ServerClient, config: &AgentConfig, stop: Cance
                 pause = FIRST_PAUSE;
                 let tunnel = sender.with(answers.into_inner());
                 let (app, gate) = (config.app.clone(), config.gate.clone());
-                serve_tunnel(tunnel, app, gate, stop.clone()).await;
+                serve_tunnel(tunnel, app, gate, term.clone(), stop.clone()).await;
             }
             Err(status) => tracing::debug!(%status, "the server opens no tunnel"),
         }

@@ -1,6 +1,8 @@
 //! The ways to nodes: each node opens a tunnel, over which its own API is
 //! called. What is asked is asked for somebody, whose name and role go with
-//! each call: the node judges by those.
+//! each call: the node judges by those. So does the term in which this server
+//! leads: a server that was paused meanwhile is refused by nodes that follow
+//! another, and one that does not lead for certain calls none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use strata_api::strata::v1::Chunk;
-use strata_transport::{CALLER_NAME, CALLER_ROLE, TunnelIo};
+use strata_transport::{CALLER_NAME, CALLER_ROLE, LEADER_TERM, TunnelIo};
 use strata_types::{Error, Result};
 use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,7 +21,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
-use crate::core::Who;
+use crate::core::{Core, Who};
 
 /// What may be under way on one call through a tunnel, and on all of them: a
 /// call whose answer is not read must not hold up the others, so there is room
@@ -40,6 +42,8 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Tunnels(Arc<All>);
 
 struct All {
+    /// Says whether this server leads, and in which term.
+    core: Option<Core>,
     /// The newest of each node that has come up.
     open: Mutex<HashMap<String, Tunnel>>,
     /// How many nodes have opened so far: later ones have higher numbers.
@@ -50,6 +54,7 @@ struct All {
 impl Default for All {
     fn default() -> Self {
         Self {
+            core: None,
             open: Mutex::default(),
             opened: AtomicU64::new(0),
             changed: watch::Sender::new(()),
@@ -61,24 +66,39 @@ impl Default for All {
 struct Tunnel {
     number: u64,
     channel: Channel,
+    /// In which the node opened it.
+    term: u64,
 }
 
 /// A node's API, called for somebody.
 pub type NodeChannel = InterceptedService<Channel, OnBehalf>;
 
 impl Tunnels {
+    /// Those of a server that may lose the lead.
+    pub fn new(core: Core) -> Self {
+        Self(Arc::new(All {
+            core: Some(core),
+            ..All::default()
+        }))
+    }
+
     fn guard(&self) -> MutexGuard<'_, HashMap<String, Tunnel>> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has calls to a node go by this tunnel, unless a newer one came up
     /// before.
-    fn insert(&self, node: &str, number: u64, channel: Channel) {
+    fn insert(&self, node: &str, number: u64, term: u64, channel: Channel) {
         let mut open = self.guard();
         if open.get(node).is_some_and(|one| one.number > number) {
             return;
         }
-        open.insert(node.to_owned(), Tunnel { number, channel });
+        let tunnel = Tunnel {
+            number,
+            channel,
+            term,
+        };
+        open.insert(node.to_owned(), tunnel);
         drop(open);
         self.0.changed.send_replace(());
     }
@@ -121,6 +141,7 @@ impl Tunnels {
         let (io, answer) = TunnelIo::answering(incoming);
         let (all, node) = (self.clone(), node.to_owned());
         let number = self.0.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let term = self.0.core.as_ref().map_or(0, Core::term);
         tokio::spawn(async move {
             let mut io = Some(TokioIo::new(io));
             let connector = tower::service_fn(move |_: http::Uri| {
@@ -138,7 +159,7 @@ impl Tunnels {
                 .keep_alive_while_idle(true)
                 .connect_timeout(PATIENCE);
             match endpoint.connect_with_connector(connector).await {
-                Ok(channel) => all.insert(&node, number, channel),
+                Ok(channel) => all.insert(&node, number, term, channel),
                 Err(error) => tracing::debug!(node, %error, "a tunnel did not come up"),
             }
         });
@@ -147,8 +168,8 @@ impl Tunnels {
 
     /// The API of a node, called for `who`.
     pub fn node(&self, node: &str, who: &Who) -> Result<NodeChannel> {
-        let channel = self.guard().get(node).map(|one| one.channel.clone());
-        let channel = channel.ok_or_else(|| {
+        let open = self.guard().get(node).cloned();
+        let Tunnel { channel, term, .. } = open.ok_or_else(|| {
             Error::unavailable(format!("there is no connection to node {node}"))
                 .with_hint("see whether it is up: strata node list")
         })?;
@@ -159,21 +180,33 @@ impl Tunnels {
         let on_behalf = OnBehalf {
             role: text(who.role.as_str())?,
             name: text(&who.name)?,
+            term: (term != 0).then(|| term.into()),
+            core: self.0.core.clone(),
         };
         Ok(InterceptedService::new(channel, on_behalf))
     }
 }
 
-/// Says for whom a call is made.
+/// Says for whom a call is made, and in which term.
 #[derive(Clone)]
 pub struct OnBehalf {
     role: MetadataValue<Ascii>,
     name: MetadataValue<Ascii>,
+    term: Option<MetadataValue<Ascii>>,
+    core: Option<Core>,
 }
 
 impl Interceptor for OnBehalf {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if self.core.as_ref().is_some_and(|core| !core.leads_now()) {
+            return Err(Status::unavailable(
+                "this server may not lead any more, and calls no node",
+            ));
+        }
         let metadata = request.metadata_mut();
+        if let Some(term) = &self.term {
+            metadata.insert(LEADER_TERM, term.clone());
+        }
         metadata.insert(CALLER_ROLE, self.role.clone());
         metadata.insert(CALLER_NAME, self.name.clone());
         Ok(request)
@@ -193,17 +226,17 @@ mod tests {
     #[tokio::test]
     async fn an_older_tunnel_does_not_replace_a_newer_one() {
         let tunnels = Tunnels::default();
-        tunnels.insert("n1", 2, channel());
-        tunnels.insert("n1", 1, channel());
+        tunnels.insert("n1", 2, 0, channel());
+        tunnels.insert("n1", 1, 0, channel());
         assert_eq!(tunnels.number("n1"), 2);
-        tunnels.insert("n1", 3, channel());
+        tunnels.insert("n1", 3, 0, channel());
         assert_eq!((tunnels.number("n1"), tunnels.number("n2")), (3, 0));
     }
 
     #[tokio::test]
     async fn a_call_by_a_dead_tunnel_is_made_again_by_the_next() {
         let tunnels = Tunnels::default();
-        tunnels.insert("n1", 1, channel());
+        tunnels.insert("n1", 1, 0, channel());
         let calls = AtomicUsize::new(0);
         let call = || async {
             calls.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +249,7 @@ mod tests {
             while calls.load(Ordering::Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }
-            tunnels.insert("n1", 2, channel());
+            tunnels.insert("n1", 2, 0, channel());
         };
         tokio::join!(tunnels.newest("n1", call), opens);
         assert_eq!(calls.load(Ordering::Relaxed), 2);
