@@ -73,3 +73,26 @@ async fn move_off_a_node_that_is_lost_meanwhile_ends_with_its_lease() {
     cluster.settles(&["id-web"], &[]).await;
     ledger.assert_exclusive(&["web"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preempting_instance_starts_when_its_victim_has_ended() {
+    let cluster = cluster(5, 1).await;
+    let rest = cluster.rest();
+    // Room for one of them.
+    let limits = json!({ "limits": { "memory": 400 } });
+    rest.patch("/node/n1", limits).await;
+    let ledger = Ledger::new();
+    let memory = json!({ "cpu": 10, "memory": 300 });
+    let low = json!({ "resources": memory, "stopGraceSeconds": GRACE });
+    ledger.create(&cluster, "low", low).await;
+    let placement = json!({ "priority": 20, "preempts": true });
+    let high = json!({ "resources": memory, "placement": placement });
+    let high = ledger.create(&cluster, "high", high).await;
+    let low = &ledger.runs("low")[0];
+    assert!(
+        high.first > low.last,
+        "memory was promised twice: {low:?} {high:?}"
+    );
+    pass(Duration::from_secs(1)).await;
+    assert!(ledger.is_running("high") && !ledger.is_running("low"));
+}

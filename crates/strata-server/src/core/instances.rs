@@ -259,6 +259,7 @@ impl Core {
             node: None,
             epoch: 0,
             leaving: Vec::new(),
+            after: Vec::new(),
             address: None,
             restarts: 0,
             exit_code: None,

@@ -73,8 +73,8 @@ pub use node_report::NodeReport;
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
 pub use record::{
-    DEFAULT_PROJECT, Instance, Leaving, Node, NodeCondition, NodePhase, OverlayEncryption, Project,
-    ProjectSettings, ProjectUse, Quota, Wanted, Workload,
+    DEFAULT_PROJECT, Instance, Leaving, MakesRoom, Node, NodeCondition, NodePhase,
+    OverlayEncryption, Project, ProjectSettings, ProjectUse, Quota, Wanted, Workload,
 };
 pub use roots::Dependents;
 pub use secrets::{LARGEST_SECRET, Secret};

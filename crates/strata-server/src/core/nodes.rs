@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strata_api::rest::NodeLimits;
 use strata_identity::CertificateId;
 use strata_store::{StoreError, Transaction};
-use strata_types::instance::Resources;
+use strata_types::instance::{InstanceId, Resources};
 use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::commit::As;
 use super::follow::public;
 use super::node_report::NodeReport;
-use super::record::{Node, NodeCondition, NodePhase, OverlayEncryption, encode};
+use super::record::{Instance, Node, NodeCondition, NodePhase, OverlayEncryption, encode};
 use super::tables::Kept;
 use super::{Core, Precondition, Who, claims, keys, now_ms};
 
@@ -127,6 +127,29 @@ impl Core {
     pub(crate) fn confirms(&self, node: &str) -> bool {
         self.node(node)
             .is_ok_and(|node| node.holds_leases && node.condition != NodeCondition::Lost)
+    }
+
+    /// Whether what makes room for an instance on its node still runs there.
+    pub(crate) fn waits_for_room(&self, instance: &Instance) -> bool {
+        let Some(node) = &instance.node else {
+            return false;
+        };
+        let tables = self.tables();
+        instance.after.iter().any(|one| {
+            let holder = tables.instances.get(&one.instance);
+            holder.is_some_and(|holder| holder.occupies(node, one.epoch))
+        })
+    }
+
+    /// The instances on a node that one of them makes, or made, room for.
+    pub(crate) fn room_made_for(&self, node: &str, by: &InstanceId) -> Vec<InstanceId> {
+        let tables = self.tables();
+        let on = tables.on_node.get(node).into_iter().flatten();
+        let records = on.filter_map(|id| tables.instances.get(id));
+        records
+            .filter(|record| record.after.iter().any(|one| one.instance == *by))
+            .map(|record| record.id.clone())
+            .collect()
     }
 
     /// How many instances are on a node, or not confirmed to have left it.

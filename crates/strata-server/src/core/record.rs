@@ -73,6 +73,10 @@ pub struct Instance {
     /// more: before, no other node is assigned it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<Leaving>,
+    /// Instances that make room for it where it is: before they have ended
+    /// there, that node is not assigned it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<MakesRoom>,
     /// Its address there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
@@ -110,6 +114,17 @@ pub struct Leaving {
     /// it: it may be assigned to those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
+}
+
+/// A placement of another instance that ends so that there is room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MakesRoom {
+    /// Whose.
+    pub instance: InstanceId,
+    /// Which.
+    #[serde(default)]
+    pub epoch: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for
@@ -158,9 +173,18 @@ impl Instance {
         self.leaving.push(Leaving { node, epoch, lost });
     }
 
+    /// Whether it runs on a node by this placement, or is not confirmed to have
+    /// ended there.
+    pub(crate) fn occupies(&self, node: &str, epoch: u64) -> bool {
+        let is_there = self.node.as_deref() == Some(node) && self.epoch == epoch;
+        let leaves = self.leaves(node);
+        is_there || leaves.is_some_and(|from| from.epoch == epoch && !from.lost)
+    }
+
     /// Places it.
     pub(crate) fn place_on(&mut self, node: &str) {
         self.node = Some(node.to_owned());
+        self.after.clear();
         self.epoch += 1;
     }
 

@@ -353,6 +353,9 @@ impl Link {
                 changed = dirty.take() => {
                     for id in changed {
                         self.tell(&id).await?;
+                        for next in self.core.room_made_for(&self.name, &id) {
+                            self.tell(&next).await?;
+                        }
                     }
                 }
                 changed = names.take() => {
@@ -613,8 +616,9 @@ impl Link {
             // Also what it was never told of: it may have it from before.
             return self.withdraw(id, false, record.epoch).await;
         }
-        if !record.is_assignable() {
-            // Not before the node where it was has said that it is gone.
+        if !record.is_assignable() || self.core.waits_for_room(&record) {
+            // Not before the node where it was has said that it is gone, and
+            // not before this one has room for it.
             return Ok(());
         }
         match assignment(&record) {

@@ -4,6 +4,7 @@
 mod backoff;
 mod explain;
 mod fleet;
+mod room;
 mod rules;
 mod task;
 

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use strata_api::rest::Placement;
-use strata_scheduler::{Cause, Eviction, NodeState, Plan, Request, drain, place};
+use strata_scheduler::{
+    Cause, Eviction, InstanceId as Slot, NodeState, Placement as Decided, Plan, Request, drain,
+    place,
+};
 use strata_store::{StoreError, Transaction};
 use strata_types::instance::{InstanceId, InstanceState};
 use strata_types::pod::RestartPolicy;
@@ -19,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::Backoffs;
 use super::explain;
 use super::fleet::{Board, slot, wants_a_place, why_not};
+use super::room::makes_room;
 use crate::core::keys;
 use crate::core::{
-    Core, Instance, Kept, Lead, Touched, Wanted, Why, encode, evict, turn_to_because,
+    Core, Instance, Kept, Lead, MakesRoom, Touched, Wanted, Why, encode, evict, turn_to_because,
 };
 
 /// And without a reason that is known here, this often.
@@ -252,9 +256,12 @@ impl Task {
             self.board.placed(record, &node);
             let mut next = record.record.clone();
             next.place_on(&node);
-            let first = match record.leaving.iter().find(|from| !from.lost) {
-                Some(leaving) => format!(", once it has ended on {}", leaving.node),
-                None => String::new(),
+            next.after = self.room_makers(&plan, placement, record);
+            let leaving = record.leaving.iter().find(|from| !from.lost);
+            let first = match (leaving, next.after.is_empty()) {
+                (Some(leaving), _) => format!(", once it has ended on {}", leaving.node),
+                (None, false) => ", once what makes room for it has ended there".into(),
+                (None, true) => String::new(),
             };
             let why = Why {
                 full: format!("on node {node}{first}"),
@@ -286,6 +293,20 @@ impl Task {
         }
         let written: Vec<Vec<_>> = writes.collect().await;
         self.written(written.into_iter().flatten().collect())
+    }
+
+    /// What has to end on the node of a placement before it is started there.
+    fn room_makers(&self, plan: &Plan, placement: &Decided, newcomer: &Instance) -> Vec<MakesRoom> {
+        let ids = |slots: Vec<Slot>| {
+            let ids = slots.into_iter().filter_map(|slot| self.board.id_of(slot));
+            ids.collect::<BTreeSet<InstanceId>>()
+        };
+        let on_node = plan.evictions.iter();
+        let on_node = on_node.filter(|eviction| eviction.node == placement.node);
+        let also_evicted = ids(on_node.map(|eviction| eviction.instance).collect());
+        let evicted = ids(placement.after.clone());
+        let node = self.board.node_name(placement.node);
+        makes_room(&self.core, &node, newcomer, &evicted, &also_evicted)
     }
 
     /// How an instance is that makes room for another. It is written together
@@ -384,6 +405,8 @@ impl Task {
                 };
                 turn_to_because(&mut next, InstanceState::Scheduled, &why);
                 next.place_on(&to);
+                let none = BTreeSet::new();
+                next.after = makes_room(&self.core, &to, &record, &none, &none);
             }
             writes.push(write_all(&self.core, vec![(record, next)]));
         }

@@ -34,6 +34,7 @@ fn instance(wanted: Wanted, state: InstanceState) -> Instance {
         node: Some("n1".into()),
         epoch: 0,
         leaving: Vec::new(),
+        after: Vec::new(),
         address: None,
         restarts: 0,
         exit_code: None,
