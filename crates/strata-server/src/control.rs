@@ -289,6 +289,7 @@ impl ControlPlane {
             operations.clone(),
             shutdown.clone(),
         );
+        reconcile::start_powered_off(estate.hypervisors.clone(), shutdown.clone());
         match alone {
             true => core.set_lead(Lead::Leading(None)),
             false => {

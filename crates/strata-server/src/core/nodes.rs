@@ -433,6 +433,22 @@ impl Core {
         .await
     }
 
+    /// The machine of a lost node is off: nothing runs there any more, whatever
+    /// its lease and its witnesses say.
+    pub(crate) async fn note_powered_off(&self, name: &str) -> Result<()> {
+        let rule = |now: &Node| {
+            let mut next = now.clone();
+            if next.condition == NodeCondition::Lost && !next.reported_down {
+                next.reported_down = true;
+                next.description = "its machine is off, says its provider".to_owned();
+            }
+            next
+        };
+        let any = Precondition::default();
+        let changed = self.change_node_as(As::Leader, name, any, rule).await;
+        unless_gone(changed)
+    }
+
     /// Records the promise that nothing a node runs is started elsewhere, until
     /// it confirms that it holds a lease. Only then may the node be given it.
     pub(crate) async fn waive_lease(&self, name: &str) -> Result<()> {

@@ -6,6 +6,7 @@ mod endpoints;
 mod leadership;
 mod liveness;
 mod machines;
+mod powered_off;
 mod published_nodes;
 mod schedules;
 
@@ -19,4 +20,5 @@ pub(crate) use liveness::move_all_off;
 pub use liveness::start as start_liveness;
 pub(crate) use machines::busy;
 pub use machines::{add_configured, look as look_at_machines, start as start_machines};
+pub use powered_off::{look as look_at_power, start as start_powered_off};
 pub use schedules::{look as look_at_schedules, start as start_schedules};

@@ -17,7 +17,7 @@ use strata_server::operations::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors, Prove,
     SwitchInput, SwitchMachine,
 };
-use strata_server::reconcile::look_at_machines;
+use strata_server::reconcile::{look_at_machines, look_at_power};
 use strata_types::Result;
 use strata_types::instance::InstanceState;
 use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
@@ -391,6 +391,64 @@ async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
     operations.wait(begun[0].id).await.unwrap();
     engine.shutdown().await;
     assert_free(&own.core, &one.sim());
+}
+
+/// Nothing is moved off nodes that are silent together; a machine that is off is
+/// another matter.
+#[tokio::test]
+async fn instances_of_a_machine_that_is_off_move_while_losses_are_held_back() {
+    let world = World::new().await;
+    let sim = Sim::new(["m1", "m2"]);
+    let voices = speaking(&world.core, &sim);
+    for id in ["m1", "m2"] {
+        add(&world, id).await;
+    }
+    let own = Arc::new(hypervisors(&world.core, &sim));
+    for id in ["m1", "m2"] {
+        run::<CreateHypervisor>(&own, &CreateInput::hypervisor(id)).await;
+        world.create(&format!("on-{id}"), spec(3000, 100)).await;
+    }
+    for id in ["m1", "m2"] {
+        let placed = |now: &strata_server::core::Instance| now.node.is_some();
+        world.until(&format!("on-{id}"), "placed", placed).await;
+    }
+    let on = |node: &str| {
+        let names = ["on-m1", "on-m2"].into_iter();
+        let mut names = names.filter(|name| world.get(name).unwrap().node.as_deref() == Some(node));
+        names.next().expect("each has one").to_owned()
+    };
+    let (first, second) = (on("m1"), on("m2"));
+    let _other = world.speaking(&["other"]);
+    world.node("other", 8, 16_000).await;
+    // Four more, so that losing them all at once is suspicious.
+    for name in ["a", "b", "c"] {
+        world.node(name, 1, 100).await;
+    }
+    let (provider, target) = own.reach("m1").unwrap();
+    provider
+        .power(&target, strata_machines::Power::Off)
+        .await
+        .unwrap();
+    // The other one is on, and silent.
+    drop(voices);
+    let lost = |core: &Core| {
+        let nodes = core.nodes();
+        let lost = |name: &str| {
+            let found = nodes.iter().find(|one| one.name == name);
+            found.is_some_and(|one| one.condition == strata_server::core::NodeCondition::Lost)
+        };
+        ["m1", "m2", "a", "b", "c"].into_iter().all(lost)
+    };
+    world.until_true("all are lost", lost).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let node = |name: &str| world.get(name).unwrap().node.clone();
+    assert_eq!(node(&first).as_deref(), Some("m1"), "held back");
+    look_at_power(&own).await;
+    let on_other = |now: &strata_server::core::Instance| now.node.as_deref() == Some("other");
+    world
+        .until(&first, "on the node that is left", on_other)
+        .await;
+    assert_eq!(node(&second).as_deref(), Some("m2"), "it may run on");
 }
 
 /// Room is made when there is little, and taken back when there is too much.

@@ -1,10 +1,12 @@
 //! Switches a machine by hand. Nothing is recorded but what was seen: whoever
-//! switches a hypervisor off has its node lost, as if a fuse had blown.
+//! switches a hypervisor off has its node lost, as if a fuse had blown. What was
+//! on it is placed elsewhere at once: nothing runs on a machine that is off.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_machines::Power;
+use strata_types::machine::PowerState;
 use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
 
 use super::{Hypervisors, provider_failed};
@@ -59,5 +61,11 @@ async fn switch(at: &Here) -> Result<(), StepError> {
         next.power = seen;
         Ok(next)
     });
-    noted.await.map(drop).map_err(step_failed)
+    noted.await.map_err(step_failed)?;
+    if seen == PowerState::Off && own.core.node(id).is_ok() {
+        let why = "its machine was switched off";
+        own.core.lose_node(id, why).await.map_err(step_failed)?;
+        own.core.note_powered_off(id).await.map_err(step_failed)?;
+    }
+    Ok(())
 }
