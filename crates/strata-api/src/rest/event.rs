@@ -24,4 +24,12 @@ pub struct Event {
     pub project: Option<String>,
     /// In words.
     pub message: String,
+    /// How often it happened: what repeats itself is counted. None for once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 2))]
+    pub count: Option<u64>,
+    /// When it last happened, if more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = DateTime))]
+    pub last_at: Option<String>,
 }

@@ -21,5 +21,10 @@ pub(crate) fn event_line(event: &Event) -> String {
         _ => format!("{}/{}", event.kind, event.name),
     };
     let at = time(&event.at).map_or_else(|| plain(&event.at), |at| format!("{at:.0}"));
-    format!("{at}  {:<24}  {}\n", plain(&what), plain(&event.message))
+    let times = match event.count {
+        Some(count) => format!(" ({count} times)"),
+        None => String::new(),
+    };
+    let (what, message) = (plain(&what), plain(&event.message));
+    format!("{at}  {what:<24}  {message}{times}\n")
 }

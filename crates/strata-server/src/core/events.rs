@@ -10,6 +10,7 @@ use strata_types::Label;
 use tokio::sync::watch;
 
 use super::clusters::{Cluster, Work};
+use super::event_repeats::Repeats;
 use super::machines::Machine;
 use super::now_ms;
 use super::record::{Instance, Node, NodeCondition};
@@ -45,6 +46,10 @@ pub struct Event {
     /// The same for callers limited to projects, where it differs.
     #[serde(skip)]
     pub limited_message: Option<String>,
+    /// How often it happened.
+    pub count: u64,
+    /// When it last did, in Unix milliseconds.
+    pub last_at_ms: i64,
 }
 
 /// An event that is remembered, and its text, which is made once for each
@@ -105,6 +110,24 @@ pub struct Events {
 struct Kept {
     next: u64,
     latest: VecDeque<Arc<Remembered>>,
+    repeats: Repeats,
+}
+
+impl Kept {
+    /// Counts the event of this number once more; whether it is remembered.
+    /// Whoever watches was told of it before, and is not told again.
+    fn count_again(&mut self, number: u64) -> bool {
+        let oldest = self.latest.front().map(|one| one.event.number);
+        let place = oldest.and_then(|oldest| usize::try_from(number.checked_sub(oldest)?).ok());
+        let Some(one) = place.and_then(|place| self.latest.get_mut(place)) else {
+            return false;
+        };
+        let mut event = one.event.clone();
+        event.count += 1;
+        event.last_at_ms = now_ms();
+        *one = Arc::new(Remembered::new(event));
+        true
+    }
 }
 
 impl Default for Events {
@@ -139,6 +162,8 @@ impl Events {
             project: None,
             message: "started: events from before are not kept".to_owned(),
             limited_message: None,
+            count: 1,
+            last_at_ms: now_ms(),
         };
         self.push(kept, event);
     }
@@ -258,10 +283,20 @@ impl Events {
             }
         };
         let mut kept = self.guard();
+        if let Changed::Instance(turn) = changed {
+            let next = kept.next + 1;
+            let repeated = kept.repeats.find(turn, &message, next);
+            if repeated.is_some_and(|number| kept.count_again(number)) {
+                return;
+            }
+        }
         kept.next += 1;
+        let at_ms = now_ms();
         let event = Event {
             number: kept.next,
-            at_ms: now_ms(),
+            at_ms,
+            count: 1,
+            last_at_ms: at_ms,
             kind,
             name,
             id,
@@ -411,6 +446,8 @@ mod tests {
                 project: None,
                 message: String::new(),
                 limited_message: None,
+                count: 1,
+                last_at_ms: 0,
             };
             events.push(kept, event);
         }
@@ -441,6 +478,49 @@ mod tests {
             panic!("there is one");
         };
         assert_eq!(next.event.number, 6);
+    }
+
+    /// An instance in this state, for this reason.
+    fn instance(state: &str, description: &str) -> Arc<super::super::Kept<Instance>> {
+        let record = serde_json::json!({
+            "id": "web", "name": "web", "project": "default",
+            "spec": { "uri": "oci:/x" }, "wanted": "running", "generation": 1,
+            "state": state, "description": description, "createdAtMs": 0, "changedAtMs": 0,
+        });
+        Arc::new(super::super::Kept {
+            record: serde_json::from_value(record).unwrap(),
+            revision: 1,
+        })
+    }
+
+    #[test]
+    fn refusals_of_an_instance_are_counted_and_not_repeated() {
+        let events = Events::default();
+        let states = [
+            ("SCHEDULED", "on node n1"),
+            ("SCHEDULING", "n1 refused it: port 80 is taken"),
+            ("FAILED", "no node fits"),
+        ];
+        let mut before = None;
+        let mut turn = |state: &str, why: &str| {
+            let after = instance(state, why);
+            let before = before.replace(after.clone());
+            let after = Some(after);
+            events.note(&Changed::Instance(Turn { before, after }));
+        };
+        turn("SCHEDULING", "");
+        for _ in 0..1000 {
+            for (state, why) in states {
+                turn(state, why);
+            }
+        }
+        let counts: Vec<u64> = events.all().iter().map(|one| one.event.count).collect();
+        assert_eq!(counts, [1, 1000, 1000, 1000]);
+        // Once it ran, the same is news.
+        turn("RUNNING", "");
+        turn("SCHEDULED", "on node n1");
+        assert_eq!(events.all().len(), 6);
+        assert_eq!(events.all()[5].event.count, 1);
     }
 
     #[test]

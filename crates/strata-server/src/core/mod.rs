@@ -17,6 +17,7 @@ mod clusters;
 mod commit;
 mod defaults;
 mod dirty;
+mod event_repeats;
 mod events;
 mod follow;
 mod freshness;

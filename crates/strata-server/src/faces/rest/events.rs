@@ -73,6 +73,8 @@ fn tell(event: &Event, limited: bool) -> rest::Event {
         id: Some(event.id.clone()).filter(|id| !id.is_empty()),
         project: event.project.as_ref().map(Label::to_string),
         message: message.unwrap_or(&event.message).clone(),
+        count: (event.count > 1).then_some(event.count),
+        last_at: (event.count > 1).then(|| moment(event.last_at_ms)),
     }
 }
 
