@@ -3,15 +3,19 @@
 
 use std::time::Duration;
 
-use strata_testkit::cluster::{Cluster, Etcd, PATIENCE, Switch};
+use strata_testkit::cluster::{Cluster, Etcd, PATIENCE, Plug, Rest, Switch};
 use strata_testkit::serde_json::json;
-use strata_testkit::{Daemon, Ledger, boot_time, holds, skip, wait_for};
+use strata_testkit::{
+    Code, Daemon, Ledger, Status, Way, boot_time, controller, holds, kaas, operations, scheduler,
+    skip, v1, wait_for,
+};
 
 use super::{STRATA, node_of, pass};
 
 struct Servers {
     cluster: Cluster,
     second: Daemon,
+    second_plug: Plug,
     etcd: Etcd,
 }
 
@@ -56,6 +60,7 @@ async fn servers(lease: u64) -> Option<Servers> {
     Some(Servers {
         cluster,
         second,
+        second_plug: plug,
         etcd,
     })
 }
@@ -90,6 +95,72 @@ async fn nodes_find_the_server_that_leads_next_and_go_on() {
     ledger.assert_exclusive(&["a", "b"]);
 }
 
+/// What a server knows that has not reached the store for more than ten seconds
+/// may be outdated: it says so, by whichever API it is asked.
+async fn reads_are_refused(cluster: &Cluster) {
+    let unavailable = |what: &str, answer: Result<(), Status>| {
+        let code = answer.map_err(|status| status.code());
+        assert_eq!(code, Err(Code::Unavailable), "{what}");
+    };
+    let client = cluster.client().await;
+    let list = kaas::GetClusterListMsg {};
+    let listed = client.clusters().get_cluster_list(list).await;
+    unavailable("clusters", listed.map(drop));
+    let list = operations::ListHypervisorsRequest::default();
+    let listed = client.operations().list_hypervisors(list).await;
+    unavailable("operations", listed.map(drop));
+    // It runs already: nothing would be written.
+    let id = scheduler::InstanceIdentifier { id: "id-a".into() };
+    let started = client.scheduler().start(id).await;
+    unavailable("scheduler", started.map(drop));
+    let status = controller::InstanceStatus {
+        id: "id-a".into(),
+        ..Default::default()
+    };
+    let told = client.controller().set_instance_status(status).await;
+    unavailable("controller", told.map(drop));
+    let logs = v1::PodLogsRequest {
+        name: "id-a".into(),
+        ..Default::default()
+    };
+    let logs = client.instances().logs(logs).await;
+    unavailable("logs", logs.map(drop));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_leader_runs_nothing_on_nodes_that_follow_another() {
+    let Some(world) = servers(10).await else {
+        return;
+    };
+    let ledger = Ledger::new();
+    ledger.create(&world.cluster, "a", json!({})).await;
+    pass(Duration::from_secs(2)).await;
+    world.cluster.server.freeze(true);
+    wait_for("the second to lead", PATIENCE, async || {
+        holds(world.second.log().contains("this server leads"))
+    })
+    .await;
+    for node in 0..2 {
+        world.cluster.followed(node, 2).await;
+    }
+    // It waits in the socket until the first goes on, and believes to lead.
+    let rest = world.cluster.rest();
+    let command = json!({ "command": ["touch", "/ledger/paused"] });
+    let asked = rest.try_call("POST", "/instance/id-a/exec", command);
+    let woken = async {
+        pass(Duration::from_secs(1)).await;
+        world.cluster.server.freeze(false);
+    };
+    let (answer, ()) = tokio::join!(asked, woken);
+    if let Ok(answer) = answer {
+        assert_ne!(answer.status, 200, "{answer:?}");
+    }
+    pass(Duration::from_secs(12)).await;
+    assert!(!ledger.path().join("paused").exists(), "it was run");
+    ledger.assert_exclusive(&["a"]);
+    assert_eq!(ledger.runs("a").len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_etcd_stops_nothing() {
     let Some(world) = servers(5).await else {
@@ -104,6 +175,7 @@ async fn frozen_etcd_stops_nothing() {
     for name in ["a", "b"] {
         assert!(ledger.is_running(name), "{:?}", ledger.runs(name));
     }
+    reads_are_refused(&world.cluster).await;
     world.etcd.freeze(false);
     let begin = boot_time();
     wait_for("a server to lead again", PATIENCE, async || {
@@ -120,4 +192,54 @@ async fn frozen_etcd_stops_nothing() {
         assert_eq!(ledger.runs(name).len(), 1, "{:?}", ledger.runs(name));
     }
     let _ = node_of(&world.cluster, "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_of_a_node_is_renewed_by_another_server_than_the_one_it_joined() {
+    let Some(mut world) = servers(10).await else {
+        return;
+    };
+    // Short: it is good from five minutes before, and renewed when two thirds of
+    // its time are over, which is half a minute from now.
+    let plug = world.cluster.switch.plug(20);
+    let mut node = Daemon::build(STRATA)
+        .role("node")
+        .within(&plug.network)
+        .arg("--server")
+        .arg(world.cluster.url())
+        .stopped();
+    let identity = node.data_dir().join("identity").display().to_string();
+    let short = ["certificate", "issue", "--role", "node", "--name", "n9"];
+    let short = short
+        .into_iter()
+        .chain(["--ttl", "200s", "--out", &identity]);
+    world.cluster.cli().run(short).await.ok();
+    node.restart().await;
+    wait_for("the node to follow", PATIENCE, async || {
+        holds(node.log().contains(" following"))
+    })
+    .await;
+    world.cluster.server.kill();
+    wait_for("the node to follow the second", PATIENCE, async || {
+        holds(node.log().matches(" following").count() >= 2)
+    })
+    .await;
+    wait_for("its certificate to be renewed", PATIENCE, async || {
+        holds(node.log().contains("certificate renewed")).map_err(|_| node.log())
+    })
+    .await;
+    // It shows the new one to the server that gave it.
+    wait_for("the node to show it", PATIENCE, async || {
+        let log = node.log();
+        let since = log
+            .split_once("certificate renewed")
+            .map_or("", |(_, since)| since);
+        holds(since.contains(" following")).map_err(|_| log.clone())
+    })
+    .await;
+    let far = (world.second_plug.address, 7700).into();
+    let way = Way::to(&world.second_plug.network, far).await;
+    let rest = Rest::new(way.near(), &world.second.data_dir().join("client"));
+    let one = rest.get("/node/n9").await;
+    assert_eq!(one["status"], "READY", "{one}\n{}", node.log());
 }

@@ -49,6 +49,7 @@ pub use way::Way;
 
 pub use serde_json;
 pub use strata_api::controller;
+pub use strata_api::kaas;
 pub use strata_api::observe;
 pub use strata_api::operations::v1 as operations;
 pub use strata_api::runtime;

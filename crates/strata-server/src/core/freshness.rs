@@ -69,7 +69,7 @@ impl Core {
             "this server has not reached the store for {} s: what it knows may be outdated",
             age.as_secs()
         ))
-        .with_hint("ask another server, or ask for it as it is with ?stale=ok"))
+        .with_hint("ask another server; the REST API answers with what it knows to ?stale=ok"))
     }
 
     /// Waits until what is read here is at least as new as this call. It costs

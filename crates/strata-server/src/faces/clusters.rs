@@ -73,6 +73,7 @@ impl ClusterFace {
     /// Credentials come with it when it can be used; that it gives none is no
     /// failure of the question.
     pub(super) async fn get(&self, who: &Who, asked: GetClusterMsg) -> Result<GetClusterReply> {
+        self.clusters.core.check_fresh()?;
         let name = told("name", &asked.name)?;
         let cluster = self.clusters.get(name)?;
         let kubeconfig = match cluster.status {
@@ -117,9 +118,10 @@ impl ClusterFace {
         })
     }
 
-    pub(super) fn list(&self) -> GetClusterListReply {
+    pub(super) fn list(&self) -> Result<GetClusterListReply> {
+        self.clusters.core.check_fresh()?;
         let clusters = self.clusters.list().into_iter().map(item).collect();
-        GetClusterListReply { ok: true, clusters }
+        Ok(GetClusterListReply { ok: true, clusters })
     }
 
     /// Every machine, those that control the cluster among them.
@@ -128,6 +130,7 @@ impl ClusterFace {
         asked: &GetClusterNodesStatusMsg,
     ) -> Result<GetClusterNodesStatusReply> {
         let name = told("clusterName", &asked.cluster_name)?;
+        self.clusters.core.check_fresh()?;
         let nodes = self.clusters.nodes(name)?.into_iter();
         let machines: Vec<_> = nodes
             .map(|node| {
@@ -209,6 +212,7 @@ impl ClusterFace {
         asked: &GetUpgradeClusterInformationMsg,
     ) -> Result<GetUpgradeClusterInformationReply> {
         let name = told("name", &asked.name)?;
+        self.clusters.core.check_fresh()?;
         let versions = self.clusters.upgrade_targets(name)?;
         Ok(GetUpgradeClusterInformationReply {
             ok: !versions.is_empty(),
@@ -290,7 +294,7 @@ impl Published for ClusterFace {
         &self,
         _: Request<GetClusterListMsg>,
     ) -> Result<Response<GetClusterListReply>, Status> {
-        Ok(Response::new(self.list()))
+        answer(self.list())
     }
 
     async fn get_cluster_nodes_status(

@@ -107,6 +107,7 @@ impl ControllerFace {
         status: InstanceStatus,
     ) -> Result<()> {
         let report = report(&status.id, status.status, &status.description)?;
+        self.core.check_fresh()?;
         let node = match caller {
             Some(caller) => {
                 // One that is not registered has no instance, which is told below.
@@ -136,6 +137,7 @@ impl ControllerFace {
                 Err(Error::new(ErrorKind::PermissionDenied, why).in_field("id"))
             }
             Some(caller) => {
+                self.core.check_fresh()?;
                 self.core.node(id)?;
                 Ok(self.core.admit_node(&caller, None).await?.name.clone())
             }

@@ -42,6 +42,7 @@ impl InstancesFace {
 
     /// An instance, and the API of the node that has it.
     fn reach(&self, who: &Who, name: &str) -> Result<(Arc<Kept<Instance>>, NodeChannel)> {
+        self.core.check_fresh()?;
         let instance = self.core.instance(who, None, name)?;
         let Some(node) = &instance.node else {
             return Err(Error::wrong_state(format!(

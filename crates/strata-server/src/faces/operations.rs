@@ -166,6 +166,8 @@ impl OperationsService for OperationsFace {
         &self,
         _: Request<ListHypervisorsRequest>,
     ) -> Result<Response<ListHypervisorsResponse>, Status> {
+        let fresh = self.core.check_fresh();
+        fresh.map_err(|error| status_from_error(&error))?;
         let machines = self.core.machines();
         let told = machines.iter().map(|machine| {
             let (can, _) = self.core.hypervisor_state(machine);

@@ -63,7 +63,7 @@ async fn delete(State(face): State<ClusterFace>, Asker(who): Asker, call: Call) 
 async fn list(State(face): State<ClusterFace>, call: Call) -> Answer {
     let rpc = rpc("GetClusterList")?;
     rpc.read::<strata_api::kaas::GetClusterListMsg>(&call)?;
-    rpc.tell(&face.list())
+    rpc.tell(&face.list()?)
 }
 
 async fn nodes(State(face): State<ClusterFace>, call: Call) -> Answer {

@@ -43,6 +43,7 @@ impl InstanceFace {
         if id.is_empty() {
             return Err(Error::invalid("id", "must not be empty"));
         }
+        self.core.check_fresh()?;
         let found = self.core.instance(&who, None, id)?;
         Ok((who, found.id.clone()))
     }
@@ -138,6 +139,8 @@ impl InstanceService for InstanceFace {
     ) -> Result<Response<Self::CreateStream>, Status> {
         let asked = async {
             let who = who(&request)?;
+            // What is there already is answered for as it is known here.
+            self.core.check_fresh()?;
             let mut new = new_instance(request.into_inner())?;
             // Known beforehand, so that no change is missed.
             let id = match &new.id {
