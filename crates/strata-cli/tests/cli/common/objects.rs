@@ -122,6 +122,8 @@ pub fn objects() -> Objects {
         id: None,
         project: (kind != "node").then(|| "default".into()),
         message: message.into(),
+        count: None,
+        last_at: None,
     };
     Objects {
         instances: instances(),
