@@ -168,6 +168,11 @@ impl Tunnels {
 
     /// The API of a node, called for `who`.
     pub fn node(&self, node: &str, who: &Who) -> Result<NodeChannel> {
+        let (channel, on_behalf) = self.reach(node, who)?;
+        Ok(InterceptedService::new(channel, on_behalf))
+    }
+
+    fn reach(&self, node: &str, who: &Who) -> Result<(Channel, OnBehalf)> {
         let open = self.guard().get(node).cloned();
         let Tunnel { channel, term, .. } = open.ok_or_else(|| {
             Error::unavailable(format!("there is no connection to node {node}"))
@@ -183,7 +188,7 @@ impl Tunnels {
             term: (term != 0).then(|| term.into()),
             core: self.0.core.clone(),
         };
-        Ok(InterceptedService::new(channel, on_behalf))
+        Ok((channel, on_behalf))
     }
 }
 
@@ -231,6 +236,44 @@ mod tests {
         assert_eq!(tunnels.number("n1"), 2);
         tunnels.insert("n1", 3, 0, channel());
         assert_eq!((tunnels.number("n1"), tunnels.number("n2")), (3, 0));
+    }
+
+    #[tokio::test]
+    async fn server_calls_in_the_term_of_the_tunnel_and_only_while_it_leads() {
+        use strata_store::{Condition, Memory};
+        let settings = crate::core::CoreSettings {
+            range: crate::core::Range::DEFAULT,
+            lease: Duration::from_secs(10),
+            placement: Default::default(),
+            overcommit: Default::default(),
+            alone: false,
+            bounds: Default::default(),
+        };
+        let shutdown = tokio_util::sync::CancellationToken::new();
+        let core = Core::open(Arc::new(Memory::new()), settings, shutdown.clone()).await;
+        let core = core.unwrap();
+        let lead = |revision| {
+            let key = Condition::Unchanged("leader".into(), revision);
+            core.set_lead(crate::core::Lead::Leading(Some(key)));
+        };
+        let soon = std::time::Instant::now() + Duration::from_secs(60);
+        lead(7);
+        core.renew_lead(soon);
+        let tunnels = Tunnels::new(core.clone());
+        tunnels.insert("n1", 1, core.term(), channel());
+        let who = Who::server("operation");
+        let call = || {
+            let (_, mut on_behalf) = tunnels.reach("n1", &who).unwrap();
+            on_behalf.call(Request::new(()))
+        };
+        let term = |request: &Request<()>| request.metadata().get(LEADER_TERM).cloned().unwrap();
+        assert_eq!(term(&call().unwrap()), "7");
+        // It lost the lead, and won it again: the tunnel is of before.
+        lead(9);
+        assert_eq!(term(&call().unwrap()), "7");
+        core.renew_lead(std::time::Instant::now());
+        assert_eq!(call().unwrap_err().code(), tonic::Code::Unavailable);
+        shutdown.cancel();
     }
 
     #[tokio::test]

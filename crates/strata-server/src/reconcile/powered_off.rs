@@ -12,11 +12,14 @@ use futures_util::StreamExt as _;
 use strata_types::machine::{MachinePhase, PowerState};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Node, NodeCondition};
+use crate::core::{Node, NodeCondition, now_ms};
 use crate::operations::Hypervisors;
 
 /// How often providers are asked while a node is lost.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// One that is lost for longer than this is asked about less often.
+const LONG_LOST: Duration = Duration::from_secs(60);
+const LONG_LOST_ROUNDS: u32 = 15;
 /// How long one may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many machines are asked at once.
@@ -26,10 +29,10 @@ const AT_ONCE: usize = 16;
 pub fn start(hypervisors: Hypervisors, shutdown: CancellationToken) {
     tokio::spawn(async move {
         let asking = async {
-            loop {
+            for round in (0..LONG_LOST_ROUNDS).cycle() {
                 tokio::time::sleep(INTERVAL).await;
                 if hypervisors.core.leads_now() {
-                    look(&hypervisors).await;
+                    ask(&hypervisors, round == 0).await;
                 }
             }
         };
@@ -40,11 +43,17 @@ pub fn start(hypervisors: Hypervisors, shutdown: CancellationToken) {
     });
 }
 
-/// Looks once.
+/// Asks about every node that is lost.
 pub async fn look(own: &Hypervisors) {
+    ask(own, true).await;
+}
+
+async fn ask(own: &Hypervisors, long_lost_too: bool) {
     let nodes = own.core.nodes();
     let silent = |node: &Node| node.condition == NodeCondition::Lost && !node.reported_down;
+    let long_ago = now_ms() - i64::try_from(LONG_LOST.as_millis()).unwrap_or(i64::MAX);
     let lost = nodes.iter().filter(|node| silent(node));
+    let lost = lost.filter(|node| long_lost_too || node.changed_at_ms > long_ago);
     let names: Vec<String> = lost.map(|node| node.name.clone()).collect();
     let asked = futures_util::stream::iter(names).map(|name| async move {
         match is_off(own, &name).await {
