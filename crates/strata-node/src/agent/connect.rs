@@ -1,16 +1,18 @@
 //! Finds a server and stays with it: each in turn until one answers, slower
 //! and slower while none does.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use strata_client::{Address, Error, ServerClient, Target};
 
 use super::Parts;
 use super::follow::{Ended, follow};
-use crate::clock::now_ns;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// What each other node adds to the first pause.
+const SPREAD_PER_PEER: Duration = Duration::from_micros(250);
 /// More servers than that are not remembered.
 const MOST_SERVERS: usize = 16;
 /// A server that comes back gives its nodes a lease's time to find it.
@@ -58,9 +60,10 @@ pub(super) async fn run(parts: &Parts) {
             complaint = why;
         }
         let most = longest(parts.liveness.lease());
+        let peers = parts.node.network.peer_count();
         tokio::select! {
             () = parts.closing.cancelled() => return,
-            () = tokio::time::sleep(pauses.next(known.len(), most)) => {}
+            () = tokio::time::sleep(pauses.next(known.len(), peers, most)) => {}
         }
     }
 }
@@ -106,21 +109,33 @@ fn longest(lease: Duration) -> Duration {
 }
 
 /// How long to wait before the next try.
-#[derive(Default)]
 struct Pauses {
     tries: usize,
+    chance: RandomState,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self {
+            tries: 0,
+            chance: RandomState::new(),
+        }
+    }
 }
 
 impl Pauses {
-    /// Each server is tried once before any wait grows. Nodes that lost the
-    /// same server do not all come back at the same moment.
-    fn next(&mut self, servers: usize, most: Duration) -> Duration {
+    /// Each server is tried once before any wait grows. Nodes that lost the same
+    /// server spread over the whole of the wait, which is longer from the
+    /// beginning where there are many of them: a server takes a few thousand
+    /// handshakes in a second, and not all at the same moment.
+    fn next(&mut self, servers: usize, peers: usize, most: Duration) -> Duration {
         let rounds = self.tries / servers.max(1);
         self.tries += 1;
         let doubled = 1u32 << rounds.min(10);
-        let longest = FIRST_PAUSE.saturating_mul(doubled).min(most);
-        let spread = u32::try_from(now_ns() % 1000).unwrap_or(0);
-        longest * 3 / 4 + longest * spread / 4000
+        let many = SPREAD_PER_PEER.saturating_mul(u32::try_from(peers).unwrap_or(u32::MAX));
+        let longest = FIRST_PAUSE.saturating_mul(doubled).max(many).min(most);
+        let chance = self.chance.hash_one(self.tries) % 1001;
+        longest * u32::try_from(chance).unwrap_or(0) / 1000
     }
 }
 
@@ -128,17 +143,41 @@ impl Pauses {
 mod tests {
     use super::*;
 
+    /// The longest and the mean of the first pauses of many nodes.
+    fn spread(tries: usize, peers: usize) -> (Duration, Duration) {
+        let nodes = 2000u32;
+        let pauses = (0..nodes).map(|_| {
+            let mut pauses = Pauses {
+                tries,
+                ..Pauses::default()
+            };
+            pauses.next(2, peers, LONGEST_PAUSE)
+        });
+        let all: Vec<Duration> = pauses.collect();
+        (
+            *all.iter().max().unwrap(),
+            all.iter().sum::<Duration>() / nodes,
+        )
+    }
+
     #[test]
-    fn pauses_double_for_each_round_up_to_a_bound() {
-        let mut pauses = Pauses::default();
-        let all: Vec<_> = (0..40).map(|_| pauses.next(2, LONGEST_PAUSE)).collect();
-        for (n, longest) in [(0, 200), (1, 200), (2, 400), (5, 800), (39, 5000)] {
-            let longest = Duration::from_millis(longest);
+    fn pauses_double_for_each_round_up_to_a_bound_and_are_spread_over_all_of_it() {
+        for (tries, peers, longest) in [
+            (0, 2, 200),
+            (1, 2, 200),
+            (2, 2, 400),
+            (5, 2, 800),
+            (39, 2, 5000),
+            (0, 8000, 2000),
+            (0, 100_000, 5000),
+        ] {
+            let (longest, (most, mean)) = (Duration::from_millis(longest), spread(tries, peers));
             assert!(
-                all[n] <= longest && all[n] >= longest * 3 / 4,
-                "{n}: {:?}",
-                all[n]
+                most <= longest && most > longest * 9 / 10,
+                "{tries}: {most:?}"
             );
+            let middle = longest * 4 / 10..longest * 6 / 10;
+            assert!(middle.contains(&mean), "{tries}: {mean:?}");
         }
     }
 

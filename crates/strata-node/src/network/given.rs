@@ -138,6 +138,12 @@ impl NodeNetwork {
         }
     }
 
+    /// How many other nodes can be sent to.
+    pub(crate) fn peer_count(&self) -> usize {
+        let known = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len()
+    }
+
     /// Says whether there are other nodes, which may be none that can be sent
     /// to. It is kept like the peers.
     pub(crate) fn set_others(&self, others: bool) -> Result<()> {
