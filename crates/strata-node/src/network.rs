@@ -33,6 +33,8 @@ pub struct NetworkOptions {
     pub subnet: Option<Subnet>,
     /// The addresses of all nodes together.
     pub range: Subnet,
+    /// The same, where the configuration says it.
+    pub configured_range: Option<Subnet>,
     /// The size of packets; found out when none is given.
     pub mtu: Option<u32>,
     /// Who answers for names that are not ours.

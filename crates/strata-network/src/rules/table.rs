@@ -1,6 +1,8 @@
 //! The table as a whole: made anew in one transaction, changed by elements,
 //! removed, asked for.
 
+use std::net::Ipv4Addr;
+
 use rustix::io::Errno;
 
 use crate::error::{Result, kernel};
@@ -32,9 +34,14 @@ pub(crate) struct TableFacts {
 
 impl TableFacts {
     /// The number of the overlay: the first 24 bits of the cluster's range,
-    /// so that clusters side by side do not mix.
+    /// so that clusters side by side do not mix. The default range grows with
+    /// the cluster, and nodes hear of it one after the other: its number stays
+    /// that of its beginning.
     pub(crate) fn overlay_id(&self) -> u32 {
-        self.range.network().to_bits() >> 8
+        const DEFAULT: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 0);
+        let grown = self.range.contains(DEFAULT) && self.range.prefix() <= 16;
+        let first = if grown { DEFAULT } else { self.range.network() };
+        first.to_bits() >> 8
     }
 }
 

@@ -10,7 +10,7 @@ use strata_api::strata::v1;
 use strata_api::strata::v1::node_message::Message as Said;
 use strata_api::strata::v1::server_message::Message;
 use strata_client::{Address, Error, ServerClient};
-use strata_network::{NameChange, Peer, ProjectAccess, PublicKey, RemoteName, WireGuardPeer};
+use strata_network::{NameChange, ProjectAccess, RemoteName};
 use strata_types::Result;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -21,6 +21,7 @@ use tonic::{Status, Streaming};
 use super::liveness::Greeting;
 use super::measure::Meter;
 use super::outbox::Item;
+use super::peers::KnownPeers;
 use super::revoked::Incoming;
 use super::{Parts, ask, hello, report, tunnel, witness};
 use crate::blocking::blocking;
@@ -57,6 +58,9 @@ struct Conversation<'a> {
     /// What was assigned since the beginning, until all was.
     told: Option<HashSet<String>>,
     greeted_at: Duration,
+    /// As the server gave it.
+    subnet: String,
+    peers: KnownPeers,
     /// Of the server; empty for one of an older release.
     control_plane: String,
     welcomed: bool,
@@ -83,6 +87,8 @@ pub(super) async fn follow(parts: &Parts, client: &ServerClient) -> Ended {
         client,
         told: Some(HashSet::new()),
         greeted_at: parts.liveness.now(),
+        subnet: String::new(),
+        peers: KnownPeers::default(),
         control_plane: String::new(),
         welcomed: false,
         revoked: Incoming::default(),
@@ -330,7 +336,7 @@ impl Conversation<'_> {
     /// Takes in who the others are, and whether the lease has an end. What the
     /// server promises is believed before the rest; that the promise is over is
     /// acknowledged once the shim holds the lease.
-    fn take_peers(&self, peers: &v1::Peers) -> Result<()> {
+    fn take_peers(&mut self, peers: &v1::Peers) -> Result<()> {
         let (parts, network) = (self.parts, &self.parts.node.network);
         let witnesses = witness::read(peers, parts.witness.port());
         let named = witnesses.as_ref();
@@ -339,18 +345,24 @@ impl Conversation<'_> {
             .set_peers(named.map_or(&[], |named| &named.peers));
         let waived = parts.liveness.promised(peers.waived, witnesses);
         let known = network.set_others(peers.others);
-        let known = known.and_then(|()| network.set_peers(read_peers(&peers.peers)));
+        let range = match peers.range.is_empty() {
+            true => Ok(()),
+            false => give(parts, &self.subnet, &peers.range),
+        };
+        self.peers.take(peers);
+        let known = known.and_then(|()| network.set_peers(self.peers.reachable()));
         parts.peers_version.store(peers.version, Ordering::Release);
         if !peers.waived {
             parts.lease_asked.store(true, Ordering::Release);
             parts.liveness.wake();
         }
-        waived.and(known)
+        waived.and(range).and(known)
     }
 
     fn welcome(&mut self, welcome: v1::Welcome) -> Option<Duration> {
         let parts = self.parts;
-        if let Err(error) = give(parts, &welcome) {
+        self.subnet.clone_from(&welcome.subnet);
+        if let Err(error) = give(parts, &welcome.subnet, &welcome.range) {
             tracing::error!(%error, "the server's subnet is not taken");
         }
         self.control_plane.clone_from(&welcome.control_plane);
@@ -390,7 +402,7 @@ fn ticks(every: Duration) -> tokio::time::Interval {
 }
 
 /// Gives the network what the server says.
-fn give(parts: &Parts, welcome: &v1::Welcome) -> Result<()> {
+fn give(parts: &Parts, subnet: &str, range: &str) -> Result<()> {
     let parse = |field: &str, text: &str| {
         let bad = |error: strata_network::SubnetError| {
             let shown: String = text.chars().take(40).collect();
@@ -398,8 +410,8 @@ fn give(parts: &Parts, welcome: &v1::Welcome) -> Result<()> {
         };
         text.parse().map_err(bad)
     };
-    let subnet = parse("welcome.subnet", &welcome.subnet)?;
-    let range = parse("welcome.range", &welcome.range)?;
+    let subnet = parse("welcome.subnet", subnet)?;
+    let range = parse("welcome.range", range)?;
     parts.node.network.give(subnet, range)
 }
 
@@ -433,37 +445,4 @@ fn read_names(names: v1::InstanceNames) -> NameChange {
         names: names.names.into_iter().map(read).collect(),
         gone: names.gone,
     }
-}
-
-/// The key of a peer; none where it shows none.
-fn wireguard(peer: &v1::Peer) -> Option<WireGuardPeer> {
-    let key = PublicKey::try_from(peer.wireguard_key.as_ref()).ok()?;
-    let port = u16::try_from(peer.wireguard_port).ok()?;
-    (port != 0).then_some(WireGuardPeer { key, port })
-}
-
-/// Peers that can be reached; the others are told of in the log.
-fn read_peers(peers: &[v1::Peer]) -> Vec<Peer> {
-    let read = |peer: &v1::Peer| {
-        let subnet = peer.subnet.parse().ok();
-        let underlay = peer.address.parse().ok();
-        match (subnet, underlay) {
-            (Some(subnet), Some(underlay)) => Some(Peer {
-                subnet,
-                underlay,
-                wireguard: wireguard(peer),
-                via: peer.via_subnet.parse().ok(),
-            }),
-            _ => {
-                tracing::warn!(
-                    name = peer.name,
-                    subnet = peer.subnet,
-                    address = peer.address,
-                    "a node cannot be reached: it wants an IPv4 address and a subnet"
-                );
-                None
-            }
-        }
-    };
-    peers.iter().filter_map(read).collect()
 }

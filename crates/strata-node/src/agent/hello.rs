@@ -41,6 +41,7 @@ pub(super) fn hello(
         holds_leases: true,
         witness_port: witness_port.into(),
         keeps: true,
+        peer_deltas: true,
     }
 }
 

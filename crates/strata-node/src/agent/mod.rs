@@ -25,6 +25,7 @@ mod liveness;
 mod measure;
 mod outbox;
 mod ownership;
+mod peers;
 mod plan;
 mod report;
 mod restore;

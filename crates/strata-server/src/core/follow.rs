@@ -11,8 +11,9 @@ use strata_types::{Error, Result};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::tables::Changed;
-use super::{Core, keys};
+use super::subscriptions::is_reached_otherwise;
+use super::tables::{Changed, Turn};
+use super::{Core, Node, keys};
 
 /// Between attempts to read from a store that does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -157,6 +158,9 @@ impl Core {
                 if announce == Announce::Yes {
                     self.0.events.note(&changed);
                 }
+                if let Changed::Node(turn) = &changed {
+                    self.take_in_node(turn);
+                }
                 self.0.subscriptions.tell(&changed);
             }
             Ok(None) => {}
@@ -164,6 +168,31 @@ impl Core {
                 tracing::error!(%error, key = change.key(), "record cannot be read: held as it is");
             }
         }
+    }
+
+    /// Has the range grow, and links tell of nodes that are reached in another
+    /// way than before.
+    fn take_in_node(&self, turn: &Turn<Node>) {
+        if let Some(after) = &turn.after {
+            self.0.range.send_if_modified(|range| {
+                let grown = range.grown_to(&after.subnet);
+                std::mem::replace(range, grown) != grown
+            });
+        }
+        if !is_reached_otherwise(turn) {
+            return;
+        }
+        let either = [&turn.before, &turn.after].into_iter().flatten();
+        let names = {
+            let tables = self.tables();
+            either
+                .flat_map(|node| {
+                    let nested = tables.nested_in(&node.subnet).map(str::to_owned);
+                    nested.chain([node.name.clone()]).collect::<Vec<_>>()
+                })
+                .collect::<HashSet<String>>()
+        };
+        self.0.subscriptions.mark_peers(&names);
     }
 
     /// Waits until the tables are as of `revision`.

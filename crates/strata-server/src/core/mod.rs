@@ -61,7 +61,6 @@ pub use accepted::{AcceptedChange, ClusterChange, PoolChange};
 pub use bounds::StoreBounds;
 pub use caller::Who;
 pub use certificates::{Certificate, RevocationRecord, Revoke};
-pub(crate) use claims::is_within;
 pub use clusters::{Admission, Cluster, ClusterFailure, HeldDrain, Work};
 pub use defaults::{DEFAULT_CPU, DEFAULT_DISK, DEFAULT_MEMORY, Defaulted, Defaults};
 pub use events::{Event, Events, Next, Remembered};
@@ -94,7 +93,7 @@ pub(crate) use node_keys::check_binding;
 pub(crate) use record::{decode, encode, encode_over};
 pub(crate) use reports::{Report, Told, evict};
 pub(crate) use subscriptions::{Subscriptions, TakeOver, Touched};
-use tables::Tables;
+pub(crate) use tables::Tables;
 pub(crate) use update::{Why, turn_to_because};
 
 /// What the configuration says about the control plane.
@@ -130,6 +129,8 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) subscriptions: Subscriptions,
     admissions: projects::Admissions,
+    /// As far as the range has grown.
+    range: watch::Sender<Range>,
     /// Subnets that are about to be given to nodes.
     held_subnets: Mutex<HashSet<String>>,
     answers: idempotency::Answers,
@@ -156,6 +157,7 @@ impl Core {
         shutdown: CancellationToken,
     ) -> Result<Self> {
         schema::check_schema(store.as_ref()).await?;
+        let range = watch::Sender::new(settings.range);
         let core = Self(Arc::new(Inner {
             store,
             settings,
@@ -167,6 +169,7 @@ impl Core {
             events: Events::from_now(),
             subscriptions: Subscriptions::default(),
             admissions: projects::Admissions::default(),
+            range,
             held_subnets: Mutex::default(),
             answers: idempotency::Answers::default(),
             lead: watch::Sender::new(Lead::Following(None)),
@@ -192,6 +195,16 @@ impl Core {
 
     pub(crate) fn tables(&self) -> RwLockReadGuard<'_, Tables> {
         self.0.tables.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The addresses of all instances together, as far as they are in use.
+    pub(crate) fn range(&self) -> Range {
+        *self.0.range.borrow()
+    }
+
+    /// Follows how that grows.
+    pub(crate) fn watch_range(&self) -> watch::Receiver<Range> {
+        self.0.range.subscribe()
     }
 
     /// What the configuration says.

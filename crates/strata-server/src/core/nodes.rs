@@ -287,8 +287,11 @@ impl Core {
         let found = asked.map(str::to_owned);
         let found = found.or_else(|| range.subnets().find(|subnet| free(subnet)));
         let subnet = found.ok_or_else(|| {
-            Error::exhausted(format!("all subnets of {range} are given to nodes"))
-                .with_hint("let nodes leave that are gone for good, or use a wider range")
+            let range = range.at_its_widest();
+            Error::exhausted(format!("all subnets of {range} are given to nodes")).with_hint(
+                "remove nodes that are gone for good, or set a wider [network] range \
+                 that has this one in it",
+            )
         })?;
         held.insert(subnet.clone());
         Ok(HeldSubnet { core: self, subnet })

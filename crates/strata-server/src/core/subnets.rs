@@ -4,41 +4,87 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// The addresses of all instances together: a network of IPv4.
+/// The addresses of all instances together: a network of IPv4. The default
+/// range grows with the number of nodes; one that is configured does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     first: u32,
     prefix: u8,
+    /// The shortest prefix that it grows to.
+    widest: u8,
 }
 
 impl Range {
-    /// The range unless told.
+    /// The range where none is configured: 10.42.0.0/16 for 256 nodes. It is
+    /// doubled whenever there are more, up to 10.0.0.0/10 for 16,384; so it takes
+    /// no more of the private addresses than are needed, and every node keeps
+    /// the subnet that it has.
     pub const DEFAULT: Self = Self {
         first: u32::from_be_bytes([10, 42, 0, 0]),
         prefix: 16,
+        widest: 10,
     };
     /// Of what a node gets.
     const NODE_PREFIX: u8 = 24;
 
-    /// Every subnet there is to hand out, in order.
+    /// This range as long as it needs to be, and the wider ones that it grows to.
+    fn steps(self) -> impl Iterator<Item = Self> {
+        (self.widest..=self.prefix)
+            .rev()
+            .map(move |prefix| self.with_prefix(prefix))
+    }
+
+    fn with_prefix(self, prefix: u8) -> Self {
+        Self {
+            first: self.first & (u32::MAX << (32 - prefix)),
+            prefix,
+            widest: self.widest.min(prefix),
+        }
+    }
+
+    /// As wide as it can become.
+    pub(crate) fn at_its_widest(self) -> Self {
+        self.with_prefix(self.widest)
+    }
+
+    /// Every subnet there is to hand out: those of the range as it is first,
+    /// then those of each step that it grows by.
     pub(crate) fn subnets(self) -> impl Iterator<Item = String> {
-        let count = 1u32 << (Self::NODE_PREFIX - self.prefix);
-        let network = move |i: u32| Ipv4Addr::from(self.first + (i << 8));
-        (0..count).map(move |i| format!("{}/{}", network(i), Self::NODE_PREFIX))
+        let narrower = std::iter::once(None).chain(self.steps().map(Some));
+        self.steps().zip(narrower).flat_map(|(step, before)| {
+            let count = 1u32 << (Self::NODE_PREFIX - step.prefix);
+            let bits = (0..count).map(move |i| step.first + (i << 8));
+            let new = bits.filter(move |bits| !before.is_some_and(|before| before.covers(*bits)));
+            new.map(|bits| format!("{}/{}", Ipv4Addr::from(bits), Self::NODE_PREFIX))
+        })
+    }
+
+    fn covers(self, bits: u32) -> bool {
+        bits & (u32::MAX << (32 - self.prefix)) == self.first
     }
 
     /// Whether this is one of the subnets to hand out.
     pub(crate) fn has(self, subnet: &str) -> bool {
-        let Some((network, "24")) = subnet.split_once('/') else {
-            return false;
-        };
-        let Ok(network) = network.parse::<Ipv4Addr>() else {
-            return false;
-        };
-        let bits = u32::from(network);
-        let size = 1u32 << (32 - self.prefix);
-        bits & 0xff == 0 && bits >= self.first && bits - self.first < size
+        subnet_bits(subnet).is_some_and(|bits| self.at_its_widest().covers(bits))
     }
+
+    /// This range, grown so far that it has a subnet.
+    pub(crate) fn grown_to(self, subnet: &str) -> Self {
+        let Some(bits) = subnet_bits(subnet) else {
+            return self;
+        };
+        let mut steps = self.steps();
+        steps.find(|step| step.covers(bits)).unwrap_or(self)
+    }
+}
+
+/// The first address of a subnet as nodes have them.
+fn subnet_bits(subnet: &str) -> Option<u32> {
+    let (network, "24") = subnet.split_once('/')? else {
+        return None;
+    };
+    let bits = u32::from(network.parse::<Ipv4Addr>().ok()?);
+    (bits & 0xff == 0).then_some(bits)
 }
 
 impl FromStr for Range {
@@ -55,7 +101,11 @@ impl FromStr for Range {
         if !(8..=24).contains(&prefix) || first & ((1u32 << (32 - prefix)) - 1) != 0 {
             return Err(bad());
         }
-        Ok(Self { first, prefix })
+        Ok(Self {
+            first,
+            prefix,
+            widest: prefix,
+        })
     }
 }
 
@@ -93,7 +143,6 @@ mod tests {
             assert!(!range.has(other), "{other}");
         }
         assert_eq!(Range::DEFAULT.to_string(), "10.42.0.0/16");
-        assert_eq!(Range::DEFAULT.subnets().count(), 256);
         for bad in [
             "",
             "10.0.0.0",
@@ -104,6 +153,36 @@ mod tests {
         ] {
             assert!(bad.parse::<Range>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn default_range_grows_and_a_configured_one_does_not() {
+        let range = Range::DEFAULT;
+        let all: Vec<String> = range.subnets().collect();
+        assert_eq!(all.len(), 16_384);
+        let unique: std::collections::HashSet<&String> = all.iter().collect();
+        assert_eq!(unique.len(), all.len());
+        assert!(all.iter().all(|subnet| range.has(subnet)));
+        assert_eq!((&*all[0], &*all[255]), ("10.42.0.0/24", "10.42.255.0/24"));
+        assert_eq!(&*all[256], "10.43.0.0/24");
+        for (number, text) in [
+            (0, "10.42.0.0/16"),
+            (255, "10.42.0.0/16"),
+            (256, "10.42.0.0/15"),
+            (512, "10.40.0.0/14"),
+            (1024, "10.40.0.0/13"),
+            (8191, "10.32.0.0/11"),
+            (9999, "10.0.0.0/10"),
+        ] {
+            let grown = range.grown_to(&all[number]);
+            assert_eq!(grown.to_string(), text, "{number}");
+            // It never shrinks, and stays where it is for what it has.
+            assert_eq!(grown.grown_to(&all[0]).to_string(), text);
+        }
+        let configured: Range = "10.42.0.0/16".parse().unwrap();
+        assert_eq!(configured.subnets().count(), 256);
+        assert!(!configured.has("10.43.0.0/24"));
+        assert_eq!(configured.grown_to("10.43.0.0/24"), configured);
     }
 
     #[test]

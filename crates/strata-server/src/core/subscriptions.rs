@@ -2,7 +2,7 @@
 //! by sets that never grow beyond what there is, watchers of one instance by
 //! a short queue, lists and events by one broadcast.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use strata_types::instance::{InstanceId, InstanceState};
 use tokio::sync::broadcast;
 
 use super::Dirty;
-use super::record::{DEFAULT_PROJECT, Instance};
-use super::tables::{Changed, Kept};
+use super::record::{DEFAULT_PROJECT, Instance, Node};
+use super::tables::{Changed, Kept, Turn};
 
 /// Changes that one watcher of an instance may be behind.
 const BEHIND: usize = 64;
@@ -52,8 +52,6 @@ pub(crate) struct TakeOver {
 pub(crate) struct Subscriptions {
     /// For placement.
     pub(crate) placement: Dirty<Touched>,
-    /// For whoever tells nodes of each other.
-    pub(crate) peers: broadcast::Sender<()>,
     /// For whoever tells nodes which project may reach which.
     pub(crate) projects: broadcast::Sender<()>,
     /// A project allows the default one, or is allowed by it: then nodes are
@@ -61,9 +59,11 @@ pub(crate) struct Subscriptions {
     pub(crate) default_matters: AtomicBool,
     /// For nodes that are to take over what others assigned.
     pub(crate) take_overs: broadcast::Sender<TakeOver>,
-    links: Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>,
+    links: Readers<InstanceId>,
     /// For whoever tells nodes what the instances of others are called.
-    names: Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>,
+    names: Readers<InstanceId>,
+    /// For whoever tells nodes of each other.
+    peers: Readers<String>,
     instances: Mutex<HashMap<InstanceId, broadcast::Sender<Update>>>,
     all: broadcast::Sender<Changed>,
 }
@@ -72,12 +72,12 @@ impl Default for Subscriptions {
     fn default() -> Self {
         Self {
             placement: Dirty::new(),
-            peers: broadcast::Sender::new(1),
             projects: broadcast::Sender::new(1),
             default_matters: AtomicBool::new(false),
             take_overs: broadcast::Sender::new(BEHIND),
             links: Mutex::default(),
             names: Mutex::default(),
+            peers: Mutex::default(),
             instances: Mutex::default(),
             all: broadcast::Sender::new(ALL_BEHIND),
         }
@@ -94,10 +94,11 @@ fn called(one: &Arc<Kept<Instance>>) -> Option<(Label, Option<String>, Option<Ip
     runs.then(|| (one.name.clone(), one.node.clone(), one.address))
 }
 
-type Readers = Mutex<HashMap<String, Arc<Dirty<InstanceId>>>>;
+/// What changed, for the link of each node.
+type Readers<T> = Mutex<HashMap<String, Arc<Dirty<T>>>>;
 
 /// Removes a reader, unless another has taken over from it.
-fn remove_reader(readers: &Readers, node: &str, ended: &Arc<Dirty<InstanceId>>) {
+fn remove_reader<T>(readers: &Readers<T>, node: &str, ended: &Arc<Dirty<T>>) {
     let mut readers = lock(readers);
     if readers.get(node).is_some_and(|now| Arc::ptr_eq(now, ended)) {
         readers.remove(node);
@@ -147,6 +148,27 @@ impl Subscriptions {
     /// A link does not tell of names any more.
     pub(crate) fn unlink_names(&self, node: &str, ended: &Arc<Dirty<InstanceId>>) {
         remove_reader(&self.names, node, ended);
+    }
+
+    /// The nodes that are reached in another way, for the link of a node.
+    pub(crate) fn peers(&self, node: &str) -> Arc<Dirty<String>> {
+        let dirty = Arc::new(Dirty::new());
+        lock(&self.peers).insert(node.to_owned(), dirty.clone());
+        dirty
+    }
+
+    /// A link does not tell of other nodes any more.
+    pub(crate) fn unlink_peers(&self, node: &str, ended: &Arc<Dirty<String>>) {
+        remove_reader(&self.peers, node, ended);
+    }
+
+    /// These nodes are reached in another way.
+    pub(crate) fn mark_peers(&self, names: &HashSet<String>) {
+        for reader in lock(&self.peers).values() {
+            for name in names {
+                reader.mark(name.clone());
+            }
+        }
     }
 
     /// Changes to one instance from now on.
@@ -228,27 +250,29 @@ impl Subscriptions {
                 if let Some(either) = turn.after.as_ref().or(turn.before.as_ref()) {
                     self.placement.mark(Touched::Node(either.name.clone()));
                 }
-                let route = |node: &Option<Arc<Kept<super::Node>>>| {
-                    // None can send anything to one without an address.
-                    let node = node.as_ref()?;
-                    (node.beside_server || !node.address.is_empty()).then(|| {
-                        (
-                            node.subnet.clone(),
-                            (node.address.clone(), node.address_proven),
-                            node.beside_server,
-                            node.overlay.clone(),
-                            node.witness_port,
-                        )
-                    })
-                };
-                let came_or_went = turn.before.is_some() != turn.after.is_some();
-                if came_or_went || route(&turn.before) != route(&turn.after) {
-                    let _ = self.peers.send(());
-                }
             }
             Changed::Project(_) => drop(self.projects.send(())),
             Changed::Workload(_) | Changed::Machine(_) | Changed::Cluster(_) => {}
         }
         let _ = self.all.send(changed.clone());
     }
+}
+
+/// Whether a node came or went, or others reach it in another way than before.
+pub(crate) fn is_reached_otherwise(turn: &Turn<Node>) -> bool {
+    let route = |node: &Option<Arc<Kept<Node>>>| {
+        // None can send anything to one without an address.
+        let node = node.as_ref()?;
+        (node.beside_server || !node.address.is_empty()).then(|| {
+            (
+                node.subnet.clone(),
+                (node.address.clone(), node.address_proven),
+                node.beside_server,
+                node.overlay.clone(),
+                node.witness_port,
+            )
+        })
+    };
+    let came_or_went = turn.before.is_some() != turn.after.is_some();
+    came_or_went || route(&turn.before) != route(&turn.after)
 }

@@ -79,6 +79,8 @@ pub(crate) struct Tables {
     pub(crate) revocations: BTreeMap<String, Arc<Kept<RevocationRecord>>>,
     /// The same, as gates ask for it.
     pub(crate) revoked: Arc<Revocations>,
+    /// The node of each subnet.
+    subnets: HashMap<String, String>,
     pub(crate) instance_names: HashMap<(Label, Label), InstanceId>,
     pub(crate) workload_names: HashMap<(Label, Label), WorkloadId>,
     pub(crate) on_node: HashMap<String, BTreeSet<InstanceId>>,
@@ -146,7 +148,7 @@ impl Tables {
             }
             RecordKind::Node => {
                 let after = self.read_node(change)?;
-                Changed::Node(turn(&mut self.nodes, name.to_owned(), after))
+                Changed::Node(self.turn_node(name, after))
             }
             RecordKind::Project => {
                 let name = Label::from_field("project", name)?;
@@ -288,6 +290,41 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    fn turn_node(&mut self, name: &str, after: Option<Kept<Node>>) -> Turn<Node> {
+        let turn = turn(&mut self.nodes, name.to_owned(), after);
+        if let Some(before) = &turn.before
+            && self.subnets.get(&before.subnet) == Some(&before.name)
+        {
+            self.subnets.remove(&before.subnet);
+        }
+        if let Some(after) = &turn.after {
+            self.subnets.insert(after.subnet.clone(), name.to_owned());
+        }
+        turn
+    }
+
+    /// The node that has a subnet.
+    pub(crate) fn node_of_subnet(&self, subnet: &str) -> Option<&Node> {
+        let node = self.nodes.get(self.subnets.get(subnet)?)?;
+        Some(&node.record)
+    }
+
+    /// The nodes whose address is in a subnet: they run on the host of the node
+    /// that has it.
+    pub(crate) fn nested_in(&self, subnet: &str) -> impl Iterator<Item = &str> {
+        let network = subnet
+            .split_once(".0/24")
+            .map(|(network, _)| format!("{network}."));
+        let nested = move |node: &&Arc<Kept<Node>>| {
+            let within = |network: &String| node.address.starts_with(network.as_str());
+            node.address_proven && network.as_ref().is_some_and(within)
+        };
+        self.nodes
+            .values()
+            .filter(nested)
+            .map(|node| node.name.as_str())
     }
 
     fn turn_instance(&mut self, id: InstanceId, after: Option<Kept<Instance>>) -> Turn<Instance> {

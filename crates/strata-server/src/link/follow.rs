@@ -35,7 +35,8 @@ use super::heard::{pool, report, seen};
 use super::heartbeat::{self, Outgoing};
 use super::inbox::{Inbox, Next};
 use super::names::{all_names, changed_names};
-use super::peers::peers;
+use super::peer_news::PeerNews;
+use super::peers::{changed_peers, peers};
 use super::projects::projects;
 use super::revoked::in_parts;
 use super::tunnels::Tunnels;
@@ -124,6 +125,7 @@ impl Assignments for AssignmentsFace {
             peers_version: 0,
             witnesses: None,
             keeps: false,
+            takes_deltas: false,
             in_inventory: true,
         };
         let ear = Ear {
@@ -204,6 +206,8 @@ struct Link {
     witnesses: Option<BTreeSet<String>>,
     /// The node understands that it is to keep an instance as it is.
     keeps: bool,
+    /// The node understands what only changed of its peers.
+    takes_deltas: bool,
     /// The node still says what it has from before.
     in_inventory: bool,
 }
@@ -254,6 +258,8 @@ struct Told<'a> {
     dirty: &'a Dirty<InstanceId>,
     /// Of what instances are called.
     names: &'a Dirty<InstanceId>,
+    /// Of the other nodes.
+    peers: &'a Dirty<String>,
 }
 
 /// Why a link ends.
@@ -298,18 +304,22 @@ impl Link {
         // Before anything is taken over from another stream of the same name.
         self.admit(&hello).await?;
         self.keeps = hello.keeps;
+        self.takes_deltas = hello.peer_deltas;
         self.core.live().clear_unknown(&self.name);
         let subscriptions = self.core.subscriptions();
         let dirty = subscriptions.link(&self.name);
         let names = subscriptions.names(&self.name);
+        let peers = subscriptions.peers(&self.name);
         let told = Told {
             dirty: &dirty,
             names: &names,
+            peers: &peers,
         };
         let ended = self.talk(hello, ear, remote, told, shutdown).await;
         let subscriptions = self.core.subscriptions();
         subscriptions.unlink(&self.name, &dirty);
         subscriptions.unlink_names(&self.name, &names);
+        subscriptions.unlink_peers(&self.name, &peers);
         ended
     }
 
@@ -318,15 +328,21 @@ impl Link {
         hello: Hello,
         ear: Ear,
         remote: Option<IpAddr>,
-        Told { dirty, names }: Told<'_>,
+        told: Told<'_>,
         shutdown: &CancellationToken,
     ) -> Result<(), End> {
+        let Told {
+            dirty,
+            names,
+            peers,
+        } = told;
         let node = self.welcome(hello, remote).await?;
         tracing::info!(node = self.name, subnet = node.subnet, "a node follows");
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         let inbox = self.listen(ear, stop);
-        let mut peers = self.core.subscriptions().peers.subscribe();
+        let mut peer_news = PeerNews::default();
+        let mut range = self.core.watch_range();
         let revocations = self.core.revocations();
         let mut revoked = revocations.subscribe();
         let mut changes = self.core.subscriptions().projects.subscribe();
@@ -369,7 +385,15 @@ impl Link {
                         self.send(server_message::Message::TakeOver(take_over)).await?;
                     }
                 }
-                _ = peers.recv() => self.tell_peers().await?,
+                changed = peers.take() => {
+                    let nodes = self.core.tables().nodes.len();
+                    peer_news.changed(changed, nodes);
+                }
+                () = peer_news.due() => {
+                    let changed = peer_news.take();
+                    self.tell_changed_peers(&changed).await?;
+                }
+                Ok(()) = range.changed() => self.tell_peers().await?,
                 _ = revoked.changed() => self.tell_revocations(&revocations).await?,
                 () = step(roots.as_mut()) => self.tell_trust().await?,
                 _ = changes.recv() => projects.changed(),
@@ -441,7 +465,7 @@ impl Link {
         let settings = self.core.settings();
         self.send(server_message::Message::Welcome(v1::Welcome {
             subnet: node.subnet.clone(),
-            range: settings.range.to_string(),
+            range: self.core.range().to_string(),
             lease_ms: u32::try_from(settings.lease.as_millis()).unwrap_or(u32::MAX),
             alone: settings.alone,
             records_promises: true,
@@ -475,6 +499,28 @@ impl Link {
         self.send_peers(waived).await
     }
 
+    /// Says which of the others are others now. Where they are few, and witnesses
+    /// for each other, all are said.
+    async fn tell_changed_peers(&mut self, changed: &BTreeSet<String>) -> Result<(), End> {
+        let delta = {
+            let tables = self.core.tables();
+            let many = tables.nodes.len() > witness::MOST + 1;
+            let delta = || changed_peers(&tables, &self.name, self.server, changed);
+            (many && self.takes_deltas).then(delta).flatten()
+        };
+        let Some(delta) = delta else {
+            return self.tell_peers().await;
+        };
+        self.peers_version += 1;
+        self.witnesses = None;
+        let peers = v1::Peers {
+            version: self.peers_version,
+            name: self.name.clone(),
+            ..delta
+        };
+        self.send(server_message::Message::Peers(peers)).await
+    }
+
     async fn send_peers(&mut self, waived: bool) -> Result<(), End> {
         self.peers_version += 1;
         let witnesses = match waived {
@@ -494,6 +540,7 @@ impl Link {
             witnessed: witnesses.is_some(),
             witnesses: witnesses.unwrap_or_default(),
             name: self.name.clone(),
+            range: self.core.range().to_string(),
             ..peers(&nodes, &self.name, self.server)
         };
         self.send(server_message::Message::Peers(peers)).await

@@ -9,6 +9,7 @@ mod heard;
 mod heartbeat;
 mod inbox;
 mod names;
+mod peer_news;
 mod peers;
 mod projects;
 mod revoked;

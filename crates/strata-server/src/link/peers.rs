@@ -6,25 +6,23 @@
 //! reach each other directly; all others are reached by way of the host,
 //! because an address of a pod network leads nowhere outside of it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use strata_api::strata::v1;
 
-use crate::core::{Node, is_within};
+use crate::core::{Node, Tables};
 
 /// What the node of this name is told of the others. `server` is where it
 /// reaches this host.
 pub(super) fn peers(nodes: &[&Node], name: &str, server: Option<IpAddr>) -> v1::Peers {
     let others = nodes.iter().filter(|node| node.name != name);
+    let hosts: HashMap<&str, &Node> = nodes.iter().map(|node| (&*node.subnet, *node)).collect();
     let peers = match nodes.iter().find(|node| node.name == name) {
         Some(own) => {
-            let view = View {
-                nodes,
-                own,
-                server: server.filter(|ip| !ip.is_loopback() && !ip.is_unspecified()),
-            };
+            let view = View::new(own, &hosts, server);
             others.clone().filter_map(|peer| view.peer(peer)).collect()
         }
         None => Vec::new(),
@@ -36,14 +34,67 @@ pub(super) fn peers(nodes: &[&Node], name: &str, server: Option<IpAddr>) -> v1::
     }
 }
 
+/// What the node of this name is told when these others changed; none when it
+/// has to be told of all, because it is reached by them in another way itself.
+pub(super) fn changed_peers(
+    tables: &Tables,
+    name: &str,
+    server: Option<IpAddr>,
+    changed: &BTreeSet<String>,
+) -> Option<v1::Peers> {
+    let own = &tables.nodes.get(name)?.record;
+    let view = View::new(own, tables, server);
+    let host = view.host_of(own).map(|host| host.name.as_str());
+    if changed.contains(name) || host.is_some_and(|host| changed.contains(host)) {
+        return None;
+    }
+    let (mut peers, mut gone) = (Vec::new(), Vec::new());
+    for name in changed {
+        let node = tables.nodes.get(name);
+        match node.and_then(|node| view.peer(&node.record)) {
+            Some(peer) => peers.push(peer),
+            None => gone.push(name.clone()),
+        }
+    }
+    Some(v1::Peers {
+        peers,
+        gone,
+        delta: true,
+        others: tables.nodes.len() > 1,
+        ..v1::Peers::default()
+    })
+}
+
+/// Finds nodes by their subnets.
+trait Hosts {
+    fn with_subnet(&self, subnet: &str) -> Option<&Node>;
+}
+
+impl Hosts for HashMap<&str, &Node> {
+    fn with_subnet(&self, subnet: &str) -> Option<&Node> {
+        self.get(subnet).copied()
+    }
+}
+
+impl Hosts for Tables {
+    fn with_subnet(&self, subnet: &str) -> Option<&Node> {
+        self.node_of_subnet(subnet)
+    }
+}
+
 /// The nodes as one of them sees them.
-struct View<'a> {
-    nodes: &'a [&'a Node],
+struct View<'a, H> {
+    hosts: &'a H,
     own: &'a Node,
     server: Option<IpAddr>,
 }
 
-impl<'a> View<'a> {
+impl<'a, H: Hosts> View<'a, H> {
+    fn new(own: &'a Node, hosts: &'a H, server: Option<IpAddr>) -> Self {
+        let server = server.filter(|ip| !ip.is_loopback() && !ip.is_unspecified());
+        Self { hosts, own, server }
+    }
+
     fn peer(&self, peer: &'a Node) -> Option<v1::Peer> {
         // One that was left without an address is left out altogether.
         if peer.address.is_empty() && !peer.beside_server {
@@ -92,12 +143,13 @@ impl<'a> View<'a> {
         server.map(|ip| ip.to_string()).or(known)
     }
 
-    /// The node in whose network another one is.
+    /// The node in whose network another one is. All subnets of nodes are of 24
+    /// bits.
     fn host_of(&self, node: &Node) -> Option<&'a Node> {
         let address: Ipv4Addr = node.address.parse().ok()?;
-        let mut hosts = self.nodes.iter().filter(|one| one.name != node.name);
-        let host = hosts.find(|one| is_within(&one.subnet, address));
-        host.filter(|_| node.address_proven).copied()
+        let network = Ipv4Addr::from_bits(address.to_bits() & !0xff);
+        let host = self.hosts.with_subnet(&format!("{network}/24"));
+        host.filter(|host| node.address_proven && host.name != node.name)
     }
 }
 
@@ -185,6 +237,101 @@ mod tests {
                 way("remote", "10.42.4.1", ""),
             ]
         );
+    }
+
+    /// Tables with so many nodes; each third is nested in the one before it.
+    fn tables(many: u32) -> Tables {
+        let mut tables = Tables::default();
+        let mut before = String::new();
+        for (number, subnet) in (0..many).zip(crate::core::Range::DEFAULT.subnets()) {
+            let own = Ipv4Addr::from_bits((172 << 24) + (16 << 16) + number).to_string();
+            let nested = before.replace(".0/24", ".5");
+            let address = if number % 3 == 1 { nested } else { own };
+            put(&mut tables, number, &subnet, &address);
+            before = subnet;
+        }
+        tables
+    }
+
+    fn put(tables: &mut Tables, number: u32, subnet: &str, address: &str) {
+        let record = serde_json::json!({
+            "name": format!("n{number}"), "subnet": subnet, "condition": "ready",
+            "address": address, "addressProven": true, "createdAtMs": 0, "changedAtMs": 0,
+            "overlay": { "key": STANDARD.encode([7; 32]), "port": 51820 },
+        });
+        let revision = strata_store::Revision::from(number) + 1;
+        let entry = strata_store::Entry {
+            key: format!("node/n{number}"),
+            value: record.to_string().into(),
+            created: revision,
+            changed: revision,
+            lease: None,
+        };
+        tables.apply(&strata_store::Change::Put(entry)).unwrap();
+    }
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn change_of_one_node_is_told_as_the_whole_list_would_have_it() {
+        let tables = tables(9);
+        let all: Vec<&Node> = tables.nodes.values().map(|node| &node.record).collect();
+        for own in 0..9 {
+            let own = format!("n{own}");
+            let whole = peers(&all, &own, None).peers;
+            for peer in &whole {
+                let changed = names(&[&peer.name]);
+                let Some(delta) = changed_peers(&tables, &own, None, &changed) else {
+                    continue;
+                };
+                assert_eq!(delta.peers, [peer.clone()], "{own}");
+            }
+        }
+        let delta = changed_peers(&tables, "n0", None, &names(&["n8", "left"])).unwrap();
+        assert!(delta.delta && delta.others);
+        assert_eq!(
+            (delta.peers.len(), delta.gone),
+            (1, vec!["left".to_owned()])
+        );
+        let own = changed_peers(&tables, "n1", None, &names(&["n1"]));
+        assert_eq!(own, None, "it is another itself");
+        let host = changed_peers(&tables, "n1", None, &names(&["n0"]));
+        assert_eq!(host, None, "all its ways lead over its host");
+        assert_eq!(
+            tables
+                .nested_in(&tables.nodes["n0"].subnet)
+                .collect::<Vec<_>>(),
+            ["n1"]
+        );
+    }
+
+    /// What a change costs in a large cluster: for each link a lookup, not a
+    /// list.
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn change_in_a_cluster_of_ten_thousand_is_small() {
+        use prost::Message as _;
+        let many = 10_000;
+        let tables = tables(many);
+        let all: Vec<&Node> = tables.nodes.values().map(|node| &node.record).collect();
+        let begin = std::time::Instant::now();
+        let whole = peers(&all, "n0", None);
+        let (whole_took, whole_size) = (begin.elapsed(), whole.encoded_len());
+        assert_eq!(whole.peers.len(), 9_999);
+        let changed = names(&["n17"]);
+        let begin = std::time::Instant::now();
+        let links = 100;
+        let mut size = 0;
+        for number in 0..links {
+            let delta = changed_peers(&tables, &format!("n{}", 100 + 3 * number), None, &changed);
+            size = delta.unwrap().encoded_len();
+        }
+        let took = begin.elapsed() / links;
+        eprintln!("whole list: {whole_took:?}, {whole_size} bytes; change: {took:?}, {size} bytes");
+        assert!(size < 200, "{size}");
+        assert!(took < whole_took / 20, "{took:?} of {whole_took:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use strata_types::Result;
 use crate::core::Core;
 
 /// With more of them, a node that hears no server would ask for too long.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 /// The witnesses of a node, with the keys that it shares with each.
 pub(super) async fn witnesses(core: &Core, own: &str) -> Result<Option<Vec<v1::Witness>>> {

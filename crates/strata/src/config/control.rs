@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use strata_node::NetworkOptions;
 use strata_scheduler::{Overcommit, Policy, Settings};
-use strata_server::core::{CoreSettings, StoreBounds};
+use strata_server::core::{CoreSettings, Range, StoreBounds};
 use strata_server::{StoreConfig, StoreEngine};
 use strata_store::{EtcdOptions, EtcdTls};
 
@@ -85,11 +85,14 @@ impl ControlSettings {
                 SHORTEST_SHARED_LEASE.as_secs()
             ));
         }
-        let range = network.range.to_string();
         let core = CoreSettings {
-            range: range
-                .parse()
-                .map_err(|why| format!("[network] range: {why}"))?,
+            range: match &network.configured_range {
+                Some(range) => range
+                    .to_string()
+                    .parse()
+                    .map_err(|why| format!("[network] range: {why}"))?,
+                None => Range::DEFAULT,
+            },
             lease,
             placement: Settings {
                 policy: scheduler.policy.unwrap_or_default(),

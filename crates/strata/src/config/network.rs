@@ -81,12 +81,14 @@ impl NetworkTable {
             let bad = |error| format!("[network] {key} {text:?}: {error}");
             text.parse::<Subnet>().map_err(bad)
         };
-        let range = self
-            .range
-            .as_deref()
-            .unwrap_or(NetworkOptions::DEFAULT_RANGE);
+        let range = self.range.as_deref();
+        let configured_range = range.map(|text| parse("range", text)).transpose()?;
         Ok(NetworkOptions {
-            range: parse("range", range)?,
+            range: match configured_range {
+                Some(range) => range,
+                None => parse("range", NetworkOptions::DEFAULT_RANGE)?,
+            },
+            configured_range,
             subnet: self
                 .subnet
                 .as_deref()
