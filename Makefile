@@ -12,7 +12,7 @@ export STRATA_CACHE ?= $(HOME)/.cache/strata
 # (.cargo/config.toml).
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')
 
-.PHONY: help demo build release test test-clusters test-images soak test-all test-unit bench fuzz kubernetes lint fmt doc audit clean setup-build
+.PHONY: help demo build release test test-clusters test-images test-skew soak test-all test-unit bench fuzz kubernetes lint fmt doc audit clean setup-build
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,13 +40,17 @@ test-clusters: ## Run the tests of real Kubernetes clusters (root), 18 min
 test-images: ## Run services of Debian, packed as images, with their clients (root), 5 min
 	@scripts/test images -- $(ARGS)
 
-soak: ## Run the campaigns at full length (root), 6 min
+test-skew: ## Run servers and nodes of the previous release with this one (root); STRATA_PREVIOUS names another
+	@scripts/test skew -- $(ARGS)
+
+soak: ## Run the campaigns at full length (root), 15 min
 	@scripts/test soak -- $(ARGS)
 
 test-all: ## Run all of these (root)
 	@scripts/test test -- --allow-empty $(ARGS)
 	@scripts/test clusters -- --allow-empty $(ARGS)
 	@scripts/test images -- --allow-empty $(ARGS)
+	@scripts/test skew -- --allow-empty $(ARGS)
 	@scripts/test soak -- --allow-empty $(ARGS)
 
 test-unit: setup-build ## Run the tests that need no root

@@ -23,6 +23,7 @@ mod providers;
 mod real_images;
 mod scale;
 mod side_by_side;
+mod skew;
 mod spawn;
 mod survival;
 mod vms;

@@ -184,6 +184,11 @@ impl Daemon {
         arguments[at.expect("it has the argument") + 1] = value.to_owned();
     }
 
+    /// Another binary, from the next start on.
+    pub fn set_binary(&mut self, binary: impl Into<PathBuf>) {
+        self.builder.binary = binary.into();
+    }
+
     /// Starts again, or for the first time, on the same folder.
     ///
     /// # Panics

@@ -44,6 +44,7 @@ const PORT: u16 = 7700;
 #[derive(Clone, Debug)]
 pub struct ClusterBuilder {
     binary: PathBuf,
+    node_binary: Option<PathBuf>,
     nodes: u8,
     server_config: String,
     node_config: String,
@@ -55,6 +56,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn on(mut self, switch: &Switch) -> Self {
         self.switch = Some(switch.clone());
+        self
+    }
+
+    /// Has the nodes be of another release than the server.
+    #[must_use]
+    pub fn node_binary(mut self, binary: impl Into<PathBuf>) -> Self {
+        self.node_binary = Some(binary.into());
         self
     }
 
@@ -159,6 +167,7 @@ impl Cluster {
     pub fn build(binary: impl Into<PathBuf>) -> ClusterBuilder {
         ClusterBuilder {
             binary: binary.into(),
+            node_binary: None,
             nodes: 2,
             server_config: "[scheduler]\nlease_seconds = 3\npolicy = \"spread\"\n".into(),
             // How full the disk is does not matter here.
@@ -205,7 +214,8 @@ impl Cluster {
         let name = format!("n{number}");
         let token = self.join_token(&name).await;
         let plug = self.switch.plug(10 + number);
-        let mut builder = Daemon::build(&self.builder.binary);
+        let binary = &self.builder.binary;
+        let mut builder = Daemon::build(self.builder.node_binary.as_ref().unwrap_or(binary));
         if let Some(disk) = disk {
             builder = builder.on_disk(disk);
         }
