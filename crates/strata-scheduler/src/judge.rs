@@ -38,7 +38,7 @@ impl Judge<'_> {
             NodeState::StatusOnly => return Err(Reason::StatusOnly),
         }
         self.nature(slot)?;
-        self.size(slot)?;
+        self.size(node, slot)?;
         self.ports(slot)?;
         self.company(node)?;
         let cell = self.fleet.grid.cell(node).ok_or(Reason::Lost)?;
@@ -69,8 +69,14 @@ impl Judge<'_> {
         }
     }
 
-    fn size(&self, slot: &Slot) -> Result<(), Reason> {
+    fn size(&self, node: usize, slot: &Slot) -> Result<(), Reason> {
         let wanted = self.request.resources.clamped();
+        if wanted.fits_in(&slot.free())
+            && let Some(left) = self.fleet.left_of_host(node)
+            && !wanted.fits_in(&left)
+        {
+            return Err(Reason::Host);
+        }
         let short = wanted.minus(&slot.free());
         let by_reservations = wanted.minus(&slot.unreserved());
         let Resources { cpu, memory, disk } = short;

@@ -87,6 +87,10 @@ pub struct NodeSpec {
     pub headroom: u32,
     /// Ports that the node itself uses.
     pub ports: Vec<HostPort>,
+    /// The node on whose host it is, where that is not a host of its own.
+    pub host: Option<String>,
+    /// Whether it takes all that it offers of that host, instances or not.
+    pub dedicated: bool,
 }
 
 impl NodeSpec {
@@ -103,7 +107,16 @@ impl NodeSpec {
             overcommit: Overcommit::default(),
             headroom: 100,
             ports: Vec::new(),
+            host: None,
+            dedicated: false,
         }
+    }
+
+    /// The same on the host of another node.
+    #[must_use]
+    pub fn nested_in(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
     }
 
     /// The same with one more label.

@@ -67,7 +67,7 @@ fn offers(fleet: &Fleet, request: &Request, rules: u32) -> Vec<Offer> {
         .filter(|&node| compiled.eligible.has(node));
     nodes
         .filter_map(|node| {
-            let victims = victims(fleet, fleet.nodes.get(node)?, request)?;
+            let victims = victims(fleet, node, request)?;
             Some(Offer { node, victims })
         })
         .collect()
@@ -75,7 +75,17 @@ fn offers(fleet: &Fleet, request: &Request, rules: u32) -> Vec<Offer> {
 
 /// The least who must go from a node, or `None` if all of lower priority are
 /// not enough.
-fn victims(fleet: &Fleet, slot: &Slot, request: &Request) -> Option<Vec<Instance>> {
+fn victims(fleet: &Fleet, node: usize, request: &Request) -> Option<Vec<Instance>> {
+    let slot = fleet.nodes.get(node)?;
+    let left = fleet.left_of_host(node);
+    // What goes from here is left of the host, too.
+    let fits = |thought: &Slot| {
+        let left = left.map(|mut left| {
+            left.add(&slot.reserved.minus(&thought.reserved));
+            left
+        });
+        left.is_none_or(|left| request.resources.clamped().fits_in(&left)) && fits(thought, request)
+    };
     let places = slot.instances.iter();
     let all = places.filter_map(|&place| Some((place, *fleet.instances.get(place)?)));
     let mut lower: Vec<(u32, Instance)> = all
@@ -97,14 +107,14 @@ fn victims(fleet: &Fleet, slot: &Slot, request: &Request) -> Option<Vec<Instance
     for (place, instance) in &lower {
         take_off(fleet, &mut thought, *place, instance);
     }
-    if !fits(&thought, request) {
+    if !fits(&thought) {
         return None;
     }
     let mut victims = Vec::new();
     for (place, instance) in lower {
         let without = thought.clone();
         give_back(fleet, &mut thought, place, &instance);
-        if !fits(&thought, request) {
+        if !fits(&thought) {
             thought = without;
             victims.push(instance);
         }

@@ -49,6 +49,8 @@ pub enum Reason {
         /// Whether it would be enough by reservations alone.
         measured: bool,
     },
+    /// It has enough free itself, but the host that it shares has not.
+    Host,
     /// It has the GPUs, but others use them.
     Gpus {
         /// How many are missing.
@@ -179,6 +181,9 @@ impl fmt::Display for Reason {
                     short.div_ceil(MIB),
                     why(*measured)
                 )
+            }
+            Self::Host => {
+                f.write_str("too little is left of its host, which it shares with other nodes")
             }
             Self::Gpus { short } => write!(f, "GPUs short by {short}"),
             Self::Port {

@@ -13,6 +13,7 @@ mod disk;
 
 use std::path::{Path, PathBuf};
 
+use strata_types::instance::VM_OVERHEAD;
 use strata_types::{CommandLine, Error, Result};
 
 use crate::spec::{MIB, OnReboot};
@@ -22,17 +23,16 @@ use crate::{Accel, Boot, Disk, Host, Kvm, Machine, Network, Tap, VmSpec};
 const LOG_FD: u32 = 3;
 /// The first of the files that it inherits.
 const FIRST_INHERITED: u32 = 4;
-/// How much translated code TCG keeps, in MiB. It would take an eighth of the
-/// host's memory, which a cell with a limit has not; less made no boot slower.
+/// How much translated code TCG keeps, in MiB: part of [`VM_OVERHEAD`]. It would
+/// take an eighth of the host's memory; less made no boot slower.
 const TCG_CODE: u64 = 128;
+const _: () = assert!(TCG_CODE * MIB < VM_OVERHEAD);
 /// Where devices sit. Fixed, for guests name their cards by it: one more disk
 /// must not rename the network.
 const NETWORK_SLOT: usize = 2;
 const RANDOM_SLOT: usize = 3;
 const BALLOON_SLOT: usize = 4;
 const FIRST_DISK_SLOT: usize = 5;
-/// What QEMU itself needs beside the guest's memory, in MiB.
-const OWN: u64 = 96;
 /// What QEMU forbids itself once it runs.
 pub(crate) const SANDBOX: &str =
     "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
@@ -92,7 +92,7 @@ pub fn command(spec: &VmSpec, host: &Host) -> Result<Launch> {
         command: CommandLine::try_from(words.words)?,
         inherits: words.inherits,
         kvm,
-        memory: spec.memory + MIB * (OWN + if kvm { 0 } else { TCG_CODE }),
+        memory: spec.memory + VM_OVERHEAD,
     })
 }
 

@@ -14,7 +14,7 @@ use super::cell::UsageView;
 use super::pod::{state_tone, state_word};
 use super::{Restart, text, time_ms};
 use crate::output::{Column, Show, TableCell, human};
-use crate::values::{Bytes, Span, VmDiskArg};
+use crate::values::{Bytes, Millicpus, Span, VmDiskArg};
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -27,6 +27,9 @@ pub(crate) struct VmSpecView {
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) cpus: u32,
+    /// How much cpu time it may use; that of its cpus unless told.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) cpu: Option<Millicpus>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) memory: Option<Bytes>,
     /// A disk image to boot from; else a kernel.
@@ -131,6 +134,7 @@ impl From<v1::VmSpec> for VmSpecView {
         let mut view = Self {
             name: spec.name,
             cpus: spec.cpus,
+            cpu: (spec.cpu_millis != 0).then_some(Millicpus(spec.cpu_millis)),
             memory: size(spec.memory_bytes),
             disk_size: size(spec.disk_bytes),
             disks: spec.disks.iter().map(VmDiskArg::from_wire).collect(),
@@ -175,6 +179,7 @@ impl From<VmSpecView> for v1::VmSpec {
         Self {
             name: view.name,
             cpus: view.cpus,
+            cpu_millis: view.cpu.map_or(0, |Millicpus(n)| n),
             memory_bytes: size(view.memory),
             boot: view.image.map(Boot::Image).or(kernel),
             disk_bytes: size(view.disk_size),

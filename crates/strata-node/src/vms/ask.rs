@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use strata_api::strata::v1;
 use strata_api::strata::v1::vm_spec::Boot as WireBoot;
 use strata_api::{grace_from_field, pod_fields};
+use strata_types::instance::VM_DEFAULT_MEMORY;
 use strata_types::pod::{PodName, PortMapping, RestartPolicy};
 use strata_types::{Error, Label, Result};
 use strata_vm::{Accel, Machine};
@@ -16,7 +17,8 @@ use strata_vm::{Accel, Machine};
 use crate::network::name_of;
 
 const MIB: u64 = 1 << 20;
-const DEFAULT_MEMORY: u64 = 512 * MIB;
+/// A quota of the kernel is at least one millisecond of a hundred.
+const LEAST_CPU_MILLIS: u32 = 10;
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// What a virtual machine is asked to be.
@@ -24,6 +26,9 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct VmAsk {
     pub(crate) name: PodName,
     pub(crate) cpus: u32,
+    /// Thousandths of a core; none in records from before there was a limit.
+    #[serde(default)]
+    pub(crate) cpu_millis: Option<u32>,
     pub(crate) memory: u64,
     pub(crate) boot: VmBoot,
     pub(crate) disks: Vec<VmDisk>,
@@ -62,6 +67,12 @@ pub(crate) struct VmDisk {
 }
 
 impl VmAsk {
+    /// How much of the host's cpus it may use, in thousandths of one.
+    pub(crate) fn cpu_limit(&self) -> u64 {
+        let all = self.cpus.saturating_mul(1000);
+        u64::from(self.cpu_millis.unwrap_or(all).min(all))
+    }
+
     /// The name it has for itself: what people call the instance that it is.
     pub(crate) fn host_name(&self) -> Label {
         name_of(&self.labels).unwrap_or_else(|| self.name.label().clone())
@@ -125,9 +136,11 @@ impl TryFrom<v1::VmSpec> for VmAsk {
         let ask = Self {
             name: PodName::from_field("vm.name", &vm.name)?,
             cpus: if vm.cpus == 0 { 1 } else { vm.cpus },
+            cpu_millis: cpu_millis(vm.cpu_millis)?,
             memory: match vm.memory_bytes {
-                0 => DEFAULT_MEMORY,
-                bytes => bytes.div_ceil(MIB) * MIB,
+                0 => VM_DEFAULT_MEMORY,
+                // Never more than was asked for.
+                bytes => bytes / MIB * MIB,
             },
             boot,
             disks: disks(vm.disks)?,
@@ -176,6 +189,17 @@ impl VmAsk {
             }
         }
         Ok(())
+    }
+}
+
+fn cpu_millis(millis: u32) -> Result<Option<u32>> {
+    match millis {
+        0 => Ok(None),
+        1..LEAST_CPU_MILLIS => {
+            let why = format!("is {millis}; {LEAST_CPU_MILLIS} is the least");
+            Err(Error::invalid("vm.cpu_millis", why))
+        }
+        _ => Ok(Some(millis)),
     }
 }
 
@@ -239,6 +263,7 @@ impl From<&VmAsk> for v1::VmSpec {
         Self {
             name: ask.name.to_string(),
             cpus: ask.cpus,
+            cpu_millis: ask.cpu_millis.unwrap_or(0),
             memory_bytes: ask.memory,
             boot: Some(boot),
             disk_bytes,

@@ -73,16 +73,16 @@ fn with_address(cmdline: &str, ask: &VmAsk, made: &Made) -> String {
     }
 }
 
-/// The cell of QEMU, with what the guest may come to need.
+/// The cell of QEMU. What it may use is what placement counts: the cpu time
+/// that was asked for, of which the guest's devices have their part too, and
+/// beside the guest's memory a fixed amount for QEMU itself (decision 42).
 pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
     let mut cell = CellSpec::named(VmKind::cell(ask));
     cell.isolated_network = true;
     cell.root = RootMode::Handed;
-    // One cpu more than the guest has, for its disks and its network.
-    let cpus = u64::from(ask.cpus) + 1;
     cell.limits = Limits {
         cpu: Some(CpuLimit {
-            quota_us: cpus * 100_000,
+            quota_us: ask.cpu_limit() * 100,
             period_us: 100_000,
         }),
         memory: MemoryLimit {

@@ -5,10 +5,13 @@
 //! and repeats every change. Each change costs about a microsecond or less,
 //! whatever the number of nodes.
 
+mod hosts;
 mod instances;
 mod nodes;
 mod reserve;
 mod slot;
+
+use std::collections::HashMap;
 
 use crate::index::{Cell, DiskIndex, Grid, PortIndex};
 use crate::rulebook::Rulebook;
@@ -38,6 +41,8 @@ pub struct Fleet {
     pub(crate) ports: PortIndex,
     /// What each node has free: all that most decisions look at.
     pub(crate) free: Vec<Resources>,
+    /// Nodes by the name of the host that they are nested in.
+    pub(crate) nested: HashMap<String, Vec<usize>>,
 }
 
 impl Fleet {
@@ -60,6 +65,7 @@ impl Fleet {
         for port in ports {
             self.ports.take(port, node);
         }
+        self.nest(node);
         self.refile(node);
         Ok(NodeId(node as u32))
     }
@@ -77,9 +83,15 @@ impl Fleet {
             return Err(FleetError::NodeExists(spec.name));
         }
         self.give_back_ports(node);
+        let before = self.neighbours(node);
+        self.unnest(node);
         self.nodes.change(node, |slot| slot.respecify(spec));
+        self.nest(node);
         self.take_ports(node);
         self.refile(node);
+        for other in before {
+            self.refile_alone(other);
+        }
         Ok(())
     }
 
@@ -92,8 +104,13 @@ impl Fleet {
             self.release(*instance)?;
         }
         self.give_back_ports(id.slot());
+        let before = self.neighbours(id.slot());
+        self.unnest(id.slot());
         self.nodes.remove(id.slot());
         self.refile(id.slot());
+        for other in before {
+            self.refile_alone(other);
+        }
         Ok(lost)
     }
 
@@ -136,7 +153,8 @@ impl Fleet {
 
     /// What can still be placed on a node.
     pub fn free(&self, id: NodeId) -> Result<Resources, FleetError> {
-        self.nodes.find(id).map(Slot::free)
+        let slot = self.nodes.find(id)?;
+        Ok(self.free_of(id.slot(), slot))
     }
 
     /// The sum of what its instances reserve.
@@ -166,10 +184,26 @@ impl Fleet {
         self.instances.len()
     }
 
-    /// Files a node in the indexes under what it has free now.
+    /// What a node has free, with what is left of a host that it shares.
+    pub(crate) fn free_of(&self, node: usize, slot: &Slot) -> Resources {
+        match self.left_of_host(node) {
+            Some(left) => slot.free().least(&left),
+            None => slot.free(),
+        }
+    }
+
+    /// Files a node in the indexes under what it has free now, and those that
+    /// share a host with it.
     pub(crate) fn refile(&mut self, node: usize) {
+        self.refile_alone(node);
+        for other in self.neighbours(node) {
+            self.refile_alone(other);
+        }
+    }
+
+    fn refile_alone(&mut self, node: usize) {
         let slot = self.nodes.get(node);
-        let free = slot.map_or(Resources::NONE, Slot::free);
+        let free = slot.map_or(Resources::NONE, |slot| self.free_of(node, slot));
         let ready = slot.is_some_and(|slot| slot.state == NodeState::Ready);
         if node >= self.free.len() {
             self.free.resize(node + 1, Resources::NONE);

@@ -124,6 +124,14 @@ impl Slot {
         self.promised.minus(&self.reserved)
     }
 
+    /// What it takes of the host that it is nested in.
+    pub(crate) fn taken(&self) -> Resources {
+        match self.spec.dedicated {
+            true => self.promised.zip(&self.reserved, u64::max),
+            false => self.reserved,
+        }
+    }
+
     pub(crate) fn add(&mut self, resources: &Resources) {
         self.reserved.add(resources);
         self.recent.add(resources);

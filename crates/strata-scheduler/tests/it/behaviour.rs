@@ -281,3 +281,52 @@ fn rules_are_forgotten_when_nobody_has_them_and_counts_stay_right() {
     let third = place(&mut fleet, &requests(20, 1, 1, rules("kept".into())));
     assert_eq!(names(&fleet, &third), ["n2"]);
 }
+
+#[test]
+fn nodes_of_one_host_are_counted_once() {
+    let mut fleet = Fleet::default();
+    let host = fleet.add_node(NodeSpec::new("host", cores(2))).unwrap();
+    let nested = |name: &str| NodeSpec::new(name, cores(1)).nested_in("host");
+    let one = fleet.add_node(nested("one")).unwrap();
+    let two = fleet.add_node(nested("two")).unwrap();
+    let plan = place(&mut fleet, &requests(0, 4, 1, Rules::default()));
+    // Three nodes with four cores on two.
+    assert_eq!((plan.placements.len(), plan.failures.len()), (2, 2));
+    let Cause::NoNodeFits(reasons) = &plan.failures[0].cause else {
+        panic!()
+    };
+    assert!(
+        reasons.iter().any(|one| one.reason == Reason::Host),
+        "{reasons:?}"
+    );
+    for node in [host, one, two] {
+        assert_eq!(fleet.free(node).unwrap().cpu, 0);
+    }
+    // What goes from one is there for all.
+    let gone = plan.placements[0].instance;
+    fleet.release(gone).unwrap();
+    for node in [host, one, two] {
+        assert!(fleet.free(node).unwrap().cpu >= 1000 || fleet.reserved(node).unwrap().cpu > 0);
+    }
+    let plan = place(&mut fleet, &requests(10, 2, 1, Rules::default()));
+    assert_eq!((plan.placements.len(), plan.failures.len()), (1, 1));
+}
+
+#[test]
+fn a_dedicated_node_takes_all_that_it_offers_of_its_host() {
+    let mut fleet = Fleet::default();
+    let host = fleet.add_node(NodeSpec::new("host", cores(2))).unwrap();
+    let mut spec = NodeSpec::new("vm", cores(1)).nested_in("host");
+    spec.dedicated = true;
+    let vm = fleet.add_node(spec.clone()).unwrap();
+    let free = |fleet: &Fleet, node| fleet.free(node).unwrap().cpu;
+    assert_eq!((free(&fleet, host), free(&fleet, vm)), (1000, 1000));
+    let plan = place(&mut fleet, &requests(0, 3, 1, Rules::default()));
+    assert_eq!((plan.placements.len(), plan.failures.len()), (2, 1));
+    spec.dedicated = false;
+    spec.host = None;
+    fleet.update_node(vm, spec).unwrap();
+    assert_eq!(free(&fleet, host), 1000, "it is on a host of its own now");
+    fleet.remove_node(vm).unwrap();
+    assert_eq!(free(&fleet, host), 1000);
+}

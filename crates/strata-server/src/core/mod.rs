@@ -61,6 +61,7 @@ pub use accepted::{AcceptedChange, ClusterChange, PoolChange};
 pub use bounds::StoreBounds;
 pub use caller::Who;
 pub use certificates::{Certificate, RevocationRecord, Revoke};
+pub(crate) use claims::{host_of, is_within};
 pub use clusters::{Admission, Cluster, ClusterFailure, HeldDrain, Work};
 pub use defaults::{DEFAULT_CPU, DEFAULT_DISK, DEFAULT_MEMORY, Defaulted, Defaults};
 pub use events::{Event, Events, Next, Remembered};

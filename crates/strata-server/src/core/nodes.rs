@@ -178,14 +178,15 @@ impl Core {
         let tables = self.tables();
         let on = tables.on_node.get(node).into_iter().flatten();
         let instances = on.filter_map(|id| tables.instances.get(id));
-        instances.fold(Resources::default(), |sum, one| {
-            let more = one.spec.resources;
-            Resources {
-                cpu: sum.cpu.saturating_add(more.cpu),
-                memory: sum.memory.saturating_add(more.memory),
-                disk: sum.disk.saturating_add(more.disk),
-            }
-        })
+        let (cpu, memory, disk) = instances.fold((0_u64, 0_u64, 0_u64), |sum, one| {
+            let more = one.spec.reserves();
+            (
+                sum.0.saturating_add(more.0),
+                sum.1.saturating_add(more.1),
+                sum.2.saturating_add(more.2),
+            )
+        });
+        Resources::from_amounts(cpu, memory, disk)
     }
 
     /// Registers a node: the same node again has the same subnet.

@@ -108,6 +108,7 @@ fn vm(instance: &Instance) -> Result<v1::VmSpec> {
     Ok(v1::VmSpec {
         name: unit_name(&instance.id),
         cpus: cpu.div_ceil(1000),
+        cpu_millis: cpu,
         memory_bytes: spec.resources.memory_bytes(),
         boot: Some(vm_spec::Boot::Image(spec.uri.clone())),
         disk_bytes: spec.resources.disk_bytes(),

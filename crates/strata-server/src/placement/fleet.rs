@@ -10,18 +10,15 @@ use strata_scheduler::{
     POOL_LABEL, Preference, Request, Resources, Rules,
 };
 use strata_types::Label;
-use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec};
+use strata_types::instance::{InstanceId, InstanceSpec};
+use strata_types::machine::ProviderKind;
 use uuid::Uuid;
 
 use super::rules;
-use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted};
+use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted, host_of, is_within};
 
 /// A node that only tells its status gets what no other can have.
 const FOLLOWS: &str = "strata.dev/follows";
-/// What nodes make a virtual machine with of which nothing is said: thousandths
-/// of a core, and bytes.
-const VM_CPU: u64 = 1000;
-const VM_MEMORY: u64 = 512 << 20;
 /// Worth more than what people's wishes sum up to.
 const RATHER: i32 = 1_000_000;
 
@@ -208,22 +205,10 @@ fn where_known(core: &Core, record: &Instance) -> Vec<Constraint> {
     named.collect()
 }
 
-/// What an instance takes. A virtual machine of which nothing is said has what
-/// nodes make it with.
+/// What an instance takes, as its node holds it to.
 pub(super) fn resources(spec: &InstanceSpec) -> Resources {
-    let (cpu, memory) = (
-        u64::try_from(spec.resources.cpu).unwrap_or(0),
-        spec.resources.memory_bytes(),
-    );
-    let usual = |amount: u64, usual: u64| match (spec.kind, amount) {
-        (InstanceKind::Vm, 0) => usual,
-        _ => amount,
-    };
-    Resources::new(
-        usual(cpu, VM_CPU),
-        usual(memory, VM_MEMORY),
-        spec.resources.disk_bytes(),
-    )
+    let (cpu, memory, disk) = spec.reserves();
+    Resources::new(cpu, memory, disk)
 }
 
 fn node_spec(node: &Node, core: &Core) -> NodeSpec {
@@ -252,7 +237,28 @@ fn node_spec(node: &Node, core: &Core) -> NodeSpec {
         false => vec![Kind::Container],
     };
     spec.overcommit = core.settings().overcommit;
+    spec.host = host(node, core);
+    spec.dedicated = spec.host.is_some() && is_dedicated(node, core);
     spec
+}
+
+/// The node on whose host this one runs.
+fn host(node: &Node, core: &Core) -> Option<String> {
+    // Few nodes are in the range of instances: the others need no search.
+    let address = node.address.parse().ok()?;
+    if !is_within(&core.settings().range.to_string(), address) {
+        return None;
+    }
+    let tables = core.tables();
+    let nodes = tables.nodes.values().map(|one| &one.record);
+    host_of(nodes, node).map(|host| host.name.clone())
+}
+
+/// Whether a nested node keeps what it has from its host: machines of clusters
+/// run more than instances, and virtual machines have a memory of their own.
+fn is_dedicated(node: &Node, core: &Core) -> bool {
+    let machine = core.machine(&node.name);
+    machine.is_ok_and(|one| one.cluster.is_some() || one.spec.provider == ProviderKind::Qemu)
 }
 
 fn state(node: &Node) -> NodeState {

@@ -24,7 +24,7 @@ pub use kind::InstanceKind;
 pub use placement::{
     AffinityRule, Bond, GpuRequest, PlacementRules, PolicyName, Preferred, RunPolicy, SpreadRule,
 };
-pub use resources::{Claim, Resources};
+pub use resources::{Claim, Resources, VM_DEFAULT_CPU, VM_DEFAULT_MEMORY, VM_OVERHEAD};
 pub use spec::{HealthSpec, InstanceSpec, SecuritySpec};
 pub use state::InstanceState;
 pub use volume::{PROJECT_VOLUME, PoolDisk};

@@ -4,7 +4,17 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::{InstanceKind, InstanceSpec};
 use crate::Error;
+
+/// Thousandths of a core of a virtual machine of which nothing is said.
+pub const VM_DEFAULT_CPU: u64 = 1000;
+/// Bytes of its memory.
+pub const VM_DEFAULT_MEMORY: u64 = 512 << 20;
+/// Bytes that the emulator of a virtual machine may use beside the memory of its
+/// guest: 96 MiB for itself, and 128 MiB for code that it translated where it has
+/// to. Nodes enforce it and placement counts it, with and without KVM alike.
+pub const VM_OVERHEAD: u64 = 224 << 20;
 
 /// Cpu, memory and disk. 0 is "not limited" where it is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,6 +75,27 @@ impl Resources {
     }
 }
 
+impl InstanceSpec {
+    /// What its node holds it to, and what is kept free for it there:
+    /// thousandths of a core, bytes of memory, bytes of disk. A virtual machine
+    /// of which nothing is said has what nodes make it with, and each takes what
+    /// its emulator may use besides.
+    pub fn reserves(&self) -> (u64, u64, u64) {
+        let amounts = &self.resources;
+        let cpu = u64::try_from(amounts.cpu).unwrap_or(0);
+        let (memory, disk) = (amounts.memory_bytes(), amounts.disk_bytes());
+        let or = |amount: u64, default: u64| if amount == 0 { default } else { amount };
+        match self.kind {
+            InstanceKind::Container => (cpu, memory, disk),
+            InstanceKind::Vm => (
+                or(cpu, VM_DEFAULT_CPU),
+                or(memory, VM_DEFAULT_MEMORY) + VM_OVERHEAD,
+                disk,
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -89,6 +120,19 @@ pub struct Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_virtual_machine_reserves_what_its_node_holds_it_to() {
+        let mut spec = InstanceSpec {
+            kind: InstanceKind::Vm,
+            ..InstanceSpec::default()
+        };
+        assert_eq!(spec.reserves(), (1000, (512 << 20) + VM_OVERHEAD, 0));
+        (spec.resources.cpu, spec.resources.memory) = (250, 256);
+        assert_eq!(spec.reserves(), (250, 256_000_000 + VM_OVERHEAD, 0));
+        spec.kind = InstanceKind::Container;
+        assert_eq!(spec.reserves(), (250, 256_000_000, 0));
+    }
 
     #[test]
     fn amounts_are_told_in_the_units_of_the_apis() {

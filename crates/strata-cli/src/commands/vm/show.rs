@@ -50,7 +50,13 @@ fn describe(vm: &VmView, now: Timestamp, printer: &Printer) -> String {
     let memory = spec
         .memory
         .map_or(String::new(), |m| format!(", {m} memory"));
-    details.row("Hardware", &format!("{} cpus{memory}", spec.cpus.max(1)));
+    let cpu = spec.cpu.map(|cpu| format!(", limited to {cpu}"));
+    let hardware = format!(
+        "{} cpus{}{memory}",
+        spec.cpus.max(1),
+        cpu.unwrap_or_default()
+    );
+    details.row("Hardware", &hardware);
     details.row("Accelerator", status.accelerator.word());
     details.maybe("Image", spec.image.as_deref());
     details.maybe("Kernel", spec.kernel.as_deref());

@@ -8,7 +8,7 @@ use strata_types::pod::PortMapping;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::session::Session;
-use crate::values::{Bytes, LabelArg, Span, VmDiskArg, absolute, checked, label_name};
+use crate::values::{Bytes, LabelArg, Millicpus, Span, VmDiskArg, absolute, checked, label_name};
 use crate::view::{Accelerator, MachineKind, Restart, VmSpecView};
 
 /// More than cloud-init takes from such a disk anyway.
@@ -24,6 +24,9 @@ pub(super) struct Wanted {
     /// How many cpus it has; 1 unless told
     #[arg(long, value_name = "N", default_value_t, hide_default_value = true)]
     cpus: u32,
+    /// How much cpu time it may use, such as 500m; that of its cpus unless told
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<Millicpus>,
     /// How much memory it has; 512MiB unless told
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
@@ -100,6 +103,7 @@ impl Wanted {
         Ok(VmSpecView {
             name,
             cpus: self.cpus,
+            cpu: self.cpu,
             memory: self.memory,
             image: self.image,
             kernel: self.kernel,
