@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _};
+use strata_machines::image::NodeImages;
 use strata_machines::{Power, Provider as _, ProviderError, Qemu, QemuConfig};
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::pods::idle;
@@ -25,6 +26,7 @@ fn driver(world: &World) -> Qemu {
         kernel_folder: None,
         program: STRATA.into(),
         server: None,
+        images: NodeImages::default(),
     };
     Qemu::new(world.node(), config)
 }
@@ -219,6 +221,7 @@ async fn without_a_kernel_it_says_what_to_do() {
         kernel_folder: Some(folder.path().join("none")),
         program: STRATA.into(),
         server: Some("https://10.42.7.1:7700".into()),
+        images: NodeImages::default(),
     };
     let qemu = Qemu::new(world.node(), config);
     let ours = target(&qemu, "0a1b2c3d", "m1");

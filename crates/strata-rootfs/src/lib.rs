@@ -36,6 +36,7 @@ mod spread;
 mod sys;
 mod tmpfs;
 mod walk;
+mod within;
 
 pub use bind::{BindOptions, bind, bind_fd};
 pub use copy::copy_folder;
@@ -48,3 +49,4 @@ pub use machine_devices::machine_devices;
 pub use roots::{DiskUsage, MountPoint, RootOptions, Roots, Volumes};
 pub use spread::spread;
 pub use tmpfs::{Owner, TmpfsOptions, places, program, shm, tmpfs};
+pub use within::attach_within;

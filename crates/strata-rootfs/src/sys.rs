@@ -21,6 +21,12 @@ pub(crate) fn unshare_mounts() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }
 }
 
+/// Gives the calling thread a root and a working directory of its own.
+pub(crate) fn unshare_directory() -> Result<()> {
+    // SAFETY: as above.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
+}
+
 /// `struct mount_attr`.
 #[repr(C)]
 #[derive(Default)]

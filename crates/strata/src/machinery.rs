@@ -16,12 +16,13 @@ use strata_cli::{Exit, Failure, Result};
 use strata_client::Target;
 use strata_clusters::kubeadm::{Kubeadm, KubeadmSettings};
 use strata_identity::{JoinBinding, Name};
-use strata_machines::image::{Base, JoinFile, KernelFolder, busybox};
+use strata_machines::image::{Base, IMAGES_DIRECTORY, JoinFile, KernelFolder, NodeImages, busybox};
 use strata_machines::iso::{self, Loaders, Part};
 use strata_machines::maas::Maas;
 use strata_machines::qemu::{Qemu, QemuConfig};
 use strata_machines::redfish::{BootMedium, Redfish};
 use strata_machines::{Boot, Local, Provider, ProviderError, Providers, Secret};
+use strata_node::images::Handover;
 use strata_server::Machinery;
 use strata_server::operations::{Place, Storage};
 use strata_types::Error;
@@ -100,6 +101,7 @@ pub(crate) fn build(
             kernel_folder: settings.kernel_folder.clone(),
             program: program(),
             server: Some(near.to_owned()),
+            images: node_images(all),
         };
         drivers.push(Arc::new(Qemu::new(node, config)));
         inventory.extend(settings.local_machines());
@@ -124,6 +126,12 @@ pub(crate) fn build(
         clusters,
         driver: Box::new(move |hands| Arc::new(Kubeadm::new(hands, kubeadm))),
     })
+}
+
+/// How nodes of virtual machines reach registries: as the one of their host.
+fn node_images(settings: &Settings) -> NodeImages {
+    let Handover { section, files } = Handover::new(&settings.images, IMAGES_DIRECTORY);
+    NodeImages { section, files }
 }
 
 /// What machines boot is put together there.
@@ -175,6 +183,8 @@ impl BootMedium for Medium {
             token: boot.join_token.expose().to_owned(),
             name: machine.id().to_string(),
             labels: boot.labels.clone(),
+            // A medium is served without encryption, to whoever asks for it.
+            images: NodeImages::default(),
         };
         let told = join.archive().map_err(|error| refused(&error))?;
         Ok(iso::Medium {

@@ -219,6 +219,7 @@ mod tests {
             token: "secret".into(),
             name: "m1".into(),
             labels: Default::default(),
+            images: super::super::NodeImages::default(),
         };
         Base::compose(&other, &join, &at("initrd")).unwrap();
         let whole = fs::read(at("initrd")).unwrap();

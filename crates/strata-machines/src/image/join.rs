@@ -14,6 +14,9 @@ use super::Archive;
 /// Where a machine finds it. Its PID 1 reads it once and removes it.
 pub const JOIN_FILE: &str = "/etc/strata/join.json";
 
+/// Where a machine keeps the files of [`NodeImages`], in memory.
+pub const IMAGES_DIRECTORY: &str = "/run/strata/images";
+
 /// The server to join, and with what.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinFile {
@@ -26,6 +29,25 @@ pub struct JoinFile {
     /// What the node tells of itself.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// How the node reaches registries.
+    #[serde(default)]
+    pub images: NodeImages,
+}
+
+/// How a node reaches registries: what it is to have in its configuration, and
+/// the files that this names.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeImages {
+    /// The `[images]` section; empty for none.
+    pub section: String,
+    /// Files, by their names in [`IMAGES_DIRECTORY`]. Secrets are among them.
+    pub files: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for NodeImages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.section)
+    }
 }
 
 impl JoinFile {

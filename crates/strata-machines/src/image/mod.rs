@@ -28,7 +28,7 @@ pub use base::Base;
 pub(crate) use base::new_file;
 pub use contents::{add_busybox, add_files, busybox};
 pub use cpio::Archive;
-pub use join::{JOIN_FILE, JoinFile};
+pub use join::{IMAGES_DIRECTORY, JOIN_FILE, JoinFile, NodeImages};
 pub use kernel::KernelFolder;
 
 /// The modules to load, one path a line, in the machine.

@@ -75,6 +75,7 @@ impl Files {
             token: boot.join_token.expose().to_owned(),
             name: machine.id().to_string(),
             labels: boot.labels.clone(),
+            images: self.config.images.clone(),
         };
         let initrd = folder.join("initrd");
         let to = initrd.clone();

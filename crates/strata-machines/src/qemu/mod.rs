@@ -23,6 +23,7 @@ use strata_types::machine::{PowerState, ProviderKind};
 
 use crate::hosted::{Hosted, Seen};
 use crate::hosting::{Hosting, console, tag_of, tagged};
+use crate::image::NodeImages;
 use crate::{Boot, Console, Discovered, ProviderError, Target};
 use files::{Files, Made};
 
@@ -47,6 +48,8 @@ pub struct QemuConfig {
     /// How machines reach the server: the address of the node's bridge, as a
     /// rule.
     pub server: Option<String>,
+    /// How their nodes reach registries.
+    pub images: NodeImages,
 }
 
 /// Virtual machines of a node.

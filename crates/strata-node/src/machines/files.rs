@@ -4,6 +4,7 @@
 use super::PORT;
 use super::ask::MachineAsk;
 use super::kind::Made;
+use crate::images::quoted;
 
 /// Where its node finds what it goes by.
 pub(super) const CONFIG: &str = "/etc/strata/node.toml";
@@ -74,9 +75,4 @@ fn config(ask: &MachineAsk, made: &Made, pool: bool) -> String {
         }
     }
     text
-}
-
-/// A text as TOML has it. There are no control characters in labels.
-pub(super) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -16,11 +16,11 @@ use strata_types::{Error, ErrorKind, Label, Result};
 use super::ask::MachineAsk;
 use super::identity::Identities;
 use super::program::Program;
-use super::{MAIN, MachineRef, PORT, answers, plan, registries, subnets};
+use super::{DATA, MAIN, MachineRef, PORT, answers, plan, pool, subnets};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Cells, Executable, Manner};
 use crate::folder::make_private;
-use crate::images::ImagesConfig;
+use crate::images::{Handover, ImagesConfig};
 use crate::network::NodeNetwork;
 use crate::pool::NodePool;
 use crate::units::{Kind, Record, clear_folder};
@@ -130,7 +130,8 @@ impl Kind for MachineKind {
         blocking(|| {
             self.fit_out(record, &cell)?;
             let data = self.data(&record.id);
-            registries::hand_over(&self.images, &data)
+            Handover::new(&self.images, DATA)
+                .write(&data)
                 .map_err(|error| full_or_internal("hand over the registries", &error))?;
             self.identities.hand_over(ask, made, &data)
         })?;
@@ -154,9 +155,9 @@ impl Kind for MachineKind {
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let cell = self.cells.find("name", &Self::cell(&record.spec))?;
-        cell.stop_run(main, grace).await
+        cell.stop_run(main, grace).await.map(|()| None)
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {
@@ -168,6 +169,7 @@ impl Kind for MachineKind {
     fn attend(&self, unit: MachineRef, main: Arc<Executable>) {
         let record = unit.record();
         let data = self.data(&record.id);
+        pool::follow(self.pool.clone(), record.spec.name.clone(), main.clone());
         self.identities
             .keep(&record.spec, &record.made, &data, main);
     }

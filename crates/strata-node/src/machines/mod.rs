@@ -13,9 +13,9 @@ mod files;
 mod identity;
 mod kind;
 mod plan;
+mod pool;
 mod program;
 mod recover;
-mod registries;
 mod root;
 mod subnets;
 
@@ -34,6 +34,8 @@ pub(crate) type MachineRef = std::sync::Arc<Unit<MachineKind>>;
 const MACHINES: &str = "_machines";
 /// The name of a machine's PID 1 in its cell.
 const MAIN: &str = "main";
+/// The data directory of its node, as it sees it.
+const DATA: &str = "/var/lib/strata";
 /// Where its node listens.
 const PORT: u16 = 7710;
 

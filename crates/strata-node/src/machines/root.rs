@@ -15,7 +15,9 @@ use strata_types::{Error, Result};
 
 use super::kind::MachineKind;
 use super::plan::PROGRAM;
-use super::{MachineAsk, files, registries};
+use super::{DATA, MachineAsk, files};
+use crate::images::Handover;
+use crate::pool::NodePool;
 use crate::units::Record;
 
 /// What a machine does not see of the host's: what is somebody's or some
@@ -84,19 +86,11 @@ impl MachineKind {
         Ok(bound.transpose()?.map(place))
     }
 
-    /// The storage pool, if it is there now: a machine that is started before
-    /// it is mounted does not see it until its next start.
+    /// The storage pool, if it is there now; one that comes later is brought
+    /// into the machine while it runs (`pool.rs`).
     fn pool_as_it_is(&self) -> Result<Option<Fitting>> {
-        let Some(pool) = self.pool.root() else {
-            return Ok(None);
-        };
-        let options = BindOptions {
-            no_suid: true,
-            no_dev: true,
-            ..BindOptions::default()
-        };
-        let mount = strata_rootfs::bind_fd(pool.as_fd(), options).map_err(failed)?;
-        Ok(Some(Fitting::Folder(files::POOL.into(), mount)))
+        let mount = pool_mount(&self.pool)?;
+        Ok(mount.map(|mount| Fitting::Folder(files::POOL.into(), mount)))
     }
 
     fn root(&self, record: &Record<Self>, apart: &[&str]) -> Result<OwnedFd> {
@@ -118,13 +112,27 @@ impl MachineKind {
                 ask,
                 made,
                 self.pool.is_expected(),
-                &registries::section(&self.images),
+                &Handover::new(&self.images, DATA).section,
             ),
             links,
             place: &self.place,
         };
         root.mount().map_err(failed)
     }
+}
+
+/// The storage pool as machines have it, if it is there.
+pub(super) fn pool_mount(pool: &NodePool) -> Result<Option<OwnedFd>> {
+    let Some(pool) = pool.root() else {
+        return Ok(None);
+    };
+    let options = BindOptions {
+        no_suid: true,
+        no_dev: true,
+        ..BindOptions::default()
+    };
+    let mount = strata_rootfs::bind_fd(pool.as_fd(), options);
+    mount.map(Some).map_err(failed)
 }
 
 /// What is written there is memory of the machine's: half of that is enough.
@@ -185,7 +193,7 @@ fn bind(path: &Path, read_only: bool, recursive: bool) -> Result<OwnedFd> {
 
 /// The public error. Takes it whole, as `map_err` gives it.
 #[allow(clippy::needless_pass_by_value)]
-fn failed(error: strata_rootfs::RootError) -> Error {
+pub(super) fn failed(error: strata_rootfs::RootError) -> Error {
     let text = strata_types::chain(&error);
     match error {
         strata_rootfs::RootError::DiskFull { .. } => Error::exhausted(text)

@@ -2,14 +2,15 @@
 //! is read once and removed; PID 1 keeps it for as long as it lives, for a
 //! daemon that died before it could join.
 
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
 use serde::Serialize;
-use strata_machines::image::{JOIN_FILE, JoinFile};
+use strata_machines::image::{IMAGES_DIRECTORY, JOIN_FILE, JoinFile, NodeImages};
 
 use super::say;
 
@@ -57,6 +58,7 @@ impl Join {
     /// daemon's own to read; arguments are everybody's.
     pub(super) fn tell(&self, daemon: &mut Command, address: Option<Ipv4Addr>) -> io::Result<()> {
         fs::create_dir_all("/run/strata")?;
+        write_files(Path::new(IMAGES_DIRECTORY), &self.0.images)?;
         fs::write(CONFIG, config(&self.0, address)?)?;
         daemon
             .args(["--config", CONFIG, "--server", &self.0.server])
@@ -93,7 +95,25 @@ fn config(join: &JoinFile, address: Option<Ipv4Addr>) -> io::Result<String> {
             labels: &join.labels,
         },
     };
-    toml::to_string(&config).map_err(io::Error::other)
+    let text = toml::to_string(&config).map_err(io::Error::other)?;
+    Ok(text + &join.images.section)
+}
+
+/// Writes the files that the configuration of registries names, for root alone.
+fn write_files(directory: &Path, images: &NodeImages) -> io::Result<()> {
+    let private = |name: &String| !name.contains('/') && !name.starts_with('.');
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    for (name, text) in images.files.iter().filter(|(name, _)| private(name)) {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(directory.join(name))?
+            .write_all(text.as_bytes())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -107,6 +127,10 @@ mod tests {
             token: "strata_join_x".into(),
             name: "m1".into(),
             labels: [("a \"b\"".to_owned(), "c\\d".to_owned())].into(),
+            images: NodeImages {
+                section: "\n[images]\nplain_http = [\"r:5000\"]\n".into(),
+                files: [("registry-0.password".to_owned(), "hunter2".to_owned())].into(),
+            },
         };
         let text = config(&join, Some(Ipv4Addr::new(10, 0, 0, 2))).unwrap();
         assert!(!text.contains("strata_join_x"));
@@ -114,5 +138,10 @@ mod tests {
         let label = read["node"]["labels"]["a \"b\""].as_str();
         assert_eq!(label, Some("c\\d"));
         assert_eq!(read["network"]["address"].as_str(), Some("10.0.0.2"));
+        assert_eq!(read["images"]["plain_http"][0].as_str(), Some("r:5000"));
+        let folder = tempfile::tempdir().unwrap();
+        write_files(&folder.path().join("images"), &join.images).unwrap();
+        let password = fs::read_to_string(folder.path().join("images/registry-0.password"));
+        assert_eq!(password.unwrap(), "hunter2");
     }
 }
