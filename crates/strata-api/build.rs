@@ -7,7 +7,7 @@ use std::{env, fs};
 use prost::Message as _;
 
 /// Every file of the contract. A new file is named here and nowhere else.
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "cnct/kaas/api/api.proto",
     "controller/controller.proto",
     "observe/observe.proto",
@@ -23,6 +23,7 @@ const FILES: [&str; 18] = [
     "strata/v1/logs.proto",
     "strata/v1/node.proto",
     "strata/v1/pods.proto",
+    "strata/v1/server_images.proto",
     "strata/v1/spawn.proto",
     "strata/v1/vms.proto",
     "strata/v1/volumes.proto",

@@ -18,6 +18,7 @@ use strata_api::strata::v1::images_client::ImagesClient;
 use strata_api::strata::v1::instances_client::InstancesClient as ServerInstancesClient;
 use strata_api::strata::v1::logs_client::LogsClient;
 use strata_api::strata::v1::node_client::NodeClient as NodeServiceClient;
+use strata_api::strata::v1::server_images_client::ServerImagesClient;
 use strata_api::strata::v1::volumes_client::VolumesClient;
 use tonic::Status;
 
@@ -128,6 +129,11 @@ impl ServerClient {
     /// `schedule.Assignments`: what a node follows.
     pub fn assignments(&self) -> AssignmentsClient<Channel> {
         AssignmentsClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// `strata.v1.ServerImages`: images of the server's host, for nodes.
+    pub fn server_images(&self) -> ServerImagesClient<Channel> {
+        ServerImagesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// `operations.v1.OperationsService`: hypervisors, the pool, backups.

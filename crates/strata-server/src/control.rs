@@ -22,7 +22,7 @@ use crate::core::{Core, CoreSettings, Lead, keys, public};
 use crate::faces::rest::{self, RestState};
 use crate::faces::scheduler::{InstanceFace, NodeFace};
 use crate::faces::{ClusterFace, ControllerFace, Faces, InstancesFace, OperationsFace};
-use crate::link::{AssignmentsFace, Tunnels};
+use crate::link::{AssignmentsFace, ServerImagesFace, Tunnels};
 use crate::operations::{
     Backups, ByCell, ClusterSettings, Clusters, Estate, Hypervisors, JoinTokens, Place, Sight,
     Storage, Tunnelled,
@@ -353,5 +353,6 @@ impl ControlPlane {
                     .service(),
             )
             .grpc(links.service())
+            .grpc(ServerImagesFace::new(core).service())
     }
 }

@@ -102,6 +102,9 @@ pub(super) const GRPC: &[(&str, Access)] = &[
     // A node's assignments. The node is the one of the certificate.
     ("/schedule.Assignments/Follow", NODE),
     ("/schedule.Assignments/Tunnel", NODE),
+    // Images of its own instances, from the server's host.
+    ("/strata.v1.ServerImages/Manifest", NODE),
+    ("/strata.v1.ServerImages/Blob", NODE),
     // Nodes and instances.
     ("/scheduler.NodeService/Status", NODE),
     ("/scheduler.NodeService/Register", NODE),

@@ -47,6 +47,21 @@ pub struct Resolved {
     pub manifest: Manifest,
 }
 
+impl Resolved {
+    /// From the bytes of a manifest, which nothing vouches for yet: its digest is
+    /// what they are.
+    pub fn read(bytes: Bytes) -> Result<Self, SourceError> {
+        match Document::parse(&bytes).map_err(SourceError::Manifest)? {
+            Document::Manifest(manifest) => Ok(Self {
+                digest: Digest::of(&bytes),
+                bytes,
+                manifest,
+            }),
+            Document::Index(_) => Err(SourceError::NotFound("a manifest for one platform".into())),
+        }
+    }
+}
+
 /// Whose word a source is: what it shows to have once, it is believed to have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {

@@ -89,7 +89,10 @@ async fn converse(parts: &Parts, server: &Address) -> Ended {
     };
     let tried_at = parts.liveness.now();
     match ServerClient::connect(&target).await {
-        Ok(client) => follow(parts, &client).await,
+        Ok(client) => {
+            parts.node.images.follow_server(Some(target));
+            follow(parts, &client).await
+        }
         Err(error) => {
             if matches!(error, Error::Connect { refused: true, .. }) {
                 parts.liveness.refused(tried_at);

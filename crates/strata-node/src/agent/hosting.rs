@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 
 use super::ask::{Ask, GENERATION, INSTANCE, Kind, UnitName};
 use crate::blocking::blocking;
+use crate::images::reference_from_field;
 use crate::pods::Pods;
 use crate::secrets::PodSecrets;
 use crate::units::{Event, Health, Kind as UnitKind, Unit, Units};
@@ -53,6 +54,15 @@ impl Hosting {
             Kind::Pod => look(&self.pods, &unit.name, |spec: &PodSpec| &spec.labels),
             Kind::Vm => look(&self.vms, &unit.name, |ask: &VmAsk| &ask.labels),
         }
+    }
+
+    /// How far the pull of its image is, if it waits for one.
+    pub(super) fn pull_progress(&self, ask: &Ask) -> Option<String> {
+        let Ask::Pod(spec) = ask else {
+            return None;
+        };
+        let reference = reference_from_field("image", &spec.image).ok()?;
+        self.pods.kind().images.pull_progress(&reference)
     }
 
     /// Makes a unit; the same again is fine.

@@ -304,11 +304,13 @@ impl Instances {
         let instance = self.table().get(id).cloned()?;
         let (assigned, circumstances) = {
             let state = instance.state();
+            let assigned = state.assigned.clone();
             let circumstances = Circumstances {
+                pulling: self.0.hosting.pull_progress(&assigned.ask),
                 fenced: state.fenced,
                 touched: state.touched,
             };
-            (state.assigned.clone(), circumstances)
+            (assigned, circumstances)
         };
         let seen = self.0.hosting.look(&assigned.ask.unit());
         Some(report(&assigned, seen.as_ref(), circumstances))

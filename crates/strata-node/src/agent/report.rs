@@ -10,8 +10,10 @@ use crate::clock::now_ms;
 use crate::units::Health;
 
 /// What else is known beside the unit itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Circumstances {
+    /// How far the pull is that it waits for.
+    pub(super) pulling: Option<String>,
     /// Stopped for want of a server.
     pub(super) fenced: bool,
     /// Something happened to the unit since the daemon started.
@@ -70,7 +72,7 @@ fn state(
     let Some(seen) = own else {
         return match &assigned.failure {
             Some(failure) => failed(failure),
-            None => (making, String::new()),
+            None => (making, circumstances.pulling.unwrap_or_default()),
         };
     };
     let reason = seen.reason.clone();
@@ -158,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pull_that_is_waited_for_is_told() {
+        let assigned = pod("i", "web", 3);
+        let circumstances = Circumstances {
+            pulling: Some("pulling the image: 3 of 9 MB".into()),
+            ..Circumstances::default()
+        };
+        let told = report(&assigned, None, circumstances);
+        assert_eq!(told.state(), v1::PodState::Starting);
+        assert_eq!(told.reason, "pulling the image: 3 of 9 MB");
+    }
+
+    #[test]
     fn what_ended_while_the_daemon_was_away_was_not_stopped() {
         let mut assigned = pod("i", "web", 3);
         let unit = seen("i", 3, PodState::Stopped);
@@ -168,11 +182,11 @@ mod tests {
             Circumstances::default(),
             Circumstances {
                 touched: true,
-                fenced: false,
+                ..Circumstances::default()
             },
         );
         assigned.progress = Progress::Started(0);
-        assert_eq!(state(&assigned, before), v1::PodState::Exited);
+        assert_eq!(state(&assigned, before.clone()), v1::PodState::Exited);
         assert_eq!(state(&assigned, touched), v1::PodState::Stopped);
         assigned.progress = Progress::Stopped;
         assert_eq!(state(&assigned, before), v1::PodState::Stopped);

@@ -17,6 +17,8 @@ use super::state::{Assigned, Progress};
 use crate::blocking::blocking;
 use crate::vms::VmBoot;
 
+/// How often it is reported how far a pull is.
+const REPORT_PULLS: Duration = Duration::from_secs(2);
 /// How long what others are about to give back is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -136,7 +138,8 @@ impl Worker<'_> {
         let hosting = &self.instances.0.hosting;
         let address = self.instance.state().address;
         let ask = self.assigned.ask.clone();
-        let moved = match hosting.create(ask.clone().at(address)).await {
+        let making = hosting.create(ask.clone().at(address));
+        let moved = match self.reporting_pulls(making).await {
             Err(error) if address.is_some() && is_about_address(&error) => true,
             made => {
                 made?;
@@ -144,13 +147,31 @@ impl Worker<'_> {
             }
         };
         if moved {
-            hosting.create(ask).await?;
+            self.reporting_pulls(hosting.create(ask)).await?;
         }
         self.change(|assigned| {
             assigned.failure = None;
             // Whatever became of an earlier one, this one was never started.
             assigned.progress = Progress::Fresh;
         })
+    }
+
+    /// Reports how far the pull of its image is while it is made.
+    async fn reporting_pulls<T>(&self, making: impl Future<Output = T>) -> T {
+        let shared = &self.instances.0;
+        let mut making = std::pin::pin!(making);
+        let mut reported = None;
+        loop {
+            tokio::select! {
+                made = &mut making => return made,
+                () = tokio::time::sleep(REPORT_PULLS) => {}
+            }
+            let now = shared.hosting.pull_progress(&self.assigned.ask);
+            if now != reported {
+                reported = now;
+                shared.outbox.instance(&self.assigned.id);
+            }
+        }
     }
 
     /// How long it may take to end: as it asks for, unless it may run

@@ -80,7 +80,7 @@ pub(super) fn open_reference(
     }
 }
 
-fn path_of(reference: &Reference) -> Option<&Path> {
+pub(super) fn path_of(reference: &Reference) -> Option<&Path> {
     match reference {
         Reference::Registry(_) => None,
         Reference::Layout { path, .. } | Reference::Archive { path } => Some(path),

@@ -10,21 +10,24 @@
 mod config;
 mod docker_config;
 mod error;
+mod handover;
 mod local;
 mod platform;
 mod pulls;
 mod remove;
 mod removed;
 mod selector;
+mod server;
 mod space;
 #[cfg(test)]
 mod tests;
 mod uses;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use strata_client::Target;
 use strata_image::{Image, Platform, Reference, Registries, Store, StoreOptions};
 use strata_types::{Error, Result};
 
@@ -33,6 +36,8 @@ pub use config::ImagesConfig;
 use config::is_limited;
 pub use docker_config::{DockerConfigError, read_docker_config, read_secret};
 use error::public;
+pub use handover::Handover;
+pub(crate) use handover::quoted;
 pub use local::{may_read, may_read_path, reference_from_field};
 pub(crate) use platform::platform_from_field;
 use pulls::Pulls;
@@ -62,8 +67,17 @@ struct Inner {
     pulls: Pulls,
     uses: Arc<Uses>,
     removed: Mutex<Removed>,
+    /// Where images of the server's host are asked for, while one is followed.
+    server: Mutex<Option<Target>>,
     /// Held while room is made, so that it is made once.
     making_room: tokio::sync::Mutex<()>,
+}
+
+impl Inner {
+    fn server(&self) -> Option<Target> {
+        let server = self.server.lock();
+        server.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Images {
@@ -84,6 +98,7 @@ impl Images {
             pulls: Pulls::new(config.parallel_pulls),
             uses: Arc::default(),
             removed: Mutex::new(Removed::open(folder.join("removed"))),
+            server: Mutex::default(),
             making_room: tokio::sync::Mutex::default(),
             folder,
             config,
@@ -186,6 +201,11 @@ impl Images {
         pulls::pull(&self.0, wanted)
     }
 
+    /// How far the pull of an image is, in words, if one is under way.
+    pub(crate) fn pull_progress(&self, reference: &Reference) -> Option<String> {
+        pulls::describe(&self.0, reference)
+    }
+
     /// Names what uses images, from now on. The hook is asked before anything
     /// is taken away; it must tell of a use before the [`HeldImage`] that the
     /// use came from is dropped, and must not wait for anything.
@@ -199,6 +219,12 @@ impl Images {
     /// What uses images now.
     pub fn uses(&self) -> Vec<ImageUse> {
         self.0.uses.look().in_use.clone()
+    }
+
+    /// Names the server that is followed: images that are files of a host, and
+    /// are not here, are asked for there.
+    pub(crate) fn follow_server(&self, server: Option<Target>) {
+        *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
     /// How this node deals with images.

@@ -14,7 +14,8 @@ use strata_types::{Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, watch};
 
 use super::error::public;
-use super::local::open_reference;
+use super::local::{open_reference, path_of};
+use super::server::ServerSource;
 use super::{Inner, space};
 use crate::blocking::blocking;
 
@@ -199,6 +200,27 @@ pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
     Ok(pulling)
 }
 
+/// How far the pull of an image is, if one is under way.
+pub(super) fn describe(images: &Inner, reference: &Reference) -> Option<String> {
+    let flights = images.pulls.lock();
+    let mut all = flights.pulling.iter();
+    let (_, pulling) = all.find(|(key, _)| key.reference == *reference)?;
+    Some(text(&pulling.progress()))
+}
+
+fn text(progress: &Progress) -> String {
+    let bytes = |of: fn(&LayerProgress) -> u64| progress.layers.iter().map(of).sum::<u64>();
+    let (done, total) = (bytes(|layer| layer.done), bytes(|layer| layer.total));
+    match progress.phase() {
+        _ if progress.layers.is_empty() => "pulling the image: asking its source".into(),
+        Phase::Unpacking => "unpacking the image".into(),
+        _ => {
+            let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+            format!("pulling the image: {} of {} MB", mb(done), mb(total))
+        }
+    }
+}
+
 /// An image whose name says which one it is, and that is here: its source has
 /// nothing to add. Not with another login than the node's, which may be no
 /// good, nor one that came by another.
@@ -233,6 +255,13 @@ async fn run(
 }
 
 fn source(images: &Inner, wanted: &Wanted) -> Result<Arc<dyn Source>> {
+    if let Some(path) = path_of(&wanted.reference)
+        && blocking(|| !path.exists())
+        && let Some(server) = images.server()
+    {
+        let source = ServerSource::new(server, wanted.reference.clone());
+        return Ok(Arc::new(source));
+    }
     let folders = &images.config.local_folders;
     let opened = blocking(|| open_reference(&wanted.reference, folders)).map_err(|error| {
         Error::wrong_state(format!("{} cannot be opened: {error}", wanted.reference))
