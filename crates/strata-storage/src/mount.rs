@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+};
 
 use crate::attach::{self, Attached};
 use crate::{Result, StorageError};
@@ -49,12 +51,32 @@ pub(crate) fn mount_devices(
     }
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
     let flags = MountFlags::NOATIME | MountFlags::NODEV;
-    mount(&first.path, point, "btrfs", flags, data.as_c_str())
+    share_point(point)?;
+    let mounted = mount(&first.path, point, "btrfs", flags, data.as_c_str());
+    // What is mounted within the pool by whoever has a part of it stays theirs.
+    let mounted = mounted.and_then(|()| mount_change(point, MountPropagationFlags::PRIVATE));
+    if mounted.is_err() {
+        while unmount(point, UnmountFlags::NOFOLLOW).is_ok() {}
+    }
+    mounted
 }
+
+/// Mounts the directory of the pool onto itself, for others to follow: whether
+/// an unmount reaches the copies of the mount table that cells have, of this run
+/// and of others, depends on the mount below, and the host's root is not a
+/// shared one everywhere. Otherwise a cell would keep the devices of the pool
+/// for as long as it lives.
+fn share_point(point: &Path) -> Result<(), Errno> {
+    mount_bind(point, point)?;
+    mount_change(point, MountPropagationFlags::SHARED).inspect_err(|_| {
+        let _ = unmount(point, UnmountFlags::NOFOLLOW);
+    })
+}
+
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// Every mount at or under a folder, the innermost last.
 fn mounts_under(folder: &Path) -> Result<Vec<PathBuf>> {
-    const TABLE: &str = "/proc/self/mountinfo";
     let text = std::fs::read(TABLE).map_err(StorageError::at("read", TABLE))?;
     let points = text
         .split(|byte| *byte == b'\n')
@@ -63,8 +85,15 @@ fn mounts_under(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(points.filter(|point| point.starts_with(folder)).collect())
 }
 
+/// Whether a whole file system is mounted there: the directory on itself, which
+/// a death may leave, is none.
 pub(crate) fn is_mounted(point: &Path) -> Result<bool> {
-    Ok(mounts_under(point)?.iter().any(|mounted| mounted == point))
+    let text = std::fs::read(TABLE).map_err(StorageError::at("read", TABLE))?;
+    let mut lines = text.split(|byte| *byte == b'\n');
+    Ok(lines.any(|line| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(3);
+        fields.next() == Some(&b"/"[..]) && fields.next().is_some_and(|at| unescape(at) == point)
+    }))
 }
 
 /// The kernel writes blanks and the like as `\040`.
