@@ -7,8 +7,6 @@ use crate::printer::Tone;
 
 /// Between two columns.
 const GAP: usize = 2;
-/// What a table is made for where there is no terminal to measure.
-const DEFAULT_WIDTH: usize = 80;
 /// The least that is left of a column of free text.
 const LEAST: usize = 10;
 
@@ -96,9 +94,9 @@ impl Table {
     }
 
     /// The lines of the table, header first unless told otherwise. `width`
-    /// is that of the terminal; without one, free text is cut for 80 columns.
+    /// is that of the terminal; without one, nothing is cut.
     pub(crate) fn render(&self, width: Option<usize>, color: bool, header: bool) -> String {
-        let widths = self.fit(width.unwrap_or(DEFAULT_WIDTH));
+        let widths = self.fit(width.unwrap_or(usize::MAX));
         let mut out = String::new();
         if header {
             let names = self

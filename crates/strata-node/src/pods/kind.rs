@@ -214,9 +214,9 @@ impl Kind for PodKind {
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let cell = self.cells.find("name", &Self::cell(&record.spec))?;
-        cell.stop_run(main, grace).await
+        cell.stop_run(main, grace).await.map(|()| None)
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {

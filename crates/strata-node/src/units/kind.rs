@@ -76,12 +76,13 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
     }
 
     /// Asks the main process to end, and sees to it after the grace period.
+    /// Answers how it ended, where its exit status does not tell.
     fn stop(
         &self,
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<Option<String>>> + Send;
 
     /// Takes away all that `up` made, and whatever still runs in it.
     fn down(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;

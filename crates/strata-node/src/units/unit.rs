@@ -288,10 +288,11 @@ impl<K: Kind> Unit<K> {
         }
         self.set(PodState::Stopping, |_| {});
         self.tell("stopping");
-        self.finish(view.main.as_ref(), grace).await?;
+        let how = self.end(view.main.as_ref(), grace).await?;
         let ending = view.main.and_then(|main| main.view().ending);
+        let how = how.or_else(|| ending.map(|ending| ending.to_string()));
         self.set(PodState::Stopped, |view| {
-            view.reason = ending.map(|ending| ending.to_string()).unwrap_or_default();
+            view.reason = how.unwrap_or_default();
         });
         self.tell("stopped");
         Ok(())
@@ -303,14 +304,27 @@ impl<K: Kind> Unit<K> {
         main: Option<&Arc<Executable>>,
         grace: Option<Duration>,
     ) -> Result<()> {
+        self.end(main, grace).await.map(drop)
+    }
+
+    /// The same; how its process ended, where its exit status does not tell.
+    async fn end(
+        &self,
+        main: Option<&Arc<Executable>>,
+        grace: Option<Duration>,
+    ) -> Result<Option<String>> {
         let kind = self.kind()?;
         let record = self.record();
-        if let Some(main) = main
-            && let Err(error) = kind.stop(&record, main, grace).await
-        {
+        let stopped = match main {
+            Some(main) => kind.stop(&record, main, grace).await,
+            None => Ok(None),
+        };
+        let how = stopped.unwrap_or_else(|error| {
             tracing::warn!(kind = K::NOUN, %error, "not stopped in order");
-        }
-        kind.down(&record).await
+            None
+        });
+        kind.down(&record).await?;
+        Ok(how)
     }
 
     /// Stops it for good and takes its record away.

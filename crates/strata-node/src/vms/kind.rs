@@ -14,7 +14,7 @@ use strata_network::Endpoint;
 use strata_rootfs::Owner;
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, ErrorKind, Label, Result};
-use strata_vm::{Disk, Host, Launch, ProgramFiles, ProgramId, Qmp, VmFolder};
+use strata_vm::{Disk, Host, Launch, ProgramFiles, ProgramId, Qmp, Stopped, VmFolder};
 use tokio::sync::OnceCell;
 
 use super::ask::VmAsk;
@@ -218,20 +218,26 @@ impl Kind for VmKind {
         record: &Record<Self>,
         main: &Arc<Executable>,
         grace: Option<Duration>,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let grace = grace.unwrap_or(record.spec.stop_grace);
         let folder = self.folder(&record.id)?;
+        let mut how = None;
         if !main.view().is_over() && !grace.is_zero() {
             let asked = async {
                 let qmp = Qmp::connect(&folder.qmp(), Duration::from_secs(2)).await?;
                 strata_vm::shut_down(&qmp, grace).await
             };
-            if let Err(error) = asked.await {
-                tracing::warn!(vm = %record.spec.name, %error, "it cannot be asked to switch off");
+            match asked.await {
+                Ok(Stopped::ByItself) => {}
+                Ok(Stopped::Pulled) => how = Some(forced_off(grace)),
+                Err(error) => {
+                    tracing::warn!(vm = %record.spec.name, %error, "it cannot be asked to switch off");
+                }
             }
         }
         let cell = self.cells.find("name", &Self::cell(&record.spec))?;
-        cell.stop_run(main, Some(Duration::from_secs(1))).await
+        cell.stop_run(main, Some(Duration::from_secs(1))).await?;
+        Ok(how)
     }
 
     async fn down(&self, record: &Record<Self>) -> Result<()> {
@@ -244,6 +250,12 @@ impl Kind for VmKind {
     }
 
     fn attend(&self, _unit: VmRef, _main: Arc<Executable>) {}
+}
+
+/// QEMU ends in order also where its guest did not.
+fn forced_off(grace: Duration) -> String {
+    let within = grace.as_secs_f64();
+    format!("forced off: it did not switch itself off within {within} s")
 }
 
 /// The console of a machine, until this is dropped.

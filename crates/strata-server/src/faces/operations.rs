@@ -70,6 +70,7 @@ impl OperationsFace {
             .machine(id)
             .map_err(|error| error.in_field("id"))?;
         is_for(&machine, "")?;
+        self.estate.hypervisors.check_provider(&machine.spec)?;
         let serves = self.estate.hypervisors.serves(&machine);
         if machine.phase == MachinePhase::Up && serves && !self.is_busy(id).await? {
             return Ok(View::done(format!("{id} is up already")));

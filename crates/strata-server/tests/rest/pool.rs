@@ -247,10 +247,14 @@ async fn what_was_backed_up_comes_back() {
         .done(&world.post("/backup/latest/verify", &whole).await)
         .await;
     let again = json!({ "volume": "data" });
+    // What cannot be is refused before anything begins.
+    let before = world.get("/operation").await.json();
     let there = world.post("/backup/latest/restore", &again).await;
-    let there = world.end_of(&there).await;
-    assert_eq!(there["status"], "FAILED", "{there}");
-    assert!(there["message"].as_str().unwrap().contains("use replace"));
+    there.refused(409, None);
+    let unknown = json!({ "volume": "none", "as": "x" });
+    let unknown = world.post("/backup/latest/restore", &unknown).await;
+    unknown.refused(404, Some("volume"));
+    assert_eq!(world.get("/operation").await.json(), before);
     let other = json!({ "volume": "data", "as": "data-2" });
     world
         .done(&world.post("/backup/latest/restore", &other).await)

@@ -8,16 +8,18 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt as _};
+use serde::Deserialize as _;
 use strata_api::operations::v1::{
     CreateBackupResponse, CreateHypervisorResponse, DestroyHypervisorResponse,
     ExpandStorageResponse, OperationState, ShrinkStorageResponse,
 };
 use strata_api::status_from_error;
 use strata_types::Result;
-use strata_workflow::{Operation, OperationId, Operations, Snapshots, State, StepPhase};
+use strata_types::backup::Backup;
+use strata_workflow::{Kind as _, Operation, OperationId, Operations, Snapshots, State, StepPhase};
 use tonic::Status;
 
-use crate::operations::{amount, public};
+use crate::operations::{CreateHypervisor, DestroyHypervisor, amount, public};
 
 /// What a stream carries.
 pub(super) type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -174,13 +176,30 @@ impl Seen {
 /// What came of an operation, with its figures where it has some.
 fn done(operation: &Operation) -> String {
     let kind = &operation.kind;
-    let figure = |name: &str| {
-        let plan = operation.steps.iter().find(|step| step.name == "plan")?;
-        let StepPhase::Done { output, .. } = &plan.phase else {
-            return None;
-        };
-        output.get(name)?.as_u64()
+    let output = |step: &str| {
+        let step = operation.steps.iter().find(|one| one.name == step)?;
+        match &step.phase {
+            StepPhase::Done { output, .. } => Some(output),
+            _ => None,
+        }
     };
+    let figure = |name: &str| output("plan")?.get(name)?.as_u64();
+    let machine = operation.input.get("machine").and_then(|one| one.as_str());
+    match (kind.as_str(), machine) {
+        (CreateHypervisor::NAME, Some(machine)) => {
+            return format!("{kind} is done: {machine} is up and takes instances");
+        }
+        (DestroyHypervisor::NAME, Some(machine)) => {
+            return format!("{kind} is done: {machine} is off and given back");
+        }
+        _ => {}
+    }
+    let saved = output("save").and_then(|saved| Backup::deserialize(saved).ok());
+    if let Some(saved) = saved {
+        let (volumes, new) = (saved.volumes.len(), amount(saved.new_bytes));
+        let (id, all) = (saved.id.get(..8).unwrap_or(&saved.id), amount(saved.bytes));
+        return format!("{kind} is done: backup {id} of {volumes} volumes, {all}, {new} of it new");
+    }
     if let Some(lost) = figure("lostBytes") {
         let free = figure("freeBytes").unwrap_or_default();
         return format!(

@@ -92,18 +92,43 @@ pub(super) async fn restore(
         Label::from_field("as", &what.as_name)?;
     }
     let backup = repository(&state)?.get(&id).await.map_err(Error::from)?;
-    if what.replace && what.path.is_empty() {
+    if !what.volume.is_empty() && !backup.volumes.contains(&what.volume) {
+        let (volume, has) = (&what.volume, backup.volumes.join(", "));
+        let why = format!("the backup has no volume {volume}; it has {has}");
+        return Err(Error::not_found(why).in_field("volume").into());
+    }
+    if what.path.is_empty() {
         let named = match (what.as_name.as_str(), what.volume.as_str()) {
             ("", "") => backup.volumes.clone(),
             ("", volume) => vec![volume.to_owned()],
             (name, _) => vec![name.to_owned()],
         };
-        for volume in named {
-            state.core.nobody_runs_on_pool_volume(&volume)?;
+        for volume in &named {
+            match what.replace {
+                true => state.core.nobody_runs_on_pool_volume(volume)?,
+                false => is_free(&state, volume).await?,
+            }
         }
     }
     let backup = backup.id;
     begin::<RestoreBackup>(&state, &who, &RestoreInput { backup, what }).await
+}
+
+/// Refuses to restore onto a volume that is there.
+async fn is_free(state: &RestState, volume: &str) -> Result<(), Error> {
+    let Some(pool) = state.estate.storage.existing().await? else {
+        return Ok(());
+    };
+    let there = pool.volumes().await.map_err(Error::from)?;
+    match there.iter().any(|one| one.name == *volume) {
+        true => {
+            let why = format!("there is a volume {volume}: use replace, or another name");
+            Err(Error::already_exists(why).with_hint(
+                "say replace (--replace) to put it in its place, or as (--as) for another name",
+            ))
+        }
+        false => Ok(()),
+    }
 }
 
 pub(super) async fn verify(

@@ -25,7 +25,9 @@ pub(super) async fn create(
 ) -> Answer {
     parameters.only(&[])?;
     // One that is up is done at once.
-    operations::is_for(&*state.core.machine(&machine)?, "")?;
+    let record = state.core.machine(&machine)?;
+    operations::is_for(&record, "")?;
+    state.estate.hypervisors.check_provider(&record.spec)?;
     begin::<CreateHypervisor>(&state, &who, &CreateInput::hypervisor(machine)).await
 }
 

@@ -24,6 +24,15 @@ async fn pool(state: &RestState) -> Answer<StoragePool> {
     Ok(state.estate.storage.pool().await?)
 }
 
+/// The pool, if it was ever made: looking at it makes nothing.
+async fn looked_at(state: &RestState) -> Answer<Option<StoragePool>> {
+    let existing = state.estate.storage.existing().await?;
+    if existing.is_none() {
+        state.estate.storage.unmade()?;
+    }
+    Ok(existing)
+}
+
 /// What the pool says, or why not.
 fn told<T>(result: strata_storage::Result<T>) -> Answer<T> {
     Ok(result.map_err(Error::from)?)
@@ -162,7 +171,10 @@ pub(super) async fn volumes(
 ) -> Answer {
     parameters.only(&["limit", "offset"])?;
     let (limit, offset) = parameters.piece()?;
-    let all = told(pool(&state).await?.volumes().await)?;
+    let all = match looked_at(&state).await? {
+        Some(pool) => told(pool.volumes().await)?,
+        None => Vec::new(),
+    };
     let page = Page::of(all.into_iter(), offset, limit);
     answer::list(page.total, page.items.into_iter())
 }
@@ -214,7 +226,10 @@ pub(super) async fn show_volume(
 ) -> Answer {
     parameters.only(&[])?;
     let name = volume_name(&name)?;
-    answer::json(&told(pool(&state).await?.volume(&name).await)?)
+    match looked_at(&state).await? {
+        Some(pool) => answer::json(&told(pool.volume(&name).await)?),
+        None => Err(Error::not_found(format!("there is no volume {name}")).into()),
+    }
 }
 
 pub(super) async fn update_volume(
