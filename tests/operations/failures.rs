@@ -2,7 +2,7 @@
 
 use strata_testkit::operations::{
     CreateBackupRequest, CreateHypervisorRequest, DestroyHypervisorRequest, ExpandStorageRequest,
-    ListHypervisorsRequest, ShrinkStorageRequest,
+    HypervisorState, ListHypervisorsRequest, ShrinkStorageRequest,
 };
 use strata_testkit::serde_json::{Value, json};
 use strata_testkit::{Code, refused};
@@ -112,4 +112,39 @@ async fn operations_are_for_those_who_may() {
         .unwrap();
     let told = crate::operations::told::all(stream.into_inner()).await;
     crate::operations::told::completed(&told);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_of_a_provider_that_is_not_here_is_refused_and_not_offered() {
+    let redfish = "[machines.redfish]\nmedia = { listen = \"127.0.0.1:7780\" }\n\
+        [machines.redfish.credentials.rack]\nuser = \"admin\"\npassword = \"secret\"\n";
+    let mut world = World::start(redfish).await;
+    let rack = json!({
+        "id": "rack-1", "provider": "redfish", "address": "https://192.0.2.7", "credentials": "rack",
+    });
+    let added = world.rest().call("PUT", "/machine", rack.clone()).await;
+    assert_eq!(added.status, 201, "{added:?}");
+    // The provider is gone; the machine is not.
+    world.daemon.kill();
+    world
+        .daemon
+        .set_config("[scheduler]\nlease_seconds = 120\n");
+    world.daemon.restart().await;
+    let mut operations = world.operations().await;
+    let listed = operations.list_hypervisors(ListHypervisorsRequest {}).await;
+    let listed = listed.unwrap().into_inner().hypervisors;
+    let one = listed.iter().find(|one| one.id == "rack-1").unwrap();
+    assert_eq!(one.state(), HypervisorState::Unknown, "{one:?}");
+    let created = operations.create_hypervisor(CreateHypervisorRequest {
+        id: "rack-1".into(),
+    });
+    let status = created.await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    assert!(status.message().contains("redfish"), "{status}");
+    // Nor is another taken.
+    let mut other = rack;
+    other["id"] = json!("rack-2");
+    let refused = world.rest().call("PUT", "/machine", other).await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    assert_eq!(world.rest().get("/operation").await, json!([]));
 }

@@ -57,6 +57,10 @@ async fn a_machine_is_brought_up_used_and_taken_down() {
     let told = told::all(stream.into_inner()).await;
     let took = begin.elapsed();
     told::completed(&told);
+    assert!(
+        told.last().unwrap().msg.contains("local-1 is up"),
+        "{told:?}"
+    );
     let steps = ["take", "expect", "boot", "join", "prove", "open"];
     assert_eq!(told::steps(&told), steps, "{told:?}");
     assert!(took < Duration::from_secs(60), "{took:?}");

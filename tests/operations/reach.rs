@@ -10,13 +10,13 @@ use crate::operations::STRATA;
 use crate::operations::world::{PATIENCE, World};
 
 /// An instance that says its name.
-struct Web {
+pub(crate) struct Web {
     name: String,
     address: String,
 }
 
 /// Has an instance answer on a node, from an image that the node has.
-async fn web(world: &World, name: &str, node: &str, image: &str) -> Web {
+pub(crate) async fn web(world: &World, name: &str, node: &str, image: &str) -> Web {
     let script = format!(
         "mkdir -p /www; echo {name} > /www/name; trap exit TERM; httpd -f -p 80 -h /www & wait"
     );
@@ -72,7 +72,7 @@ async fn resolves(world: &World, from: &Web, to: &Web) {
 }
 
 /// Each reaches each.
-async fn all_reach_all(world: &World, all: &[Web]) {
+pub(crate) async fn all_reach_all(world: &World, all: &[Web]) {
     for from in all {
         for to in all.iter().filter(|to| to.name != from.name) {
             answers(world, from, &to.address, &to.name).await;
@@ -88,11 +88,12 @@ async fn hypervisor(world: &World, id: &str) {
 }
 
 /// The name of the host's own node.
-async fn own_node(world: &World) -> String {
+pub(crate) async fn own_node(world: &World) -> String {
     let nodes = world.rest().get("/node").await;
     let names = nodes.as_array().unwrap().iter();
     let mut names = names.map(|node| node["name"].as_str().unwrap());
-    let own = names.find(|name| !name.starts_with("local-") && *name != "remote");
+    let own =
+        names.find(|name| !name.starts_with("local-") && *name != "remote" && *name != "qemu-1");
     own.unwrap().to_owned()
 }
 

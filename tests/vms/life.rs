@@ -122,6 +122,7 @@ async fn the_life_of_a_machine() {
     // It has no ear for the power button: the plug is pulled.
     let vm = world.stop("guest", 300).await;
     assert_eq!(vm.state(), PodState::Stopped);
+    assert!(vm.reason.contains("forced off"), "{}", vm.reason);
     let request = DestroyVmRequest {
         name: "guest".into(),
     };

@@ -174,6 +174,11 @@ impl Daemon {
         (daemon, node)
     }
 
+    /// Gives it another configuration from its next start on.
+    pub fn set_config(&mut self, text: &str) {
+        self.builder.config = Some(text.to_owned());
+    }
+
     /// Gives an argument another value, from the next start on.
     ///
     /// # Panics
