@@ -106,20 +106,6 @@ pub(super) fn who_parts_with<'a>(
 }
 
 /// Whether an address is of a subnet such as `10.42.7.0/24`.
-/// The node in whose network another one is: the one whose host it runs on. An
-/// address that a node only claims makes it nested in nothing.
-pub(crate) fn host_of<'a>(
-    mut nodes: impl Iterator<Item = &'a Node>,
-    node: &Node,
-) -> Option<&'a Node> {
-    let address: Ipv4Addr = node.address.parse().ok()?;
-    let around = |one: &&Node| one.name != node.name && is_within(&one.subnet, address);
-    match node.address_proven {
-        true => nodes.find(around),
-        false => None,
-    }
-}
-
 pub(crate) fn is_within(subnet: &str, address: Ipv4Addr) -> bool {
     let Some((base, bits)) = subnet.split_once('/') else {
         return false;

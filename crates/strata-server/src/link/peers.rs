@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use strata_api::strata::v1;
 
-use crate::core::{Node, Tables};
+use crate::core::{Hosts, Node, Tables, host_of};
 
 /// What the node of this name is told of the others. `server` is where it
 /// reaches this host.
@@ -63,23 +63,6 @@ pub(super) fn changed_peers(
         others: tables.nodes.len() > 1,
         ..v1::Peers::default()
     })
-}
-
-/// Finds nodes by their subnets.
-trait Hosts {
-    fn with_subnet(&self, subnet: &str) -> Option<&Node>;
-}
-
-impl Hosts for HashMap<&str, &Node> {
-    fn with_subnet(&self, subnet: &str) -> Option<&Node> {
-        self.get(subnet).copied()
-    }
-}
-
-impl Hosts for Tables {
-    fn with_subnet(&self, subnet: &str) -> Option<&Node> {
-        self.node_of_subnet(subnet)
-    }
 }
 
 /// The nodes as one of them sees them.
@@ -143,13 +126,9 @@ impl<'a, H: Hosts> View<'a, H> {
         server.map(|ip| ip.to_string()).or(known)
     }
 
-    /// The node in whose network another one is. All subnets of nodes are of 24
-    /// bits.
+    /// The node in whose network another one is.
     fn host_of(&self, node: &Node) -> Option<&'a Node> {
-        let address: Ipv4Addr = node.address.parse().ok()?;
-        let network = Ipv4Addr::from_bits(address.to_bits() & !0xff);
-        let host = self.hosts.with_subnet(&format!("{network}/24"));
-        host.filter(|host| node.address_proven && host.name != node.name)
+        host_of(self.hosts, node)
     }
 }
 

@@ -15,7 +15,7 @@ use strata_types::machine::ProviderKind;
 use uuid::Uuid;
 
 use super::rules;
-use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted, host_of, is_within};
+use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted, host_of};
 
 /// A node that only tells its status gets what no other can have.
 const FOLLOWS: &str = "strata.dev/follows";
@@ -244,14 +244,8 @@ fn node_spec(node: &Node, core: &Core) -> NodeSpec {
 
 /// The node on whose host this one runs.
 fn host(node: &Node, core: &Core) -> Option<String> {
-    // Few nodes are in the range of instances: the others need no search.
-    let address = node.address.parse().ok()?;
-    if !is_within(&core.settings().range.to_string(), address) {
-        return None;
-    }
     let tables = core.tables();
-    let nodes = tables.nodes.values().map(|one| &one.record);
-    host_of(nodes, node).map(|host| host.name.clone())
+    host_of(&*tables, node).map(|host| host.name.clone())
 }
 
 /// Whether a nested node keeps what it has from its host: machines of clusters
