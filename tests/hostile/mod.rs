@@ -28,6 +28,7 @@ mod privileged_exec;
 mod project_network;
 mod project_world;
 mod quotas;
+mod restored;
 mod secrets;
 mod silent;
 mod strangers;

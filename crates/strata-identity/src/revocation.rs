@@ -41,6 +41,14 @@ pub enum Revocation {
         /// Those issued later are not meant.
         until: Timestamp,
     },
+    /// Every certificate of a role that was issued until then, whomever it
+    /// names: after a restore it is not known which were revoked.
+    Role {
+        /// As what.
+        role: Role,
+        /// Those issued later are not meant.
+        until: Timestamp,
+    },
 }
 
 /// A certificate is refused.
@@ -67,6 +75,7 @@ struct Denylist {
     serials: HashSet<String>,
     keys: HashSet<String>,
     names: HashMap<(Role, Name), Timestamp>,
+    roles: HashMap<Role, Timestamp>,
 }
 
 /// The revocations that are in force, and news of them.
@@ -101,12 +110,11 @@ impl Revocations {
         let CertificateId {
             serial, key, name, ..
         } = certificate;
-        let by_name = || {
-            // The table is small and the key is owned: looked up by a clone.
-            let until = denied.names.get(&(certificate.role, name.clone()));
-            until.is_some_and(|until| certificate.issued_at <= *until)
+        let in_time = || {
+            let until = denied.refused_until(certificate.role, name);
+            until.is_some_and(|until| certificate.issued_at <= until)
         };
-        if !denied.serials.contains(serial) && !denied.keys.contains(key) && !by_name() {
+        if !denied.serials.contains(serial) && !denied.keys.contains(key) && !in_time() {
             return Ok(());
         }
         Err(Revoked {
@@ -118,7 +126,7 @@ impl Revocations {
 
     /// Until when certificates of a name are refused, if any are.
     pub fn refused_until(&self, role: Role, name: &Name) -> Option<Timestamp> {
-        self.read().names.get(&(role, name.clone())).copied()
+        self.read().refused_until(role, name)
     }
 
     /// Takes one more into force.
@@ -135,6 +143,11 @@ impl Revocations {
                 let of = (*role, name.clone());
                 if denied.names.get(&of) == Some(until) {
                     denied.names.remove(&of);
+                }
+            }
+            Revocation::Role { role, until } => {
+                if denied.roles.get(role) == Some(until) {
+                    denied.roles.remove(role);
                 }
             }
         });
@@ -164,6 +177,10 @@ impl Revocations {
                 role: *role,
                 until: *until,
             }))
+            .chain(denied.roles.iter().map(|(role, until)| Revocation::Role {
+                role: *role,
+                until: *until,
+            }))
             .collect()
     }
 
@@ -174,12 +191,22 @@ impl Revocations {
 }
 
 impl Denylist {
+    fn refused_until(&self, role: Role, name: &Name) -> Option<Timestamp> {
+        // The table is small and the key is owned: looked up by a clone.
+        let by_name = self.names.get(&(role, name.clone())).copied();
+        by_name.max(self.roles.get(&role).copied())
+    }
+
     fn add(&mut self, revocation: &Revocation) {
         match revocation {
             Revocation::Serial { serial } => drop(self.serials.insert(serial.clone())),
             Revocation::Key { key } => drop(self.keys.insert(key.clone())),
             Revocation::Name { name, role, until } => {
                 let known = self.names.entry((*role, name.clone())).or_insert(*until);
+                *known = (*known).max(*until);
+            }
+            Revocation::Role { role, until } => {
+                let known = self.roles.entry(*role).or_insert(*until);
                 *known = (*known).max(*until);
             }
         }

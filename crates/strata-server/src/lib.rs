@@ -26,4 +26,4 @@ pub use control::{ControlPlane, DriverMaker, Machinery, StoreConfig, StoreEngine
 pub use faces::{Faces, FacesError, IdentityFace};
 pub use metrics::Metrics;
 pub use operations::JoinTokens;
-pub use restored::begin_anew;
+pub use restored::{BeginAnew, begin_anew, carry_revocations};

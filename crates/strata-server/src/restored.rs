@@ -1,12 +1,27 @@
 //! What must not go on in a store that was brought back from a backup: it tells
 //! of a world that may be another by now.
 
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use strata_identity::Revocation;
 use strata_store::{Store, Transaction};
-use strata_types::Result;
+use strata_types::{Result, Role};
 use strata_workflow::{Operations, Registry};
 
-use crate::core::{Node, decode, encode_over, keys, public};
+use crate::core::{Node, RevocationRecord, decode, encode, encode_over, keys, public};
 use crate::operations::{POOL, public as operation_failed};
+
+const REVOKED_BY: &str = "strata restore";
+
+/// How a store that was imported begins.
+#[derive(Clone, Debug, Default)]
+pub struct BeginAnew {
+    /// As the control plane that was backed up.
+    pub take_over: bool,
+    /// Roles whose certificates from before are refused.
+    pub revoke: Vec<Role>,
+}
 
 /// Makes a store that was imported ready to be begun with.
 ///
@@ -17,17 +32,56 @@ use crate::operations::{POOL, public as operation_failed};
 ///
 /// Which key is a node's is not known any more: it may have been renewed since.
 /// Each node is bound to the first one that comes with a valid certificate.
-pub async fn begin_anew(store: std::sync::Arc<dyn Store>, take_over: bool) -> Result<usize> {
+/// Nor is it known what was revoked since (decision 47).
+pub async fn begin_anew(store: Arc<dyn Store>, how: &BeginAnew) -> Result<usize> {
     let operations = Operations::new(store.clone(), Registry::new());
     let forgotten = operations.forget_unfinished().await;
     let forgotten = forgotten.map_err(|error| operation_failed(&error))?;
     let mut change = Transaction::new().delete(POOL);
-    if !take_over {
+    if !how.take_over {
         change = change.delete(keys::RUN);
+    }
+    for role in &how.revoke {
+        let record = revoked_role(*role);
+        change = change.put(keys::revoked_role(*role), encode(&record)?);
     }
     store.commit(change).await.map_err(public)?;
     unbind_nodes(store.as_ref()).await?;
     Ok(forgotten)
+}
+
+/// All certificates of a role until a second ago: what the server issues when
+/// it starts, a moment after this, is issued later.
+fn revoked_role(role: Role) -> RevocationRecord {
+    let until = Timestamp::now() - SignedDuration::from_secs(1);
+    let why = "the state was restored from a backup: what was revoked since is not known";
+    RevocationRecord::new(Revocation::Role { role, until }, REVOKED_BY, why, None)
+}
+
+/// Takes revocations of certificates over from a later copy of the records of
+/// the same control plane, and says how many were new; none where it is
+/// another one's. Records that an earlier release wrote stay as they are.
+pub async fn carry_revocations(
+    from: &dyn Store,
+    to: &dyn Store,
+    same_ca: bool,
+) -> Result<Option<usize>> {
+    let id = |found: Option<strata_store::Entry>| found.map(|entry| entry.value);
+    let of_from = id(from.get(keys::RUN).await.map_err(public)?);
+    let of_to = id(to.get(keys::RUN).await.map_err(public)?);
+    if !same_ca && (of_from.is_none() || of_from != of_to) {
+        return Ok(None);
+    }
+    let mut count = 0;
+    for entry in from.list(keys::REVOCATIONS).await.map_err(public)?.entries {
+        let known = to.get(&entry.key).await.map_err(public)?;
+        if known.is_none_or(|known| known.value != entry.value) {
+            let put = Transaction::new().put(entry.key, entry.value);
+            to.commit(put).await.map_err(public)?;
+            count += 1;
+        }
+    }
+    Ok(Some(count))
 }
 
 async fn unbind_nodes(store: &dyn Store) -> Result<()> {
@@ -52,8 +106,6 @@ async fn unbind_nodes(store: &dyn Store) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use strata_store::Memory;
 
     use super::*;
@@ -68,10 +120,54 @@ mod tests {
         let key = keys::node("n1");
         let put = Transaction::new().put(&*key, record.to_string());
         store.commit(put).await.unwrap();
-        begin_anew(store.clone(), true).await.unwrap();
+        let how = BeginAnew {
+            take_over: true,
+            revoke: vec![Role::Admin],
+        };
+        begin_anew(store.clone(), &how).await.unwrap();
         let entry = store.get(&key).await.unwrap().unwrap();
         let node: Node = decode(&key, &entry.value).unwrap();
         assert!(node.keys.is_empty() && node.expected_by.is_empty());
         assert_eq!(node.subnet, "10.42.1.0/24");
+    }
+
+    #[tokio::test]
+    async fn roles_are_revoked_until_the_restore_and_no_others() {
+        let store = Arc::new(Memory::new());
+        let how = BeginAnew {
+            take_over: false,
+            revoke: vec![Role::Admin, Role::Viewer],
+        };
+        begin_anew(store.clone(), &how).await.unwrap();
+        let kept = store.list(keys::REVOCATIONS).await.unwrap().entries;
+        let revoked = kept
+            .iter()
+            .map(|entry| decode::<RevocationRecord>(&entry.key, &entry.value).unwrap());
+        let now = Timestamp::now();
+        let roles: Vec<Role> = revoked
+            .map(|record| match record.what {
+                Revocation::Role { role, until } if until < now => role,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(roles, [Role::Admin, Role::Viewer]);
+    }
+
+    #[tokio::test]
+    async fn revocations_come_from_later_records_of_the_same_control_plane() {
+        let (later, to) = (Memory::new(), Memory::new());
+        let put = |key: &str, value: &str| Transaction::new().put(key, value.to_owned());
+        let one = keys::revoked_serial("aa");
+        later.commit(put(&one, "{}")).await.unwrap();
+        later.commit(put(keys::RUN, "run-1")).await.unwrap();
+        to.commit(put(keys::RUN, "run-2")).await.unwrap();
+        let carried = carry_revocations(&later, &to, false).await.unwrap();
+        assert_eq!(carried, None, "another's");
+        assert_eq!(to.get(&one).await.unwrap().map(|e| e.value), None);
+        to.commit(put(keys::RUN, "run-1")).await.unwrap();
+        let carry = || carry_revocations(&later, &to, false);
+        assert_eq!(carry().await.unwrap(), Some(1));
+        assert_eq!(carry().await.unwrap(), Some(0));
+        assert!(to.get(&one).await.unwrap().is_some());
     }
 }

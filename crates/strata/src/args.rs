@@ -88,6 +88,13 @@ pub(crate) struct RestoreArguments {
     /// brought up are its own. Only when that one is gone for good
     #[arg(long)]
     pub(crate) take_over: bool,
+    /// API tokens and certificates of people work as at the time of the
+    /// backup, also those revoked since. Default: all of them are revoked
+    #[arg(long)]
+    pub(crate) keep_credentials: bool,
+    /// Certificates of nodes are revoked too: every node joins again
+    #[arg(long)]
+    pub(crate) revoke_nodes: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -15,6 +15,7 @@ mod machinery;
 mod new_store;
 mod node_runtime;
 mod restore;
+mod restore_credentials;
 mod serve;
 
 use std::process::ExitCode;

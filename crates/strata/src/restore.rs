@@ -13,15 +13,17 @@ use std::sync::Arc;
 
 use strata_backup::{Progress, Repository, RestoreAsk, Status};
 use strata_cli::{Exit, Failure, Global, Result};
-use strata_server::StoreEngine;
+use strata_server::{BeginAnew, StoreEngine};
 use strata_storage::StoragePool;
 use strata_store::{Embedded, EmbeddedOptions, Sealed, StoreKey};
+use strata_types::backup::Backup;
 use strata_types::{Error, Label};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Listen, NodeListen, RestoreArguments};
 use crate::config::{BackupTable, Settings};
 use crate::daemon::{make_private, unexpected};
+use crate::restore_credentials::{self, Ending};
 use crate::{lock, new_store};
 
 /// What says that a restore began and did not end.
@@ -36,8 +38,8 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
     check_empty(&data_dir)?;
     check_store(&settings)?;
     let table = BackupTable::of(
-        arguments.repository,
-        arguments.password_file,
+        arguments.repository.clone(),
+        arguments.password_file.clone(),
         settings.backup.clone(),
     );
     let config = table
@@ -58,7 +60,7 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
     }
     fs::write(data_dir.join(MARK), &backup.id).map_err(unexpected)?;
     new_store::forget(&data_dir).map_err(unexpected)?;
-    restore_state(&repository, &backup.id, &settings, arguments.take_over).await?;
+    restore_state(&repository, &backup, &settings, &arguments).await?;
     let volumes = backup.volumes.len();
     if volumes > 0 {
         let Some(config) = settings.storage.clone() else {
@@ -71,6 +73,7 @@ pub(crate) async fn run(global: &Global, arguments: RestoreArguments) -> Result 
         }
     }
     fs::remove_file(data_dir.join(MARK)).map_err(unexpected)?;
+    Ending::of(&arguments).tell();
     say(&format!(
         "restored the state and {volumes} volumes; start it: strata up --data-dir {}",
         data_dir.display()
@@ -124,9 +127,9 @@ pub(crate) fn check_whole(data_dir: &Path) -> Result {
 /// Records, their key, CA, tokens and the audit log.
 async fn restore_state(
     repository: &Repository,
-    id: &str,
+    backup: &Backup,
     settings: &Settings,
-    take_over: bool,
+    arguments: &RestoreArguments,
 ) -> Result {
     let data_dir = settings.data_dir.as_path();
     let key_file = settings.control.store.key_file.clone();
@@ -138,7 +141,7 @@ async fn restore_state(
         from: "/state".into(),
         to: folder.clone(),
     };
-    let restored = repository.restore(id, ask, teller("state"), CancellationToken::new());
+    let restored = repository.restore(&backup.id, ask, teller("state"), CancellationToken::new());
     restored.await.map_err(refused)?;
     for name in ["audit", "ca", "tokens.json"] {
         let (from, to) = (folder.join(name), data_dir.join(name));
@@ -165,7 +168,14 @@ async fn restore_state(
     imported.map_err(unexpected)?;
     let store = Sealed::open(Arc::new(store), &key_file).await;
     let store = store.map_err(unexpected)?;
-    let begun = strata_server::begin_anew(Arc::new(store), take_over).await;
+    restore_credentials::carry(repository, backup, data_dir, &store).await?;
+    let ending = Ending::of(arguments);
+    ending.end_tokens(data_dir)?;
+    let how = BeginAnew {
+        take_over: arguments.take_over,
+        revoke: ending.roles(),
+    };
+    let begun = strata_server::begin_anew(Arc::new(store), &how).await;
     begun.map_err(refused)?;
     remove(&folder)
 }
@@ -195,7 +205,7 @@ fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }
 
-fn remove(path: &Path) -> Result {
+pub(crate) fn remove(path: &Path) -> Result {
     let gone = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -209,19 +219,19 @@ fn remove(path: &Path) -> Result {
     })
 }
 
-fn refused(error: impl Into<Error>) -> Failure {
+pub(crate) fn refused(error: impl Into<Error>) -> Failure {
     Failure::from(error.into())
 }
 
 /// Progress goes to stderr; stdout is for what is asked for.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// One line that changes, on a terminal; nothing elsewhere.
 struct Teller(String);
 
-fn teller(what: &str) -> Arc<dyn Progress> {
+pub(crate) fn teller(what: &str) -> Arc<dyn Progress> {
     Arc::new(Teller(what.to_owned()))
 }
 

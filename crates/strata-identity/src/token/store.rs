@@ -280,6 +280,36 @@ impl Tokens {
             let record = records
                 .get_mut(id)
                 .ok_or_else(|| TokenError::NotFound(id.chars().take(128).collect()))?;
+    /// Revokes every token of a kind, and says how many worked before.
+    pub fn revoke_all(&self, kind: TokenKind) -> Result<usize, TokenError> {
+        let now = self.clock.now();
+        self.change(|records| {
+            let live = records.values_mut().filter(|record| {
+                record.info.kind == kind && record.ended.is_none() && now < record.info.expires_at
+            });
+            Ok(live
+                .map(|record| record.ended = Some(Ended::Revoked))
+                .count())
+        })
+    }
+
+    /// Ends what has ended in another copy of these tokens, and says how many
+    /// worked before.
+    pub fn end_as_in(&self, other: &Self) -> Result<usize, TokenError> {
+        let known = other.records.load();
+        self.change(|records| {
+            let mut count = 0;
+            for (id, record) in records {
+                let ended = known.get(id).and_then(|other| other.ended);
+                if record.ended.is_none() && ended.is_some() {
+                    record.ended = ended;
+                    count += 1;
+                }
+            }
+            Ok(count)
+        })
+    }
+
             record.ended.get_or_insert(Ended::Revoked);
             Ok(())
         })

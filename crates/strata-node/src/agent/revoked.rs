@@ -88,6 +88,10 @@ fn read(wire: v1::Revocation) -> Option<Revocation> {
             until: jiff::Timestamp::from_second(name.until).ok()?,
             name: name.name.parse().ok()?,
         },
+        What::Role(role) => Revocation::Role {
+            role: Role::try_from(role.role()).ok()?,
+            until: jiff::Timestamp::from_second(role.until).ok()?,
+        },
     })
 }
 

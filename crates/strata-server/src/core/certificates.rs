@@ -110,7 +110,7 @@ pub struct RevocationRecord {
 }
 
 impl RevocationRecord {
-    pub(super) fn new(what: Revocation, by: &str, reason: &str, ends: Option<Timestamp>) -> Self {
+    pub(crate) fn new(what: Revocation, by: &str, reason: &str, ends: Option<Timestamp>) -> Self {
         let now = Timestamp::now();
         let longest = CertificateSpec::MAX_TTL + Duration::from_secs(24 * 3600);
         Self {
@@ -165,16 +165,21 @@ impl Core {
     pub fn revocation_of(&self, id: &CertificateId) -> Option<RevocationRecord> {
         let tables = self.tables();
         let found = |key: String| tables.revocations.get(&key).map(|kept| kept.record.clone());
-        let by_name = || {
-            let record = found(keys::revoked_name(id.role, &id.name))?;
+        let in_time = |key: String| {
+            let record = found(key)?;
             match &record.what {
-                Revocation::Name { until, .. } if id.issued_at <= *until => Some(record),
+                Revocation::Name { until, .. } | Revocation::Role { until, .. }
+                    if id.issued_at <= *until =>
+                {
+                    Some(record)
+                }
                 _ => None,
             }
         };
         found(keys::revoked_serial(&id.serial))
             .or_else(|| found(keys::revoked_key(&id.key)))
-            .or_else(by_name)
+            .or_else(|| in_time(keys::revoked_name(id.role, &id.name)))
+            .or_else(|| in_time(keys::revoked_role(id.role)))
     }
 
     /// Writes down a certificate that nothing was renewed from.

@@ -114,6 +114,10 @@ pub(crate) fn revoked_name(role: Role, name: &Name) -> String {
     format!("{REVOCATIONS}name-{role}-{name}")
 }
 
+pub(crate) fn revoked_role(role: Role) -> String {
+    format!("{REVOCATIONS}role-{role}")
+}
+
 /// Its authorities and keys, apart from what everybody reads.
 pub(crate) fn cluster_secrets(name: &Label) -> String {
     format!("cluster-secrets/{name}")

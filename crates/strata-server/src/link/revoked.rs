@@ -29,6 +29,10 @@ fn to_wire(revocation: &Revocation) -> v1::Revocation {
             role: v1::Role::from(*role).into(),
             until: until.as_second(),
         }),
+        Revocation::Role { role, until } => What::Role(v1::RevokedRole {
+            role: v1::Role::from(*role).into(),
+            until: until.as_second(),
+        }),
     };
     v1::Revocation { what: Some(what) }
 }
