@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::{Credentials, CredentialsError, Validity};
+use crate::{CertificateId, Credentials, CredentialsError, Validity};
 
 /// Credentials cannot be put into use.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,7 @@ pub struct LiveIdentity {
 
 struct Current {
     key: Arc<CertifiedKey>,
+    id: Option<CertificateId>,
     validity: Validity,
 }
 
@@ -51,6 +52,11 @@ impl LiveIdentity {
     pub fn swap(&self, credentials: &Credentials) -> Result<(), LiveError> {
         self.current.store(Arc::new(load(credentials)?));
         Ok(())
+    }
+
+    /// What the certificate in use is known by; none where it names no caller.
+    pub fn certificate_id(&self) -> Option<CertificateId> {
+        self.current.load().id.clone()
     }
 
     /// When the certificate in use begins and ends.
@@ -79,6 +85,7 @@ fn load(credentials: &Credentials) -> Result<Current, LiveError> {
     key.keys_match()?;
     Ok(Current {
         key: Arc::new(key),
+        id: credentials.certificate_id().ok(),
         validity: credentials.validity()?,
     })
 }

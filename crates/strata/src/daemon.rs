@@ -8,9 +8,10 @@ use std::time::Duration;
 use strata_audit::{AuditLog, Limits as AuditLimits};
 use strata_cli::{AUDIT, BuildInfo, Exit, Failure, Global, Result};
 use strata_client::{Address, Endpoints};
-use strata_identity::{CertificateSpec, Clock, Name, Revocations};
+use strata_identity::{CertificateSpec, Clock, Name};
 use strata_node::daemon_log::DaemonLog;
 use strata_node::{Agent, AgentConfig, KeptRevocations, Node, NodeConfig, NodeFolder};
+use strata_server::core::Core;
 use strata_server::operations::Storage;
 use strata_server::{Build, ControlPlane, Faces, IdentityFace, Metrics};
 use strata_transport::{Budgets, Gate, Limits, Serve};
@@ -114,7 +115,7 @@ struct Daemon {
     endpoints: Endpoints,
     node: Option<Node>,
     /// Of the server in this process.
-    revocations: Option<Arc<Revocations>>,
+    core: Option<Core>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     nodes: NodeRuntime,
@@ -151,7 +152,7 @@ impl Daemon {
             settings,
             endpoints: Endpoints::default(),
             node: None,
-            revocations: None,
+            core: None,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             nodes: NodeRuntime::start()?,
@@ -220,7 +221,7 @@ impl Daemon {
         let gate = gate
             .with_revocations(control.core.revocations())
             .with_lookup(Arc::new(control.core.clone()));
-        self.revocations = Some(control.core.revocations());
+        self.core = Some(control.core.clone());
         identities.record(&self.settings.data_dir, &control.core);
         let identity = identity
             .with_core(control.core.clone())
@@ -297,6 +298,9 @@ impl Daemon {
                     identities.serving_node(spec, &key, &hosts, &self.tasks, &self.shutdown)?;
                 let trust = identities.authority.trust();
                 // With a server beside it, it is that one's like any other.
+                if let (Some(core), Some(id)) = (&self.core, live.certificate_id()) {
+                    core.trust_local_node(&id.key);
+                }
                 for server in self.endpoints.server.iter() {
                     servers.push(server.parse().map_err(unexpected)?);
                 }
@@ -314,7 +318,7 @@ impl Daemon {
         let mut gate = Gate::new(identities.map(|i| i.tokens.clone()), Clock::system())
             .with_audit(self.audit.clone())
             .with_trust(trust.clone());
-        let own = self.revocations.clone();
+        let own = self.core.as_ref().map(Core::revocations);
         if let Some(revocations) = own.or(kept.as_ref().map(KeptRevocations::live)) {
             gate = gate.with_revocations(revocations);
         }

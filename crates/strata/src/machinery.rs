@@ -233,9 +233,8 @@ fn join_tokens(identities: Identities) -> strata_server::JoinTokens {
     Arc::new(move |machine: &str, operation: &str| {
         let node: Name = machine.parse().map_err(Error::from)?;
         let binding = JoinBinding {
-            node,
-            replaces: false,
             operation: Some(operation.to_owned()),
+            ..JoinBinding::to(node)
         };
         let fingerprint = identities.authority.fingerprint();
         let made = identities

@@ -91,6 +91,10 @@ pub struct Node {
     /// Its own labels, and over them what people say.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Labels of its configuration that were not accepted: placement does not
+    /// look at them until they are set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requested_labels: BTreeMap<String, String>,
     /// What it has.
     pub capacity: Resources,
     /// What is kept free for its instances.

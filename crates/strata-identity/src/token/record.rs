@@ -39,6 +39,25 @@ pub struct JoinBinding {
     /// The operation that brings up the machine of this name, and expects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
+    /// The labels that the node has, as if an admin had set them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The labels of its configuration are accepted with its first report.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepts_labels: bool,
+}
+
+impl JoinBinding {
+    /// For a new node of this name, without labels.
+    pub fn to(node: Name) -> Self {
+        Self {
+            node,
+            replaces: false,
+            operation: None,
+            labels: BTreeMap::new(),
+            accepts_labels: false,
+        }
+    }
 }
 
 /// What can be told about a token.

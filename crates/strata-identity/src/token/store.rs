@@ -169,12 +169,7 @@ impl Tokens {
         fingerprint: Fingerprint,
         ttl: Option<Duration>,
     ) -> Result<(TokenInfo, TokenText), TokenError> {
-        let binding = JoinBinding {
-            node: name.clone(),
-            replaces: false,
-            operation: None,
-        };
-        self.create_bound_join(binding, fingerprint, ttl)
+        self.create_bound_join(JoinBinding::to(name.clone()), fingerprint, ttl)
     }
 
     /// The same for a node that takes another's place, or that an operation
@@ -280,6 +275,11 @@ impl Tokens {
             let record = records
                 .get_mut(id)
                 .ok_or_else(|| TokenError::NotFound(id.chars().take(128).collect()))?;
+            record.ended.get_or_insert(Ended::Revoked);
+            Ok(())
+        })
+    }
+
     /// Revokes every token of a kind, and says how many worked before.
     pub fn revoke_all(&self, kind: TokenKind) -> Result<usize, TokenError> {
         let now = self.clock.now();
@@ -307,11 +307,6 @@ impl Tokens {
                 }
             }
             Ok(count)
-        })
-    }
-
-            record.ended.get_or_insert(Ended::Revoked);
-            Ok(())
         })
     }
 

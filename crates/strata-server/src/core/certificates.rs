@@ -15,6 +15,7 @@ use strata_store::{StoreError, Transaction};
 use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::follow::public;
+use super::node_labels::LabelGrant;
 use super::record::encode;
 use super::tables::Kept;
 use super::{Core, Who, keys};
@@ -59,6 +60,9 @@ pub struct Certificate {
     /// Which root signed it; empty in records from before there could be two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub issuer: String,
+    /// The labels of a node that joins, until it is registered.
+    #[serde(default, skip_serializing_if = "LabelGrant::is_none")]
+    pub label_grant: LabelGrant,
 }
 
 impl Certificate {
@@ -75,6 +79,7 @@ impl Certificate {
             lineage: id.serial.clone(),
             issued_by: issued_by.to_owned(),
             issuer: id.issuer.clone(),
+            label_grant: LabelGrant::default(),
         }
     }
 

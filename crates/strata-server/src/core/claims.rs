@@ -2,10 +2,9 @@
 //! node that was taken over must not attract what it likes, nor stand in
 //! another's way.
 //!
-//! - Labels: as in Kubernetes' NodeRestriction. `strata.dev/` and all below it
-//!   are not a node's to set, but for the few that say what the machine is.
-//!   Below `node-restriction.strata.dev/` only admins label, so placement can
-//!   rely on it. What people say goes before what a node says, for any label.
+//! - Labels: a node has those that say what its machine is, and requests
+//!   others (`node_labels.rs`), none of them below `strata.dev/`. Below
+//!   `node-restriction.strata.dev/` only admins label, no operators either.
 //! - Capacity and GPUs: no more than was measured of its machine when that was
 //!   brought up, or than the inventory says, or than an admin has set.
 //! - Address: not one that another node has. One that its connection comes from
@@ -13,38 +12,21 @@
 //!   gone.
 //! - Addresses of its instances: those of its own subnet.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use strata_types::machine::MachinePhase;
 
 use super::machines::Machine;
+use super::node_labels::MEASURED;
 use super::record::{Node, NodeCondition};
 
 /// Only admins label below this.
 pub(crate) const RESTRICTED: &str = "node-restriction.strata.dev/";
-/// What a node may say below `strata.dev/`.
-const OWN: [&str; 3] = [
-    "strata.dev/arch",
-    "strata.dev/hostname",
-    "strata.dev/kernel",
-];
-
-/// Whether a node may set this label of itself.
-fn may_label(key: &str) -> bool {
+/// Whether a node may say this label of itself at all.
+pub(super) fn may_label(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let ours = domain == "strata.dev" || domain.ends_with(".strata.dev");
-    !ours || OWN.contains(&key)
-}
-
-/// The labels that a node may say of itself.
-pub(super) fn labels(said: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let plain = |text: &str| !text.contains(char::is_control);
-    let may = said
-        .iter()
-        .filter(|(key, value)| may_label(key) && plain(key) && plain(value));
-    may.map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    !ours || MEASURED.contains(&key)
 }
 
 /// Holds what a node says it has against what is known of its machine.
@@ -128,24 +110,6 @@ mod tests {
             "gpus": { "amd": 2, "nvidia": 9 },
         });
         serde_json::from_value(text).unwrap()
-    }
-
-    #[test]
-    fn a_node_says_what_it_is_and_nothing_that_placement_relies_on() {
-        let said = [
-            ("strata.dev/arch", "amd64"),
-            ("zone", "a"),
-            ("example.com/disk", "ssd"),
-            ("strata.dev/trust", "high"),
-            ("node-restriction.strata.dev/pci", "yes"),
-            ("a.b.strata.dev/x", "y"),
-            ("odd", "a\nb"),
-        ];
-        let said = said.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let taken = labels(&said.into());
-        let keys: Vec<&str> = taken.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["example.com/disk", "strata.dev/arch", "zone"]);
-        assert!(!may_label(&format!("{RESTRICTED}pci")));
     }
 
     #[test]

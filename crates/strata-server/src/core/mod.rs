@@ -29,6 +29,7 @@ mod lookup;
 mod machines;
 mod nesting;
 mod node_keys;
+mod node_labels;
 mod node_report;
 mod nodes;
 mod projects;
@@ -50,7 +51,7 @@ mod update;
 mod workloads;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use strata_store::{Condition, Revision, Store};
@@ -71,6 +72,7 @@ pub use live::{Live, NodeLive, UnknownInstance};
 pub(crate) use machines::capabilities_of;
 pub use machines::{HypervisorState, Machine};
 pub(crate) use nesting::{Hosts, host_of};
+pub use node_labels::{LabelGrant, LabelTrust};
 pub use node_report::NodeReport;
 pub use nodes::{NodeChange, Registration, Seen};
 pub use projects::ProjectView;
@@ -92,6 +94,7 @@ use follow::Announce;
 pub(crate) use follow::public;
 pub(crate) use idempotency::{Claimed, Given, operation_key};
 pub(crate) use node_keys::check_binding;
+pub(crate) use node_labels::check as check_labels;
 pub(crate) use record::{decode, encode, encode_over};
 pub(crate) use reports::{Report, Told, evict};
 pub(crate) use subscriptions::{Subscriptions, TakeOver, Touched};
@@ -135,6 +138,8 @@ pub(crate) struct Inner {
     range: watch::Sender<Range>,
     /// Subnets that are about to be given to nodes.
     held_subnets: Mutex<HashSet<String>>,
+    /// The key of the node in this process, if there is one.
+    local_node_key: OnceLock<String>,
     answers: idempotency::Answers,
     /// Holds while this server leads; part of what reconcilers commit.
     pub(crate) lead: watch::Sender<Lead>,
@@ -173,6 +178,7 @@ impl Core {
             admissions: projects::Admissions::default(),
             range,
             held_subnets: Mutex::default(),
+            local_node_key: OnceLock::new(),
             answers: idempotency::Answers::default(),
             lead: watch::Sender::new(Lead::Following(None)),
             lead_until: Mutex::new(None),

@@ -20,6 +20,7 @@ use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::certificates::{Certificate, TRIES};
 use super::follow::public;
+use super::node_labels::LabelGrant;
 use super::record::{Node, NodeCondition, encode};
 use super::tables::Kept;
 use super::{Core, Registration, keys};
@@ -133,13 +134,18 @@ impl Core {
     ) -> Result<()> {
         let (name, key) = (id.name.as_str(), keys::node(id.name.as_str()));
         for _ in 0..TRIES {
-            let record = Certificate::first(id, issued_by);
+            let grant = LabelGrant::of(binding);
+            let mut record = Certificate::first(id, issued_by);
             let transaction = match self.node(name) {
-                Err(_) => Transaction::new().if_absent(&*key),
+                Err(_) => {
+                    record.label_grant = grant;
+                    Transaction::new().if_absent(&*key)
+                }
                 Ok(node) => {
                     may_join(&node, binding)?;
                     let mut next = node.record.clone();
                     next.keys = vec![id.key.clone()];
+                    grant.apply(&mut next);
                     let put = Transaction::new()
                         .if_unchanged(&*key, node.revision)
                         .put(&*key, encode(&next)?);
@@ -260,6 +266,8 @@ mod tests {
             node: "n1".parse().unwrap(),
             replaces,
             operation: operation.map(str::to_owned),
+            labels: Default::default(),
+            accepts_labels: false,
         }
     }
 

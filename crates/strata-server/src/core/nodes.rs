@@ -12,6 +12,7 @@ use strata_types::{Error, ErrorKind, Result, Role};
 
 use super::commit::As;
 use super::follow::public;
+use super::node_labels::{self, LabelTrust};
 use super::node_report::NodeReport;
 use super::record::{Instance, Node, NodeCondition, NodePhase, OverlayEncryption, encode};
 use super::tables::Kept;
@@ -39,6 +40,8 @@ pub struct Seen {
     pub version: Option<String>,
     /// Its labels.
     pub labels: Option<BTreeMap<String, String>>,
+    /// Whether those of its configuration need a person to accept them.
+    pub label_trust: Option<LabelTrust>,
     /// Thousandths of a core, bytes of memory, bytes of disk.
     pub capacity: Option<(u64, u64, u64)>,
     /// Kind and number.
@@ -210,7 +213,7 @@ impl Core {
             let held = self.hold_subnet(registration.subnet.as_deref())?;
             let subnet = held.subnet.clone();
             let now = now_ms();
-            let record = Node {
+            let mut record = Node {
                 name: name.clone(),
                 subnet: subnet.clone(),
                 address: String::new(),
@@ -219,6 +222,8 @@ impl Core {
                 version: String::new(),
                 labels: BTreeMap::new(),
                 own_labels: BTreeMap::new(),
+                requested_labels: Some(BTreeMap::new()),
+                label_trust: LabelTrust::Never,
                 cpu: 0,
                 memory: 0,
                 disk: 0,
@@ -245,6 +250,9 @@ impl Core {
                 created_at_ms: now,
                 changed_at_ms: now,
             };
+            if let Some(id) = certificate {
+                self.label_grant(&id.serial).apply(&mut record);
+            }
             let (key, taken) = (keys::node(name), keys::subnet(&subnet));
             let transaction = Transaction::new()
                 .if_absent(&*key)
@@ -324,7 +332,10 @@ impl Core {
             take(&mut next.address_proven, &seen.address_proven);
             take(&mut next.beside_server, &seen.beside_server);
             take(&mut next.version, &seen.version);
-            take(&mut next.labels, &seen.labels.as_ref().map(claims::labels));
+            take(&mut next.label_trust, &seen.label_trust);
+            if let Some(labels) = &seen.labels {
+                node_labels::take(&mut next, labels);
+            }
             take(&mut next.gpus, &seen.gpus);
             take(&mut next.runs_vms, &seen.runs_vms);
             take(&mut next.pool, &seen.pool);
@@ -588,19 +599,7 @@ impl Core {
             let why = "only an admin says how much a node may have";
             return Err(Error::new(ErrorKind::PermissionDenied, why).in_field("limits"));
         }
-        for (key, value) in &change.labels {
-            let plain = |text: &str| !text.contains(char::is_control);
-            if key.is_empty()
-                || key.len() > 128
-                || value.len() > 256
-                || !plain(key)
-                || !plain(value)
-            {
-                let key: String = key.chars().take(80).collect();
-                let why = "must be 1 to 128 characters, its value at most 256";
-                return Err(Error::invalid(format!("labels.{key}"), why));
-            }
-        }
+        node_labels::check(&change.labels)?;
         self.change_node(name, precondition, |now| {
             let mut next = now.clone();
             for (key, value) in &change.labels {
@@ -609,6 +608,7 @@ impl Core {
                     value => drop(next.own_labels.insert(key.clone(), value.to_owned())),
                 }
             }
+            node_labels::settle(&mut next);
             if let Some(draining) = change.draining {
                 next.draining = draining;
                 next.leaving &= draining;

@@ -14,6 +14,7 @@ use strata_types::pod::RestartPolicy;
 use strata_types::{Error, Label};
 
 use super::defaults::{Defaulted, Defaults};
+use super::node_labels::LabelTrust;
 
 /// What somebody wants of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -328,6 +329,13 @@ pub struct Node {
     /// What people say of it; goes before its own.
     #[serde(default)]
     pub own_labels: BTreeMap<String, String>,
+    /// Labels of its configuration that were not accepted: placement does not
+    /// look at them. None in records from before labels were accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_labels: Option<BTreeMap<String, String>>,
+    /// Whether the labels of its configuration need a person to accept them.
+    #[serde(default, skip_serializing_if = "LabelTrust::is_never")]
+    pub label_trust: LabelTrust,
     /// Thousandths of a core.
     #[serde(default)]
     pub cpu: u64,

@@ -194,6 +194,13 @@ impl IdentityFace {
                 "is for join tokens: another has no place to take",
             ));
         }
+        let labels = request.accept_labels || !request.labels.is_empty();
+        if labels && request.kind() != v1::TokenKind::Join {
+            return Err(Error::invalid(
+                "labels",
+                "are for join tokens: a node has them",
+            ));
+        }
         let (info, token) = match (request.kind(), request.role()) {
             (v1::TokenKind::Api, role) => {
                 let projects = request.projects.iter();
@@ -204,10 +211,12 @@ impl IdentityFace {
                 self.tokens.create_api_in(&name, role, &projects, ttl)?
             }
             (v1::TokenKind::Join, v1::Role::Unspecified | v1::Role::Node) => {
+                crate::core::check_labels(&request.labels)?;
                 let binding = JoinBinding {
-                    node: name,
                     replaces: request.replace,
-                    operation: None,
+                    labels: request.labels.clone().into_iter().collect(),
+                    accepts_labels: request.accept_labels,
+                    ..JoinBinding::to(name)
                 };
                 let fingerprint = self.authority.fingerprint();
                 self.tokens.create_bound_join(binding, fingerprint, ttl)?

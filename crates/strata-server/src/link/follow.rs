@@ -180,6 +180,20 @@ fn redirect(core: &Core, error: &Error) -> Status {
 }
 
 /// The next step of a rotation of the CA; never, where there is none.
+/// Says what a node would like to be labelled with, and how that is accepted.
+fn warn_of_requested(node: &Node) {
+    let requested = node.requested_labels.iter().flatten();
+    let requested: Vec<String> = requested.map(|(k, v)| format!("{k}={v}")).collect();
+    if !requested.is_empty() {
+        tracing::warn!(
+            node = node.name,
+            labels = requested.join(" "),
+            "labels of the node's configuration are not accepted: strata node label {} --accept",
+            node.name
+        );
+    }
+}
+
 async fn step(roots: Option<&mut watch::Receiver<()>>) {
     let stepped = match roots {
         Some(roots) => roots.changed().await.is_ok(),
@@ -461,7 +475,9 @@ impl Link {
         let claimed = self.core.claim_address(&self.name, &mut seen, remote);
         claimed.await?;
         self.core.claim_overlay_key(&self.name, &mut seen);
+        self.core.claim_labels(&self.certificate, &mut seen);
         let node = self.core.see_node(&self.name, &seen).await?;
+        warn_of_requested(&node);
         let settings = self.core.settings();
         self.send(server_message::Message::Welcome(v1::Welcome {
             subnet: node.subnet.clone(),

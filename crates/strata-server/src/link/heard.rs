@@ -50,6 +50,7 @@ pub(super) fn seen(hello: Hello, remote: Option<IpAddr>) -> Result<Seen> {
         beside_server: Some(beside_server),
         version: Some(hello.version.chars().take(64).collect()),
         labels: Some(labels.collect()),
+        label_trust: None,
         capacity: Some((capacity.cpu, capacity.memory, capacity.disk)),
         gpus: Some(gpus),
         runs_vms: Some(hello.runs_vms),

@@ -2,6 +2,7 @@
 //! reads nothing of others, and gets no name, label, room or address that is
 //! not its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use strata_server::core::{
     Instance, Kept, NewInstance, NodeChange, NodeReport, Precondition, Seen, Who,
 };
 use strata_server::placement;
-use strata_types::instance::{InstanceSpec, InstanceState};
+use strata_types::instance::{InstanceSpec, InstanceState, PlacementRules};
 use strata_types::{ErrorKind, Role};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 
-use crate::nodes::{Link, channel, follow_as, hello, joined};
+use crate::nodes::{Link, channel, follow_as, hello, joined, joined_with, lose};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +34,11 @@ fn who(role: Role) -> Who {
 
 /// An instance with a secret.
 async fn create_instance(world: &World) -> Arc<Kept<Instance>> {
+    create_instance_by(world, &[]).await
+}
+
+/// The same, for nodes that meet these tests.
+async fn create_instance_by(world: &World, constraints: &[&str]) -> Arc<Kept<Instance>> {
     let new = NewInstance {
         id: None,
         name: Some("web".parse().unwrap()),
@@ -41,6 +47,10 @@ async fn create_instance(world: &World) -> Arc<Kept<Instance>> {
         spec: InstanceSpec {
             uri: "registry.example/web:1".into(),
             environment: vec!["VAULT_TOKEN=top-secret".into()],
+            placement: PlacementRules {
+                constraints: constraints.iter().map(|&one| one.into()).collect(),
+                ..PlacementRules::default()
+            },
             ..InstanceSpec::default()
         },
         fresh_id: None,
@@ -189,8 +199,20 @@ async fn after(
     world.core.node(&name).unwrap().record.clone()
 }
 
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let pairs = pairs.iter();
+    pairs.map(|(k, v)| ((*k).into(), (*v).into())).collect()
+}
+
+fn saying(pairs: &[(&str, &str)]) -> Hello {
+    Hello {
+        labels: labels(pairs).into_iter().collect(),
+        ..hello()
+    }
+}
+
 #[tokio::test]
-async fn its_labels_are_bounded_and_what_people_say_wins() {
+async fn its_labels_are_requests_and_what_people_say_wins() {
     let world = World::new().await;
     let evil = joined(&world, "evil").await;
     let said = [
@@ -200,41 +222,123 @@ async fn its_labels_are_bounded_and_what_people_say_wins() {
         ("node-restriction.strata.dev/pci", "yes"),
         ("strata.dev/attested", "yes"),
     ];
-    let hello = || Hello {
-        labels: said
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        ..hello()
-    };
-    after(&world, &evil, hello()).await;
-    let labels = |pairs: &[(&str, &str)]| NodeChange {
-        labels: pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect(),
+    let node = after(&world, &evil, saying(&said)).await;
+    assert_eq!(node.all_labels(), labels(&[("strata.dev/arch", "amd64")]));
+    let requested = labels(&[("disk", "ssd"), ("zone", "pci")]);
+    assert_eq!(node.requested_labels, Some(requested));
+    let change = |pairs: &[(&str, &str)]| NodeChange {
+        labels: labels(pairs),
         ..NodeChange::default()
     };
     let (admin, operator) = (who(Role::Admin), who(Role::Operator));
     let any = Precondition::default;
-    let change = labels(&[("zone", "dmz")]);
-    let changed = world.core.update_node(&operator, "evil", &change, any());
-    changed.await.unwrap();
+    let people = change(&[("zone", "dmz"), ("disk", "ssd")]);
+    let changed = world.core.update_node(&operator, "evil", &people, any());
+    let changed = changed.await.unwrap();
+    assert_eq!(changed.requested_labels, Some(labels(&[("zone", "pci")])));
     // Nor does an operator set what only admins may.
-    let trusted = labels(&[("node-restriction.strata.dev/pci", "yes")]);
+    let trusted = change(&[("node-restriction.strata.dev/pci", "yes")]);
     let refused = world.core.update_node(&operator, "evil", &trusted, any());
     let refused = refused.await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
-    let node = after(&world, &evil, hello()).await;
-    let all = node.all_labels();
-    assert_eq!(all.get("zone").map(String::as_str), Some("dmz"));
-    assert_eq!(all.get("disk").map(String::as_str), Some("ssd"));
-    assert!(all.contains_key("strata.dev/arch"));
-    assert!(!all.contains_key("strata.dev/attested"));
-    assert!(!all.contains_key("node-restriction.strata.dev/pci"));
     let changed = world.core.update_node(&admin, "evil", &trusted, any());
     changed.await.unwrap();
-    let all = world.core.node("evil").unwrap().all_labels();
-    assert!(all.contains_key("node-restriction.strata.dev/pci"));
+    // It says the same again, and then nothing: what people say stays.
+    for said in [&said[..], &[]] {
+        let all = after(&world, &evil, saying(said)).await.all_labels();
+        assert_eq!(all.get("zone").map(String::as_str), Some("dmz"));
+        assert_eq!(all.get("disk").map(String::as_str), Some("ssd"));
+        assert!(all.contains_key("node-restriction.strata.dev/pci"));
+        assert!(!all.contains_key("strata.dev/attested"));
+    }
+}
+
+/// Whether the instance is on a node once placement has decided.
+async fn placed(world: &World) -> Option<String> {
+    let mut changes = world.core.watch_all();
+    let decided = async {
+        loop {
+            let now = world.core.instance(&who(Role::Admin), None, "web").unwrap();
+            if now.node.is_some() || now.state == InstanceState::Failed {
+                return now.node.clone();
+            }
+            let _ = changes.recv().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, decided).await.unwrap()
+}
+
+/// It would be given what is for that zone, with all its secrets.
+#[tokio::test]
+async fn it_does_not_attract_what_selects_on_a_label() {
+    let rules = [
+        "zone=pci",
+        "zone in (pci, dmz)",
+        "zone",
+        "!untrusted",
+        "strata.dev/hostname=vault",
+        "node=vault",
+    ];
+    for rule in rules {
+        let world = World::new().await;
+        let shutdown = CancellationToken::new();
+        let _placement = placement::start(world.core.clone(), shutdown.clone());
+        // The one that is meant is away.
+        let vault = joined(&world, "vault").await;
+        after(&world, &vault, saying(&[("strata.dev/hostname", "vault")])).await;
+        lose(&world, "vault").await;
+        let evil = joined(&world, "evil").await;
+        let known = NodeChange {
+            labels: labels(&[("untrusted", "yes")]),
+            ..NodeChange::default()
+        };
+        let said = [
+            ("zone", "pci"),
+            ("untrusted", ""),
+            ("strata.dev/hostname", "vault"),
+            ("node", "vault"),
+        ];
+        after(&world, &evil, saying(&[])).await;
+        let admin = who(Role::Admin);
+        let any = Precondition::default();
+        let known = world.core.update_node(&admin, "evil", &known, any);
+        known.await.unwrap();
+        let _link = follow_as(&world, &evil, saying(&said)).await.unwrap();
+        create_instance_by(&world, &[rule]).await;
+        assert_eq!(placed(&world).await, None, "{rule}");
+        shutdown.cancel();
+    }
+}
+
+#[tokio::test]
+async fn a_token_gives_labels_to_a_node_that_joins_and_no_others() {
+    let world = World::new().await;
+    let with = |labels: &[(&str, &str)], accept_labels: bool| v1::CreateTokenRequest {
+        labels: self::labels(labels).into_iter().collect(),
+        accept_labels,
+        ..v1::CreateTokenRequest::default()
+    };
+    let said = [("zone", "pci"), ("disk", "ssd")];
+    let given = joined_with(&world, "given", with(&[("zone", "dmz")], false)).await;
+    let node = after(&world, &given, saying(&said)).await;
+    assert_eq!(node.all_labels(), labels(&[("zone", "dmz")]));
+    let accepted = joined_with(&world, "accepted", with(&[("zone", "dmz")], true)).await;
+    let both = labels(&[("zone", "dmz"), ("disk", "ssd")]);
+    let node = after(&world, &accepted, saying(&said)).await;
+    assert_eq!(node.all_labels(), both);
+    // Once: what was taken over later changes nothing.
+    let node = after(&world, &accepted, saying(&[("pci", "yes")])).await;
+    assert_eq!(node.all_labels(), both);
+    assert_eq!(node.requested_labels, Some(labels(&[("pci", "yes")])));
+    // Another that takes its place by a token without any labels of its own.
+    lose(&world, "accepted").await;
+    let replace = v1::CreateTokenRequest {
+        replace: true,
+        ..with(&[], false)
+    };
+    let next = joined_with(&world, "accepted", replace).await;
+    let node = after(&world, &next, saying(&[("pci", "yes")])).await;
+    assert_eq!(node.all_labels(), both, "what the place has stays");
 }
 
 #[tokio::test]

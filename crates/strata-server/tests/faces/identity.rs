@@ -270,8 +270,7 @@ async fn tokens_are_created_used_listed_and_revoked() {
         kind: v1::TokenKind::Api.into(),
         role: v1::Role::Operator.into(),
         ttl_seconds: 0,
-        projects: Vec::new(),
-        replace: false,
+        ..CreateTokenRequest::default()
     };
     let created = admin.create_token(request).await.unwrap().into_inner();
     let info = created.info.unwrap();
@@ -321,8 +320,7 @@ async fn tokens_that_make_no_sense_are_refused_by_field() {
         kind: v1::TokenKind::Api.into(),
         role: v1::Role::Viewer.into(),
         ttl_seconds: 0,
-        projects: Vec::new(),
-        replace: false,
+        ..CreateTokenRequest::default()
     };
     let join = v1::TokenKind::Join.into();
     let cases = [
@@ -335,6 +333,20 @@ async fn tokens_that_make_no_sense_are_refused_by_field() {
         ),
         ("kind", CreateTokenRequest { kind: 0, ..api() }),
         ("role", CreateTokenRequest { role: 0, ..api() }),
+        (
+            "labels",
+            CreateTokenRequest {
+                labels: [("zone".to_owned(), "a".to_owned())].into(),
+                ..api()
+            },
+        ),
+        (
+            "labels",
+            CreateTokenRequest {
+                accept_labels: true,
+                ..api()
+            },
+        ),
         (
             "role",
             CreateTokenRequest {

@@ -114,12 +114,19 @@ async fn follow(world: &World, credentials: &Credentials) -> Result<Link, Status
 }
 
 async fn token(world: &World, name: &str, replace: bool) -> String {
+    let like = CreateTokenRequest {
+        replace,
+        ..CreateTokenRequest::default()
+    };
+    token_like(world, name, like).await
+}
+
+async fn token_like(world: &World, name: &str, like: CreateTokenRequest) -> String {
     let mut admin = world.caller(Role::Admin).await;
     let request = CreateTokenRequest {
         name: name.to_owned(),
         kind: v1::TokenKind::Join.into(),
-        replace,
-        ..CreateTokenRequest::default()
+        ..like
     };
     admin
         .create_token(request)
@@ -151,6 +158,16 @@ pub(crate) async fn joined(world: &World, name: &str) -> Credentials {
     join(world, name, &token).await.unwrap()
 }
 
+/// The same, with a token like this one.
+pub(crate) async fn joined_with(
+    world: &World,
+    name: &str,
+    like: CreateTokenRequest,
+) -> Credentials {
+    let token = token_like(world, name, like).await;
+    join(world, name, &token).await.unwrap()
+}
+
 async fn renew(world: &World, credentials: &Credentials) -> Result<Credentials, Status> {
     let (key_pem, csr_pem) = CertificateRequest::generate().unwrap();
     let mut client = IdentityClient::new(channel(world, credentials).await);
@@ -164,7 +181,7 @@ async fn renew(world: &World, credentials: &Credentials) -> Result<Credentials, 
 }
 
 /// Marks a node as one that was not heard of for too long.
-async fn lose(world: &World, name: &str) {
+pub(crate) async fn lose(world: &World, name: &str) {
     let reported = NodeReport::of(InstanceState::Failed, "its plug was pulled");
     let seen = Seen {
         reported: Some(reported),
@@ -345,9 +362,8 @@ async fn an_expected_machine_comes_with_the_token_of_its_operation_alone() {
     world.core.expect_join("m1", Some("op-1")).await.unwrap();
     let bound = |operation: &str| {
         let binding = JoinBinding {
-            node: "m1".parse().unwrap(),
-            replaces: false,
             operation: Some(operation.to_owned()),
+            ..JoinBinding::to("m1".parse().unwrap())
         };
         let fingerprint = world.authority.fingerprint();
         let made = world.tokens.create_bound_join(binding, fingerprint, None);

@@ -1,5 +1,6 @@
-//! `strata node label`: what people say of a node. It goes before what the
-//! node says of itself, and placement looks at both.
+//! `strata node label`: what people say of a node. Placement looks at it, and
+//! at what the node measures of its host. The labels of a node's configuration
+//! are requests: `--accept` sets them as they are shown at that moment.
 
 use clap::Args;
 use strata_api::rest::NodePatch;
@@ -15,14 +16,23 @@ use crate::values::LabelChange;
 #[command(after_help = "\
 Examples:
   strata node label rack1-7 zone=eu ssd=yes
-  strata node label rack1-7 ssd-                 takes it back")]
+  strata node label rack1-7 ssd-                 takes it back
+  strata node label rack1-7 --accept             those of its configuration")]
 pub struct Label {
     #[command(flatten)]
     one: One,
 
     /// key=value, or key- to take it back
-    #[arg(value_name = "LABEL", required = true, allow_hyphen_values = false)]
+    #[arg(
+        value_name = "LABEL",
+        required_unless_present = "accept",
+        allow_hyphen_values = false
+    )]
     labels: Vec<LabelChange>,
+
+    /// Set the labels that the node requests by its configuration
+    #[arg(long, conflicts_with = "labels")]
+    accept: bool,
 
     /// Only say what would be done
     #[arg(long)]
@@ -33,9 +43,18 @@ pub struct Label {
 }
 
 impl Label {
-    pub(crate) async fn run(self, session: &mut Session) -> Result {
+    pub(crate) async fn run(mut self, session: &mut Session) -> Result {
         let rest = session.rest().await?;
         let name = &self.one.name;
+        if self.accept {
+            let node = current(&rest, name, "look at").await?;
+            let requested = node.requested_labels.into_iter();
+            self.labels = requested.map(|(k, v)| LabelChange(k, Some(v))).collect();
+            if self.labels.is_empty() {
+                session.printer.note(&format!("{name} requests no labels"));
+                return Ok(());
+            }
+        }
         if self.dry_run {
             let node = current(&rest, name, "look at").await?;
             let mut text = format!("would label {name}\n");

@@ -66,6 +66,9 @@ fn describe(node: &Node, now: Timestamp, printer: &Printer) -> String {
     for (key, value) in &node.labels {
         details.row("Label", &format!("{key}={value}"));
     }
+    for (key, value) in &node.requested_labels {
+        details.row("Requested", &format!("{key}={value} (not accepted)"));
+    }
     for one in &node.unknown_instances {
         let runs = if one.runs { "runs" } else { "rests" };
         let whose = match one.control_plane.as_str() {

@@ -8,7 +8,7 @@ use strata_types::Role;
 use crate::failure::{Result, cannot};
 use crate::output::{self, Format, OutputArgs, human};
 use crate::session::Session;
-use crate::values::{Span, role};
+use crate::values::{LabelArg, Span, role};
 use crate::view::TokenView;
 
 /// Make a token; it is shown this once
@@ -19,6 +19,7 @@ Examples:
   strata token create --name shop --role operator --project shop
   strata token create --name rack1-7 --join
   strata token create --name rack1-7 --join --replace
+  strata token create --name rack1-7 --join --label zone=eu
   strata node --server https://strata.lan:7700 \\
       --join-token \"$(strata token create --name rack1-7 --join -q)\"")]
 pub struct Create {
@@ -42,6 +43,14 @@ pub struct Create {
     /// certificates are then revoked
     #[arg(long, requires = "join")]
     replace: bool,
+
+    /// A label that the node has, as key=value; can be repeated
+    #[arg(long = "label", value_name = "LABEL", requires = "join")]
+    labels: Vec<LabelArg>,
+
+    /// Accept the labels of the node's own configuration when it joins
+    #[arg(long, requires = "join")]
+    accept_labels: bool,
 
     /// How long it is good for; else 15 minutes to join, 90 days for the API
     #[arg(long, value_name = "DURATION")]
@@ -69,6 +78,8 @@ impl Create {
             ttl_seconds: self.ttl.map_or(0, |ttl| ttl.0.as_secs()),
             projects: self.projects,
             replace: self.replace,
+            labels: self.labels.into_iter().map(|one| (one.0, one.1)).collect(),
+            accept_labels: self.accept_labels,
         };
         let created = server
             .identity()

@@ -206,6 +206,7 @@ fn tell(core: &Core, node: &Kept<Node>) -> rest::Node {
         subnet: node.subnet.clone(),
         address: node.address.clone(),
         labels: node.all_labels(),
+        requested_labels: node.requested_labels.clone().unwrap_or_default(),
         capacity: Resources::from_amounts(node.cpu, node.memory, node.disk),
         reserved: core.reserved_on(&node.name),
         usage: live.map_or_else(Resources::default, |live| {
