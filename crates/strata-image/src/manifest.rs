@@ -11,6 +11,8 @@ use crate::{Digest, Platform};
 pub(crate) const MAX_JSON: u64 = 4 << 20;
 /// An overlay takes up to 500 lowers; builders stop at 127 layers.
 const MAX_LAYERS: usize = 500;
+/// The most environment variables; images have some dozens.
+const MAX_VARIABLES: usize = 10_000;
 /// All layers together, packed: more than any honest image has, and less than
 /// a disk. A pull is held to the sizes that its manifest names.
 const MAX_PACKED: u64 = 32 << 30;
@@ -51,6 +53,12 @@ pub enum ManifestError {
         /// In the config.
         diff_ids: usize,
     },
+    /// More than a program could be started with.
+    #[error("has {0} environment variables, more than {MAX_VARIABLES}")]
+    TooManyVariables(usize),
+    /// No path has one.
+    #[error("has a NUL character in its working directory")]
+    WorkingDirectory,
 }
 
 /// Content by what it is, its digest and its size.
@@ -202,6 +210,13 @@ impl ImageConfig {
                 layers: manifest.layers.len(),
                 diff_ids: config.rootfs.diff_ids.len(),
             });
+        }
+        let run = &config.config;
+        if run.env.len() > MAX_VARIABLES {
+            return Err(ManifestError::TooManyVariables(run.env.len()));
+        }
+        if run.working_dir.contains('\0') {
+            return Err(ManifestError::WorkingDirectory);
         }
         Ok(config)
     }

@@ -75,6 +75,34 @@ fn nulls_in_a_config_are_nothing() {
 }
 
 #[test]
+fn a_config_that_no_program_can_be_started_with_is_refused() {
+    let text = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip");
+    let Document::Manifest(manifest) = Document::parse(text.as_bytes()).unwrap() else {
+        panic!("an index")
+    };
+    let parse = |config: serde_json::Value| {
+        let whole = serde_json::json!({
+            "os": "linux", "architecture": "amd64", "config": config,
+            "rootfs": { "type": "layers", "diff_ids": [Digest::of(b"x").to_string()] },
+        });
+        ImageConfig::parse(whole.to_string().as_bytes(), &manifest).map(drop)
+    };
+    let variables = |many: usize| {
+        let all = (0..many).map(|n| format!("V{n}=")).collect::<Vec<_>>();
+        serde_json::json!({ "Env": all })
+    };
+    assert!(parse(variables(MAX_VARIABLES)).is_ok());
+    assert!(matches!(
+        parse(variables(MAX_VARIABLES + 1)),
+        Err(ManifestError::TooManyVariables(_))
+    ));
+    assert!(matches!(
+        parse(serde_json::json!({ "WorkingDir": "/srv\0/bin/sh" })),
+        Err(ManifestError::WorkingDirectory)
+    ));
+}
+
+#[test]
 fn an_image_that_is_larger_than_any_honest_one_is_refused() {
     let layer = |size: u64| {
         serde_json::json!({

@@ -1,6 +1,7 @@
 //! What is started in a pod: what was asked for on top of what the image
 //! says. Nothing here touches the machine.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use strata_image::RunConfig;
@@ -73,21 +74,26 @@ pub(super) fn environment(
         Some(format!("HOME={}", user.home)),
         spec.terminal.then(|| "TERM=xterm".to_owned()),
     ];
-    let mut all: Vec<EnvironmentVariable> = Vec::new();
+    // By key, in the order of their last mention: an image may have thousands.
+    let (mut all, mut places) = (Vec::new(), HashMap::new());
     let usual = usual.into_iter().flatten();
     let image = usual.chain(config.env.iter().cloned());
     // An image may hold anything; what is no variable is left out.
     let image = image.filter_map(|text| EnvironmentVariable::try_from(text).ok());
     for variable in image.chain(spec.environment.iter().cloned()) {
-        all.retain(|known| known.key() != variable.key());
-        all.push(variable);
+        if let Some(earlier) = places.insert(variable.key().to_owned(), all.len()) {
+            all[earlier] = None;
+        }
+        all.push(Some(variable));
     }
-    all
+    all.into_iter().flatten().collect()
 }
 
 /// The folder its processes start in.
 pub(super) fn working_directory(spec: &PodSpec, config: &RunConfig) -> String {
-    let image = Some(config.working_dir.as_str()).filter(|folder| !folder.is_empty());
+    // Images that were taken in before may have anything here.
+    let image = Some(config.working_dir.as_str());
+    let image = image.filter(|folder| !folder.is_empty() && !folder.contains('\0'));
     let folder = spec.working_directory.as_deref().or(image).unwrap_or("/");
     match folder.starts_with('/') {
         true => folder.to_owned(),
@@ -235,6 +241,25 @@ mod tests {
         assert_eq!(texts, ["HOSTNAME=web", "B=image", "HOME=/image", "A=asked"]);
     }
 
+    /// Quadratic, this took minutes at every start and every exec.
+    #[test]
+    fn an_image_with_many_variables_is_no_work() {
+        let image = RunConfig {
+            env: (0..200_000)
+                .map(|n| format!("V{}=x", n % 100_000))
+                .collect(),
+            ..RunConfig::default()
+        };
+        let user = User {
+            identity: strata_types::Identity::default(),
+            home: "/root".into(),
+        };
+        let begin = std::time::Instant::now();
+        let all = environment(&pod(), &image, &user);
+        assert_eq!(all.len(), 100_002);
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
     #[test]
     fn folders_and_signals_are_as_the_image_says_unless_told() {
         let image = RunConfig {
@@ -243,6 +268,11 @@ mod tests {
         };
         assert_eq!(working_directory(&pod(), &image), "/srv");
         assert_eq!(working_directory(&pod(), &RunConfig::default()), "/");
+        let two = RunConfig {
+            working_dir: "/srv\0/bin/evil".into(),
+            ..RunConfig::default()
+        };
+        assert_eq!(working_directory(&pod(), &two), "/");
         for (text, number) in [
             ("", 15),
             ("SIGQUIT", 3),
