@@ -59,6 +59,8 @@ pub(crate) fn ensure(
     // Only so does what the host sends to its own 127.0.0.1 reach a pod.
     // Pods cannot use it the other way: the rules drop that on arrival.
     set_own("ipv4", &name, "route_localnet", "1")?;
+    // Nobody behind the bridge is a router.
+    set_own("ipv4", &name, "accept_redirects", "0")?;
     let mut batch = Batch::default();
     if bridge.mtu != mtu {
         link::set_mtu(&mut batch, bridge.index, mtu);
@@ -72,6 +74,7 @@ pub(crate) fn ensure(
     );
     if ipv6 {
         set_own("ipv6", &name, "accept_ra", "0")?;
+        set_own("ipv6", &name, "accept_redirects", "0")?;
         forward_ipv6(&name)?;
         let address = IpAddr::V6(ipv6_of(config.subnet, gateway));
         link::add_address(&mut batch, bridge.index, address, 64);
