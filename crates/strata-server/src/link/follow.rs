@@ -185,9 +185,10 @@ fn warn_of_requested(node: &Node) {
     let requested = node.requested_labels.iter().flatten();
     let requested: Vec<String> = requested.map(|(k, v)| format!("{k}={v}")).collect();
     if !requested.is_empty() {
+        let requested: String = requested.join(" ").chars().take(512).collect();
         tracing::warn!(
             node = node.name,
-            labels = requested.join(" "),
+            labels = requested,
             "labels of the node's configuration are not accepted: strata node label {} --accept",
             node.name
         );

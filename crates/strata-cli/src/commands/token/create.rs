@@ -17,7 +17,6 @@ use crate::view::TokenView;
 Examples:
   strata token create --name ci --role operator --ttl 30d
   strata token create --name shop --role operator --project shop
-  strata token create --name rack1-7 --join
   strata token create --name rack1-7 --join --replace
   strata token create --name rack1-7 --join --label zone=eu
   strata node --server https://strata.lan:7700 \\
