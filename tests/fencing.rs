@@ -3,6 +3,7 @@
 //! whatever the daemons believe.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod campaign;
 mod leases;
 mod moves;
 mod node_files;

@@ -265,7 +265,7 @@ mod tests {
                 let Some(delta) = changed_peers(&tables, &own, None, &changed) else {
                     continue;
                 };
-                assert_eq!(delta.peers, [peer.clone()], "{own}");
+                assert_eq!(delta.peers, std::slice::from_ref(peer), "{own}");
             }
         }
         let delta = changed_peers(&tables, "n0", None, &names(&["n8", "left"])).unwrap();
