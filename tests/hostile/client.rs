@@ -206,6 +206,53 @@ impl Connection {
         Ok((status, wait))
     }
 
+    /// One request; its status and what was answered.
+    pub(super) async fn call(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> io::Result<(u16, String)> {
+        let mut request = self.request(method, path, body);
+        if request.method() == Method::PATCH {
+            let kind = http::HeaderValue::from_static("application/merge-patch+json");
+            request.headers_mut().insert("content-type", kind);
+        }
+        self.send.ready().await.map_err(io::Error::other)?;
+        let answer = self.send.send_request(request).await;
+        let answer = answer.map_err(io::Error::other)?;
+        let status = answer.status().as_u16();
+        let whole = answer.into_body().collect().await;
+        let bytes = whole.map_err(io::Error::other)?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// One gRPC call with one message; its status and what was answered.
+    pub(super) async fn grpc(
+        &mut self,
+        path: &str,
+        message: &[u8],
+    ) -> io::Result<(Option<u16>, Bytes)> {
+        let mut request = self.request(Method::POST, path, "");
+        let kind = http::HeaderValue::from_static("application/grpc");
+        request.headers_mut().insert("content-type", kind);
+        let te = http::HeaderValue::from_static("trailers");
+        request.headers_mut().insert("te", te);
+        let length = u32::try_from(message.len()).map_err(io::Error::other)?;
+        let framed = [&[0][..], &length.to_be_bytes(), message].concat();
+        *request.body_mut() = Full::new(framed.into());
+        self.send.ready().await.map_err(io::Error::other)?;
+        let answer = self.send.send_request(request).await;
+        let answer = answer.map_err(io::Error::other)?;
+        let status =
+            |headers: &http::HeaderMap| headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+        let first = status(answer.headers());
+        let whole = answer.into_body().collect().await;
+        let whole = whole.map_err(io::Error::other)?;
+        let last = whole.trailers().and_then(status);
+        Ok((first.or(last), whole.to_bytes()))
+    }
+
     /// Sends so many requests, and reads nothing from then on: neither their
     /// answers nor anything else.
     pub(super) fn ask_and_freeze(&mut self, path: &str, many: usize) {
@@ -239,6 +286,81 @@ impl Latencies {
 
     pub(super) fn p99(&self) -> Duration {
         self.0[(self.0.len() * 99).div_ceil(100) - 1]
+    }
+}
+
+/// What an attack may add beside twice the time: a handshake and a request are
+/// some milliseconds of computing on both sides, on two processors that the
+/// attacker of the test computes on, too.
+const FLOOR: Duration = Duration::from_millis(40);
+/// The same where others compute on this machine meanwhile. The attacks cost
+/// seconds before they were closed.
+const FLOOR_OF_BUSY: Duration = Duration::from_millis(300);
+
+/// Time that processors worked and rested, in ticks since the machine started.
+fn ticks() -> (u64, u64) {
+    let all = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = all.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> = first
+        .split_whitespace()
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let rested: u64 = numbers.iter().skip(3).take(2).sum();
+    (numbers.iter().take(8).sum::<u64>() - rested, rested)
+}
+
+/// Whether nothing else computes on this machine: half a second at rest.
+async fn is_idle() -> bool {
+    let (worked, rested) = ticks();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (then_worked, then_rested) = ticks();
+    (then_worked - worked) * 4 < then_rested - rested
+}
+
+/// Requests with and without an attack, in turns: what else happens on the
+/// machine meets both alike, and the medians leave out what met one round.
+#[derive(Default)]
+pub(super) struct Rounds {
+    base: Vec<Duration>,
+    during: Vec<Duration>,
+    /// In one of the rounds others computed.
+    busy: bool,
+}
+
+impl Rounds {
+    pub(super) async fn base(&mut self, caller: &Caller, path: &str, many: usize) {
+        self.busy |= !is_idle().await;
+        self.base
+            .push(Latencies::of(caller, path, many).await.p99());
+    }
+
+    pub(super) async fn during(&mut self, caller: &Caller, path: &str, many: usize) {
+        self.during
+            .push(Latencies::of(caller, path, many).await.p99());
+    }
+
+    /// The medians of the p99 of each round, without the attack and with it.
+    pub(super) fn medians(&self) -> (Duration, Duration) {
+        let median = |all: &[Duration]| {
+            let mut all = all.to_vec();
+            all.sort();
+            all[all.len() / 2]
+        };
+        (median(&self.base), median(&self.during))
+    }
+
+    pub(super) fn assert_within_twice(&self, attack: &str) {
+        let (base, during) = self.medians();
+        let floor = if self.busy { FLOOR_OF_BUSY } else { FLOOR };
+        assert!(during <= base * 2 + floor, "{attack}: {self}");
+    }
+}
+
+impl std::fmt::Display for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (base, during) = self.medians();
+        let host = if self.busy { "busy" } else { "idle" };
+        write!(f, "p99 {during:?}, without {base:?}, {host} host")
     }
 }
 

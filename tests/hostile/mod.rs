@@ -19,6 +19,7 @@ mod images;
 mod impostors;
 mod ledger;
 mod limited_view;
+mod node_flood;
 mod node_labels;
 mod one_token;
 mod operation_cancel;

@@ -8,13 +8,14 @@ use std::time::Duration;
 use http::Method;
 use strata_testkit::{Daemon, wait_for};
 
-use super::client::{Caller, Latencies, resident};
+use super::client::{Caller, Connection, Latencies, Rounds, resident};
 use super::ledger::Ledger;
-use super::silent::{LATE, NOISE, hold_silent, node_certificate};
+use super::silent::{LATE, hold_silent, node_certificate};
 use super::{PATIENCE, watches};
 
 const CONNECTIONS: usize = 600;
 const MOST: u64 = 50 << 20;
+const ROUNDS: usize = 5;
 
 /// Opens connections that show the token once, and keeps them.
 async fn hold_known(caller: Caller) {
@@ -63,6 +64,19 @@ async fn another_token(daemon: &Daemon) -> String {
     made.ok().trim().to_owned()
 }
 
+/// Opens the watches; the budget of the round before may hold for a moment.
+async fn unread_watches(attacker: &Caller) -> Connection {
+    wait_for("the watches to be open", PATIENCE, async || {
+        let mut unread = attacker.connect(0).await.map_err(|e| e.to_string())?;
+        let statuses = watches::open(&mut unread, "/event?watch=true").await;
+        match statuses.iter().all(|status| *status == 200) {
+            true => Ok(unread),
+            false => Err(format!("{statuses:?}")),
+        }
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr)]
 async fn one_project_token_slows_nobody_down() {
@@ -72,43 +86,48 @@ async fn one_project_token_slows_nobody_down() {
     let attacker = Caller::of(&daemon, Some(&token));
     let other = Caller::of(&daemon, Some(&another_token(&daemon).await));
     let ledger = Ledger::keep(&server, &node_certificate(&daemon).await).await;
-    let mut base = Latencies::of(&other, "/project/shop", 60).await.p99();
+    // What the server keeps for connections is there from the first ones on.
+    drop(Latencies::of(&other, "/project/shop", 20).await);
     let before = resident(daemon.pid());
-
-    let attack = [
-        tokio::spawn(hold_silent(address.clone(), CONNECTIONS)),
-        tokio::spawn(hold_known(attacker.clone())),
-    ];
-    let mut unread = attacker.connect(0).await.unwrap();
-    let statuses = watches::open(&mut unread, "/event?watch=true").await;
-    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    wait_for(
-        "the connections to be there",
-        PATIENCE,
-        async || match connections_to(&address) {
-            many if many >= CONNECTIONS => Ok(()),
-            many => Err(format!("{many} connections")),
-        },
-    )
-    .await;
-    let mut most = resident(daemon.pid());
-    let mut during = Duration::ZERO;
-    for _ in 0..5 {
-        let part = Latencies::of(&other, "/project/shop", 40).await.p99();
-        during = during.max(part);
+    let (mut rounds, mut most) = (Rounds::default(), before);
+    for _ in 0..ROUNDS {
+        rounds.base(&other, "/project/shop", 40).await;
+        let attack = [
+            tokio::spawn(hold_silent(address.clone(), CONNECTIONS)),
+            tokio::spawn(hold_known(attacker.clone())),
+        ];
+        let unread = unread_watches(&attacker).await;
+        wait_for(
+            "the connections to be there",
+            PATIENCE,
+            async || match connections_to(&address) {
+                many if many >= CONNECTIONS => Ok(()),
+                many => Err(format!("{many} connections")),
+            },
+        )
+        .await;
+        rounds.during(&other, "/project/shop", 40).await;
         most = most.max(resident(daemon.pid()));
+        daemon.told_cli().run(["whoami"]).await.ok();
+        for one in attack {
+            one.abort();
+            let _ = one.await;
+        }
+        drop(unread);
+        wait_for(
+            "the connections to be gone",
+            PATIENCE,
+            async || match connections_to(&address) {
+                many if many < 50 => Ok(()),
+                many => Err(format!("{many} connections")),
+            },
+        )
+        .await;
     }
-    daemon.told_cli().run(["whoami"]).await.ok();
-    for one in attack {
-        one.abort();
-        let _ = one.await;
-    }
-    drop(unread);
-    base = base.max(Latencies::of(&other, "/project/shop", 60).await.p99());
 
     let grown = most.saturating_sub(before);
-    eprintln!("p99 {during:?}, without {base:?}; {} kB more", grown >> 10);
-    assert!(during <= base * 2 + NOISE, "{during:?}, without {base:?}");
+    eprintln!("{rounds}; {} kB more", grown >> 10);
+    rounds.assert_within_twice("one token");
     assert!(grown < MOST, "{} MB more", grown >> 20);
     let (beats, slowest) = ledger.close();
     assert!(beats > 20, "{beats} heartbeats");

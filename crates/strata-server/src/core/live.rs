@@ -9,6 +9,8 @@ use strata_api::strata::v1;
 use strata_scheduler::Resources as Amounts;
 use strata_types::instance::{InstanceId, Resources};
 
+use super::pace::Paces;
+
 /// What is known of a node since this server heard of it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLive {
@@ -31,6 +33,8 @@ pub struct Live {
     news: Mutex<HashSet<String>>,
     /// By node and id, instances that no record is of.
     unknown: RwLock<HashMap<String, BTreeMap<String, UnknownInstance>>>,
+    /// How fast nodes may speak.
+    pub(crate) paces: Paces,
 }
 
 /// An instance on a node that no record here is of.
@@ -128,6 +132,7 @@ impl Live {
 
     pub(crate) fn forget_node(&self, node: &str) {
         self.clear_unknown(node);
+        self.paces.forget(node);
         write(&self.nodes).remove(node);
         write(&self.reads).remove(node);
     }

@@ -32,6 +32,7 @@ mod node_keys;
 mod node_labels;
 mod node_report;
 mod nodes;
+mod pace;
 mod projects;
 mod published_nodes;
 mod record;

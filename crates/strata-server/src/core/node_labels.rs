@@ -219,7 +219,7 @@ mod tests {
         pairs.map(|(k, v)| ((*k).into(), (*v).into())).collect()
     }
 
-    fn node(extra: serde_json::Value) -> Node {
+    fn node(extra: &serde_json::Value) -> Node {
         let mut text = serde_json::json!({
             "name": "n1", "subnet": "10.42.1.0/24", "createdAtMs": 0, "changedAtMs": 0,
         });
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn new() -> Node {
-        node(serde_json::json!({ "requestedLabels": {} }))
+        node(&serde_json::json!({ "requestedLabels": {} }))
     }
 
     const REPORTED: [(&str, &str); 7] = [
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn labels_of_an_earlier_release_stay_in_force_and_no_others_come() {
-        let mut old = node(serde_json::json!({
+        let mut old = node(&serde_json::json!({
             "labels": { "zone": "a", "disk": "ssd", "strata.dev/kernel": "6" },
             "ownLabels": { "disk": "hdd" },
         }));
@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn a_host_name_is_one_nodes() {
-        let mut other = node(serde_json::json!({ "labels": { "strata.dev/hostname": "rack1-7" } }));
+        let mut other =
+            node(&serde_json::json!({ "labels": { "strata.dev/hostname": "rack1-7" } }));
         other.name = "n2".into();
         let holder = |name: &str, claimed: &str| {
             let reported = labels(&[(HOSTNAME, claimed)]);

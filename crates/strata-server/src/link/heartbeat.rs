@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use prost::Message as _;
 use strata_api::strata::v1::{self, NodeMessage, ServerMessage, node_message, server_message};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +48,9 @@ pub(super) async fn listen(
             tracing::info!(node, "a node is not answered: this server may not lead");
             break;
         }
-        core.live().alive(&node);
+        let live = core.live();
+        live.alive(&node);
+        let wait = live.paces.spend(&node, message.encoded_len());
         match message.message {
             Some(node_message::Message::Load(load)) => {
                 // Where so many wait, the node does not read; it will miss one.
@@ -59,6 +62,13 @@ pub(super) async fn listen(
                     tracing::warn!(node, "a node says more than can be dealt with");
                     break;
                 }
+            }
+        }
+        if !wait.is_zero() {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = beats.closed() => break,
+                () = tokio::time::sleep(wait) => {}
             }
         }
     }

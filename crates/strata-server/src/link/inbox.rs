@@ -3,16 +3,25 @@
 //!
 //! A report replaces an earlier one of the same instance and generation that
 //! still waits: the later one says all that counts, as in the node's own
-//! outbox. So what waits is bounded by what the node has.
+//! outbox. So what waits is bounded by what the node has; and for one that was
+//! taken over and makes up instances and pages of reasons, by its size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use prost::Message as _;
 use strata_api::strata::v1::{InstanceReport, NodeLoad, NodeMessage, node_message};
 use tokio::sync::Notify;
 
 /// More than any node has to say. One that says more begins anew.
 const LARGEST: usize = 65_536;
+/// The same in bytes, as they came: several times what the reports of as many
+/// instances take.
+const LARGEST_BYTES: usize = 32 << 20;
+/// The longest text of a message that is kept; records have less of it.
+const LONGEST_TEXT: usize = 4096;
+/// The longest id of an instance, and of a control plane.
+const LONGEST_ID: usize = 256;
 
 /// The messages of one node.
 #[derive(Default)]
@@ -27,8 +36,54 @@ struct Waiting {
     messages: BTreeMap<u64, NodeMessage>,
     /// Where the report of an instance and generation waits.
     reports: HashMap<(String, u64), u64>,
+    /// How large the messages are together.
+    bytes: usize,
     load: Option<NodeLoad>,
     closed: bool,
+}
+
+impl Waiting {
+    fn insert(&mut self, number: u64, message: NodeMessage) {
+        self.bytes += message.encoded_len();
+        if let Some(earlier) = self.messages.insert(number, message) {
+            self.bytes -= earlier.encoded_len();
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<NodeMessage> {
+        let (_, message) = self.messages.pop_first()?;
+        self.bytes -= message.encoded_len();
+        if let Some(node_message::Message::Report(report)) = &message.message {
+            self.reports.remove(&key(report));
+        }
+        Some(message)
+    }
+}
+
+/// Cuts texts to what is kept of them. False: the message is of no instance
+/// that there can be.
+fn trim(message: &mut NodeMessage) -> bool {
+    let cut = |text: &mut String, most: usize| {
+        if text.len() > most {
+            text.truncate(text.floor_char_boundary(most));
+            text.shrink_to_fit();
+        }
+    };
+    match &mut message.message {
+        Some(node_message::Message::Report(report)) => {
+            cut(&mut report.reason, LONGEST_TEXT);
+            cut(&mut report.address, LONGEST_ID);
+            cut(&mut report.control_plane, LONGEST_ID);
+            report.id.len() <= LONGEST_ID
+        }
+        Some(node_message::Message::Refusal(refusal)) => {
+            cut(&mut refusal.reason, LONGEST_TEXT);
+            refusal.id.len() <= LONGEST_ID
+        }
+        // It came first, and is not heard again.
+        Some(node_message::Message::Hello(_)) => false,
+        _ => true,
+    }
 }
 
 /// What the server is to deal with next.
@@ -61,24 +116,30 @@ impl Inbox {
     }
 
     /// Anything else it says.
-    pub(super) fn put(&self, message: NodeMessage) -> Result<(), InboxFull> {
+    pub(super) fn put(&self, mut message: NodeMessage) -> Result<(), InboxFull> {
+        if !trim(&mut message) {
+            return Ok(());
+        }
         let mut waiting = self.guard();
+        if waiting.bytes >= LARGEST_BYTES {
+            return Err(InboxFull);
+        }
         let number = waiting.next;
         if let Some(node_message::Message::Report(report)) = &message.message {
             let key = key(report);
             if let Some(earlier) = waiting.reports.get(&key).copied() {
-                waiting.messages.insert(earlier, message);
+                waiting.insert(earlier, message);
                 return Ok(());
-            }
-            if waiting.messages.len() < LARGEST {
-                waiting.reports.insert(key, number);
             }
         }
         if waiting.messages.len() >= LARGEST {
             return Err(InboxFull);
         }
+        if let Some(node_message::Message::Report(report)) = &message.message {
+            waiting.reports.insert(key(report), number);
+        }
         waiting.next += 1;
-        waiting.messages.insert(number, message);
+        waiting.insert(number, message);
         drop(waiting);
         self.news.notify_one();
         Ok(())
@@ -108,19 +169,19 @@ impl Inbox {
         let mut waiting = self.guard();
         let mut reports = vec![first];
         while reports.len() < most {
-            let Some(front) = waiting.messages.first_entry() else {
-                break;
-            };
-            let Some(node_message::Message::Report(report)) = &front.get().message else {
+            let front = waiting.messages.first_key_value();
+            let Some(node_message::Message::Report(report)) =
+                front.and_then(|(_, message)| message.message.as_ref())
+            else {
                 break;
             };
             if reports.iter().any(|one| one.id == report.id) {
                 break;
             }
-            let (key, report) = (key(report), report.clone());
-            front.remove();
-            waiting.reports.remove(&key);
-            reports.push(report);
+            let taken = waiting.pop_first().and_then(|taken| taken.message);
+            if let Some(node_message::Message::Report(report)) = taken {
+                reports.push(report);
+            }
         }
         reports
     }
@@ -130,13 +191,10 @@ impl Inbox {
         if let Some(load) = waiting.load.take() {
             return Some(Next::Load(load));
         }
-        let Some((_, message)) = waiting.messages.pop_first() else {
-            return waiting.closed.then_some(Next::Closed);
-        };
-        if let Some(node_message::Message::Report(report)) = &message.message {
-            waiting.reports.remove(&key(report));
+        match waiting.pop_first() {
+            Some(message) => Some(Next::Message(message)),
+            None => waiting.closed.then_some(Next::Closed),
         }
-        Some(Next::Message(message))
     }
 }
 
@@ -219,5 +277,26 @@ mod tests {
         assert!((0..LARGEST).all(|n| told(n).is_ok()));
         assert!(told(LARGEST).is_err());
         assert!(told(7).is_ok(), "it replaces one that waits");
+    }
+
+    #[test]
+    fn node_that_says_long_things_is_cut_short_and_bounded() {
+        let inbox = Inbox::default();
+        let page = "ä".repeat(1 << 19);
+        inbox.put(report("a", 1, &page)).unwrap();
+        inbox.put(report(&page, 1, "")).unwrap();
+        assert_eq!(inbox.guard().messages.len(), 1, "that is no id");
+        assert!(inbox.guard().bytes < 2 * LONGEST_TEXT);
+        let put = |n: usize| inbox.put(report(&n.to_string(), 1, &page)).is_ok();
+        let taken = (0..LARGEST).take_while(|n| put(*n)).count();
+        assert!((1000..LARGEST / 4).contains(&taken), "{taken}");
+        assert!(
+            !put(7),
+            "nor does it replace those that wait by longer ones"
+        );
+        assert!(inbox.guard().bytes <= LARGEST_BYTES + 2 * LONGEST_TEXT);
+        while inbox.take().is_some() {}
+        assert_eq!(inbox.guard().bytes, 0);
+        assert!(inbox.guard().reports.is_empty());
     }
 }
