@@ -31,6 +31,7 @@ mod project_network;
 mod project_world;
 mod quotas;
 mod restored;
+mod route_matrix;
 mod secrets;
 mod silent;
 mod strangers;
