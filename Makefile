@@ -43,7 +43,7 @@ test-images: ## Run services of Debian, packed as images, with their clients (ro
 test-skew: ## Run servers and nodes of the previous release with this one (root); STRATA_PREVIOUS names another
 	@scripts/test skew -- $(ARGS)
 
-soak: ## Run the campaigns at full length (root), 15 min
+soak: ## Run the campaigns at full length (root), 20 min
 	@scripts/test soak -- $(ARGS)
 
 test-all: ## Run all of these (root)
