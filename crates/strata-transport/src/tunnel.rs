@@ -164,6 +164,53 @@ mod tests {
         assert!(said.is_empty(), "handlers see none of it");
     }
 
+    struct Follows(u64);
+
+    impl FollowedTerm for Follows {
+        fn followed_term(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn node_answers_a_deposed_leader_with_failed_precondition_and_runs_nothing() {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = ran.clone();
+        let run = move || async move {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            "ran"
+        };
+        let path = "/grpc.health.v1.Health/Check";
+        let app = axum::Router::new().route(path, axum::routing::post(run));
+        let gate = Gate::new(None, strata_identity::Clock::system());
+        let stop = CancellationToken::new();
+        let served = serve_tunnel(far, app, gate, Arc::new(Follows(7)), stop.clone());
+        let served = tokio::spawn(served);
+        let io = TokioIo::new(near);
+        let shook = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await;
+        let (mut client, connection) = shook.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut codes = Vec::new();
+        for term in ["6", "7", "8"] {
+            let request = http::Request::post(format!("http://node{path}"))
+                .header("content-type", "application/grpc")
+                .header(CALLER_ROLE, "admin")
+                .header(CALLER_NAME, "jo")
+                .header(LEADER_TERM, term);
+            let answer = client.send_request(request.body(String::new()).unwrap());
+            let answer = answer.await.unwrap();
+            let code = answer.headers().get("grpc-status");
+            codes.push(code.map(|code| code.to_str().unwrap().to_owned()));
+        }
+        let refused = (Status::failed_precondition("").code() as i32).to_string();
+        assert_eq!(codes, [Some(refused), None, None]);
+        assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), 2);
+        stop.cancel();
+        served.await.unwrap();
+        connection.abort();
+    }
+
     #[test]
     fn without_a_clear_word_nobody_calls() {
         for said in [
