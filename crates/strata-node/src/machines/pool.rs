@@ -29,7 +29,7 @@ pub(super) fn follow(pool: Arc<NodePool>, machine: Label, main: Arc<Executable>)
                 match blocking(|| bring(&pool, main.pid)) {
                     Ok(false) => failed = false,
                     Ok(true) => {
-                        tracing::info!(%machine, "the storage pool was mounted in a machine")
+                        tracing::info!(%machine, "the storage pool was mounted in a machine");
                     }
                     Err(error) if !failed => {
                         tracing::warn!(%machine, %error, "the storage pool cannot be mounted in a machine; tried again every second");
