@@ -61,9 +61,9 @@ pub struct Printer {
     /// Colour on stdout.
     pub(crate) color: bool,
     color_err: bool,
-    /// The width of the terminal that stdout is; none when it is something
-    /// else.
+    /// How wide lines may be; none where stdout is no terminal.
     pub(crate) width: Option<usize>,
+    terminal: bool,
     quiet: bool,
     of_process: bool,
 }
@@ -85,6 +85,7 @@ impl Printer {
             color: colored(out.is_terminal()),
             color_err: colored(err.is_terminal()),
             width: out.is_terminal().then(terminal_width),
+            terminal: out.is_terminal(),
             quiet,
             of_process: true,
             out: Box::new(out),
@@ -100,6 +101,7 @@ impl Printer {
             color: false,
             color_err: false,
             width: None,
+            terminal: false,
             quiet: false,
             of_process: false,
         }
@@ -112,9 +114,16 @@ impl Printer {
         self
     }
 
+    /// Cuts tables to so many columns.
+    #[must_use]
+    pub fn columns(mut self, width: Option<usize>) -> Self {
+        self.width = width;
+        self
+    }
+
     /// Whether stdout is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.width.is_some()
+        self.terminal
     }
 
     /// Data, as it is.

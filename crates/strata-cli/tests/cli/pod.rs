@@ -24,6 +24,15 @@ async fn list_is_a_table() {
 }
 
 #[tokio::test]
+async fn nothing_is_cut_in_a_pipe() {
+    let mut world = World::new();
+    world.columns = None;
+    let shown = world.run("strata pod list").await;
+    assert!(!shown.contains('…'), "{shown}");
+    assert!(shown.contains("8080:80,127.0.0.1:8443:443"), "{shown}");
+}
+
+#[tokio::test]
 async fn no_pods_are_told_to_people_only() {
     let world = World::with(|state| state.pods.clear());
     insta::assert_snapshot!(world.run("strata pod list").await, @r#"

@@ -65,6 +65,8 @@ pub struct World {
     pub answer: Option<&'static str>,
     /// What is piped in, where nobody is there.
     pub piped: &'static str,
+    /// How wide tables may be; none for a pipe.
+    pub columns: Option<usize>,
     /// Breaks stdout after so many bytes.
     pub stdout_breaks_after: Option<usize>,
     pub stdout: Captured,
@@ -86,6 +88,7 @@ impl World {
             node,
             answer: None,
             piped: "",
+            columns: Some(80),
             stdout_breaks_after: None,
             stdout: Captured::default(),
             stderr: Captured::default(),
@@ -142,7 +145,9 @@ impl World {
             left: self.stdout_breaks_after,
         };
         Session {
-            printer: Printer::plain(out, self.stderr.clone()).quiet(global.quiet),
+            printer: Printer::plain(out, self.stderr.clone())
+                .columns(self.columns)
+                .quiet(global.quiet),
             discovery: global.discovery(places, None),
             clock: Clock::from_fn(|| NOW.parse::<Timestamp>().unwrap()),
             input: Box::new(Cursor::new(self.answer.unwrap_or(self.piped))),
