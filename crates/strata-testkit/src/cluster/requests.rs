@@ -82,7 +82,10 @@ impl Updates {
 
     /// The states so far.
     pub fn states(&self) -> Vec<State> {
-        self.seen.iter().map(|(state, _)| *state).collect()
+        let mut states: Vec<State> = self.seen.iter().map(|(state, _)| *state).collect();
+        // The progress of a pull is told in one and the same state.
+        states.dedup();
+        states
     }
 }
 

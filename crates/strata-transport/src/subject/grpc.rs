@@ -78,6 +78,8 @@ const CALLS: &[(&str, &str, Named)] = &[
     ("/runtime.Spawn/Destroy", "machine", FIRST),
     ("/schedule.Assignments/Follow", "node", Not),
     ("/schedule.Assignments/Tunnel", "node", Not),
+    ("/strata.v1.ServerImages/Manifest", "image", FIRST),
+    ("/strata.v1.ServerImages/Blob", "image", NESTED),
     ("/scheduler.NodeService/Register", "node", Not),
     ("/scheduler.NodeService/Unregister", "node", FIRST),
     (
