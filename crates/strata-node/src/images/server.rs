@@ -58,11 +58,12 @@ impl ServerSource {
                 "{} (neither here nor on the server's host)",
                 self.reference
             )),
-            Code::PermissionDenied
-            | Code::Unauthenticated
-            | Code::Unimplemented
-            | Code::InvalidArgument
-            | Code::FailedPrecondition => {
+            // It serves what is assigned to this node, and nothing in an
+            // earlier release: for anything else the node has its own files.
+            Code::PermissionDenied | Code::Unimplemented => {
+                SourceError::NotFound(format!("{} (not on this node)", self.reference))
+            }
+            Code::Unauthenticated | Code::InvalidArgument | Code::FailedPrecondition => {
                 let host = format!("the server {}", self.server);
                 SourceError::Denied { host, detail }
             }
