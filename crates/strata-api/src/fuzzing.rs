@@ -11,7 +11,6 @@ use strata_types::{CellSpec, ExecutableSpec};
 use crate::strata::v1;
 use crate::{instance_fields, kaas, rest, runtime, scheduler, take_input};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

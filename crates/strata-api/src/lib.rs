@@ -16,7 +16,7 @@ pub use status::{error_from_status, status_from_error};
 /// server that leads is reached.
 pub const LEADER_METADATA: &str = "strata-leader";
 
-/// Generated code is judged by its source, not by our lints.
+/// Generated code is checked at its source, not by our lints.
 macro_rules! generated {
     ($($(#[$doc:meta])* $module:ident = $package:literal;)*) => {$(
         $(#[$doc])*

@@ -28,7 +28,6 @@ impl Text {
         }
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         // Checked when it was made; an empty text stands for the impossible.
         str::from_utf8(&self.0).unwrap_or_default()
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_on_the_wire_as_the_generated_one() {
+    fn log_item_has_the_wire_format_of_the_generated_type() {
         for (channel, line, timestamp) in [
             ("stdout", "hello", 5),
             ("", "", 0),
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused_or_shown_as_such() {
+    fn non_utf8_input_is_rejected_or_shown() {
         assert!(LogItem::decode([0x12, 1, 0xff].as_slice()).is_err());
         assert_eq!(
             Text::from_lossy(Bytes::from_static(b"a\xffb")),

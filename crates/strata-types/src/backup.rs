@@ -1,5 +1,4 @@
-//! Backups as they are told: what was saved, how long it is kept, when the
-//! next is made.
+//! Backups, retention rules, schedules and restores.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,48 +7,47 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
-    /// The id of its snapshot in the repository, as every client of the
-    /// repository knows it.
+    /// ID of its snapshot in the repository.
     pub id: String,
-    /// When the state that it holds was taken, in Unix milliseconds.
+    /// Time of the snapshot, in Unix milliseconds.
     pub taken_at_ms: i64,
-    /// The machine that made it.
+    /// Host that created it.
     pub host: String,
-    /// The operation that made it, where one did.
+    /// ID of the operation that created it, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub operation: String,
-    /// The volumes in it.
+    /// Volumes in the backup.
     pub volumes: Vec<String>,
-    /// Whether Strata's own state is in it.
+    /// Whether the state of the control plane is included.
     pub has_state: bool,
-    /// How many files are in it.
+    /// Number of files.
     pub files: u64,
-    /// How large they are together.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// How much was new to the repository, before compression.
+    /// Bytes added to the repository, before compression.
     pub new_bytes: u64,
-    /// How much that took in the repository.
+    /// Bytes added to the repository, after compression.
     pub stored_bytes: u64,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub took_ms: u64,
 }
 
-/// How many backups are kept. Each rule keeps on its own; what none keeps may
-/// be pruned. Without any rule everything is kept.
+/// Retention rules. A backup is kept if any rule keeps it. Without any rule
+/// every backup is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Retention {
-    /// The latest so many.
+    /// Number of latest backups to keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<u32>,
-    /// The latest of each of the latest so many days that have one.
+    /// Number of days of which the latest backup is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub daily: Option<u32>,
-    /// The same for weeks, which begin on Monday.
+    /// Number of weeks, from Monday, of which the latest backup is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weekly: Option<u32>,
-    /// The same for months.
+    /// Number of months of which the latest backup is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monthly: Option<u32>,
 }
@@ -61,44 +59,44 @@ impl Retention {
     }
 }
 
-/// When backups are made, and how long they are kept.
+/// A backup schedule and its retention rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackupSchedule {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// When, as in a crontab, in UTC: `30 2 * * *`.
+    /// Cron expression in UTC, e.g. `30 2 * * *`.
     pub when: String,
-    /// What is kept after each.
+    /// Retention rules applied after each backup.
     #[serde(default)]
     pub keep: Retention,
-    /// It rests.
+    /// Whether the schedule is suspended.
     #[serde(default)]
     pub paused: bool,
-    /// When it made one last, in Unix milliseconds.
+    /// Time of the last backup, in Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_at_ms: Option<i64>,
-    /// When the next is due.
+    /// Time of the next backup, in Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at_ms: Option<i64>,
 }
 
-/// What is to be brought back.
+/// What to restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RestoreRequest {
-    /// Only this volume; all of them unless told.
+    /// Volume to restore. Default: all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub volume: String,
-    /// Only this file or folder of the volume, as a path from its root.
+    /// File or directory of the volume to restore, relative to its root.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// The name of the volume it is restored as; its own unless told. One
-    /// that is there is replaced only with `replace`.
+    /// Name of the restored volume. Default: the original name. An existing
+    /// volume is replaced only with `replace`.
     #[serde(rename = "as", skip_serializing_if = "String::is_empty")]
     pub as_name: String,
-    /// What is there is replaced; it is kept as a snapshot.
+    /// Replace an existing volume; its contents are kept as a snapshot.
     pub replace: bool,
 }

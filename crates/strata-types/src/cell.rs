@@ -165,8 +165,9 @@ pub enum RootMode {
     ReadOnly,
     /// The machine's own files; changes stay in the cell and vanish with it.
     Private,
-    /// A folder of the machine.
-    Folder(String),
+    /// A directory of the machine.
+    #[serde(rename = "folder")]
+    Directory(String),
     /// Mounts that the node hands over once the cell is there: a pod's.
     Handed,
 }
@@ -184,7 +185,6 @@ pub struct IdMap {
 /// What a cell is asked to be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSpec {
-    /// Its name.
     pub name: CellName,
     /// Its weight when cpus are short.
     #[serde(default)]

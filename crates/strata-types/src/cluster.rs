@@ -1,5 +1,4 @@
-//! Kubernetes clusters: what is asked of one, what it is made of, and how it
-//! stands.
+//! Kubernetes clusters: specification, members and state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,7 +81,7 @@ impl<'de> Deserialize<'de> for KubernetesVersion {
     }
 }
 
-/// Which machines a part of a cluster is made of.
+/// Type of the machines of a node pool or control plane.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -97,7 +96,7 @@ pub enum InstanceType {
 }
 
 impl InstanceType {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -125,20 +124,20 @@ impl FromStr for InstanceType {
     }
 }
 
-/// What pods may do in namespaces that say nothing else: a level of the Pod
-/// Security Standards.
+/// Level of the Pod Security Standards for namespaces without labels of their
+/// own.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PodSecurityLevel {
-    /// Anything.
+    /// `privileged`: no restrictions.
     Privileged,
-    /// Nothing that is known to lead out of a container.
+    /// `baseline`: prevents known privilege escalations.
     #[default]
     Baseline,
-    /// Only what is hardened.
+    /// `restricted`: hardened pods only.
     Restricted,
 }
 
@@ -174,31 +173,31 @@ impl FromStr for PodSecurityLevel {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControlPlane {
-    /// 1, 3 or 5.
+    /// Number of machines: 1, 3 or 5.
     pub count: u32,
-    /// Which machines.
+    /// Type of the machines.
     #[serde(default)]
     pub instance_type: InstanceType,
     /// Labels of their Kubernetes nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What the API server enforces for pods of namespaces without labels of
-    /// their own. Default: baseline. Clusters from before it could be chosen
-    /// have none, and enforce nothing.
+    /// Pod Security level enforced in namespaces without labels of their own.
+    /// Default: baseline. Absent in clusters that predate this setting, which
+    /// enforce nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_security: Option<PodSecurityLevel>,
 }
 
-/// A named group of workers.
+/// A node pool: a named group of worker nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodePool {
-    /// A DNS label, unique in the cluster.
+    /// Name: a DNS label, unique in the cluster.
     pub name: String,
-    /// How many machines.
+    /// Number of machines.
     pub count: u32,
-    /// Which machines.
+    /// Type of the machines.
     #[serde(default)]
     pub instance_type: InstanceType,
     /// Labels of their Kubernetes nodes.
@@ -206,34 +205,34 @@ pub struct NodePool {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What is asked of a cluster.
+/// Specification of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSpec {
-    /// Of Kubernetes, as `v1.34.4`.
+    /// Kubernetes version, e.g. `v1.34.4`.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub version: KubernetesVersion,
-    /// What controls it.
+    /// Control plane.
     pub control_plane: ControlPlane,
-    /// What works in it.
+    /// Node pools.
     #[serde(default)]
     pub pools: Vec<NodePool>,
 }
 
-/// What a machine is in its cluster.
+/// Role of a machine in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterRole {
-    /// It runs etcd, the API server and what steers.
+    /// Runs etcd, the API server and the controllers.
     ControlPlane,
-    /// It runs workloads.
+    /// Runs workloads.
     Worker,
 }
 
 impl ClusterRole {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ControlPlane => "control-plane",
@@ -248,61 +247,61 @@ impl fmt::Display for ClusterRole {
     }
 }
 
-/// A machine that was taken for a cluster.
+/// A machine allocated to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
-    /// The machine, and the name of its Kubernetes node.
+    /// Machine ID; also the name of its Kubernetes node.
     pub machine: MachineId,
     /// What it is.
     pub role: ClusterRole,
-    /// The pool of a worker; empty for the control plane.
+    /// Node pool of a worker; empty for the control plane.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
-    /// Its number in the cluster, which its pods' addresses come from. Given
-    /// once; free again when the machine has gone.
+    /// Number in the cluster, from which the pod subnet is derived. Free again
+    /// once the machine is released.
     pub number: u8,
     /// Labels of its Kubernetes node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What is installed on it.
+    /// Installed Kubernetes version.
     pub version: KubernetesVersion,
-    /// Where it is reached, once it is up.
+    /// IP address, once it is up.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// Whether it has joined: its Kubernetes node is expected to be there.
+    /// Whether it has joined: its Kubernetes node is expected to exist.
     #[serde(default)]
     pub joined: bool,
-    /// When it was taken, in Unix milliseconds: the newest goes first.
+    /// Time of allocation, in Unix milliseconds; the newest is released first.
     pub added_at_ms: i64,
 }
 
-/// How a cluster stands, by the published document's words and numbers.
+/// State of a cluster, with the names and numbers of the published document.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ClusterStatus {
-    /// Nobody has looked yet.
+    /// Not observed yet.
     #[default]
     Unspecified,
-    /// It is being built, and cannot be used yet.
+    /// Being created; not usable yet.
     Provisioning,
-    /// All is as asked.
+    /// Running as specified.
     Running,
-    /// It serves, and is being changed.
+    /// Usable, and being changed.
     Reconciling,
-    /// It is being deleted.
+    /// Being deleted.
     Stopping,
-    /// It does not serve.
+    /// Not usable.
     Error,
-    /// It serves, and something is broken.
+    /// Usable, but degraded.
     Degraded,
 }
 
 impl ClusterStatus {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unspecified => "UNSPECIFIED",

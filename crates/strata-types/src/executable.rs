@@ -59,7 +59,6 @@ impl EnvironmentVariable {
     pub const MAX_COUNT: usize = 100;
     const MAX_BYTES: usize = 32 * 1024;
 
-    /// The variable's name.
     pub fn key(&self) -> &str {
         self.0.split_once('=').map_or(&self.0, |(key, _)| key)
     }
@@ -99,7 +98,6 @@ pub struct Identity {
     /// The group; the same number as the user when none is given, and that of
     /// the node when neither is.
     pub gid: Option<u32>,
-    /// Further groups.
     #[serde(default)]
     pub groups: Vec<u32>,
 }
@@ -113,7 +111,6 @@ pub struct ExecutableSpec {
     pub cell: CellName,
     /// The words of its command.
     pub command: CommandLine,
-    /// For people.
     #[serde(default)]
     pub description: String,
     /// Who it runs as.
@@ -122,7 +119,7 @@ pub struct ExecutableSpec {
     /// What it finds in its environment beside `PATH`.
     #[serde(default)]
     pub environment: Vec<EnvironmentVariable>,
-    /// The folder it starts in; `/` when none is given.
+    /// The directory it starts in; `/` when none is given.
     #[serde(default)]
     pub working_directory: Option<String>,
     /// Between SIGTERM and SIGKILL.
@@ -137,12 +134,11 @@ pub struct ExecutableSpec {
 }
 
 impl ExecutableSpec {
-    /// What an executable gets between SIGTERM and SIGKILL unless told.
+    /// What an executable gets between SIGTERM and SIGKILL by default.
     pub const fn default_grace() -> Duration {
         Duration::from_secs(10)
     }
 
-    /// SIGTERM.
     pub const fn default_stop_signal() -> i32 {
         15
     }
@@ -161,7 +157,6 @@ impl ExecutableSpec {
 /// Where an executable is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutableState {
-    /// Its process lives.
     Running,
     /// Its process has been told to end.
     Stopping,

@@ -9,7 +9,6 @@ use crate::machine::ProviderKind;
 use crate::pod::{Alias, Capability, PodName, PortMapping, Rlimit, Sysctl};
 use crate::{CellName, CommandLine, CpuSet, ExecutableName, Label, Role};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

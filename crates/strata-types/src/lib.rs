@@ -16,6 +16,7 @@ mod limits;
 pub mod machine;
 mod name;
 pub mod pod;
+pub mod project;
 mod restart;
 mod role;
 mod secret;
@@ -29,6 +30,6 @@ pub use executable::{
 };
 pub use limits::{CpuLimit, CpuSet, DeviceRef, IoLimit, Limits, MemoryLimit};
 pub use name::Label;
-pub use restart::{Backoff, Pace, RestartPolicy};
+pub use restart::{Backoff, BackoffPolicy, RestartPolicy};
 pub use role::Role;
 pub use secret::Secret;

@@ -11,10 +11,8 @@ use crate::Error;
 /// Everything that is limited. What is `None` is not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Time on cpus.
     #[serde(default)]
     pub cpu: Option<CpuLimit>,
-    /// Which cpus.
     #[serde(default)]
     pub cpuset: Option<CpuSet>,
     /// Bytes of memory.
@@ -93,7 +91,7 @@ impl TryFrom<String> for CpuSet {
             let shown: String = text.chars().take(80).collect();
             Error::invalid(
                 "cpuset",
-                format!("{shown:?} is no list of cpus such as 0-2,4"),
+                format!("{shown:?} is not a list of CPUs: expected one such as 0-2,4"),
             )
         };
         if text.len() > 4096 {
@@ -203,7 +201,6 @@ impl MemoryLimit {
 pub enum DeviceRef {
     /// Major and minor number.
     Number(u32, u32),
-    /// A device node.
     Path(String),
 }
 
@@ -226,7 +223,7 @@ impl DeviceRef {
             let shown: String = text.chars().take(80).collect();
             Error::invalid(
                 field,
-                format!("{shown:?} is no block device such as 8:0 or /dev/sda"),
+                format!("{shown:?} is not a block device: expected one such as 8:0 or /dev/sda"),
             )
         })
     }
@@ -235,15 +232,12 @@ impl DeviceRef {
 /// Traffic with one block device, per second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoLimit {
-    /// The device.
     pub device: DeviceRef,
     /// Bytes read.
     pub read_bps: Option<u64>,
     /// Bytes written.
     pub write_bps: Option<u64>,
-    /// Reads.
     pub read_iops: Option<u64>,
-    /// Writes.
     pub write_iops: Option<u64>,
 }
 

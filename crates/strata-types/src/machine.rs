@@ -1,5 +1,5 @@
-//! Machines of the inventory: what is known of one, where it stands in its
-//! life, and which steps of that life may follow each other.
+//! Machines of the inventory: specification, phases, and the transitions
+//! between phases.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The id of a machine: 1 to 63 of `a-z`, `0-9` and `-`, as a DNS label. It is
-/// also the name of the node that comes up on it.
+/// ID of a machine: a DNS label of 1 to 63 characters. Also the name of its
+/// node.
 pub type MachineId = crate::Label;
 
-/// Who brings a machine up and down.
+/// Provider that powers a machine on and off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
-    /// A machine inside a machine that runs a node.
+    /// A nested node in a container of a node.
     Local,
     /// A virtual machine on a node.
     Qemu,
@@ -24,7 +24,7 @@ pub enum ProviderKind {
     Redfish,
     /// A machine of a MAAS region.
     Maas,
-    /// One that is only played, for tests.
+    /// A simulated machine, for tests.
     Sim,
 }
 
@@ -38,7 +38,7 @@ impl ProviderKind {
         Self::Sim,
     ];
 
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -61,23 +61,23 @@ impl FromStr for ProviderKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or("is no provider; there are local, qemu, redfish, maas and sim")
+        found.ok_or("is not a provider: expected local, qemu, redfish, maas or sim")
     }
 }
 
-/// What a machine is good for beyond cpu and memory.
+/// A capability of a machine beyond CPU and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Capability {
-    /// It reaches the storage pool.
+    /// Can use the storage pool.
     Storage,
-    /// It has a GPU.
+    /// Has a GPU.
     Gpu,
 }
 
 impl Capability {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Storage => "STORAGE",
@@ -86,69 +86,71 @@ impl Capability {
     }
 }
 
-/// Where a machine stands in its life as a hypervisor.
+/// Phase of a machine as a hypervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MachinePhase {
-    /// Down, and free to be brought up.
+    /// Down and free.
     #[default]
     Available,
-    /// It is being taken from its provider.
-    Taking,
-    /// It is being booted.
+    /// Being allocated from its provider.
+    #[serde(alias = "TAKING")]
+    Allocating,
+    /// Booting.
     Booting,
-    /// It runs; its node has not come yet.
+    /// Booted; its node has not joined yet.
     Joining,
-    /// Its node came; it is tried with a process in a cell.
-    Proving,
-    /// It hosts instances.
+    /// Its node joined and is being verified with a process in a cell.
+    #[serde(alias = "PROVING")]
+    Verifying,
+    /// Up; hosts instances.
     Up,
-    /// It is being switched off.
+    /// Being powered off.
     Stopping,
-    /// What was on it is being erased, and it is given back.
+    /// Being wiped and released.
     Wiping,
 }
 
 impl MachinePhase {
-    /// Every phase, in the order of a life.
+    /// Every phase, in order.
     pub const ALL: [Self; 8] = [
         Self::Available,
-        Self::Taking,
+        Self::Allocating,
         Self::Booting,
         Self::Joining,
-        Self::Proving,
+        Self::Verifying,
         Self::Up,
         Self::Stopping,
         Self::Wiping,
     ];
 
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Available => "AVAILABLE",
-            Self::Taking => "TAKING",
+            Self::Allocating => "ALLOCATING",
             Self::Booting => "BOOTING",
             Self::Joining => "JOINING",
-            Self::Proving => "PROVING",
+            Self::Verifying => "VERIFYING",
             Self::Up => "UP",
             Self::Stopping => "STOPPING",
             Self::Wiping => "WIPING",
         }
     }
 
-    /// Whether this one may follow that one. Every phase may turn to the way
-    /// down: a machine that fails anywhere is stopped and wiped.
+    /// Whether this phase may follow that one. Every phase may be followed by
+    /// stopping: a machine that fails anywhere is stopped and wiped.
     pub const fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
-            (Self::Available, Self::Taking)
-                | (Self::Taking, Self::Booting | Self::Available)
+            (Self::Available, Self::Allocating)
+                | (Self::Allocating, Self::Booting | Self::Available)
                 | (Self::Booting, Self::Joining)
-                | (Self::Joining, Self::Proving)
-                | (Self::Proving, Self::Up)
+                | (Self::Joining, Self::Verifying)
+                | (Self::Verifying, Self::Up)
                 | (
-                    Self::Booting | Self::Joining | Self::Proving | Self::Up | Self::Taking,
+                    Self::Booting | Self::Joining | Self::Verifying | Self::Up | Self::Allocating,
                     Self::Stopping
                 )
                 | (Self::Stopping, Self::Wiping)
@@ -163,22 +165,22 @@ impl fmt::Display for MachinePhase {
     }
 }
 
-/// Whether electricity flows, as the provider sees it.
+/// Power state, as reported by the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PowerState {
-    /// It is on.
+    /// Powered on.
     On,
-    /// It is off.
+    /// Powered off.
     Off,
-    /// Nobody can tell.
+    /// Unknown.
     #[default]
     Unknown,
 }
 
 impl PowerState {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::On => "ON",
@@ -188,47 +190,46 @@ impl PowerState {
     }
 }
 
-/// A phase that did not work out.
+/// A phase that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MachineFailure {
-    /// Which.
+    /// The phase.
     pub phase: MachinePhase,
-    /// Why, in words.
+    /// Reason.
     pub why: String,
-    /// When, in Unix milliseconds.
+    /// Timestamp, in Unix milliseconds.
     pub at_ms: i64,
 }
 
-/// What somebody says of a machine when it is added.
+/// Specification of a machine of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MachineSpec {
-    /// Who brings it up.
+    /// Provider of the machine.
     pub provider: ProviderKind,
-    /// What the provider calls it: the path of its Redfish system, its MAAS
-    /// system id or `tag:NAME` for any machine with that tag. Its id unless
-    /// told.
+    /// ID at the provider: the path of its Redfish system, its MAAS system ID,
+    /// or `tag:NAME` for any machine with that tag. Default: the ID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub handle: String,
-    /// Where its management is reached: the URL of a BMC or a MAAS region.
+    /// URL of its management interface: a BMC or a MAAS region.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// The name of the credentials in the configuration to reach it with.
+    /// Name of the credentials in the configuration.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub credentials: String,
-    /// Threads, where a machine is made to measure; measured once it is up.
+    /// CPU threads, for providers that size machines; measured once it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// MB, where a machine is made to measure; measured once it is up.
+    /// Memory in MB, for providers that size machines; measured once it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ram: Option<u64>,
-    /// GB of disk, where a machine is made to measure.
+    /// Disk in GB, for providers that size machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<u64>,
-    /// What people say of it; its node has them too.
+    /// Labels, also set on its node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

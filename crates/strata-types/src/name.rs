@@ -13,7 +13,6 @@ pub struct Label(Box<str>);
 /// Why a text is not a label. Says what is allowed, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
-    /// Nothing at all.
     #[error("must not be empty (1 to 63 of a-z, 0-9 and -)")]
     Empty,
     /// Longer than DNS allows.
@@ -28,7 +27,6 @@ pub enum LabelError {
 }
 
 impl Label {
-    /// The longest label.
     pub const MAX: usize = 63;
 
     /// The text of the label.

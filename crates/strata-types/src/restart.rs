@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Ending;
 
-/// What happens when it ends by itself.
+/// Restart policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -47,16 +47,16 @@ impl fmt::Display for RestartPolicy {
 
 /// How patient the tries are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct BackoffPolicy {
     /// The first wait, doubled with each further one.
     pub first: Duration,
     /// No wait is longer.
     pub longest: Duration,
-    /// After a run of this length the waits begin anew.
+    /// After a run of this length the waits begin again.
     pub good: Duration,
 }
 
-impl Pace {
+impl BackoffPolicy {
     /// For pods and virtual machines: a try costs an address, mounts, an
     /// image, so 1 s up to 5 minutes, from 1 s again after 10 good minutes.
     pub const UNITS: Self = Self {
@@ -83,7 +83,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Takes in an end after so long a run; answers how long to wait.
-    pub fn after_run(&mut self, pace: Pace, lived: Duration) -> Duration {
+    pub fn after_run(&mut self, pace: BackoffPolicy, lived: Duration) -> Duration {
         if lived >= pace.good {
             self.tries = 0;
         }
@@ -105,15 +105,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_five_minutes_and_begin_anew_after_a_good_run() {
+    fn backoff_doubles_up_to_five_minutes_and_resets_after_a_good_run() {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..11)
-            .map(|_| backoff.after_run(Pace::UNITS, Duration::ZERO).as_secs())
+            .map(|_| {
+                backoff
+                    .after_run(BackoffPolicy::UNITS, Duration::ZERO)
+                    .as_secs()
+            })
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         let mut after = |secs| {
             backoff
-                .after_run(Pace::UNITS, Duration::from_secs(secs))
+                .after_run(BackoffPolicy::UNITS, Duration::from_secs(secs))
                 .as_secs()
         };
         assert_eq!((after(600), after(599)), (1, 2));
@@ -123,7 +127,7 @@ mod tests {
     fn executables_are_tried_sooner_and_never_later_than_half_a_minute() {
         let mut backoff = Backoff::default();
         let mut after = |secs| {
-            let wait = backoff.after_run(Pace::EXECUTABLES, Duration::from_secs(secs));
+            let wait = backoff.after_run(BackoffPolicy::EXECUTABLES, Duration::from_secs(secs));
             wait.as_millis()
         };
         let waits: Vec<_> = (0..11).map(|_| after(0)).collect();
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_judge_endings() {
+    fn policies_decide_by_the_ending() {
         use RestartPolicy::{Always, Never, OnFailure};
         let ends = [
             Ending::Code(0),
@@ -153,7 +157,7 @@ mod tests {
         fn a_wait_is_never_longer_than_five_minutes(lives in proptest::collection::vec(0u64..1200, 0..60)) {
             let mut backoff = Backoff::default();
             for lived in lives {
-                let wait = backoff.after_run(Pace::UNITS, Duration::from_secs(lived));
+                let wait = backoff.after_run(BackoffPolicy::UNITS, Duration::from_secs(lived));
                 prop_assert!((1..=300).contains(&wait.as_secs()));
             }
         }

@@ -11,11 +11,9 @@ use crate::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything.
     Admin,
     /// Runs and changes workloads; does not touch identities or machines as a whole.
     Operator,
-    /// Reads.
     Viewer,
     /// A node daemon: speaks of itself alone.
     Node,
@@ -52,7 +50,7 @@ impl FromStr for Role {
             .ok_or_else(|| {
                 Error::invalid(
                     "role",
-                    format!("{text:?} is no role; it is one of admin, operator, viewer, node"),
+                    format!("{text:?} is not a role: expected admin, operator, viewer or node"),
                 )
             })
     }

@@ -1,22 +1,22 @@
-//! The storage pool as it is told: devices, room, volumes, and the plans to
-//! make it larger or smaller.
+//! The storage pool: devices, capacity, volumes, and plans to expand or shrink
+//! it.
 
 use serde::{Deserialize, Serialize};
 
-/// How often everything is kept.
+/// Redundancy of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// Once: a device that breaks takes data with it.
+    /// One copy: a failed device loses data.
     #[default]
     Single,
-    /// Twice, on two devices: any one may break.
+    /// Two copies on two devices: any one device may fail.
     Mirrored,
 }
 
 impl Profile {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -25,25 +25,25 @@ impl Profile {
     }
 }
 
-/// What a device is to the pool.
+/// State of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum DeviceState {
-    /// Data is on it.
+    /// In use.
     Online,
-    /// It waits to be used.
+    /// Spare.
     Spare,
-    /// Its data is being moved away.
+    /// Its data is being moved to other devices.
     Leaving,
-    /// It is in use and answers with errors.
+    /// In use, with I/O errors.
     Failing,
-    /// The pool expects it and it is not there.
+    /// Expected by the pool and missing.
     Missing,
 }
 
 impl DeviceState {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Online => "ONLINE",
@@ -55,41 +55,41 @@ impl DeviceState {
     }
 }
 
-/// A device of the pool, or one that waits to be.
+/// A device of the pool, or a spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolDevice {
-    /// Its name in the pool, for example `d1`.
+    /// Name in the pool, e.g. `d1`.
     pub name: String,
     /// The block device or the file.
     pub path: String,
-    /// What it is to the pool.
+    /// State.
     pub state: DeviceState,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How much of it is given to data, in use or not.
+    /// Bytes allocated on the device.
     pub allocated_bytes: u64,
-    /// Errors since they were last counted from nothing: reading, writing,
-    /// and what did not match its checksum.
+    /// Read, write and checksum errors since the counter was last reset.
     pub errors: u64,
 }
 
-/// Whether the pool is well.
+/// Health of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PoolState {
-    /// All is well.
+    /// Healthy.
     Online,
-    /// It serves; a device is missing or failing, or data is not kept as often as asked.
+    /// Usable; a device is missing or failing, or data has fewer copies than
+    /// configured.
     Degraded,
-    /// It does not serve.
+    /// Not usable.
     Offline,
 }
 
 impl PoolState {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Online => "ONLINE",
@@ -104,105 +104,103 @@ impl PoolState {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
-    /// Its id.
+    /// ID.
     pub id: String,
-    /// Whether it is well.
+    /// Health.
     pub state: PoolState,
-    /// Why it is not, and what to do.
+    /// Why it is degraded, and what to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How often everything is kept.
+    /// Redundancy of the pool.
     pub profile: Profile,
-    /// Where it is mounted.
+    /// Mount point.
     pub path: String,
-    /// What users can store in all; half of the devices where it is mirrored.
+    /// Usable size in bytes; half of the devices if mirrored.
     pub bytes: u64,
-    /// What is stored.
+    /// Used bytes.
     pub used_bytes: u64,
-    /// What can still be stored.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Its devices and its spares.
+    /// Devices and spares.
     pub devices: Vec<PoolDevice>,
-    /// How many volumes are on it.
+    /// Number of volumes.
     pub volumes: usize,
-    /// The last scrub, if there was one.
+    /// The last scrub, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
 }
 
-/// How a scrub went.
+/// Result of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Scrub {
-    /// When it ended, in Unix milliseconds.
+    /// End time, in Unix milliseconds.
     pub ended_at_ms: i64,
-    /// How much was read.
+    /// Bytes read.
     pub bytes: u64,
-    /// What was wrong and could be mended.
+    /// Errors that were repaired.
     pub corrected: u64,
-    /// What was wrong and could not.
+    /// Errors that could not be repaired.
     pub uncorrectable: u64,
 }
 
-/// A device of the pool that is made larger or smaller while it is used.
+/// An online resize of a device of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceResize {
-    /// The device.
+    /// Name of the device.
     pub name: String,
-    /// What the pool uses of it before.
+    /// Bytes used by the pool before.
     pub from_bytes: u64,
-    /// What the pool uses of it afterwards.
+    /// Bytes used by the pool afterwards.
     pub to_bytes: u64,
 }
 
-/// What an expansion would do.
+/// Plan of an expansion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExpandPlan {
-    /// Spares that would be used, by name.
+    /// Names of the spares to use.
     pub devices: Vec<String>,
-    /// Devices of which more would be used than now, and spares of which only
-    /// a part would be.
+    /// Devices that would grow, and spares of which only a part would be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resized: Vec<DeviceResize>,
-    /// What users could store more.
+    /// Growth of the usable size, in bytes.
     pub gained_bytes: u64,
-    /// What would be moved to spread data over the new devices; none unless
-    /// the profile needs it.
+    /// Bytes to rebalance to the new devices; 0 unless the profile requires it.
     pub moved_bytes: u64,
 }
 
-/// What a shrink would do.
+/// Plan of a shrink.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ShrinkPlan {
-    /// Devices that would leave, by name, in the order they would.
+    /// Names of the devices to remove, in order.
     pub devices: Vec<String>,
-    /// Devices of which less would be used than now.
+    /// Devices that would be reduced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resized: Vec<DeviceResize>,
-    /// What users could store less.
+    /// Reduction of the usable size, in bytes.
     pub lost_bytes: u64,
-    /// What would be moved away from them first.
+    /// Bytes to move away first.
     pub moved_bytes: u64,
-    /// What would be free afterwards.
+    /// Free bytes afterwards.
     pub free_bytes: u64,
 }
 
-/// What is in a volume.
+/// Type of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeKind {
-    /// Files, for containers.
+    /// A directory tree, for containers.
     #[default]
     Files,
-    /// One disk, for a virtual machine.
+    /// A disk image, for a virtual machine.
     Disk,
 }
 
@@ -211,34 +209,34 @@ pub enum VolumeKind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolVolume {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What is in it.
+    /// Type.
     pub kind: VolumeKind,
-    /// The most it may hold; nothing is said when it may fill the pool.
+    /// Quota in bytes; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// What it holds.
+    /// Used bytes.
     pub used_bytes: u64,
-    /// Of that, what nothing else shares: what its removal would free.
+    /// Exclusive bytes: what deleting it would free.
     pub exclusive_bytes: u64,
-    /// What it was cloned from.
+    /// Volume or snapshot it was cloned from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// When it was made, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created_at_ms: i64,
     /// Its snapshots, oldest first.
     #[serde(default)]
     pub snapshots: Vec<VolumeSnapshot>,
 }
 
-/// A volume as it once was.
+/// A snapshot of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSnapshot {
-    /// Its name, unique for the volume.
+    /// Name, unique in the volume.
     pub name: String,
-    /// When, in Unix milliseconds.
+    /// Timestamp, in Unix milliseconds.
     pub created_at_ms: i64,
 }

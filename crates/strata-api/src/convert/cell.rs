@@ -44,13 +44,13 @@ fn limits(options: &v1::CellOptions) -> Result<Limits, Error> {
     if let Some(pids @ (0..2 | 4_194_305..)) = options.pids_max {
         return Err(Error::invalid(
             "cell.options.pids_max",
-            format!("is {pids}; 2 to 4194304 are allowed, and the cell's init counts as one"),
+            format!("is {pids}; it must be 2 to 4194304, and the init of the cell counts as one"),
         ));
     }
     if options.io.len() > MAX_IO {
         return Err(Error::invalid(
             "cell.options.io",
-            format!("has {} devices; {MAX_IO} is the most", options.io.len()),
+            format!("has {} devices; the maximum is {MAX_IO}", options.io.len()),
         ));
     }
     Ok(Limits {
@@ -77,7 +77,7 @@ fn io_limit(limit: &v1::IoLimit) -> Result<IoLimit, Error> {
     if figures.contains(&Some(0)) {
         return Err(Error::invalid(
             "cell.options.io",
-            "a limit of 0 would stop the device for good; leave it out or give 1 or more",
+            "a limit of 0 would block the device; omit it or use 1 or more",
         ));
     }
     Ok(IoLimit {
@@ -95,7 +95,7 @@ fn isolated(network: i32) -> Result<bool, Error> {
         Ok(v1::CellNetwork::Isolated) => Ok(true),
         Err(_) => Err(Error::invalid(
             "cell.options.network",
-            format!("{network} is no network; 0 is the host's, 1 is isolated"),
+            format!("{network} is not a network mode; 0 is host, 1 is isolated"),
         )),
     }
 }
@@ -106,7 +106,7 @@ fn host_cgroups(cgroups: i32) -> Result<bool, Error> {
         Ok(v1::CellCgroups::Host) => Ok(true),
         Err(_) => Err(Error::invalid(
             "cell.options.cgroups",
-            format!("{cgroups} are no control groups; 0 are the cell's own, 1 are the host's"),
+            format!("{cgroups} is not a cgroup mode; 0 is that of the cell, 1 is that of the host"),
         )),
     }
 }
@@ -115,20 +115,22 @@ fn root(options: &v1::CellOptions) -> Result<RootMode, Error> {
     let mode = v1::RootMode::try_from(options.root).map_err(|_| {
         Error::invalid(
             "cell.options.root",
-            format!("{} is no root mode", options.root),
+            format!("{} is not a root mode", options.root),
         )
     })?;
-    let folder = options.root_folder.as_str();
+    let directory = options.root_folder.as_str();
     let field = "cell.options.root_folder";
     match mode {
-        v1::RootMode::Folder if !folder.starts_with('/') || folder.contains('\0') => Err(
-            Error::invalid(field, "must be the absolute path of a folder"),
+        v1::RootMode::Folder if !directory.starts_with('/') || directory.contains('\0') => Err(
+            Error::invalid(field, "must be the absolute path of a directory"),
         ),
-        v1::RootMode::Folder if folder.len() >= 4096 => {
+        v1::RootMode::Folder if directory.len() >= 4096 => {
             Err(Error::invalid(field, "is longer than any path"))
         }
-        v1::RootMode::Folder => Ok(RootMode::Folder(folder.to_owned())),
-        _ if !folder.is_empty() => Err(Error::invalid(field, "goes with ROOT_MODE_FOLDER alone")),
+        v1::RootMode::Folder => Ok(RootMode::Directory(directory.to_owned())),
+        _ if !directory.is_empty() => {
+            Err(Error::invalid(field, "is only valid with ROOT_MODE_FOLDER"))
+        }
         v1::RootMode::Host => Ok(RootMode::Host),
         v1::RootMode::ReadOnly => Ok(RootMode::ReadOnly),
         v1::RootMode::Private => Ok(RootMode::Private),
@@ -142,7 +144,7 @@ impl From<&CellSpec> for v1::CellOptions {
             RootMode::Host => (v1::RootMode::Host, String::new()),
             RootMode::ReadOnly => (v1::RootMode::ReadOnly, String::new()),
             RootMode::Private => (v1::RootMode::Private, String::new()),
-            RootMode::Folder(folder) => (v1::RootMode::Folder, folder.clone()),
+            RootMode::Directory(directory) => (v1::RootMode::Folder, directory.clone()),
             // A pod's, which has a face of its own.
             RootMode::Handed => (v1::RootMode::Private, String::new()),
         };

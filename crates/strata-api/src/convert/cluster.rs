@@ -86,7 +86,7 @@ fn labels(field: &str, wire: Vec<kaas::KubernetesLabel>) -> Result<BTreeMap<Stri
     for (at, label) in wire.into_iter().enumerate() {
         if labels.contains_key(&label.name) {
             let name: String = label.name.chars().take(80).collect();
-            let why = format!("the label {name:?} is told twice");
+            let why = format!("the label {name:?} is given twice");
             return Err(Error::invalid(format!("{field}[{at}].name"), why));
         }
         labels.insert(label.name, label.value);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_by_its_field() {
+    fn invalid_configuration_names_its_field() {
         let field = |wire: kaas::MachineSpec| {
             let error = wire.into_pool(1).unwrap_err();
             error.field().map(str::to_owned).unwrap()

@@ -68,13 +68,13 @@ pub fn take_input(executable: &mut runtime::Executable) -> Result<Option<Vec<u8>
     match &input {
         Some(bytes) if bytes.len() > MAX_INPUT => Err(Error::invalid(
             field,
-            format!("has {} bytes; {MAX_INPUT} is the most", bytes.len()),
+            format!("has {} bytes; the maximum is {MAX_INPUT}", bytes.len()),
         )),
         Some(_) if restart(options.restart)? != RestartPolicy::Never => Err(Error::invalid(
             field,
-            "cannot be given again, so it does not go with a restart policy",
+            "cannot be replayed, so it cannot be combined with a restart policy",
         )
-        .with_hint("leave the policy out, or let the command read a file")),
+        .with_hint("omit the policy, or let the command read a file")),
         _ => Ok(input),
     }
 }
@@ -86,7 +86,7 @@ fn restart(number: i32) -> Result<RestartPolicy, Error> {
         Ok(v1::ExecutableRestart::Always) => Ok(RestartPolicy::Always),
         Err(_) => Err(Error::invalid(
             "executable.options.restart",
-            format!("{number} means nothing"),
+            format!("{number} is not a known value"),
         )),
     }
 }
@@ -131,7 +131,7 @@ fn environment(variables: Vec<String>) -> Result<Vec<EnvironmentVariable>, Error
         return Err(Error::invalid(
             field,
             format!(
-                "has {} variables; {} is the most",
+                "has {} variables; the maximum is {}",
                 variables.len(),
                 EnvironmentVariable::MAX_COUNT
             ),
@@ -147,23 +147,23 @@ fn environment(variables: Vec<String>) -> Result<Vec<EnvironmentVariable>, Error
         .collect()
 }
 
-fn working_directory(folder: String) -> Result<Option<String>, Error> {
-    if folder.is_empty() {
+fn working_directory(directory: String) -> Result<Option<String>, Error> {
+    if directory.is_empty() {
         return Ok(None);
     }
-    if !folder.starts_with('/') || folder.contains('\0') || folder.len() >= 4096 {
+    if !directory.starts_with('/') || directory.contains('\0') || directory.len() >= 4096 {
         return Err(Error::invalid(
             "executable.options.working_directory",
             "must be an absolute path",
         ));
     }
-    Ok(Some(folder))
+    Ok(Some(directory))
 }
 
 fn id(field: &str, id: Option<u32>) -> Result<Option<u32>, Error> {
     // The kernel reads the highest number as "leave it as it is".
     match id {
-        Some(u32::MAX) => Err(Error::invalid(field, "4294967295 is no id")),
+        Some(u32::MAX) => Err(Error::invalid(field, "4294967295 is not a valid ID")),
         id => Ok(id),
     }
 }
@@ -177,7 +177,7 @@ fn groups(groups: Vec<u32>) -> Result<Vec<u32>, Error> {
         ));
     }
     if groups.contains(&u32::MAX) {
-        return Err(Error::invalid(field, "4294967295 is no id"));
+        return Err(Error::invalid(field, "4294967295 is not a valid ID"));
     }
     Ok(groups)
 }

@@ -1,62 +1,61 @@
-//! What a client asks of backups. What it is told is in
-//! `strata_types::backup`.
+//! Request bodies of backups; the resources are in `strata_types::backup`.
 
 use serde::{Deserialize, Serialize};
 use strata_types::backup::Retention;
 
-/// Makes a backup.
+/// Creates a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NewBackup {
-    /// At most so many bytes a second go to the repository.
+    /// Upload limit in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
-    /// It is not verified afterwards.
+    /// Skip the verification afterwards.
     pub skip_verify: bool,
-    /// All of the repository is read first: what is damaged is stored again
-    /// where the data still exists, and all of the backup is verified.
+    /// Read the whole repository first, upload damaged data again where it
+    /// still exists, and verify the whole backup.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repair: bool,
 }
 
-/// Looks whether backups can be restored.
+/// Verifies that a backup can be restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VerifyRequest {
-    /// How much of it is restored and compared, in percent; 5 unless told.
+    /// Share of the data that is restored and compared, in percent. Default: 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
 }
 
-/// Forgets backups and frees what only they had.
+/// Deletes backups and frees the data that only they refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PruneRequest {
-    /// What is kept; as configured unless told.
+    /// Retention rules. Default: those of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Retention>,
 }
 
-/// What a prune would forget.
+/// The backups that a prune would delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PrunePlan {
-    /// What is kept, with the rules that keep it.
+    /// Backups that are kept, with the rules that keep them.
     pub keep: Vec<PruneKept>,
-    /// What goes.
+    /// IDs of the backups that would be deleted.
     pub forget: Vec<String>,
 }
 
-/// A backup that is kept.
+/// A backup that a rule keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PruneKept {
-    /// Which.
+    /// ID.
     pub id: String,
     /// The rules that keep it: `last`, `daily`, `weekly`, `monthly`.
     pub because: Vec<String>,

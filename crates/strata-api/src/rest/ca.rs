@@ -1,43 +1,45 @@
-//! The CA of the installation, and its rotation.
+//! The certificate authority of the installation, and its rotation.
 
 use serde::{Deserialize, Serialize};
 
-/// The CA: its roots, and what depends on the old one while it is rotated.
+/// The certificate authority: its roots, and what depends on the old root
+/// during a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateAuthority {
-    /// `stable`: there is one root. `introduced`: a second one is trusted, and
-    /// signs nothing. `issuing`: the second one signs, the first is trusted.
+    /// `stable`: one root. `introduced`: a second root is trusted and signs
+    /// nothing. `issuing`: the second root signs, the first is still trusted.
     pub phase: String,
-    /// The root there was; the only one while `stable`.
+    /// The current root; the only one while `stable`.
     pub current: CaRoot,
-    /// The root to come.
+    /// The next root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<CaRoot>,
-    /// How many nodes and certificates still depend on the old root.
+    /// Number of nodes and certificates that still depend on the old root.
     pub remaining: usize,
-    /// The nodes among them.
+    /// Nodes that depend on the old root.
     pub nodes: Vec<String>,
-    /// The serials of the certificates among them, 1,000 at most.
+    /// Serial numbers of certificates that depend on the old root; at most
+    /// 1,000.
     pub certificates: Vec<String>,
-    /// What is trusted now, in PEM.
+    /// The trusted roots, in PEM.
     pub pem: String,
 }
 
-/// A root of the CA.
+/// A root certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CaRoot {
-    /// SHA-256 of its certificate, in hexadecimal.
+    /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
-    /// When it ends.
+    /// Expiry time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub expires_at: String,
 }
 
-/// A step of a rotation that needs nothing more.
+/// A step of a rotation, without options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -48,8 +50,8 @@ pub struct CaStepRequest {}
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetireCaRequest {
-    /// Although nodes and certificates depend on the old root: they are
-    /// refused from then on.
+    /// Retire the root although nodes and certificates depend on it; they are
+    /// rejected from then on.
     #[serde(default)]
     pub force: bool,
 }

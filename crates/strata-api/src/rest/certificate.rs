@@ -1,76 +1,76 @@
-//! A certificate that was issued, and what to revoke.
+//! Issued certificates, and requests to revoke them.
 
 use serde::{Deserialize, Serialize};
 
-/// A certificate that was issued and has not expired.
+/// An issued certificate that has not expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Certificate {
-    /// Its serial in lower-case hexadecimal digits, which is its id.
+    /// Serial number in lower-case hexadecimal digits; also the ID.
     pub serial: String,
-    /// Whom it names.
+    /// Subject.
     pub name: String,
-    /// `admin`, `operator`, `viewer` or `node`.
+    /// Role: `admin`, `operator`, `viewer` or `node`.
     pub role: String,
-    /// SHA-256 of its public key, in hexadecimal.
+    /// SHA-256 of the public key, in hexadecimal.
     pub key: String,
-    /// When it was signed.
+    /// Time of issue.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub issued_at: String,
-    /// When it ends.
+    /// Expiry time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub expires_at: String,
-    /// Who had it issued: an admin, a join token, its holder, the server.
+    /// Who requested it: an admin, a join token, its holder, the server.
     #[serde(default)]
     pub issued_by: String,
-    /// The serial of the one it was renewed from.
+    /// Serial number of the certificate it renews.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Whether it is refused.
+    /// Whether it is revoked.
     #[serde(default)]
     pub revoked: bool,
-    /// When it was revoked.
+    /// Time of revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub revoked_at: Option<String>,
-    /// Who revoked it.
+    /// Principal that revoked it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_by: Option<String>,
-    /// In words, why.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What to revoke: a serial, a key, or a name with its role.
+/// Certificates to revoke: by serial number, by key, or by name and role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RevokeRequest {
-    /// This certificate, what it was renewed from, and what was renewed from
-    /// it.
+    /// Serial number: revokes the certificate, those it renews and its
+    /// renewals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// Every certificate of the key with this SHA-256.
+    /// SHA-256 of a public key: revokes all its certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Every certificate that this name has now, with `role`. Also those that
-    /// there is no record of.
+    /// Name: with `role`, revokes all its present certificates, also those
+    /// without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `admin`, `operator`, `viewer` or `node`.
+    /// Role: `admin`, `operator`, `viewer` or `node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// In words, why.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What was revoked.
+/// Result of a revocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevokeResult {
-    /// How many of the certificates that there are records of.
+    /// Number of recorded certificates that were revoked.
     pub certificates: usize,
 }

@@ -1,56 +1,56 @@
-//! Kubernetes clusters as `/cluster/` tells of them.
+//! Kubernetes clusters, as served under `/cluster`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use strata_types::cluster::{ClusterRole, ClusterStatus, ControlPlane, InstanceType, NodePool};
 
-/// A cluster that is asked for.
+/// A cluster to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewCluster {
-    /// A DNS label.
+    /// Name: a DNS label.
     pub name: String,
-    /// Of Kubernetes: `v1.34.4`, or `1.34` for the newest of these here; the
-    /// newest of all when it is not told.
+    /// Kubernetes version: `v1.34.4`, or `1.34` for its newest available patch
+    /// release. Default: the newest available.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// What controls it.
+    /// Control plane.
     pub control_plane: ControlPlane,
-    /// What works in it.
+    /// Node pools.
     #[serde(default)]
     pub pools: Vec<NodePool>,
 }
 
-/// A cluster as it is.
+/// A Kubernetes cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The version that it is asked to have.
+    /// Desired Kubernetes version.
     pub version: String,
-    /// How it stands.
+    /// State.
     pub status: ClusterStatus,
-    /// What is the matter and what to do, where something is.
+    /// What is wrong and what to do, if something is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Where kubectl reaches it.
+    /// URL of the Kubernetes API.
     pub server: String,
-    /// What controls it.
+    /// Control plane.
     pub control_plane: ControlPlane,
-    /// What works in it.
+    /// Node pools.
     pub pools: Vec<NodePool>,
-    /// How many of its nodes are ready.
+    /// Number of ready nodes.
     pub ready: u32,
-    /// How many machines it has.
+    /// Number of machines.
     pub machines: u32,
-    /// The operation that last worked on it.
+    /// ID of the latest operation on it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub operation: String,
-    /// When it was asked for, in Unix milliseconds.
+    /// Time of the request, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
@@ -59,136 +59,136 @@ pub struct Cluster {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNode {
-    /// The machine, and the name of the node.
+    /// Machine ID; also the name of the Kubernetes node.
     pub machine: String,
-    /// What it is in the cluster.
+    /// Role in the cluster.
     pub role: ClusterRole,
-    /// The pool of a worker.
+    /// Node pool of a worker.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
-    /// As Kubernetes tells it: `Ready`, `NotReady`, `Ready,SchedulingDisabled`,
-    /// `Unknown` when nobody can tell.
+    /// State as reported by Kubernetes: `Ready`, `NotReady`,
+    /// `Ready,SchedulingDisabled` or `Unknown`.
     pub status: String,
-    /// Of its kubelet; empty before it has joined.
+    /// Version of its kubelet; empty before it has joined.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Where the machine stands in its life.
+    /// Phase of the machine.
     pub phase: String,
-    /// Where it is reached.
+    /// IP address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// Why it is not ready, where somebody knows.
+    /// Why it is not ready, if known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// A change to a pool.
+/// A change to a node pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScalePool {
-    /// How many machines it is to have.
+    /// Desired number of machines.
     pub count: u32,
 }
 
-/// A pool and where it stands.
+/// A node pool and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How many machines it is to have.
+    /// Desired number of machines.
     pub count: u32,
-    /// How many are ready.
+    /// Number of ready nodes.
     pub ready: u32,
-    /// Which machines.
+    /// Type of its machines.
     pub instance_type: InstanceType,
-    /// Labels of its nodes.
+    /// Labels of its Kubernetes nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Its machines.
+    /// IDs of its machines.
     pub machines: Vec<String>,
 }
 
-/// A version to go to.
+/// An upgrade to a Kubernetes version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpgradeRequest {
-    /// Such as `v1.35.4`.
+    /// Version, e.g. `v1.35.4`.
     pub version: String,
 }
 
-/// What an upgrade would do, and what keeps it from being begun.
+/// The steps of an upgrade, and what blocks it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradePlan {
-    /// What it has.
+    /// Present version.
     pub from: String,
-    /// What it would have.
+    /// Version after the upgrade.
     pub to: String,
-    /// What would be done, in order: the machine and what for.
+    /// The steps in order: the machine and what is done on it.
     pub steps: Vec<UpgradeStep>,
-    /// What must be gone first.
+    /// What blocks the upgrade.
     pub blockers: Vec<UpgradeBlocker>,
 }
 
-/// One machine's turn.
+/// The upgrade of one machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeStep {
-    /// The machine.
+    /// Machine ID.
     pub machine: String,
-    /// What it is in the cluster.
+    /// Role in the cluster.
     pub role: ClusterRole,
-    /// What is installed on it now.
+    /// Installed version.
     pub from: String,
-    /// Whether it is emptied first.
+    /// Whether it is drained first.
     pub drain: bool,
 }
 
-/// Something that keeps an upgrade from being begun.
+/// A condition that blocks an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeBlocker {
-    /// What is the matter.
+    /// What is wrong.
     pub what: String,
     /// What to do about it.
     pub hint: String,
 }
 
-/// The versions that a cluster can go to now.
+/// The versions that a cluster can be upgraded to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeTargets {
-    /// Such as `v1.35.4`.
+    /// Version, e.g. `v1.35.4`.
     pub versions: Vec<String>,
 }
 
-/// A version of Kubernetes that can be installed here.
+/// A Kubernetes version that this server can install.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesBundle {
-    /// Such as `v1.34.4`.
+    /// Version, e.g. `v1.34.4`.
     pub version: String,
-    /// Of etcd.
+    /// Version of etcd.
     pub etcd: String,
-    /// Of CoreDNS.
+    /// Version of CoreDNS.
     pub coredns: String,
 }
 
-/// Asks for credentials.
+/// A request for credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KubeconfigRequest {
-    /// For so many seconds: 600 to 604,800; 43,200 unless told.
+    /// Validity in seconds, 600 to 604,800. Default: 43,200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
 }
@@ -198,11 +198,11 @@ pub struct KubeconfigRequest {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Kubeconfig {
-    /// The file, as kubectl reads it.
+    /// The kubeconfig file.
     pub kubeconfig: String,
-    /// Who its bearer is in the cluster.
+    /// User name in the cluster.
     pub user: String,
-    /// When it ends, in Unix milliseconds.
+    /// Expiry time, in Unix milliseconds.
     pub expires_at_ms: i64,
 }
 
@@ -215,40 +215,40 @@ impl std::fmt::Debug for Kubeconfig {
     }
 }
 
-/// A snapshot of a cluster's state.
+/// A snapshot of the etcd of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSnapshot {
-    /// Its id.
+    /// Unique ID.
     pub id: String,
-    /// When it was made, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub at_ms: i64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The version that the cluster had.
+    /// Kubernetes version of the cluster at that time.
     pub version: String,
-    /// Why it was made.
+    /// Reason for the snapshot.
     pub reason: String,
 }
 
-/// Puts a cluster back to a snapshot.
+/// Restores a cluster from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoreCluster {
-    /// The id of the snapshot, or `latest`.
+    /// ID of the snapshot, or `latest`.
     pub snapshot: String,
 }
 
-/// What would be taken for a cluster.
+/// The machines that a change of a cluster would allocate and release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPlan {
-    /// The machines to add.
+    /// Machines to allocate.
     pub add: Vec<PlannedMachine>,
-    /// The machines that would go, in that order.
+    /// Machines to release, in this order.
     pub remove: Vec<PlannedMachine>,
 }
 
@@ -257,13 +257,13 @@ pub struct ClusterPlan {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedMachine {
-    /// The machine.
+    /// Machine ID.
     pub machine: String,
-    /// What it is or would be.
+    /// Role in the cluster.
     pub role: ClusterRole,
-    /// The pool of a worker.
+    /// Node pool of a worker.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
-    /// Why this one.
+    /// Why this machine was chosen.
     pub why: String,
 }

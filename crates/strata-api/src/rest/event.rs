@@ -1,34 +1,34 @@
-//! Something that happened, as it is told.
+//! The event resource.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Grows by one with each, from 1 when the server starts.
+    /// Sequence number, from 1 when the server starts.
     pub number: u64,
-    /// When.
+    /// Timestamp.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub at: String,
-    /// `instance`, `workload`, `node` or `project`.
+    /// Kind of the resource, e.g. `instance`, `workload`, `node` or `project`.
     pub kind: String,
-    /// Of what.
+    /// Name of the resource.
     pub name: String,
-    /// Its id, where it has one.
+    /// ID of the resource, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Whose it is, where it is somebody's.
+    /// Project of the resource, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// In words.
+    /// Message.
     pub message: String,
-    /// How often it happened: what repeats itself is counted. None for once.
+    /// Number of occurrences, if the event repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 2))]
     pub count: Option<u64>,
-    /// When it last happened, if more than once.
+    /// Time of the last occurrence, if the event repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub last_at: Option<String>,

@@ -1,5 +1,5 @@
-//! A command in an instance: what is asked, and how it ended. For what is
-//! short and asks for nothing; a terminal goes over gRPC.
+//! A short, non-interactive command in an instance and its result. Terminals
+//! use gRPC.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,39 +8,40 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExecRequest {
-    /// The program and its arguments. No shell looks at them.
+    /// The program and its arguments; not interpreted by a shell.
     #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 100))]
     pub command: Vec<String>,
-    /// `KEY=VALUE`, beside those of the instance.
+    /// Environment variables, `KEY=VALUE`, in addition to those of the
+    /// instance.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 100))]
     pub environment: Vec<String>,
-    /// Instead of the instance's user.
+    /// Overrides the user of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Instead of the instance's folder.
+    /// Overrides the working directory of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// What it reads.
+    /// Standard input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// It is ended after so long; 30 unless told.
+    /// Timeout in seconds, after which the command is killed. Default: 30.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExecResult {
-    /// 128 and the signal, when one ended it.
+    /// Exit code; 128 plus the signal number if a signal killed it.
     pub exit_code: i32,
-    /// What it wrote; bytes that are no text are replaced.
+    /// Standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// What it complained about.
+    /// Standard error; bytes that are not UTF-8 are replaced.
     pub stderr: String,
-    /// It wrote more than is told here.
+    /// Whether the output was truncated.
     #[serde(default)]
     pub truncated: bool,
 }

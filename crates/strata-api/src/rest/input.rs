@@ -1,15 +1,15 @@
-//! What a client sends to make something. The fields of the specification
-//! stand beside the name, as they do in what is told.
+//! Request bodies that create resources. The fields of the specification are
+//! flattened into them, as they are in the resources.
 
 use serde::{Deserialize, Serialize};
 use strata_types::instance::{InstanceSpec, InstanceState, Resources};
 
-/// A new instance: of a workload, or with a specification of its own.
+/// An instance to create: from a workload, or with its own specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NewInstance {
-    /// Its id; one is made when none is given.
+    /// ID. Default: generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -21,7 +21,7 @@ pub struct NewInstance {
         )
     )]
     pub id: Option<String>,
-    /// Its name; made from the id when none is given.
+    /// Name. Default: derived from the ID.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -33,7 +33,7 @@ pub struct NewInstance {
         )
     )]
     pub name: Option<String>,
-    /// Where; in `default` unless told.
+    /// Project. Default: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -45,30 +45,30 @@ pub struct NewInstance {
         )
     )]
     pub project: Option<String>,
-    /// The workload it is made from, by id or name. Then the workload says all
-    /// of the rest.
+    /// Workload to create it from, by ID or name. The specification is that of
+    /// the workload then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schema(nullable = false, min_length = 1, max_length = 192)
     )]
     pub workload_id: Option<String>,
-    /// `STOPPED`: it rests until it is started. `RUNNING` otherwise.
+    /// `STOPPED` creates it without starting. Default: `RUNNING`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub status: Option<InstanceState>,
-    /// What it is asked to be, unless a workload says it.
+    /// Specification, unless a workload provides it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(ignore))]
     pub spec: Option<InstanceSpec>,
 }
 
-/// A new workload.
+/// A workload to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NewWorkload {
-    /// Its id; one is made when none is given.
+    /// ID. Default: generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -80,7 +80,7 @@ pub struct NewWorkload {
         )
     )]
     pub id: Option<String>,
-    /// Its name.
+    /// Name.
     #[cfg_attr(
         feature = "schema",
         schema(
@@ -90,7 +90,7 @@ pub struct NewWorkload {
         )
     )]
     pub name: String,
-    /// Where; in `default` unless told.
+    /// Project. Default: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -102,36 +102,35 @@ pub struct NewWorkload {
         )
     )]
     pub project: Option<String>,
-    /// What its instances are asked to be.
+    /// Specification of its instances.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(ignore))]
     pub spec: InstanceSpec,
 }
 
-/// Amounts in either of the two forms that the published document has:
-/// `{cpu, memory, disk}`, or `{max: {…}}` with a measured `usage` beside it,
-/// which says nothing here.
+/// Resources in either form of the published document: `{cpu, memory, disk}`,
+/// or `{max: {…}}` with a measured `usage`, which is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourcesInput {
-    /// Thousandths of a core.
+    /// CPU in millicores.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false, minimum = 0))]
     pub cpu: Option<i32>,
-    /// MB.
+    /// Memory in MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false, minimum = 0))]
     pub memory: Option<i32>,
-    /// GB.
+    /// Disk in GB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false, minimum = 0))]
     pub disk: Option<i32>,
-    /// All three.
+    /// Limits of CPU, memory and disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub max: Option<Resources>,
-    /// As it was told; not looked at.
+    /// Measured usage; ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub usage: Option<Resources>,

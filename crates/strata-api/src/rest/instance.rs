@@ -1,128 +1,114 @@
-//! An instance, as it is told.
+//! The instance resource.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use strata_types::instance::{
-    Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, SecuritySpec,
+    Claim, DesiredState, HealthSpec, InstanceKind, InstanceState, PlacementRules, SecuritySpec,
 };
 use strata_types::pod::RestartPolicy;
 
-/// What somebody wants of an instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Wanted {
-    /// That it runs.
-    #[default]
-    Running,
-    /// That it rests.
-    Stopped,
-    /// That it is gone.
-    Gone,
-}
-
-/// An instance. The fields of the published document are always there; of
-/// ours, those that say something.
+/// An instance. The fields of the published document are always present; the
+/// others only when they are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// Its id.
+    /// Unique ID.
     pub id: String,
-    /// Its name, unique in the project.
+    /// Name, unique in the project.
     pub name: String,
-    /// What it is.
+    /// Type.
     #[serde(rename = "type")]
     pub kind: InstanceKind,
-    /// How it is.
+    /// Observed state.
     pub status: InstanceState,
-    /// The image.
+    /// Image reference.
     pub uri: String,
-    /// `KEY=VALUE`. Who may only look sees `KEY=***`.
+    /// Environment variables, `KEY=VALUE`. Viewers see `KEY=***`.
     pub environment: Vec<String>,
-    /// What it may use, and what it uses.
+    /// Resource limits and measured usage.
     pub resources: Claim,
-    /// Processes and threads that it may have at once; 4096 where not told.
+    /// Maximum number of processes and threads. Default: 4096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// A port of the node that leads to one of the instance.
+    /// Published ports, `HOST:CONTAINER[/udp]`.
     pub ports: Vec<String>,
-    /// Whose it is.
+    /// Project.
     pub project: String,
-    /// Why it is as it is, in words.
+    /// Reason for the present state, for people.
     #[serde(default)]
     pub description: String,
-    /// What is wanted of it.
-    pub wanted: Wanted,
-    /// Where it is.
+    /// Desired state.
+    pub wanted: DesiredState,
+    /// Node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Its address.
+    /// IP address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
-    /// What it was made from.
+    /// ID of the workload it was created from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_id: Option<String>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// How it last ended.
+    /// Exit code of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What its health check says, where it has one.
+    /// Result of the health check, if one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<bool>,
-    /// Grows with each change of what it is asked to be.
+    /// Incremented with each change of the specification.
     pub generation: u64,
-    /// Who made it.
+    /// Principal that created it.
     #[serde(default)]
     pub owner: String,
-    /// When it was made.
+    /// Creation time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When its status last changed.
+    /// Time of the last change of state.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub changed_at: String,
-    /// For people, selectors and affinities.
+    /// Labels, for selectors and affinity rules.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it asks of its place.
+    /// Placement rules.
     #[serde(default)]
     pub placement: PlacementRules,
-    /// Instead of the image's entry point.
+    /// Overrides the entry point of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Instead of the image's command.
+    /// Overrides the command of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// Instead of the image's user.
+    /// Overrides the user of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Instead of the image's folder.
+    /// Overrides the working directory of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// What is mounted into it.
+    /// Volume mounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// Secrets that it is given.
+    /// Secrets passed to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// Whether an init runs as PID 1, or its own program. Default: true.
+    /// Whether an init runs as PID 1 instead of the program. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<bool>,
-    /// How it is found out whether it works.
+    /// Health check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,
-    /// What happens when it ends by itself.
+    /// Restart policy.
     #[serde(default)]
     pub restart: RestartPolicy,
-    /// Between SIGTERM and SIGKILL; 10 unless told.
+    /// Seconds between SIGTERM and SIGKILL. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace_seconds: Option<u32>,
-    /// What it may do.
+    /// Security settings.
     #[serde(default, skip_serializing_if = "is_default")]
     pub security: SecuritySpec,
-    /// For cloud-init, in a virtual machine. Who may only look sees `***`.
+    /// User data for cloud-init in a virtual machine. Viewers see `***`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
 }

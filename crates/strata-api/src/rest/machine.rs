@@ -1,4 +1,4 @@
-//! Machines of the inventory and the hypervisors they become.
+//! Machines of the inventory, hypervisors and the autoscaler.
 
 use std::collections::BTreeMap;
 
@@ -12,121 +12,121 @@ use strata_types::machine::{
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// Its id, and the name of its node.
+    /// ID; also the name of its node.
     pub id: String,
-    /// Who brings it up.
+    /// Provider of the machine.
     pub provider: ProviderKind,
-    /// What the provider calls it.
+    /// ID of the machine at the provider.
     pub handle: String,
-    /// Where its management is reached.
+    /// URL of its management interface.
     #[serde(default)]
     pub address: String,
-    /// The name of the credentials it is reached with.
+    /// Name of the credentials for its management interface.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub credentials: String,
-    /// Threads: measured, or as it was added while it was never up.
+    /// CPU threads: measured, or as declared if it was never up.
     pub cpu: u32,
-    /// MB: measured, or as it was added while it was never up.
+    /// Memory in MB: measured, or as declared if it was never up.
     pub ram: u64,
-    /// What it was found to be good for.
+    /// Capabilities found on it.
     #[serde(default)]
     pub capabilities: Vec<Capability>,
-    /// What people say of it.
+    /// Labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Where it stands in its life.
+    /// Phase.
     pub phase: MachinePhase,
-    /// What can be done with it now: `AVAILABLE_TO_CREATE`,
-    /// `AVAILABLE_TO_DESTROY` or `UNKNOWN`, as the published document says.
+    /// Actions available now: `AVAILABLE_TO_CREATE`, `AVAILABLE_TO_DESTROY` or
+    /// `UNKNOWN`, as in the published document.
     pub state: String,
-    /// In words: why it is so, and what to do.
+    /// Reason for the state and what to do, for people.
     #[serde(default)]
     pub message: String,
-    /// The last phase that failed, until one works.
+    /// The last phase that failed, until a phase succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<MachineFailure>,
-    /// Whether it is on, as was last seen.
+    /// Power state last observed.
     #[serde(default)]
     pub power: PowerState,
-    /// Where its node is reached by others, once it is up.
+    /// Address of its node, once it is up.
     #[serde(default)]
     pub node_address: String,
-    /// How many instances are on it.
+    /// Number of instances on it.
     #[serde(default)]
     pub instances: usize,
-    /// The operation that is at work on it.
+    /// ID of the running operation on it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub operation: String,
-    /// When it was added.
+    /// Time of registration.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When its phase last changed.
+    /// Time of the last change of phase.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub changed_at: String,
 }
 
-/// A machine that is added.
+/// A machine to add to the inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NewMachine {
-    /// Its id: a DNS label.
+    /// ID: a DNS label.
     pub id: String,
-    /// What is said of it.
+    /// Specification.
     #[serde(flatten)]
     pub spec: MachineSpec,
 }
 
-/// Switches a machine by hand.
+/// A request to switch the power of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PowerRequest {
-    /// What to do.
+    /// The action.
     pub power: PowerAction,
-    /// Also when it hosts instances.
+    /// Also if it hosts instances.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What to do with the power of a machine.
+/// A power action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PowerAction {
-    /// Switch it on.
+    /// Power on.
     On,
-    /// Switch it off.
+    /// Power off.
     Off,
-    /// Off and on again.
+    /// Power cycle.
     Cycle,
 }
 
-/// How a hypervisor is emptied.
+/// Options of draining a hypervisor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HypervisorDrain {
-    /// It is destroyed when it is empty.
+    /// Destroy it once it is drained.
     pub destroy: bool,
 }
 
-/// How much room is kept free over all hypervisors.
+/// Settings of the autoscaler: the free capacity to keep over all hypervisors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Autoscaling {
-    /// Whether hypervisors are created and drained to keep it.
+    /// Whether hypervisors are created and drained automatically.
     pub enabled: bool,
-    /// Thousandths of a core that are to be free.
+    /// Free CPU to keep, in millicores.
     pub cpu: u64,
-    /// MB that are to be free.
+    /// Free memory to keep, in MB.
     pub memory: u64,
-    /// GPUs that are to be free.
+    /// Free GPUs to keep.
     pub gpu: u32,
-    /// At least so many hypervisors stay up.
+    /// Minimum number of hypervisors.
     pub least: u32,
-    /// At most so many are up; 0 for as many as there are machines.
+    /// Maximum number of hypervisors; 0 for all machines.
     pub most: u32,
 }
 
@@ -135,41 +135,41 @@ pub struct Autoscaling {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalePlan {
-    /// What it goes by.
+    /// The settings.
     pub settings: Autoscaling,
-    /// What is free now, and not about to go.
+    /// Capacity that is free and not about to be removed.
     pub free: Headroom,
-    /// What waits for room.
+    /// Resources requested by unschedulable instances.
     pub waiting: Headroom,
-    /// Machines that would be brought up, and why.
+    /// Machines that would be created as hypervisors, and why.
     pub create: Vec<AutoscaleStep>,
-    /// Hypervisors that would be emptied and destroyed, and why.
+    /// Hypervisors that would be drained and destroyed, and why.
     pub destroy: Vec<AutoscaleStep>,
-    /// Why nothing, or no more, would be done.
+    /// Why nothing more would be done.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// Room.
+/// An amount of capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Headroom {
-    /// Thousandths of a core.
+    /// CPU in millicores.
     pub cpu: u64,
-    /// MB.
+    /// Memory in MB.
     pub memory: u64,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpu: u32,
 }
 
-/// One machine that the autoscaler would bring up or down.
+/// One machine that the autoscaler would create or destroy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscaleStep {
-    /// Which.
+    /// Machine ID.
     pub machine: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }

@@ -1,11 +1,9 @@
-//! What the REST API speaks: JSON in camel case, words of enums in capitals,
-//! amounts in the units of the published documents, times in RFC 3339. The
-//! server writes these and every client reads them, so both take them from
-//! here.
+//! Types of the REST API: JSON in camel case, enums in upper case, amounts in
+//! the units of the published documents, timestamps in RFC 3339. Server and
+//! clients share them.
 //!
-//! What a client sends has its own types. Fields that the server does not
-//! know are refused by name, so that a slip of the pen is never taken for a
-//! default.
+//! Request bodies have their own types. Unknown fields are rejected by name, so
+//! that a misspelt field is never mistaken for a default.
 
 mod backup;
 mod ca;
@@ -37,7 +35,7 @@ pub use cluster::{
 pub use event::Event;
 pub use exec::{ExecRequest, ExecResult};
 pub use input::{NewInstance, NewWorkload, ResourcesInput};
-pub use instance::{Instance, Wanted};
+pub use instance::Instance;
 pub use machine::{
     AutoscalePlan, AutoscaleStep, Autoscaling, Headroom, HypervisorDrain, Machine, NewMachine,
     PowerAction, PowerRequest,
@@ -47,7 +45,7 @@ pub use operation::{DrainRequest, Operation, OperationLine, OperationStatus, Ope
 pub use patch::{InstancePatch, WorkloadPatch};
 pub use placement::{Placement, PlacementNode};
 pub use problem::Problem;
-pub use project::{NewProject, Project, ProjectDefaults, ProjectPatch, ProjectUse, Quota};
+pub use project::{NewProject, Project, ProjectPatch};
 pub use secret::{NewSecret, Secret, SecretPatch};
 pub use storage::{
     ExpandRequest, NewDevice, NewPoolVolume, NewSnapshot, PoolVolumePatch, ReplaceRequest,
@@ -58,21 +56,23 @@ pub use strata_types::cluster::{
     ClusterRole, ClusterSpec, ClusterStatus, ControlPlane, InstanceType, NodePool, PodSecurityLevel,
 };
 pub use strata_types::instance::{
-    Claim, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources, SecuritySpec,
+    Claim, DesiredState, HealthSpec, InstanceKind, InstanceState, PlacementRules, Resources,
+    SecuritySpec,
 };
 pub use strata_types::machine::{
     Capability, MachineFailure, MachinePhase, MachineSpec, PowerState, ProviderKind,
 };
 pub use strata_types::pod::RestartPolicy;
+pub use strata_types::project::{ProjectDefaults, ProjectUse, Quota};
 pub use strata_types::storage::{
     DeviceResize, DeviceState, ExpandPlan, Pool, PoolDevice, PoolState, PoolVolume, Profile, Scrub,
     ShrinkPlan, VolumeKind, VolumeSnapshot,
 };
 pub use workload::Workload;
 
-/// The media type of a change by RFC 7396.
+/// Media type of a JSON merge patch, RFC 7396.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
-/// How many there are in all, beside a list that is a piece of it.
+/// Header with the total number of items, beside one page of a list.
 pub const TOTAL: &str = "x-total-count";
-/// What makes a request that comes twice have its effect once.
+/// Header that makes a repeated request take effect once.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

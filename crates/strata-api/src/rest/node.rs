@@ -1,30 +1,30 @@
-//! A node, as it is told.
+//! The node resource.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use strata_types::instance::Resources;
 
-/// Whether a node takes instances.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum NodeStatus {
-    /// It is known and was not heard of yet.
+    /// Registered; no heartbeat received yet.
     #[default]
     Registered,
-    /// It takes instances.
+    /// Schedulable.
     Ready,
-    /// It is being emptied, and takes none.
+    /// Being drained; not schedulable.
     Draining,
-    /// It is being emptied, and goes then.
+    /// Being drained; deleted afterwards.
     Leaving,
-    /// Nothing was heard of it for longer than its lease.
+    /// No heartbeat received for longer than its lease.
     Lost,
 }
 
 impl NodeStatus {
-    /// The word.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Registered => "REGISTERED",
@@ -42,127 +42,128 @@ impl std::fmt::Display for NodeStatus {
     }
 }
 
-/// The most that a node may say it has. What is not given is not bounded.
+/// Upper bounds of the capacity a node may report. A bound that is absent does
+/// not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeLimits {
-    /// Thousandths of a core.
+    /// CPU in millicores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// MB.
+    /// Memory in MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u32>,
-    /// GB.
+    /// Disk in GB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<u32>,
-    /// GPUs of all kinds.
+    /// Number of GPUs of all kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// Whether it may reach the storage pool.
+    /// Whether the node may use the storage pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<bool>,
 }
 
 impl NodeLimits {
-    /// Whether nothing is bounded.
+    /// Whether no bound is set.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A node.
+/// A host that runs instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
-    /// Its name, which is its id.
+    /// Name; also the ID.
     pub name: String,
-    /// Whether it takes instances.
+    /// State.
     pub status: NodeStatus,
-    /// In words, why.
+    /// Reason, for people.
     #[serde(default)]
     pub description: String,
-    /// The addresses of its instances.
+    /// Subnet of its instances.
     pub subnet: String,
-    /// Where other nodes send what is for its instances.
+    /// Address at which other nodes reach its instances.
     #[serde(default)]
     pub address: String,
-    /// Its own labels, and over them what people say.
+    /// Labels: those the node reports, overridden by those that were set.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Labels of its configuration that were not accepted: placement does not
-    /// look at them until they are set.
+    /// Labels of its configuration that were not accepted: the scheduler
+    /// ignores them until they are set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requested_labels: BTreeMap<String, String>,
-    /// What it has.
+    /// Allocatable capacity.
     pub capacity: Resources,
-    /// What is kept free for its instances.
+    /// Resources reserved by its instances.
     pub reserved: Resources,
-    /// What all of the machine uses, measured.
+    /// Measured usage of the whole host.
     pub usage: Resources,
-    /// Kind and number.
+    /// Number of GPUs by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gpus: BTreeMap<String, u32>,
-    /// The most that it may say it has, as an admin has set it.
+    /// Upper bounds of its capacity, set by an admin.
     #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
     pub limits: NodeLimits,
-    /// How many instances are on it.
+    /// Number of instances on it.
     pub instances: usize,
-    /// Whether it runs virtual machines.
+    /// Whether it can run virtual machines.
     pub runs_vms: bool,
-    /// How it encrypts what it sends to other nodes: `wireguard`, or `none`
-    /// and why. Empty: it is of a release that does not, or was not heard of.
+    /// Encryption of traffic to other nodes: `wireguard`, or `none` and the
+    /// reason. Empty if the node has not reported it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub overlay_encryption: String,
-    /// Instances on it that no record here is of: another control plane
-    /// assigned them, or their records are gone.
+    /// Instances on it without a record here: another control plane assigned
+    /// them, or their records were lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_instances: Vec<UnknownInstance>,
-    /// Whether it is being emptied.
+    /// Whether it is being drained.
     pub draining: bool,
-    /// Of its software.
+    /// Version of its software.
     #[serde(default)]
     pub version: String,
-    /// When it came.
+    /// Time of registration.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When it last came, was lost or came back.
+    /// Time of the last change of state.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub changed_at: String,
 }
 
-/// An instance on a node that no record is of.
+/// An instance on a node without a record in this control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownInstance {
-    /// Its id.
+    /// Unique ID.
     pub id: String,
-    /// The control plane that assigned it; empty where that is not known.
+    /// The control plane that assigned it; empty if unknown.
     #[serde(default)]
     pub control_plane: String,
-    /// Whether it runs.
+    /// Whether it is running.
     pub runs: bool,
 }
 
-/// A record that this release cannot read. It is kept as it is.
+/// A record that this release cannot read. It is kept unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadableRecord {
-    /// Its key in the store: what it is, and its id.
+    /// Key in the store: kind and ID.
     pub key: String,
-    /// The name that it holds, as far as its text says.
+    /// Name in the record, as far as it can be read.
     #[serde(default)]
     pub name: String,
-    /// The project it is in.
+    /// Project in the record, as far as it can be read.
     #[serde(default)]
     pub project: String,
-    /// The node it is on.
+    /// Node in the record, as far as it can be read.
     #[serde(default)]
     pub node: String,
-    /// The workload it is of.
+    /// Workload in the record, as far as it can be read.
     #[serde(default)]
     pub workload: String,
     /// Why it cannot be read.
@@ -174,22 +175,21 @@ pub struct UnreadableRecord {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodePatch {
-    /// What people say of it, merged; a label that is `null` goes.
+    /// Labels to merge; `null` removes a label.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false, value_type = Option<BTreeMap<String, Option<String>>>))]
     pub labels: Option<BTreeMap<String, Option<String>>>,
-    /// Empties it, or opens it again.
+    /// Drains the node, or makes it schedulable again.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub draining: Option<bool>,
-    /// The most that it may say it has, in place of what was set before. For
-    /// admins.
+    /// Upper bounds of its capacity; replaces those set before. Admins only.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub limits: Option<NodeLimits>,
 }
 
-/// What is given is something: `null` is not.
+/// Rejects `null`; an absent field is `None`.
 fn given<'de, D, T>(reader: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,

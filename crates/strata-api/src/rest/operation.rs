@@ -1,25 +1,25 @@
-//! Long actions, as they are told.
+//! Long-running operations.
 
 use serde::{Deserialize, Serialize};
 
-/// How a long action stands.
+/// State of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OperationStatus {
-    /// It waits its turn.
+    /// Queued.
     #[default]
     Scheduled,
-    /// It is under way, forwards or back.
+    /// Running, or rolling back.
     Active,
-    /// It did not come to its end; what it had done is undone.
+    /// Failed or cancelled; its steps were rolled back.
     Failed,
-    /// It is done.
+    /// Completed.
     Completed,
 }
 
 impl OperationStatus {
-    /// The word, as it goes over the wire.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "SCHEDULED",
@@ -30,79 +30,79 @@ impl OperationStatus {
     }
 }
 
-/// A long action.
+/// A long-running operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// Its id.
+    /// Unique ID.
     pub id: String,
-    /// What is done, for example `node-drain`.
+    /// Kind, e.g. `node-drain`.
     pub kind: String,
-    /// How it stands.
+    /// State.
     pub status: OperationStatus,
-    /// What is being done, or why it failed, in words.
+    /// The present step, or why it failed.
     #[serde(default)]
     pub message: String,
-    /// Who asked for it.
+    /// Principal that started it.
     pub owner: String,
-    /// What it is about, for example `node/n1`.
+    /// The resource it works on, e.g. `node/n1`.
     #[serde(default)]
     pub about: Vec<String>,
-    /// When it was asked for.
+    /// Time of the request.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When it ended.
+    /// Time of completion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub ended_at: Option<String>,
-    /// Steps that were begun, in their order.
+    /// Steps that were started, in order.
     #[serde(default)]
     pub steps: Vec<OperationStep>,
-    /// What could not be undone; it is tried again from time to time.
+    /// Steps that could not be rolled back; they are retried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,
 }
 
-/// One step of a long action.
+/// One step of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OperationStep {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// `running`, `done`, `undoing`, `undone` or `stuck`.
+    /// State: `running`, `done`, `undoing`, `undone` or `stuck`.
     pub phase: String,
-    /// What it told last.
+    /// Latest progress message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub progress: String,
-    /// How much of it is done, from 0 to 1, where that is known.
+    /// Progress from 0 to 1, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fraction: Option<f64>,
 }
 
-/// A line of what happened in a long action.
+/// A log line of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OperationLine {
-    /// Grows by one with each.
+    /// Sequence number.
     pub number: u64,
-    /// When.
+    /// Timestamp.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub at: String,
-    /// In which step.
+    /// Step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// In words.
+    /// Message.
     pub text: String,
 }
 
-/// How a node is to be emptied.
+/// Options of draining a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DrainRequest {
-    /// It is forgotten when it is empty.
+    /// Delete the node once it is drained.
     pub leave: bool,
 }

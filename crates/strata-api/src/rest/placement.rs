@@ -1,33 +1,33 @@
-//! Why an instance is where it is, as it is told.
+//! Explanation of the placement of an instance.
 
 use serde::{Deserialize, Serialize};
 
-/// Why an instance is where it is.
+/// Explanation of the placement of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
-    /// Where it is.
+    /// Node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where it would go if it were placed now.
+    /// Node it would be assigned to if it were scheduled now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<String>,
-    /// In words.
+    /// Message.
     pub summary: String,
     /// Every node, the best first.
     pub nodes: Vec<PlacementNode>,
 }
 
-/// What is said of one node.
+/// Evaluation of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementNode {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Whether it would be taken now.
+    /// Whether the instance fits.
     pub chosen: bool,
-    /// The first reason against it, or what speaks for it.
+    /// The first constraint it violates, or the reasons for its score.
     pub reason: String,
 }

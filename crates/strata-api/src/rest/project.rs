@@ -1,104 +1,30 @@
-//! A project, as it is told, made and changed.
+//! The project resource, and the bodies that create and update it.
 
 use serde::{Deserialize, Serialize};
+use strata_types::project::{ProjectDefaults, ProjectUse, Quota};
 
-/// What a project may have in all. What is not said is not limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Quota {
-    /// Thousandths of a core.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 0))]
-    pub cpu: Option<i64>,
-    /// MB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 0))]
-    pub memory: Option<i64>,
-    /// GB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 0))]
-    pub disk: Option<i64>,
-    /// Processes and threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 0))]
-    pub pids: Option<i64>,
-    /// Instances.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 0))]
-    pub instances: Option<i64>,
-}
-
-/// What an instance of a project gets where it names no amount. Where the
-/// project has a quota of it and no default: 500 thousandths of a core, 256 MB
-/// of memory, 4 GB of disk, 4096 processes and threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct ProjectDefaults {
-    /// Thousandths of a core; at least 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 10))]
-    pub cpu: Option<i32>,
-    /// MB; at least 5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 5))]
-    pub memory: Option<i32>,
-    /// GB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 1))]
-    pub disk: Option<i32>,
-    /// Processes and threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(minimum = 16, maximum = 4_194_304))]
-    pub pids: Option<u32>,
-}
-
-impl ProjectDefaults {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// What the instances of a project take of its quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct ProjectUse {
-    /// Thousandths of a core.
-    pub cpu: i64,
-    /// MB.
-    pub memory: i64,
-    /// GB.
-    pub disk: i64,
-    /// Processes and threads.
-    #[serde(default)]
-    pub pids: i64,
-    /// Instances.
-    pub instances: i64,
-}
-
-/// A project.
+/// A group of instances with a common quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Project {
-    /// Its name, which is its id.
+    /// Name; also the ID.
     pub name: String,
-    /// What it may have in all.
+    /// Quota.
     pub quota: Quota,
-    /// What its instances get where they name no amount.
+    /// Default resources of its instances.
     #[serde(default)]
     pub defaults: ProjectDefaults,
-    /// Projects whose instances may reach those of this one.
+    /// Projects whose instances may connect to instances of this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_from: Vec<String>,
-    /// Callers who are limited to it may publish ports below 1024, and those
-    /// that Strata itself uses.
+    /// Whether callers limited to this project may publish ports below 1024 and
+    /// ports that Strata itself uses.
     #[serde(default)]
     pub privileged_ports: bool,
-    /// What it has.
+    /// Present usage.
     pub used: ProjectUse,
-    /// When it was made.
+    /// Creation time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
 }
@@ -108,7 +34,7 @@ pub struct Project {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewProject {
-    /// Its name.
+    /// Name.
     #[cfg_attr(
         feature = "schema",
         schema(
@@ -118,37 +44,39 @@ pub struct NewProject {
         )
     )]
     pub name: String,
-    /// What it may have in all; nothing is limited unless told.
+    /// Quota. Default: unlimited.
     #[serde(default)]
     pub quota: Quota,
-    /// What its instances get where they name no amount.
+    /// Default resources of its instances.
     #[serde(default, skip_serializing_if = "ProjectDefaults::is_empty")]
     pub defaults: ProjectDefaults,
-    /// Projects whose instances may reach those of this one. Default: none.
+    /// Projects whose instances may connect to instances of this one. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_from: Vec<String>,
-    /// Callers who are limited to it may publish ports below 1024, and those
-    /// that Strata itself uses. Default: false.
+    /// Whether callers limited to this project may publish ports below 1024 and
+    /// ports that Strata itself uses. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub privileged_ports: bool,
 }
 
-/// A change to a project. A limit that is `null` goes.
+/// A change to a project. `null` removes a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectPatch {
-    /// What it may have in all, merged.
+    /// Quota, merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Quota>,
-    /// What its instances get where they name no amount, merged.
+    /// Default resources of its instances, merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults: Option<ProjectDefaults>,
-    /// Projects whose instances may reach those of this one, all of them.
+    /// Projects whose instances may connect to instances of this one; replaces
+    /// the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<Vec<String>>,
-    /// Callers who are limited to it may publish ports below 1024, and those
-    /// that Strata itself uses.
+    /// Whether callers limited to this project may publish ports below 1024 and
+    /// ports that Strata itself uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged_ports: Option<bool>,
 }

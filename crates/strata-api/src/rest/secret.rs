@@ -1,4 +1,4 @@
-//! A secret of a project. Its value is sent and never told.
+//! Secrets of a project. A value is written and never returned.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +7,33 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Secret {
-    /// Its name, unique in the project.
+    /// Name, unique in the project.
     pub name: String,
-    /// Whose it is.
+    /// Project.
     pub project: String,
-    /// How many bytes its value has.
+    /// Size of the value in bytes.
     pub bytes: u64,
-    /// Grows with each value.
+    /// Version, incremented with each new value.
     pub version: u64,
-    /// Who gave it its value.
+    /// Principal that set the value.
     pub updated_by: String,
-    /// The instances and workloads that name it.
+    /// Instances and workloads that refer to it; 100 of them where there are
+    /// more.
     pub used_by: Vec<String>,
-    /// When it was made.
+    /// Creation time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When it got its value.
+    /// Time at which the value was set.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub updated_at: String,
 }
 
-/// A new secret. The value is text, or bytes in base64.
+/// A secret to create. The value is text, or bytes in base64.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewSecret {
-    /// Its name.
+    /// Name.
     #[cfg_attr(
         feature = "schema",
         schema(
@@ -42,7 +43,7 @@ pub struct NewSecret {
         )
     )]
     pub name: String,
-    /// Where; in `default` unless told.
+    /// Project. Default: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -54,14 +55,14 @@ pub struct NewSecret {
         )
     )]
     pub project: Option<String>,
-    /// Its value as text; more than 16384 characters go in base64.
+    /// Value as text; at most 16384 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schema(nullable = false, min_length = 1, max_length = 16_384)
     )]
     pub value: Option<String>,
-    /// Its value in base64, instead.
+    /// Value in base64, instead of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -70,19 +71,19 @@ pub struct NewSecret {
     pub value_base64: Option<String>,
 }
 
-/// Another value for a secret.
+/// A new value of a secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretPatch {
-    /// Its value as text; more than 16384 characters go in base64.
+    /// Value as text; at most 16384 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schema(nullable = false, min_length = 1, max_length = 16_384)
     )]
     pub value: Option<String>,
-    /// Its value in base64, instead.
+    /// Value in base64, instead of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",

@@ -1,68 +1,67 @@
-//! What a client asks of the storage pool. What it is told is in
+//! Request bodies of the storage pool; the resources are in
 //! `strata_types::storage`.
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::VolumeKind;
 
-/// Makes the pool larger.
+/// Expands the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExpandRequest {
-    /// By at least so much, for users.
+    /// Minimum growth of the usable size, in bytes.
     pub min_bytes: u64,
 }
 
-/// Makes the pool smaller.
+/// Shrinks the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ShrinkRequest {
-    /// By at most so much, for users.
+    /// Maximum reduction of the usable size, in bytes.
     pub max_bytes: u64,
 }
 
-/// A device that is added as a spare.
+/// A device to add as a spare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NewDevice {
-    /// A block device of the server's machine; a file under the data folder
-    /// is made when nothing is said.
+    /// A block device of the server's host. Default: a file in the data
+    /// directory.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// How large the file is to be.
+    /// Size of the file in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// A device that has something on it is taken all the same.
+    /// Use a device that holds data.
     pub overwrite: bool,
 }
 
-/// Puts another device in the place of one that fails or is gone.
+/// Replaces a failing or missing device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ReplaceRequest {
-    /// The spare that takes its place; the smallest that is large enough
-    /// unless told.
+    /// The spare to use. Default: the smallest that is large enough.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub with: String,
 }
 
-/// A volume that is made.
+/// A volume to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewPoolVolume {
-    /// Its name: a DNS label.
+    /// Name: a DNS label.
     pub name: String,
-    /// What is in it.
+    /// Type of its contents.
     #[serde(default)]
     pub kind: VolumeKind,
-    /// The most it may hold. A disk needs one: it is its size.
+    /// Quota in bytes. Required for a disk: it is its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// Another volume that it begins as a copy of, or `VOLUME@SNAPSHOT`.
+    /// Volume or `VOLUME@SNAPSHOT` to copy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
@@ -72,16 +71,16 @@ pub struct NewPoolVolume {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolVolumePatch {
-    /// The most it may hold; 0 for as much as there is.
+    /// Quota in bytes; 0 for no quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
 }
 
-/// A snapshot that is made.
+/// A snapshot to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewSnapshot {
-    /// Its name: a DNS label.
+    /// Name: a DNS label.
     pub name: String,
 }

@@ -1,4 +1,4 @@
-//! A workload, as it is told.
+//! The workload resource.
 
 use serde::{Deserialize, Serialize};
 use strata_types::instance::InstanceSpec;
@@ -8,24 +8,24 @@ use strata_types::instance::InstanceSpec;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Workload {
-    /// Its id.
+    /// Unique ID.
     pub id: String,
-    /// Its name, unique in the project.
+    /// Name, unique in the project.
     pub name: String,
-    /// Whose it is.
+    /// Project.
     pub project: String,
-    /// How many instances were made from it and are there.
+    /// Number of instances created from it.
     pub instances: usize,
-    /// Who made it.
+    /// Principal that created it.
     #[serde(default)]
     pub owner: String,
-    /// When it was made.
+    /// Creation time.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub created_at: String,
-    /// When it was last changed.
+    /// Time of the last change.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub changed_at: String,
-    /// What its instances are asked to be. Its fields stand beside the others.
+    /// Specification of its instances, flattened into this object.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(ignore))]
     pub spec: InstanceSpec,

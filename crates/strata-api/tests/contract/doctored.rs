@@ -7,13 +7,13 @@ use prost_types::{
     MethodDescriptorProto, ServiceDescriptorProto,
 };
 
-use super::{descriptors, judge};
+use super::{descriptors, violations};
 
 /// The verdict on the real descriptors after `damage` was done to them.
 fn verdict(damage: impl FnOnce(&mut FileDescriptorSet)) -> String {
     let mut set = descriptors();
     damage(&mut set);
-    judge(&set).join("\n")
+    violations(&set).join("\n")
 }
 
 fn file<'a>(set: &'a mut FileDescriptorSet, package: &str) -> &'a mut FileDescriptorProto {

@@ -27,7 +27,7 @@ fn additions() -> Vec<Line> {
 }
 
 /// How `set` differs from the contract; empty when it keeps it.
-fn judge(set: &FileDescriptorSet) -> Vec<String> {
+fn violations(set: &FileDescriptorSet) -> Vec<String> {
     let published = published();
     let ours = render(set, &packages(&published));
     differences(&published, &additions(), &ours)
@@ -35,7 +35,7 @@ fn judge(set: &FileDescriptorSet) -> Vec<String> {
 
 #[test]
 fn proto_keeps_the_published_contract() {
-    let differences = judge(&descriptors());
+    let differences = violations(&descriptors());
     assert!(
         differences.is_empty(),
         "proto/ and the published contract differ in {} lines (- published, + ours):\n{}\n",

@@ -200,7 +200,7 @@ fn type_of(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// The name that protobuf's JSON mapping gives a field unless told otherwise.
+/// The name that protobuf's JSON mapping gives a field by default.
 fn camel_case(name: &str) -> String {
     let mut raise = false;
     let mut json = String::with_capacity(name.len());

@@ -5,7 +5,6 @@ use super::DigestError;
 /// Why a text names no image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// Nothing there.
     #[error("the image name is empty")]
     Empty,
     /// Longer than any name can be.
@@ -20,7 +19,6 @@ pub enum ReferenceError {
     /// The host in front is none.
     #[error("{0:?} is not a registry host with an optional port")]
     Host(String),
-    /// Capital letters.
     #[error("repository {0:?} must be lower case")]
     UpperCase(String),
     /// An empty part, two dots, a dash at the end.

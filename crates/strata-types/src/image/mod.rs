@@ -24,18 +24,15 @@ pub use error::ReferenceError;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Reference {
-    /// In a registry.
     Registry(RegistryReference),
-    /// `oci:PATH[:tag]`, an OCI layout folder.
+    /// `oci:PATH[:tag]`, an OCI layout directory.
     Layout {
-        /// The folder.
         path: PathBuf,
         /// Which image of it; none when it holds one only.
         tag: Option<String>,
     },
     /// `docker-archive:PATH`, what `docker save` writes.
     Archive {
-        /// The tar file.
         path: PathBuf,
     },
 }

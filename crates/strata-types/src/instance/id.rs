@@ -17,7 +17,6 @@ pub struct InstanceId(Arc<str>);
 pub type WorkloadId = InstanceId;
 
 impl InstanceId {
-    /// The longest.
     pub const MAX: usize = 128;
 
     /// The text of it.
@@ -30,8 +29,8 @@ impl InstanceId {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         let why = match text {
             "" => "must not be empty".to_owned(),
-            // Would be taken for folders in a path.
-            "." | ".." => "is no id".to_owned(),
+            // Would be taken for directories in a path.
+            "." | ".." => "is not an id".to_owned(),
             _ if text.len() > Self::MAX => {
                 format!(
                     "is {} characters long; {} is the most",

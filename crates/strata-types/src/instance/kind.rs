@@ -1,10 +1,10 @@
-//! What an instance is.
+//! Type of an instance.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an instance is.
+/// Type of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
@@ -20,7 +20,7 @@ impl InstanceKind {
     /// All there are.
     pub const ALL: [Self; 2] = [Self::Container, Self::Vm];
 
-    /// The word, as the REST API has it.
+    /// The name on the wire of the REST API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Container => "CONTAINER",

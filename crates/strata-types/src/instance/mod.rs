@@ -1,5 +1,5 @@
-//! Instances: containers and virtual machines that somebody wants, wherever
-//! they are placed; workloads, which are templates of them.
+//! Instances: containers and virtual machines that the scheduler assigns to
+//! nodes; workloads, which are templates of them.
 //!
 //! ```text
 //!   Scheduling ──▶ Scheduled ──▶ Starting ──▶ Running ──▶ Stopping ──▶ Stopped
@@ -11,6 +11,7 @@
 //!   from anywhere: Destroying ──▶ Terminated ──▶ (none)
 //! ```
 
+mod desired_state;
 mod id;
 mod kind;
 mod placement;
@@ -19,6 +20,7 @@ mod spec;
 mod state;
 mod volume;
 
+pub use desired_state::DesiredState;
 pub use id::{InstanceId, WorkloadId};
 pub use kind::InstanceKind;
 pub use placement::{

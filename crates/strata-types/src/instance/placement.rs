@@ -1,5 +1,5 @@
-//! Where an instance may be placed, in words that people write: the rules of
-//! the scheduler are made from these.
+//! Placement rules as users write them; compiled into the rules of the
+//! scheduler.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +7,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What an instance asks of its place, beside its size.
+/// Placement rules of an instance, beside its resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PlacementRules {
-    /// Tests that a node must meet: `zone=eu`, `zone!=eu`, `zone in (a, b)`,
-    /// `zone not in (a, b)`, `ssd`, `!ssd`; `node` stands for its name.
+    /// Required node selectors: `zone=eu`, `zone!=eu`, `zone in (a, b)`, `zone
+    /// not in (a, b)`, `ssd`, `!ssd`; `node` stands for the node name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
-    /// Tests that a node should meet.
+    /// Preferred node selectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferences: Vec<Preferred>,
-    /// Evenly over nodes or over the values of a label.
+    /// Spread rules over nodes or over the values of a label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<SpreadRule>,
-    /// Together with, or away from, other instances of the project.
+    /// Affinity and anti-affinity to other instances of the project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<AffinityRule>,
     /// GPUs, all of one kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuRequest>,
-    /// Instead of the server's policy.
+    /// Overrides the scoring policy of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyName>,
-    /// Higher goes first.
+    /// Priority; higher is scheduled first.
     #[serde(skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// Instances of lower priority may be stopped for it when nothing else
-    /// helps.
+    /// Whether instances of lower priority may be preempted for it.
     #[serde(skip_serializing_if = "is_false")]
     pub preempts: bool,
-    /// How many runs of it there may be while a node is cut off from its
-    /// server. Default: exclusive.
+    /// Availability policy while its node is cut off from the server. Default:
+    /// exclusive.
     #[serde(skip_serializing_if = "RunPolicy::is_default")]
     pub runs: RunPolicy,
 }
 
-/// What becomes of an instance whose node is cut off.
+/// Availability policy of an instance whose node is cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -62,14 +61,14 @@ impl RunPolicy {
     }
 }
 
-/// A wish.
+/// A preference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Preferred {
-    /// As a constraint.
+    /// Node selector, as in a constraint.
     pub test: String,
-    /// What meeting it is worth; less than zero to keep away.
+    /// Weight; negative to avoid matching nodes.
     pub weight: i32,
 }
 
@@ -81,38 +80,38 @@ pub struct SpreadRule {
     /// `node`, or a label of nodes such as `zone`.
     #[serde(default = "node")]
     pub over: String,
-    /// The labels of the instances that are counted; the instance's own when
-    /// none are given.
+    /// Labels of the instances that are counted. Default: the labels of the
+    /// instance.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of: BTreeMap<String, String>,
-    /// What evenness is worth.
+    /// Weight of an even spread.
     #[serde(default = "one")]
     pub weight: u32,
-    /// By how much the fullest may exceed the emptiest; only a wish without.
+    /// Maximum difference between the fullest and the emptiest; without it, a
+    /// preference only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_skew: Option<u32>,
 }
 
-/// Keep with or away from other instances.
+/// Affinity or anti-affinity to other instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AffinityRule {
-    /// The labels of the others.
+    /// Labels of the other instances.
     pub to: BTreeMap<String, String>,
-    /// `node`, or a label of nodes within which they count as together.
+    /// Topology key: `node`, or a node label.
     #[serde(default = "node")]
     pub within: String,
-    /// `require`, `forbid`, or nothing when `weight` is a wish.
+    /// `require`, `forbid`, or absent when `weight` is a preference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,
-    /// What being together is worth, without `bond`; less than zero to keep
-    /// apart.
+    /// Weight without `bond`; negative for anti-affinity.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: i32,
 }
 
-/// How strongly to keep together or apart.
+/// Mode of a required affinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -128,21 +127,21 @@ pub enum Bond {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GpuRequest {
-    /// How many.
+    /// Number of GPUs.
     pub count: u32,
-    /// Which kind; any without.
+    /// Kind of GPU. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
-/// Which of the nodes that fit is taken.
+/// Scoring policy among feasible nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// The one with the least room left.
+    /// The node with the least free capacity (bin packing).
     BinPack,
-    /// The one with the most room left.
+    /// The node with the most free capacity.
     Spread,
 }
 
@@ -168,8 +167,8 @@ impl PlacementRules {
     /// The most rules of each sort.
     pub const MAX: usize = 32;
 
-    /// Refuses more than anybody needs. The texts are read by whoever makes
-    /// the scheduler's rules from them.
+    /// Rejects too many rules. The selectors are parsed where the rules of the
+    /// scheduler are compiled.
     pub fn check(&self, field: &str) -> Result<(), Error> {
         let counts = [
             ("constraints", self.constraints.len()),

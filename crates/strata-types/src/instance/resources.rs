@@ -16,16 +16,16 @@ pub const VM_DEFAULT_MEMORY: u64 = 512 << 20;
 /// to. Nodes enforce it and placement counts it, with and without KVM alike.
 pub const VM_OVERHEAD: u64 = 224 << 20;
 
-/// Cpu, memory and disk. 0 is "not limited" where it is a limit.
+/// CPU, memory and disk. As a limit, 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Resources {
-    /// Thousandths of a core.
+    /// CPU in millicores.
     pub cpu: i32,
-    /// Millions of bytes.
+    /// Memory in MB (1,000,000 bytes).
     pub memory: i32,
-    /// Thousands of millions of bytes.
+    /// Disk in GB (1,000,000,000 bytes).
     pub disk: i32,
 }
 
@@ -106,14 +106,14 @@ impl fmt::Display for Resources {
     }
 }
 
-/// What an instance may use and what it uses.
+/// Resource limits and measured usage of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Claim {
-    /// At most.
+    /// Resource limits.
     pub max: Resources,
-    /// Measured.
+    /// Measured usage.
     pub usage: Resources,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_told_in_the_units_of_the_apis() {
+    fn amounts_are_printed_in_api_units() {
         let resources = Resources::from_amounts(1500, 1, 1_400_000_000);
         assert_eq!(
             resources,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_field() {
+    fn invalid_resources_are_refused_by_field() {
         for (resources, field) in [
             (
                 Resources {

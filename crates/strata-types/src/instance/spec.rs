@@ -1,5 +1,5 @@
-//! What an instance is asked to be. The same text is what a person writes,
-//! what the REST API takes and what is kept.
+//! Specification of an instance. Manifests, the REST API and stored records
+//! share this form.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,92 +19,94 @@ use crate::{EnvironmentVariable, Error};
 /// What `pids` can be: a shell needs a few, and no kernel numbers more.
 const PIDS: std::ops::RangeInclusive<u32> = 16..=4_194_304;
 
-/// What an instance is asked to be.
+/// Specification of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InstanceSpec {
-    /// A container unless told.
+    /// Type. Default: container.
     #[serde(rename = "type")]
     pub kind: InstanceKind,
-    /// The image: a reference, `oci:PATH[:TAG]`, `docker-archive:PATH`, or for
-    /// a virtual machine a disk image on the node.
+    /// Image reference, `oci:PATH[:TAG]`, `docker-archive:PATH`, or for a
+    /// virtual machine a disk image on the node.
     pub uri: String,
-    /// `KEY=VALUE`, at most 100.
+    /// Environment variables, `KEY=VALUE`; at most 100.
     pub environment: Vec<String>,
-    /// What it may use, and what is kept free for it.
+    /// Resource limits, which are also reserved.
     pub resources: Resources,
-    /// Processes and threads it may have at once, 16 to 4194304. Default: the
-    /// project's, else 4096.
+    /// Maximum number of processes and threads, 16 to 4194304. Default: that of
+    /// the project, else 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 16, maximum = 4_194_304))]
     pub pids: Option<u32>,
-    /// `8080:80`, `53:53/udp`: a port of the node that leads to one of the
-    /// instance. At most 100.
+    /// Published ports, `HOST:CONTAINER[/udp]`, e.g. `8080:80` or `53:53/udp`;
+    /// at most 100.
     pub ports: Vec<String>,
-    /// Instead of the image's entry point.
+    /// Overrides the entry point of the image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Instead of the image's command.
+    /// Overrides the command of the image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// Instead of the image's user.
+    /// Overrides the user of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Instead of the image's folder.
+    /// Overrides the working directory of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// `data:/var/lib/x`, `/srv/www:/www:ro`, `memory=64:/tmp`,
+    /// Volume mounts: `data:/var/lib/x`, `/srv/www:/www:ro`, `memory=64:/tmp`,
     /// `pool=data:/var/lib/x`; for a virtual machine `pool=data`, a disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// Secrets of the project that it is given: `db`, which it finds in
-    /// `/run/secrets/db`, `db:/etc/app/password`, or `DB_PASSWORD=db` for a
-    /// variable. At most 100.
+    /// Secrets of the project to pass: `db` for the file `/run/secrets/db`,
+    /// `db:/etc/app/password` for another file, or `DB_PASSWORD=db` for an
+    /// environment variable. At most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// Whether an init runs as PID 1 that reaps and passes signals on. Without
-    /// it the program is PID 1, as systemd, s6 and busybox init have to be.
-    /// Default: true.
+    /// Whether an init that reaps processes and forwards signals runs as PID 1.
+    /// Disable it for images whose program must be PID 1, such as systemd or
+    /// s6. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<bool>,
-    /// What it may do.
+    /// Security settings.
     #[serde(skip_serializing_if = "SecuritySpec::is_default")]
     pub security: SecuritySpec,
-    /// How it is found out whether it works.
+    /// Health check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,
-    /// What happens when it ends by itself.
+    /// Restart policy.
     pub restart: RestartPolicy,
-    /// Between SIGTERM and SIGKILL; 10 unless told.
+    /// Seconds between SIGTERM and SIGKILL. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_grace_seconds: Option<u32>,
-    /// For people, selectors and affinities.
+    /// Labels, for selectors and affinity rules.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it asks of its place.
+    /// Placement rules.
     pub placement: PlacementRules,
-    /// For cloud-init, in a virtual machine.
+    /// User data for cloud-init in a virtual machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
 }
 
-/// What an instance may do.
+/// Security settings of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SecuritySpec {
-    /// Added to the capabilities that containers have.
+    /// Capabilities to add to the default set.
     pub add_capabilities: Vec<String>,
-    /// Taken from them; `ALL` is every one.
+    /// Capabilities to drop from the default set; `ALL` drops every one.
     pub drop_capabilities: Vec<String>,
-    /// Its root cannot be changed.
+    /// Whether the root file system is read-only.
     pub read_only_root: bool,
-    /// Programs may gain privileges by exec, as `sudo` does. Default: false.
+    /// Whether programs may gain privileges by exec, as `sudo` does. Default:
+    /// false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub privilege_escalation: bool,
-    /// Whether it has a user namespace of its own, in which its root is an
-    /// unprivileged user of the host. Default: true. False is for admins.
+    /// Whether it runs in its own user namespace, in which root is an
+    /// unprivileged user of the host. Default: true. Only admins may disable
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_namespace: Option<bool>,
 }
@@ -115,27 +117,27 @@ impl SecuritySpec {
     }
 }
 
-/// How it is found out whether an instance works: one of the three probes.
+/// Health check of an instance: one of three probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HealthSpec {
-    /// A command inside; works when it exits with 0.
+    /// A command in the instance; healthy if it exits with 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exec: Vec<String>,
-    /// `PORT/PATH`, such as `80/healthz`; works when it answers 200 to 399.
+    /// HTTP probe `PORT/PATH`, e.g. `80/healthz`; healthy on status 200 to 399.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// A port; works when it takes a connection.
+    /// TCP port; healthy if it accepts a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<u16>,
-    /// 10 unless told.
+    /// Seconds between probes. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<u32>,
-    /// 5 unless told.
+    /// Timeout of a probe in seconds. Default: 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
-    /// So many failures in a row; 3 unless told.
+    /// Consecutive failures after which it is unhealthy. Default: 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
 }
@@ -340,12 +342,16 @@ impl InstanceSpec {
     /// Whether it reaches into the machine it runs on, which operators may not
     /// ask for.
     pub fn reaches_the_machine(&self) -> bool {
-        let folder = |volume: Volume| matches!(volume.source, VolumeSource::Folder(_));
-        let folders = self.mounts().is_ok_and(|all| all.into_iter().any(folder));
         let own_disk = ["oci:", "docker-archive:", "/"];
-        folders
-            || own_disk.iter().any(|start| self.uri.starts_with(start))
-            || !self.security.add_capabilities.is_empty()
+        self.has_host_access() || own_disk.iter().any(|start| self.uri.starts_with(start))
+    }
+
+    /// Whether what runs of it has more of its host than an operator may give
+    /// it: what it has of its image alone is no access to the host.
+    pub fn has_host_access(&self) -> bool {
+        let dir = |volume: Volume| matches!(volume.source, VolumeSource::Directory(_));
+        let dirs = self.mounts().is_ok_and(|all| all.into_iter().any(dir));
+        dirs || !self.security.add_capabilities.is_empty()
             || self.security.user_namespace == Some(false)
     }
 

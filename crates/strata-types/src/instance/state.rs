@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum InstanceState {
-    /// It has no place yet.
+    /// Not assigned to a node yet.
     #[default]
     Scheduling,
-    /// It has a place, and the node has not begun.
+    /// Assigned; the node has not started it yet.
     Scheduled,
-    /// The node makes and starts it.
+    /// The node prepares and starts it.
     Starting,
-    /// It runs.
+    /// Running.
     Running,
-    /// It was told to end.
+    /// Being stopped.
     Stopping,
-    /// It ended because it was told to.
+    /// Stopped on request.
     Stopped,
-    /// It ended by itself in a bad way.
+    /// Exited with an error.
     Crashed,
-    /// It could not be placed, fetched or started.
+    /// Could not be scheduled, pulled or started.
     Failed,
-    /// It is being removed.
+    /// Being deleted.
     Destroying,
-    /// It ended by itself, well; or it is gone.
+    /// Exited successfully, or deleted.
     Terminated,
 }
 
@@ -48,7 +48,7 @@ impl InstanceState {
         Self::Terminated,
     ];
 
-    /// The word, as the REST API has it.
+    /// The name on the wire of the REST API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduling => "SCHEDULING",

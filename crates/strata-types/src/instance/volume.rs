@@ -11,7 +11,7 @@ pub const PROJECT_VOLUME: &str = "p--";
 
 /// Reads a volume from the field `field` of a request.
 pub(super) fn volume(field: &str, text: &str) -> Result<Volume, Error> {
-    let form = "is no volume such as data:/var/lib/x, /srv/www:/www:ro, memory=64:/tmp \
+    let form = "is not a volume: expected one such as data:/var/lib/x, /srv/www:/www:ro, memory=64:/tmp \
         or pool=data:/var/lib/x";
     let bad = || bad(field, text, form);
     let (rest, read_only) = without_ro(text);
@@ -22,7 +22,7 @@ pub(super) fn volume(field: &str, text: &str) -> Result<Volume, Error> {
             VolumeSource::Memory(megabytes.saturating_mul(1_000_000))
         }
         Some(("pool", name)) => VolumeSource::Pool(own_name(field, text, name, form)?),
-        _ if source.starts_with('/') => VolumeSource::Folder(source.to_owned()),
+        _ if source.starts_with('/') => VolumeSource::Directory(source.to_owned()),
         _ => VolumeSource::Named(own_name(field, text, source, form)?),
     };
     let volume = Volume {
@@ -113,7 +113,7 @@ mod tests {
         let data = read("data:/var/lib/x").unwrap();
         assert!(matches!(data.source, VolumeSource::Named(_)) && !data.read_only);
         let www = read("/srv/www:/www:ro").unwrap();
-        assert_eq!(www.source, VolumeSource::Folder("/srv/www".into()));
+        assert_eq!(www.source, VolumeSource::Directory("/srv/www".into()));
         assert!(www.read_only);
         assert_eq!(
             read("memory=64:/tmp").unwrap().source,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_who_needs_the_pool() {
+    fn instance_volumes_tell_whether_the_pool_is_needed() {
         let with = |volumes: &[&str]| InstanceSpec {
             uri: "x".into(),
             volumes: volumes.iter().map(ToString::to_string).collect(),

@@ -50,7 +50,7 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What root has in a pod unless told otherwise: what ordinary servers need
+/// What root has in a pod by default: what ordinary servers need
 /// and nothing that reaches out of the pod. No MKNOD: with it, root of a pod
 /// could open the machine's disks. No NET_RAW: it makes packets of any sender,
 /// and `ping` does without it.
@@ -72,7 +72,6 @@ const DEFAULT: [&str; 12] = [
     "SYS_CHROOT",
 ];
 
-/// One capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Capability(u8);
 
@@ -92,7 +91,7 @@ impl FromStr for Capability {
         let at = NAMES.iter().position(|known| *known == name);
         at.map(|n| Self(n as u8)).ok_or_else(|| {
             let text: String = text.chars().take(80).collect();
-            format!("{text:?} is no capability such as NET_ADMIN")
+            format!("{text:?} is not a capability: expected a name such as NET_ADMIN")
         })
     }
 }
@@ -182,6 +181,6 @@ mod tests {
         let all = Capabilities::from_lists(&["CHOWN"], &["ALL"]).unwrap();
         assert_eq!(all, Capabilities::all());
         let wrong = Capabilities::from_lists(&["NOPE"], &[]).unwrap_err();
-        assert!(wrong.contains("\"NOPE\" is no capability"), "{wrong}");
+        assert!(wrong.contains("\"NOPE\" is not a capability"), "{wrong}");
     }
 }

@@ -14,24 +14,18 @@ pub enum Probe {
     Exec(Vec<String>),
     /// A GET; it works when that is answered with 200 to 399.
     Http {
-        /// The port inside.
         port: u16,
         /// The path, from `/` on.
         path: String,
     },
     /// A connection; it works when that is taken.
-    Tcp {
-        /// The port inside.
-        port: u16,
-    },
+    Tcp { port: u16 },
 }
 
 /// How often it is asked, and what is made of the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthCheck {
-    /// The question.
     pub probe: Probe,
-    /// Between two questions.
     pub interval: Duration,
     /// How long an answer may take.
     pub timeout: Duration,

@@ -162,7 +162,7 @@ pub struct PodSpec {
     /// On top of the image's variables.
     #[serde(default)]
     pub environment: Vec<EnvironmentVariable>,
-    /// Instead of the image's folder.
+    /// Instead of the image's directory.
     #[serde(default)]
     pub working_directory: Option<String>,
     /// Instead of the image's user: `user[:group]`, names or numbers.
@@ -294,9 +294,9 @@ impl PodSpec {
         }
         self.check_secrets()?;
         match &self.working_directory {
-            Some(folder) if !folder.starts_with('/') => Err(Error::invalid(
+            Some(dir) if !dir.starts_with('/') => Err(Error::invalid(
                 "pod.working_directory",
-                format!("{folder:?} does not begin with /"),
+                format!("{dir:?} does not begin with /"),
             )),
             _ => Ok(()),
         }
@@ -385,7 +385,7 @@ impl PodSpec {
         Ok(())
     }
 
-    /// The pod's init has folders of the machine open. Whoever may look into
+    /// The pod's init has directories of the machine open. Whoever may look into
     /// other processes may look into those; users of the pod's own have no
     /// right to what is in them.
     fn check_security(&self) -> Result<(), Error> {
@@ -404,8 +404,8 @@ impl PodSpec {
 
     fn check_limits(&self) -> Result<(), Error> {
         /// Below this not even an init fits.
-        const LEAST_MEMORY: u64 = 4 << 20;
-        const LEAST_DISK: u64 = 1 << 20;
+        const MIN_MEMORY: u64 = 4 << 20;
+        const MIN_DISK: u64 = 1 << 20;
         let limits = &self.limits;
         let refuse =
             |field: &str, why: String| Err(Error::invalid(format!("pod.limits.{field}"), why));
@@ -416,12 +416,11 @@ impl PodSpec {
             limits.pids,
         ) {
             (Some(n @ 0..=9), ..) => refuse("cpu_millis", format!("is {n}; 10 is the least")),
-            (_, Some(n), ..) if n < LEAST_MEMORY => refuse(
-                "memory_bytes",
-                format!("is {n}; {LEAST_MEMORY} is the least"),
-            ),
-            (_, _, Some(n), _) if n < LEAST_DISK => {
-                refuse("disk_bytes", format!("is {n}; {LEAST_DISK} is the least"))
+            (_, Some(n), ..) if n < MIN_MEMORY => {
+                refuse("memory_bytes", format!("is {n}; {MIN_MEMORY} is the least"))
+            }
+            (_, _, Some(n), _) if n < MIN_DISK => {
+                refuse("disk_bytes", format!("is {n}; {MIN_DISK} is the least"))
             }
             (.., Some(n @ 0..=1)) => refuse("pids", format!("is {n}; 2 is the least")),
             _ => Ok(()),

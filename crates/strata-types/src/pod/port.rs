@@ -12,10 +12,8 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// Connections.
     #[default]
     Tcp,
-    /// Datagrams.
     Udp,
 }
 
@@ -38,7 +36,6 @@ pub struct PortMapping {
     pub host_port: u16,
     /// The port of the pod.
     pub port: u16,
-    /// What goes through.
     pub protocol: Protocol,
 }
 
@@ -59,7 +56,9 @@ impl FromStr for PortMapping {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             let text: String = text.chars().take(80).collect();
-            format!("{text:?} is no port such as 8080:80, 53:53/udp or 127.0.0.1:8080:80")
+            format!(
+                "{text:?} is not a port: expected one such as 8080:80, 53:53/udp or 127.0.0.1:8080:80"
+            )
         };
         let number = |part: &str| match part.parse::<u16>() {
             Ok(n) if n > 0 && part.bytes().all(|b| b.is_ascii_digit()) => Ok(n),
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_port_collides_unless_the_addresses_differ() {
+    fn same_port_collides_on_the_same_address_only() {
         let port = |text: &str| text.parse::<PortMapping>().unwrap();
         assert!(port("80:1").collides_with(&port("127.0.0.1:80:2")));
         assert!(!port("127.0.0.2:80:1").collides_with(&port("127.0.0.1:80:1")));

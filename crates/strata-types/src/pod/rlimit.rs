@@ -30,10 +30,18 @@ const NAMES: [&str; 16] = [
 pub struct Rlimit {
     /// The resource, as the kernel numbers it.
     pub resource: u32,
-    /// What holds.
     pub soft: u64,
     /// What it may be raised to.
     pub hard: u64,
+}
+
+impl Rlimit {
+    /// Whether it lets processes take precedence over others of the host.
+    pub fn raises_priority(&self) -> bool {
+        let name = usize::try_from(self.resource).ok();
+        let name = name.and_then(|number| NAMES.get(number));
+        name.is_some_and(|name| ["nice", "rtprio"].contains(name)) && self.hard > 0
+    }
 }
 
 impl FromStr for Rlimit {
@@ -42,7 +50,7 @@ impl FromStr for Rlimit {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             let text: String = text.chars().take(80).collect();
-            format!("{text:?} is no limit such as nofile=1024 or nofile=1024:4096")
+            format!("{text:?} is not a limit: expected one such as nofile=1024 or nofile=1024:4096")
         };
         let number = |part: &str| match part {
             "unlimited" | "-1" => Ok(u64::MAX),
@@ -85,6 +93,17 @@ impl fmt::Display for Rlimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_priority_are_known() {
+        let raises = |text: &str| text.parse::<Rlimit>().unwrap().raises_priority();
+        for text in ["rtprio=1", "nice=0:40", "RLIMIT_RTPRIO=unlimited"] {
+            assert!(raises(text), "{text}");
+        }
+        for text in ["rtprio=0", "nice=0", "nofile=1024", "rttime=5"] {
+            assert!(!raises(text), "{text}");
+        }
+    }
 
     #[test]
     fn limits_come_back_as_they_were() {

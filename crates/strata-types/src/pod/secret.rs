@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::volume::check_target;
 use crate::{Error, Label};
 
-/// Where secrets are unless told.
+/// Where secrets are by default.
 const DIRECTORY: &str = "/run/secrets";
 /// The longest name of a variable.
-const LONGEST_VARIABLE: usize = 256;
+const MAX_VARIABLE: usize = 256;
 
 /// A secret that a pod is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,12 +58,12 @@ impl PodSecret {
             SecretTarget::Environment(name) => {
                 let first = |c: u8| c.is_ascii_alphabetic() || c == b'_';
                 let rest = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
-                let is_name = name.len() <= LONGEST_VARIABLE
+                let is_name = name.len() <= MAX_VARIABLE
                     && name.bytes().next().is_some_and(first)
                     && name.bytes().all(rest);
                 match is_name {
                     true => Ok(()),
-                    false => Err(Error::invalid(field, "is no name of a variable")),
+                    false => Err(Error::invalid(field, "is not a name of a variable")),
                 }
             }
         }

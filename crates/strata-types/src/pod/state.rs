@@ -12,9 +12,7 @@ pub enum PodState {
     Created,
     /// On its way up.
     Starting,
-    /// Its process lives.
     Running,
-    /// Told to end.
     Stopping,
     /// Ended because it was told to.
     Stopped,

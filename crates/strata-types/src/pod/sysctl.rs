@@ -31,7 +31,6 @@ impl Sysctl {
         &self.name
     }
 
-    /// The value.
     pub fn value(&self) -> &str {
         &self.value
     }
@@ -42,7 +41,8 @@ impl FromStr for Sysctl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let shown: String = text.chars().take(80).collect();
-        let bad = || format!("{shown:?} is no setting such as net.core.somaxconn=1024");
+        let bad =
+            || format!("{shown:?} is not a setting: expected one such as net.core.somaxconn=1024");
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         let is_name = !name.is_empty()

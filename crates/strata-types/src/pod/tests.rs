@@ -95,7 +95,7 @@ fn looking_into_other_processes_needs_users_of_ones_own() {
 }
 
 #[test]
-fn users_are_its_own_unless_the_network_or_the_caller_says_otherwise() {
+fn user_namespace_is_the_default_of_pods() {
     let mut pod = pod();
     assert!(pod.has_own_users());
     pod.security.user_namespace = Some(false);

@@ -1,4 +1,4 @@
-//! What is mounted into a pod: folders of the machine, volumes that the node
+//! What is mounted into a pod: directories of the machine, volumes that the node
 //! keeps, volumes of the storage pool, memory.
 
 use std::fmt;
@@ -11,8 +11,9 @@ use crate::{Error, Label};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeSource {
-    /// A file or folder of the machine.
-    Folder(String),
+    /// A file or directory of the machine.
+    #[serde(rename = "folder")]
+    Directory(String),
     /// A volume of the node, made when it is first asked for, kept until it
     /// is removed.
     Named(Label),
@@ -50,7 +51,7 @@ impl Volume {
     pub fn check(&self, field: &str) -> Result<(), Error> {
         check_target(&format!("{field}.target"), &self.target)?;
         match &self.source {
-            VolumeSource::Folder(path) => check_path(&format!("{field}.folder"), path),
+            VolumeSource::Directory(path) => check_path(&format!("{field}.folder"), path),
             VolumeSource::Memory(0..4096) => {
                 let why = "is less than 4096 bytes";
                 Err(Error::invalid(format!("{field}.memory_bytes"), why))
@@ -90,7 +91,7 @@ fn check_path(field: &str, path: &str) -> Result<(), Error> {
 impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            VolumeSource::Folder(path) => write!(f, "{path}:{}", self.target)?,
+            VolumeSource::Directory(path) => write!(f, "{path}:{}", self.target)?,
             VolumeSource::Named(name) => write!(f, "{name}:{}", self.target)?,
             VolumeSource::Memory(bytes) => write!(f, "memory({bytes}):{}", self.target)?,
             VolumeSource::Pool(name) => write!(f, "pool={name}:{}", self.target)?,

@@ -14,7 +14,6 @@ use crate::strata::v1;
 
 /// The longest label key or value.
 const MAX_LABEL: usize = 256;
-/// The longest reference.
 const MAX_REFERENCE: usize = 4096;
 
 impl TryFrom<v1::PodSpec> for PodSpec {
@@ -195,7 +194,7 @@ fn network(number: i32) -> Result<PodNetwork, Error> {
 }
 
 fn unknown(field: &str, number: i32) -> Error {
-    Error::invalid(field, format!("{number} is none of its values"))
+    Error::invalid(field, format!("{number} is not a known value"))
 }
 
 /// A list that is empty when it is not given.
@@ -215,7 +214,7 @@ fn words(field: &str, words: Vec<String>) -> Result<Option<Vec<String>>, Error> 
 /// Reads variables from the field `field`.
 pub fn environment(field: &str, list: Vec<String>) -> Result<Vec<EnvironmentVariable>, Error> {
     if list.len() > EnvironmentVariable::MAX_COUNT {
-        let why = format!("has {} entries; 100 is the most", list.len());
+        let why = format!("has {} entries; the maximum is 100", list.len());
         return Err(Error::invalid(field, why));
     }
     let read = |(i, text): (usize, String)| {
@@ -251,7 +250,7 @@ pub fn address(field: &str, text: &str) -> Result<Option<std::net::Ipv4Addr>, Er
     }
     let shown: String = text.chars().take(40).collect();
     let bad = |_: std::net::AddrParseError| {
-        Error::invalid(field, format!("{shown:?} is no IPv4 address"))
+        Error::invalid(field, format!("{shown:?} is not an IPv4 address"))
     };
     text.parse().map(Some).map_err(bad)
 }
@@ -263,7 +262,7 @@ where
 {
     if list.len() > PodSpec::MAX_ENTRIES {
         let why = format!(
-            "has {} entries; {} is the most",
+            "has {} entries; the maximum is {}",
             list.len(),
             PodSpec::MAX_ENTRIES
         );

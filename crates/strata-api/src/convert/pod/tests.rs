@@ -66,13 +66,13 @@ fn full() -> v1::PodSpec {
 }
 
 #[test]
-fn a_pod_comes_back_as_it_was_asked_for() {
+fn pod_spec_round_trips() {
     let spec = PodSpec::try_from(full()).unwrap();
     assert_eq!(v1::PodSpec::from(&spec), full());
 }
 
 #[test]
-fn what_is_wrong_names_its_field() {
+fn invalid_field_is_named() {
     type Change = fn(&mut v1::PodSpec);
     let cases: [(&str, Change); 14] = [
         ("pod.name", |p| p.name = "Web".into()),

@@ -10,7 +10,7 @@ pub(super) fn from_wire(volumes: Vec<v1::PodVolume>) -> Result<Vec<Volume>, Erro
     let read = |(i, volume): (usize, v1::PodVolume)| {
         let field = |part: &str| format!("pod.volumes[{i}].{part}");
         let source = match volume.source {
-            Some(Source::Folder(folder)) => VolumeSource::Folder(folder),
+            Some(Source::Folder(directory)) => VolumeSource::Directory(directory),
             Some(Source::Volume(name)) => VolumeSource::Named(
                 name.parse()
                     .map_err(|why| Error::invalid(field("volume"), format!("{name:?} {why}")))?,
@@ -21,7 +21,7 @@ pub(super) fn from_wire(volumes: Vec<v1::PodVolume>) -> Result<Vec<Volume>, Erro
                     .map_err(|why| Error::invalid(field("pool"), format!("{name:?} {why}")))?,
             ),
             None => {
-                let why = "is missing: a folder, a volume, memory_bytes or pool";
+                let why = "is missing: a directory, a volume, memory_bytes or pool";
                 return Err(Error::invalid(field("source"), why));
             }
         };
@@ -37,7 +37,7 @@ pub(super) fn from_wire(volumes: Vec<v1::PodVolume>) -> Result<Vec<Volume>, Erro
 pub(super) fn to_wire(volumes: &[Volume]) -> Vec<v1::PodVolume> {
     let write = |volume: &Volume| v1::PodVolume {
         source: Some(match &volume.source {
-            VolumeSource::Folder(folder) => Source::Folder(folder.clone()),
+            VolumeSource::Directory(directory) => Source::Folder(directory.clone()),
             VolumeSource::Named(name) => Source::Volume(name.to_string()),
             VolumeSource::Memory(bytes) => Source::MemoryBytes(*bytes),
             VolumeSource::Pool(name) => Source::Pool(name.to_string()),
