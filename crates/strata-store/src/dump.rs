@@ -21,23 +21,22 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-use crate::limits::{LARGEST_TRANSACTION, LARGEST_VALUE, LONGEST_KEY, MOST_OPERATIONS};
+use crate::limits::{MAX_KEY, MAX_OPERATIONS, MAX_TRANSACTION, MAX_VALUE};
 use crate::{Entry, Listing, Revision, Store, StoreError, Transaction};
 
 const FORMAT: &str = "strata-store";
 const VERSION: u32 = 1;
 
-/// While an import is under way this key says of what; it goes with the last
-/// batch. A store that has it is not whole.
+/// While an import is under way this key holds its checksum; it goes with the
+/// last batch. A store that has it is not whole.
 pub const IMPORT_KEY: &str = "store/import";
 
 /// The longest line there can be: JSON writes a byte with six at most.
-const LONGEST_LINE: u64 = 6 * (LARGEST_VALUE + LONGEST_KEY) as u64 + 1024;
+const MAX_LINE: u64 = 6 * (MAX_VALUE + MAX_KEY) as u64 + 1024;
 
 /// Why records were not exported or imported.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Reading or writing the file failed.
@@ -48,7 +47,6 @@ pub enum DumpError {
     Line {
         /// Which, from 1 on.
         line: usize,
-        /// What is wrong.
         what: String,
     },
     /// The end is missing.
@@ -59,10 +57,7 @@ pub enum DumpError {
     Changed,
     /// It was written by a newer release.
     #[error("the export has version {found}, this release knows {VERSION}")]
-    Newer {
-        /// What it has.
-        found: u32,
-    },
+    Newer { found: u32 },
     /// There are records already.
     #[error("the store is not empty: it has {key}")]
     NotEmpty {
@@ -111,7 +106,7 @@ pub async fn export(
     if let Some(unfinished) = entries.iter().find(|it| it.key == IMPORT_KEY) {
         tracing::warn!(
             key = unfinished.key,
-            "the store is not whole, an import was begun"
+            "store incomplete: an import was started and not finished"
         );
         return Err(DumpError::Interrupted);
     }
@@ -186,9 +181,9 @@ fn batches(records: impl Iterator<Item = (String, Bytes)>) -> impl Iterator<Item
     std::iter::from_fn(move || {
         let (mut transaction, mut size) = (Transaction::new(), 0);
         let fits = |size: usize, key: &str, value: &Bytes| {
-            size + 2 * key.len() + value.len() <= LARGEST_TRANSACTION
+            size + 2 * key.len() + value.len() <= MAX_TRANSACTION
         };
-        while transaction.writes.len() < MOST_OPERATIONS
+        while transaction.writes.len() < MAX_OPERATIONS
             && let Some((key, value)) = records.next_if(|(key, value)| fits(size, key, value))
         {
             size += 2 * key.len() + value.len();
@@ -215,9 +210,9 @@ pub(crate) async fn read(
             line: number,
             what: what.to_owned(),
         };
-        let length = (&mut *reader).take(LONGEST_LINE).read_line(&mut line).await;
+        let length = (&mut *reader).take(MAX_LINE).read_line(&mut line).await;
         if length? == 0 || !line.ends_with('\n') {
-            let long = line.len() as u64 >= LONGEST_LINE;
+            let long = line.len() as u64 >= MAX_LINE;
             return Err(if long {
                 wrong("too long")
             } else {

@@ -2,7 +2,7 @@
 
 use crate::{LeaseId, Revision};
 
-/// Why a store did not do what it was asked.
+/// Why a store did not do what was requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// A condition did not hold; nothing was written. Look and decide again.
@@ -11,7 +11,7 @@ pub enum StoreError {
         /// What the condition was about.
         key: String,
     },
-    /// The past that was asked for is forgotten. List and go on from there.
+    /// The requested past is dropped. List and go on from there.
     #[error("changes are remembered from revision {oldest} on only")]
     Compacted {
         /// The oldest revision to watch from.

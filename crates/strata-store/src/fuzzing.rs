@@ -1,4 +1,4 @@
-//! Exports of a store that somebody brings: fuzzed by `fuzz/`.
+//! Exports of a store from an untrusted source: fuzzed by `fuzz/`.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +7,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::dump::read;
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

@@ -1,14 +1,14 @@
 //! Where records are kept: one trait, an embedded engine and etcd.
 //!
-//! A store maps keys to values. Every change happens in a [`Transaction`]:
-//! all of its writes or none, and only if all of its conditions hold. Each
+//! A store maps keys to values. Every change happens in a [`Transaction`]: all
+//! of its writes or none, and only if all of its conditions hold. Each
 //! transaction that changed something has a [`Revision`], one higher than the
-//! one before in the embedded engine, higher by any amount in etcd. Whoever
-//! watches a prefix from a revision sees every change after it, in order and
-//! once. Keys that are bound to a lease go when it ends.
+//! one before in the embedded engine, higher by any amount in etcd. A watcher
+//! of a prefix from a revision sees every change after it, in order and once.
+//! Keys that are bound to a lease go when it ends.
 //!
-//! What is acknowledged is on disk. What is read is on disk, too: nobody acts
-//! on what a crash could take back.
+//! What is acknowledged is on disk. What is read is on disk, too: no reader
+//! acts on what a crash could undo.
 #![forbid(unsafe_code)]
 
 mod dump;
@@ -64,23 +64,18 @@ pub struct Entry {
 /// Entries in the order of their keys, all as they were at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The entries.
     pub entries: Vec<Entry>,
     /// The revision that all of them are of. To follow what happens next,
     /// watch from here.
     pub revision: Revision,
 }
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A value was written.
     Put(Entry),
     /// A key is gone.
-    Deleted {
-        /// Which.
-        key: String,
-    },
+    Deleted { key: String },
 }
 
 impl Change {
@@ -96,14 +91,13 @@ impl Change {
 /// What one transaction did to what is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// The transaction.
     pub revision: Revision,
     /// In the order of their keys.
     pub changes: Vec<Change>,
 }
 
-/// Changes as they come. It ends with an error, never in silence: whoever
-/// watches lists again and goes on from there.
+/// Changes as they come. It ends with an error, never in silence: the watcher
+/// lists again and goes on from there.
 pub type Watch = BoxStream<'static, Result<Changes, StoreError>>;
 
 /// Keeps records.
@@ -119,8 +113,8 @@ pub trait Store: Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Listing, StoreError>>;
 
     /// All writes, if all conditions hold. The answer is the revision they
-    /// have, when they are on disk. [`StoreError::Conflict`] tells which
-    /// condition did not hold; then nothing was written. Not idempotent by
+    /// have, when they are on disk. [`StoreError::Conflict`] names the
+    /// condition that did not hold; then nothing was written. Not idempotent by
     /// itself: after [`StoreError::Unavailable`] the caller looks.
     fn commit(&self, transaction: Transaction) -> BoxFuture<'_, Result<Revision, StoreError>>;
 
@@ -139,10 +133,17 @@ pub trait Store: Send + Sync + 'static {
     /// store it has its whole time again.
     fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>>;
 
-    /// Begins the time of a lease anew. [`StoreError::NoSuchLease`] when it
+    /// Begins the time of a lease again. [`StoreError::NoSuchLease`] when it
     /// has ended.
     fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Ends a lease and deletes its keys. Idempotent.
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Removes what was overwritten or deleted so far from where the engine
+    /// keeps it, as far as it can. Watches of a revision before may find it
+    /// compacted. Idempotent, and slow: it may write everything again.
+    fn erase_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -1,8 +1,8 @@
 //! How large things may be, the same for every engine.
 //!
-//! The bounds are those of etcd as it comes, a little below where it counts
-//! its own framing too. What sealing adds is not counted. What the embedded engine takes, etcd takes: nobody
-//! finds out on the day of moving.
+//! The bounds are those of etcd as it comes, a little below where it counts its
+//! own framing too. What sealing adds is not counted. What the embedded engine
+//! takes, etcd takes: no limit surfaces on the day of moving.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,19 +11,18 @@ use crate::sealed::plain_length;
 use crate::{Condition, StoreError, Transaction, Write};
 
 /// The longest key, in bytes.
-pub const LONGEST_KEY: usize = 512;
+pub const MAX_KEY: usize = 512;
 
 /// The largest value, in bytes.
-pub const LARGEST_VALUE: usize = 1 << 20;
+pub const MAX_VALUE: usize = 1 << 20;
 
 /// How many writes a transaction has at most, and how many conditions.
-pub const MOST_OPERATIONS: usize = 128;
+pub const MAX_OPERATIONS: usize = 128;
 
 /// Keys and values of one transaction together, in bytes.
-pub const LARGEST_TRANSACTION: usize = LARGEST_VALUE + (256 << 10);
+pub const MAX_TRANSACTION: usize = MAX_VALUE + (256 << 10);
 
-/// The longest lease.
-pub const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How large a transaction is: keys and values.
 pub(crate) fn size(transaction: &Transaction) -> usize {
@@ -37,8 +36,8 @@ pub(crate) fn size(transaction: &Transaction) -> usize {
 
 /// Whether a transaction is one that any store takes.
 pub(crate) fn check(transaction: &Transaction) -> Result<(), StoreError> {
-    at_most("conditions", transaction.conditions.len(), MOST_OPERATIONS)?;
-    at_most("writes", transaction.writes.len(), MOST_OPERATIONS)?;
+    at_most("conditions", transaction.conditions.len(), MAX_OPERATIONS)?;
+    at_most("writes", transaction.writes.len(), MAX_OPERATIONS)?;
     for condition in &transaction.conditions {
         check_key(condition.key())?;
         if let Condition::Unchanged(key, 0) = condition {
@@ -51,10 +50,10 @@ pub(crate) fn check(transaction: &Transaction) -> Result<(), StoreError> {
     for write in &transaction.writes {
         check_key(write.key())?;
         if let Write::Put { key, value, .. } = write
-            && plain_length(value) > LARGEST_VALUE
+            && plain_length(value) > MAX_VALUE
         {
             return Err(StoreError::Invalid(format!(
-                "the value of {key} has {} bytes, {LARGEST_VALUE} are allowed",
+                "the value of {key} has {} bytes, {MAX_VALUE} are allowed",
                 plain_length(value)
             )));
         }
@@ -65,7 +64,7 @@ pub(crate) fn check(transaction: &Transaction) -> Result<(), StoreError> {
             )));
         }
     }
-    at_most("bytes", size(transaction), LARGEST_TRANSACTION)
+    at_most("bytes", size(transaction), MAX_TRANSACTION)
 }
 
 /// Whether a key is one.
@@ -73,9 +72,9 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     if key.is_empty() {
         return Err(StoreError::Invalid("a key is empty".to_owned()));
     }
-    if key.len() > LONGEST_KEY {
+    if key.len() > MAX_KEY {
         return Err(StoreError::Invalid(format!(
-            "a key has {} bytes, {LONGEST_KEY} are allowed",
+            "a key has {} bytes, {MAX_KEY} are allowed",
             key.len()
         )));
     }
@@ -84,9 +83,9 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
 
 /// Whether a lease may last that long.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), StoreError> {
-    if ttl < Duration::from_millis(1) || ttl > LONGEST_LEASE {
+    if ttl < Duration::from_millis(1) || ttl > MAX_LEASE {
         return Err(StoreError::Invalid(format!(
-            "a lease of {ttl:?}; it must last a millisecond and at most {LONGEST_LEASE:?}"
+            "a lease of {ttl:?}; it must last a millisecond and at most {MAX_LEASE:?}"
         )));
     }
     Ok(())

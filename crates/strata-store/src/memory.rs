@@ -1,8 +1,8 @@
-//! The simulated engine: keeps records in memory, and fails as told.
+//! The simulated engine: keeps records in memory, and fails on request.
 //!
 //! It behaves as the others do, but for durability. Tests make it fail before
-//! or after the effect, hold commits back, break watches, forget the past and
-//! let time pass for leases.
+//! or after the effect, hold commits back, break watches, drop the past and let
+//! time pass for leases.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -87,7 +87,6 @@ impl Memory {
         self.0.held.send_replace(true);
     }
 
-    /// Commits go on.
     pub fn release(&self) {
         self.0.held.send_replace(false);
     }
@@ -104,7 +103,7 @@ impl Memory {
         *lock(&self.0.news) = watch::Sender::new(revision);
     }
 
-    /// Forgets the past: only watches from the present on can begin.
+    /// Drops the past: only watches from the present on can begin.
     pub fn forget(&self) {
         self.0.shared.write().forget();
     }
@@ -131,7 +130,7 @@ impl Inner {
         self.start.elapsed() + *lock(&self.ahead)
     }
 
-    /// Works something out, makes it so and tells the watchers.
+    /// Computes a change, applies it and notifies the watchers.
     fn change<T>(&self, work: impl FnOnce(&mut Batch<'_>) -> T) -> T {
         let now = self.now();
         let mut state = self.shared.write();
@@ -161,14 +160,18 @@ impl Inner {
         let mut faults = self.faults();
         if faults.before > 0 {
             faults.before -= 1;
-            return Err(StoreError::Unavailable("told to fail before".to_owned()));
+            return Err(StoreError::Unavailable(
+                "injected failure before the commit".to_owned(),
+            ));
         }
         let fail_after = faults.after > 0;
         faults.after = faults.after.saturating_sub(1);
         drop(faults);
         let answer = self.change(|batch| batch.commit(transaction));
         if fail_after {
-            return Err(StoreError::Unavailable("told to fail after".to_owned()));
+            return Err(StoreError::Unavailable(
+                "injected failure after the commit".to_owned(),
+            ));
         }
         answer
     }
@@ -180,16 +183,16 @@ impl Inner {
             return;
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waits = Waits(&self.waiting);
+        let _waits = HeldCommit(&self.waiting);
         // The sender is ours: it is not gone while we wait.
         let _ = held.wait_for(|held| !held).await;
     }
 }
 
 /// Counts a held commit until it goes on or is given up.
-struct Waits<'a>(&'a AtomicUsize);
+struct HeldCommit<'a>(&'a AtomicUsize);
 
-impl Drop for Waits<'_> {
+impl Drop for HeldCommit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -237,7 +240,10 @@ impl Store for Memory {
         async move {
             limits::check_ttl(ttl)?;
             let lease = self.0.change(|batch| batch.grant(ttl));
-            tokio::spawn(end_in_time(Arc::downgrade(&self.0), lease));
+            strata_tasks::spawn_detached(
+                "lease-expiry",
+                end_in_time(Arc::downgrade(&self.0), lease),
+            );
             Ok(lease)
         }
         .boxed()

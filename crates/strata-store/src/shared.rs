@@ -1,4 +1,4 @@
-//! A state that many read, with watchers who are told when it changed.
+//! A state that many read, with watchers that are notified when it changed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -46,7 +46,7 @@ pub(crate) fn follow(
     prefix: &str,
     after: Revision,
 ) -> Result<Watch, StoreError> {
-    // What cannot be is said at once, not by the first item.
+    // What is impossible is reported at once, not by the first item.
     shared.read().changes_after(after, prefix)?;
     let follower = Follower {
         shared,

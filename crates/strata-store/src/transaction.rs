@@ -22,23 +22,16 @@ impl Condition {
     }
 }
 
-/// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Writes a value.
     Put {
-        /// Under this key.
         key: String,
-        /// This.
         value: Bytes,
         /// Gone with this lease.
         lease: Option<LeaseId>,
     },
     /// Deletes a key, if it is there.
-    Delete {
-        /// Which.
-        key: String,
-    },
+    Delete { key: String },
 }
 
 impl Write {
@@ -53,14 +46,12 @@ impl Write {
 /// All of the writes, if all of the conditions hold; nothing otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// What must hold.
     pub conditions: Vec<Condition>,
     /// What is written. No key twice.
     pub writes: Vec<Write>,
 }
 
 impl Transaction {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,7 +72,6 @@ impl Transaction {
         self
     }
 
-    /// Writes a value.
     #[must_use]
     pub fn put(self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.put_with(key, value, None)

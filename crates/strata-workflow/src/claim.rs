@@ -12,18 +12,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Nobody else.
+    /// No other operation.
     Exclusive,
-    /// Others that share.
     Shared,
 }
 
 /// A name that an operation holds while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// What is claimed.
     pub key: String,
-    /// How.
     pub mode: Mode,
 }
 
@@ -62,7 +59,7 @@ mod tests {
     use super::{Claim, conflict};
 
     #[test]
-    fn only_sharers_of_one_name_get_along() {
+    fn shared_claims_of_one_key_do_not_conflict() {
         let shared = [Claim::shared("a")];
         let exclusive = [Claim::exclusive("a")];
         assert!(!conflict(&shared, &shared));

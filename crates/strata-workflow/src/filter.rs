@@ -18,7 +18,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn lets_through(&self, operation: &Operation) -> bool {
+    pub(crate) fn matches(&self, operation: &Operation) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };

@@ -16,7 +16,6 @@ pub struct OperationId(Uuid);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the id of an operation")]
 pub struct BadOperationId {
-    /// What was given.
     pub text: String,
 }
 

@@ -1,10 +1,10 @@
 //! How an engine writes one operation: every change by compare-and-set.
 //!
-//! Between two of its writes others may have written too, who want it
-//! cancelled or cleaned up. Then the change is made again, on what is there
-//! now. When the store does not answer, the write may have happened or not;
-//! the journal looks, by the number that each of its writes has, and goes on
-//! until it knows. A future of it that is dropped is the same case.
+//! Between two of its writes others may have written too, to cancel it or to
+//! have it cleaned up. Then the change is made again, on what is there now.
+//! When the store does not answer, the write may have happened or not; the
+//! journal reads the record, by the number that each of its writes has, and
+//! goes on until it knows. A future of it that is dropped is the same case.
 //!
 //! Another engine's hand in the record, or a fence that does not hold any
 //! more, means that this engine is deposed: it writes nothing again.
@@ -16,12 +16,12 @@ use strata_store::{Condition, Store, StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::log::Line;
-use crate::operation::{Lines, Todo};
-use crate::records::{self, Kept};
+use crate::operation::{Lines, NextAction};
+use crate::records::{self, StoredOperation};
 use crate::{Clock, Operation, OperationId, WorkflowError};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(20);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Why an operation cannot go on here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,16 +36,16 @@ pub(crate) enum JournalError {
     Crashed,
 }
 
-/// Who writes, and under which condition.
+/// The writer, and the condition of its writes.
 #[derive(Clone)]
-pub(crate) struct Pen {
+pub(crate) struct JournalWriter {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
     pub(crate) fence: Option<Condition>,
     pub(crate) writer: Uuid,
 }
 
-impl Pen {
+impl JournalWriter {
     /// A transaction of the engine: it happens only while the engine leads.
     pub(crate) fn transaction(&self) -> Transaction {
         let mut transaction = Transaction::new();
@@ -53,7 +53,7 @@ impl Pen {
         transaction
     }
 
-    /// Whether this tells that the fence does not hold.
+    /// Whether this reports that the fence does not hold.
     pub(crate) fn is_deposed(&self, error: &StoreError) -> bool {
         match (error, &self.fence) {
             (StoreError::Conflict { key }, Some(fence)) => key == fence.key(),
@@ -64,18 +64,21 @@ impl Pen {
 
 /// One operation, as its engine knows and writes it.
 pub(crate) struct Journal {
-    pen: Pen,
-    kept: Kept,
+    writer_handle: JournalWriter,
+    kept: StoredOperation,
     writes: u64,
 }
 
 impl Journal {
     /// The operation as it is in the store now.
-    pub(crate) async fn open(pen: Pen, id: OperationId) -> Result<Self, JournalError> {
-        let kept = fetch(&pen, id).await?;
+    pub(crate) async fn open(
+        writer_handle: JournalWriter,
+        id: OperationId,
+    ) -> Result<Self, JournalError> {
+        let kept = fetch(&writer_handle, id).await?;
         Ok(Self {
-            writes: kept.operation.book.write,
-            pen,
+            writes: kept.operation.bookkeeping.write,
+            writer_handle,
             kept,
         })
     }
@@ -84,7 +87,7 @@ impl Journal {
         &self.kept.operation
     }
 
-    pub(crate) fn into_kept(self) -> Kept {
+    pub(crate) fn into_stored(self) -> StoredOperation {
         self.kept
     }
 
@@ -94,10 +97,10 @@ impl Journal {
     pub(crate) async fn take_over(&mut self) -> Result<(), JournalError> {
         let operation = self.operation();
         let others = operation
-            .book
+            .bookkeeping
             .writer
-            .is_some_and(|it| it != self.pen.writer);
-        if !others || operation.todo() == Todo::Rest {
+            .is_some_and(|it| it != self.writer_handle.writer);
+        if !others || operation.next_action() == NextAction::Rest {
             return Ok(());
         }
         self.apply(|_, _| Some(vec![Line::new("taken up again")]))
@@ -112,28 +115,30 @@ impl Journal {
         change: impl Fn(&mut Operation, i64) -> Lines,
     ) -> Result<(), JournalError> {
         self.writes += 1;
-        let mut pause = FIRST_PAUSE;
+        let mut pause = INITIAL_BACKOFF;
         loop {
             let Some((next, transaction)) = self.prepare(&change)? else {
                 return Ok(());
             };
             let known = self.kept.revision;
             let mut conflict = false;
-            match self.pen.store.commit(transaction).await {
+            match self.writer_handle.store.commit(transaction).await {
                 Ok(revision) => {
                     self.kept.operation = next;
                     self.kept.revision = revision;
                     return Ok(());
                 }
-                Err(error) if self.pen.is_deposed(&error) => return Err(JournalError::Deposed),
+                Err(error) if self.writer_handle.is_deposed(&error) => {
+                    return Err(JournalError::Deposed);
+                }
                 Err(StoreError::Conflict { .. }) => conflict = true,
                 Err(StoreError::Unavailable(_) | StoreError::Broken(_)) => {
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_BACKOFF);
                 }
                 Err(error) => return Err(JournalError::Refused(error.into())),
             }
-            if self.look().await? {
+            if self.refresh().await? {
                 return Ok(());
             }
             // If it was not the record that changed, it was the fence,
@@ -149,15 +154,15 @@ impl Journal {
         &self,
         change: impl Fn(&mut Operation, i64) -> Lines,
     ) -> Result<Option<(Operation, Transaction)>, JournalError> {
-        let now_ms = self.pen.clock.now_ms();
+        let now_ms = self.writer_handle.clock.now_ms();
         let mut next = self.kept.operation.clone();
         let Some(lines) = change(&mut next, now_ms) else {
             return Ok(None);
         };
-        next.book.writer = Some(self.pen.writer);
-        next.book.write = self.writes;
+        next.bookkeeping.writer = Some(self.writer_handle.writer);
+        next.bookkeeping.write = self.writes;
         let transaction = self
-            .pen
+            .writer_handle
             .transaction()
             .if_unchanged(records::record_key(next.id), self.kept.revision);
         let transaction =
@@ -165,11 +170,14 @@ impl Journal {
         Ok(Some((next, transaction)))
     }
 
-    /// Reads what is there. Tells whether it is the write that was tried.
-    async fn look(&mut self) -> Result<bool, JournalError> {
-        let found = fetch(&self.pen, self.kept.operation.id).await?;
-        let (theirs, known) = (&found.operation.book, &self.kept.operation.book);
-        let ours = theirs.writer == Some(self.pen.writer);
+    /// Reads what is there. Reports whether it is the write that was tried.
+    async fn refresh(&mut self) -> Result<bool, JournalError> {
+        let found = fetch(&self.writer_handle, self.kept.operation.id).await?;
+        let (theirs, known) = (
+            &found.operation.bookkeeping,
+            &self.kept.operation.bookkeeping,
+        );
+        let ours = theirs.writer == Some(self.writer_handle.writer);
         if !ours && theirs.writer != known.writer {
             return Err(JournalError::Deposed);
         }
@@ -180,15 +188,18 @@ impl Journal {
 }
 
 /// Reads a record, however long that takes.
-async fn fetch(pen: &Pen, id: OperationId) -> Result<Kept, JournalError> {
-    let mut pause = FIRST_PAUSE;
+async fn fetch(
+    writer_handle: &JournalWriter,
+    id: OperationId,
+) -> Result<StoredOperation, JournalError> {
+    let mut pause = INITIAL_BACKOFF;
     loop {
-        match records::load(pen.store.as_ref(), id).await {
+        match records::load(writer_handle.store.as_ref(), id).await {
             Ok(Some(kept)) => return Ok(kept),
             Ok(None) => return Err(JournalError::Gone(id)),
             Err(WorkflowError::Store(StoreError::Unavailable(_) | StoreError::Broken(_))) => {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_BACKOFF);
             }
             Err(error) => return Err(JournalError::Refused(error)),
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Longer texts are cut: the store is no place for a dump.
-const LONGEST_TEXT: usize = 2048;
+const MAX_TEXT_LENGTH: usize = 2048;
 
 /// One line of the log of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct LogLine {
     pub at_ms: i64,
     /// The step it is about.
     pub step: Option<String>,
-    /// What happened.
+    /// The text, for people.
     pub text: String,
 }
 
@@ -53,8 +53,8 @@ impl Line {
 
 /// The text, or the first two kilobytes of it.
 pub(crate) fn cut(mut text: String) -> String {
-    if text.len() > LONGEST_TEXT {
-        let end = (0..=LONGEST_TEXT)
+    if text.len() > MAX_TEXT_LENGTH {
+        let end = (0..=MAX_TEXT_LENGTH)
             .rev()
             .find(|end| text.is_char_boundary(*end))
             .unwrap_or(0);
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_characters() {
         assert_eq!(cut("short".into()), "short");
-        let long = cut("ä".repeat(LONGEST_TEXT));
-        assert_eq!(long.chars().count(), LONGEST_TEXT / 2 + 1);
+        let long = cut("ä".repeat(MAX_TEXT_LENGTH));
+        assert_eq!(long.chars().count(), MAX_TEXT_LENGTH / 2 + 1);
         assert!(long.ends_with('…'));
     }
 }

@@ -1,6 +1,6 @@
-//! What anybody may ask of operations, whether this program leads or not.
+//! What any program may do with operations, whether it leads or not.
 //!
-//! Every answer comes from the store and every wish goes into it; the engine
+//! Every answer comes from the store and every request goes into it; the engine
 //! that leads, here or elsewhere, follows the store.
 
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::retention::delete_log;
 use crate::snapshots::{Snapshots, snapshots};
 use crate::{Clock, Filter, Kind, LogLine, Operation, OperationId, Registry, WorkflowError};
 
-/// How often a wish is tried against a record that keeps changing, or a store
+/// How often a request is tried against a record that keeps changing, or a store
 /// that does not answer.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(50);
+const MAX_ATTEMPTS: u32 = 10;
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Operations, for whoever submits, shows, watches or cancels them. Cheap to
+/// Operations, for callers that submit, show, watch or cancel them. Cheap to
 /// clone.
 #[derive(Clone)]
 pub struct Operations {
@@ -48,9 +48,9 @@ impl Operations {
         self
     }
 
-    /// Asks for an operation. It is recorded when this returns, and begins
-    /// when it is its turn. With an idempotency key, which is the owner's own,
-    /// asking twice is one operation, for as long as that is remembered.
+    /// Submits an operation. It is recorded when this returns, and begins when
+    /// it is its turn. With an idempotency key, which is the owner's own,
+    /// submitting twice is one operation, for as long as the key is kept.
     pub async fn submit<K: Kind>(
         &self,
         input: &K::Input,
@@ -75,7 +75,6 @@ impl Operations {
         crate::submit::submit(self, kind, input, owner, key).await
     }
 
-    /// One operation.
     pub async fn get(&self, id: OperationId) -> Result<Operation, WorkflowError> {
         let kept = records::load(self.store.as_ref(), id).await?;
         Ok(kept.ok_or(WorkflowError::NotFound { id })?.operation)
@@ -93,11 +92,11 @@ impl Operations {
             }
         };
         let all = listing.entries.iter().filter_map(readable);
-        Ok(all.filter(|it| filter.lets_through(it)).collect())
+        Ok(all.filter(|it| filter.matches(it)).collect())
     }
 
-    /// The operation as it is, then as it changes, until it has ended. Who is
-    /// slow misses what was in between, never the end. Dropping it changes
+    /// The operation as it is, then as it changes, until it has ended. A slow
+    /// reader misses what was in between, never the end. Dropping it changes
     /// nothing; watching again begins with what is then.
     pub async fn watch(&self, id: OperationId) -> Result<Snapshots, WorkflowError> {
         snapshots(Arc::clone(&self.store), id).await
@@ -115,35 +114,35 @@ impl Operations {
         Err(WorkflowError::NotFound { id })
     }
 
-    /// Asks to cancel: what has not begun ends at once, what runs turns back
-    /// at its next safe point, and undoes what it did. Idempotent, until it
-    /// has ended.
+    /// Requests the cancellation: an operation that has not begun ends at once;
+    /// one that runs unwinds at its next safe point, and undoes what it did.
+    /// Idempotent, until it has ended.
     pub async fn cancel(&self, id: OperationId, by: &str) -> Result<Operation, WorkflowError> {
-        let change = |it: &mut Operation, now_ms| it.ask_cancel(by, now_ms);
+        let change = |it: &mut Operation, now_ms| it.request_cancel(by, now_ms);
         self.change(id, WorkflowError::Ended { id }, change).await
     }
 
-    /// Asks for another try at undoing what a failed operation left, now
-    /// rather than in a while.
+    /// Requests another try at undoing what a failed operation left, now rather
+    /// than in a while.
     pub async fn retry_unwind(&self, id: OperationId) -> Result<Operation, WorkflowError> {
-        let change = |it: &mut Operation, _| it.ask_cleanup();
+        let change = |it: &mut Operation, _| it.request_cleanup();
         self.change(id, WorkflowError::NothingLeft { id }, change)
             .await
     }
 
     /// Takes what a failed operation left on oneself: it is not tried again,
     /// and its claims are free.
-    pub async fn give_up(&self, id: OperationId, by: &str) -> Result<Operation, WorkflowError> {
-        let change = |it: &mut Operation, now_ms| it.give_up(by, now_ms);
+    pub async fn abandon(&self, id: OperationId, by: &str) -> Result<Operation, WorkflowError> {
+        let change = |it: &mut Operation, now_ms| it.abandon(by, now_ms);
         self.change(id, WorkflowError::NothingLeft { id }, change)
             .await
     }
 
-    /// Forgets all that have not ended, without undoing anything: for a store
-    /// that tells of another time. No engine may run on it. The answer is how
+    /// Removes all that have not ended, without undoing anything: for a store
+    /// that reports another time. No engine may run on it. The answer is how
     /// many there were. The record goes last, with its idempotency key: cut
     /// short and repeated, it finds what is left.
-    pub async fn forget_unfinished(&self) -> Result<usize, WorkflowError> {
+    pub async fn delete_unfinished(&self) -> Result<usize, WorkflowError> {
         let all = self.list(&Filter::default()).await?;
         let open = all.iter().filter(|it| !it.has_ended() || it.holds_claims());
         let mut count = 0;
@@ -151,7 +150,7 @@ impl Operations {
             let store = self.store.as_ref();
             delete_log(store, operation.id, Transaction::new).await?;
             let mut gone = Transaction::new().delete(records::record_key(operation.id));
-            if let Some(key) = &operation.book.key {
+            if let Some(key) = &operation.bookkeeping.key {
                 gone = gone.delete(records::idempotency_key(&operation.owner, key));
             }
             store.commit(gone).await?;
@@ -188,7 +187,7 @@ impl Operations {
         Ok(before.map(|it| it.operation.id).collect())
     }
 
-    /// Writes somebody's wish into a record. `refused` is why not, if the
+    /// Writes a caller's request into a record. `refused` is why not, if the
     /// record does not admit it.
     async fn change(
         &self,
@@ -197,7 +196,7 @@ impl Operations {
         change: impl Fn(&mut Operation, i64) -> Lines,
     ) -> Result<Operation, WorkflowError> {
         let mut last = WorkflowError::Contended { id };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let kept = records::load(self.store.as_ref(), id).await?;
             let kept = kept.ok_or(WorkflowError::NotFound { id })?;
             let now_ms = self.clock.now_ms();
@@ -215,7 +214,7 @@ impl Operations {
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error @ StoreError::Unavailable(_)) => {
                     last = error.into();
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(error) => return Err(error.into()),
             }

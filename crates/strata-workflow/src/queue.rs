@@ -1,9 +1,9 @@
-//! Who may run: pure policy.
+//! Which operations may run: pure policy.
 //!
-//! In order of creation. An operation begins when none of its claims
-//! conflicts with one that is held, nor with one of an operation that came
-//! before and still waits: whoever came first is never overtaken by what is
-//! in its way. What holds claims already, because it was interrupted, goes
+//! In order of creation. An operation begins when none of its claims conflicts
+//! with one that is held, nor with one of an operation that came before and
+//! still waits: a later operation never overtakes an earlier one that it
+//! conflicts with. What holds claims already, because it was interrupted, goes
 //! before what has not begun.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ pub(crate) struct Queue {
     holding: BTreeMap<Key, Held>,
     running: BTreeMap<Key, Vec<Claim>>,
     created: HashMap<OperationId, Revision>,
-    /// Nothing changed since nobody was found to begin.
+    /// Nothing changed since no operation was found that can begin.
     settled: bool,
 }
 
@@ -86,8 +86,8 @@ impl Queue {
         }
     }
 
-    /// It does not run any more, but holds what it held until somebody says
-    /// where it stands now.
+    /// It does not run any more, but holds what it held until the caller
+    /// reports where it stands now.
     pub(crate) fn stopped(&mut self, id: OperationId) {
         self.settled = false;
         let Some(key) = self.key(id) else { return };
@@ -137,7 +137,6 @@ impl Queue {
         self.waiting.remove_entry(&first?)
     }
 
-    /// All operations here.
     pub(crate) fn ids(&self) -> Vec<OperationId> {
         self.created.keys().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! Who may run, and in which order.
+//! Which operations may run, and in which order.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn ids(count: usize) -> Vec<OperationId> {
 }
 
 #[test]
-fn whoever_came_first_is_not_overtaken_by_what_is_in_its_way() {
+fn queue_keeps_submission_order_among_conflicting_operations() {
     let id = ids(4);
     let mut queue = Queue::default();
     queue.wait(id[0], 1, &[Claim::shared("a")]);
@@ -31,7 +31,7 @@ fn whoever_came_first_is_not_overtaken_by_what_is_in_its_way() {
 }
 
 #[test]
-fn what_was_interrupted_goes_first_and_no_more_run_than_may() {
+fn interrupted_operations_run_first_within_the_concurrency_limit() {
     let id = ids(3);
     let mut queue = Queue::default();
     queue.wait(id[0], 1, &[]);
@@ -59,7 +59,7 @@ fn claims() -> impl Strategy<Value = Vec<Claim>> {
 
 proptest! {
     #[test]
-    fn all_run_once_and_none_beside_what_is_in_its_way(
+    fn conflicting_operations_never_run_concurrently(
         wants in prop::collection::vec(claims(), 1..20),
         most in 1..5usize,
         ends in prop::collection::vec(any::<prop::sample::Index>(), 40),

@@ -17,11 +17,11 @@ use crate::{LogLine, Operation, OperationId, WorkflowError};
 pub(crate) const RECORDS: &str = "operation/";
 
 /// How many lines of log are kept of one operation.
-const MOST_LINES: u64 = 500;
+const MAX_LOG_LINES: u64 = 500;
 
 /// An operation as it is in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredOperation {
     pub(crate) operation: Operation,
     /// When it was last written.
     pub(crate) revision: Revision,
@@ -60,8 +60,8 @@ pub(crate) fn decode<T: DeserializeOwned>(entry: &Entry) -> Result<T, WorkflowEr
     })
 }
 
-pub(crate) fn decode_record(entry: &Entry) -> Result<Kept, WorkflowError> {
-    Ok(Kept {
+pub(crate) fn decode_record(entry: &Entry) -> Result<StoredOperation, WorkflowError> {
+    Ok(StoredOperation {
         operation: decode(entry)?,
         revision: entry.changed,
         created: entry.created,
@@ -71,7 +71,7 @@ pub(crate) fn decode_record(entry: &Entry) -> Result<Kept, WorkflowError> {
 pub(crate) async fn load(
     store: &dyn Store,
     id: OperationId,
-) -> Result<Option<Kept>, WorkflowError> {
+) -> Result<Option<StoredOperation>, WorkflowError> {
     let entry = store.get(&record_key(id)).await?;
     entry.as_ref().map(decode_record).transpose()
 }
@@ -87,11 +87,11 @@ pub(crate) fn put(
     let id = operation.id;
     let mut transaction = transaction;
     for line in lines {
-        let number = operation.book.next_line;
-        operation.book.next_line += 1;
+        let number = operation.bookkeeping.next_line;
+        operation.bookkeeping.next_line += 1;
         let line: LogLine = line.numbered(number, now_ms);
         transaction = transaction.put(line_key(id, number), encode(&line_key(id, number), &line)?);
-        if let Some(oldest) = number.checked_sub(MOST_LINES) {
+        if let Some(oldest) = number.checked_sub(MAX_LOG_LINES) {
             transaction = transaction.delete(line_key(id, oldest));
         }
     }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::at::Scene;
 use crate::step::{Action, Limits};
-use crate::{At, Claim, Kind, Outputs, Step, StepError, WorkflowError};
+use crate::step_context::StepScope;
+use crate::{Claim, Kind, Outputs, Step, StepContext, StepError, WorkflowError};
 
 /// More steps than this are a bug.
-const MOST_STEPS: usize = 256;
+const MAX_STEPS: usize = 256;
 
 /// The kinds of operations there are.
 #[derive(Clone, Default)]
@@ -74,8 +74,8 @@ pub(crate) trait AnyKind: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct AnyStep {
     pub(crate) name: String,
-    pub(crate) run: Action<Scene>,
-    pub(crate) undo: Option<Action<Scene>>,
+    pub(crate) run: Action<StepScope>,
+    pub(crate) undo: Option<Action<StepScope>>,
     pub(crate) limits: Limits,
 }
 
@@ -109,22 +109,22 @@ impl<K: Kind> AnyKind for Registered<K> {
 fn with<K: Kind>(
     context: &Arc<K::Context>,
     input: &Arc<K::Input>,
-    action: Action<At<K>>,
-) -> Action<Scene> {
+    action: Action<StepContext<K>>,
+) -> Action<StepScope> {
     let (context, input) = (Arc::clone(context), Arc::clone(input));
-    Arc::new(move |scene| {
-        action(At {
+    Arc::new(move |scope| {
+        action(StepContext {
             context: Arc::clone(&context),
             input: Arc::clone(&input),
-            scene,
+            scope,
         })
     })
 }
 
 fn check<K: Kind>(steps: &[Step<K>]) -> Result<(), StepError> {
     let bug = |message| Err(StepError::Permanent { message });
-    if steps.len() > MOST_STEPS {
-        return bug(format!("{} steps are more than {MOST_STEPS}", steps.len()));
+    if steps.len() > MAX_STEPS {
+        return bug(format!("{} steps are more than {MAX_STEPS}", steps.len()));
     }
     let mut names = HashSet::new();
     match steps.iter().find(|step| !names.insert(step.name.as_str())) {

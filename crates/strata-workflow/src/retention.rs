@@ -1,4 +1,4 @@
-//! Which operations that have ended are forgotten, and how.
+//! Which operations that have ended are removed, and how.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -6,17 +6,16 @@ use std::time::Duration;
 use strata_store::{Store, StoreError, Transaction};
 
 use crate::OperationId;
-use crate::journal::Pen;
+use crate::journal::JournalWriter;
 use crate::records;
 
 /// Deletions per transaction: well below what etcd takes.
-const AT_ONCE: usize = 100;
+const BATCH_SIZE: usize = 100;
 
 /// How long operations are remembered after they have ended. One that has
-/// left something behind is never forgotten.
+/// left something behind is never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// For so long.
     pub keep_for: Duration,
     /// And no more than this many.
     pub keep_at_most: usize,
@@ -36,31 +35,31 @@ impl Default for Retention {
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     by_age: BTreeSet<(i64, OperationId)>,
-    at: HashMap<OperationId, i64>,
+    ctx: HashMap<OperationId, i64>,
 }
 
 impl Ended {
     pub(crate) fn insert(&mut self, id: OperationId, ended_ms: i64) {
         self.remove(id);
-        self.at.insert(id, ended_ms);
+        self.ctx.insert(id, ended_ms);
         self.by_age.insert((ended_ms, id));
     }
 
     pub(crate) fn remove(&mut self, id: OperationId) {
-        if let Some(ended_ms) = self.at.remove(&id) {
+        if let Some(ended_ms) = self.ctx.remove(&id) {
             self.by_age.remove(&(ended_ms, id));
         }
     }
 
     pub(crate) fn ids(&self) -> Vec<OperationId> {
-        self.at.keys().copied().collect()
+        self.ctx.keys().copied().collect()
     }
 
     pub(crate) fn is_over(&self, retention: &Retention) -> bool {
         self.by_age.len() > retention.keep_at_most
     }
 
-    /// Those to forget now, oldest first.
+    /// Those to remove now, oldest first.
     pub(crate) fn due(&self, retention: &Retention, now_ms: i64) -> Vec<OperationId> {
         let keep_ms = i64::try_from(retention.keep_for.as_millis()).unwrap_or(i64::MAX);
         let before = now_ms.saturating_sub(keep_ms);
@@ -73,8 +72,11 @@ impl Ended {
 }
 
 /// Deletes the log, then the record and its idempotency key. Idempotent.
-pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::WorkflowError> {
-    let store = pen.store.as_ref();
+pub(crate) async fn delete(
+    writer_handle: &JournalWriter,
+    id: OperationId,
+) -> Result<(), crate::WorkflowError> {
+    let store = writer_handle.store.as_ref();
     let Some(kept) = records::load(store, id).await? else {
         return Ok(());
     };
@@ -82,17 +84,17 @@ pub(crate) async fn forget(pen: &Pen, id: OperationId) -> Result<(), crate::Work
     if !operation.has_ended() || operation.holds_claims() {
         return Ok(());
     }
-    delete_log(store, id, || pen.transaction()).await?;
-    let mut deletion = pen
+    delete_log(store, id, || writer_handle.transaction()).await?;
+    let mut deletion = writer_handle
         .transaction()
         .if_unchanged(records::record_key(id), kept.revision)
         .delete(records::record_key(id));
-    if let Some(key) = &operation.book.key {
+    if let Some(key) = &operation.bookkeeping.key {
         deletion = deletion.delete(records::idempotency_key(&operation.owner, key));
     }
     match store.commit(deletion).await {
         Ok(_) => Ok(()),
-        // Somebody was faster; whatever it is now is looked at next time.
+        // Another writer was faster; whatever it is now is handled next time.
         Err(StoreError::Conflict { key }) if key == records::record_key(id) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -106,7 +108,7 @@ pub(crate) async fn delete_log(
     begin: impl Fn() -> Transaction,
 ) -> Result<(), StoreError> {
     let log = store.list(&records::log_prefix(id)).await?;
-    for lines in log.entries.chunks(AT_ONCE) {
+    for lines in log.entries.chunks(BATCH_SIZE) {
         let deletion = lines
             .iter()
             .fold(begin(), |all, line| all.delete(&line.key));
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_old_and_the_too_many_are_due() {
+    fn expired_and_surplus_operations_are_due_for_deletion() {
         let ids: Vec<_> = (0..5).map(|_| OperationId::fresh()).collect();
         let mut ended = Ended::default();
         for (id, at_ms) in ids.iter().zip([1000, 2000, 3000, 4000, 5000]) {

@@ -1,4 +1,4 @@
-//! One operation as it changes: a view that anybody can take, leave and take
+//! One operation as it changes: a view that any caller can take, leave and take
 //! again.
 
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::records;
 use crate::{Operation, OperationId, WorkflowError};
 
 /// How often in a row the view is taken up again when the store does not
-/// answer, before that is said.
-const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(250);
+/// answer, before that is logged.
+const MAX_ATTEMPTS: u32 = 20;
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The operation as it is, then as it changes. It ends after the operation
-/// has, or when it is forgotten, or with an error.
+/// has, or when it is removed, or with an error.
 pub type Snapshots = BoxStream<'static, Result<Operation, WorkflowError>>;
 
 struct View {
@@ -28,7 +28,7 @@ struct View {
     over: bool,
 }
 
-enum News {
+enum WatchEvent {
     Operation(Box<Operation>),
     Gone,
     Lost,
@@ -45,7 +45,7 @@ pub(crate) async fn snapshots(
         shown: None,
         over: false,
     };
-    let first = view.take_up().await?;
+    let first = view.start_pending().await?;
     let first = first.ok_or(WorkflowError::NotFound { id })?;
     view.note(&first);
     let rest = stream::unfold(view, |mut view| async {
@@ -57,7 +57,7 @@ pub(crate) async fn snapshots(
 
 impl View {
     /// Reads the operation and follows it from there.
-    async fn take_up(&mut self) -> Result<Option<Operation>, WorkflowError> {
+    async fn start_pending(&mut self) -> Result<Option<Operation>, WorkflowError> {
         let key = records::record_key(self.id);
         let listing = self.store.list(&key).await?;
         let entry = listing.entries.iter().find(|entry| entry.key == key);
@@ -76,18 +76,18 @@ impl View {
         while !self.over {
             let news = match &mut self.watch {
                 Some(watch) => latest(watch).await,
-                None => self.again(&mut tries).await,
+                None => self.note_retry(&mut tries).await,
             };
             match news {
-                Ok(News::Operation(operation)) => {
+                Ok(WatchEvent::Operation(operation)) => {
                     // Taken up again, it may be what was seen last.
                     if self.shown.as_ref() != Some(&operation) {
                         self.note(&operation);
                         return Some(Ok(*operation));
                     }
                 }
-                Ok(News::Gone) => self.over = true,
-                Ok(News::Lost) => self.watch = None,
+                Ok(WatchEvent::Gone) => self.over = true,
+                Ok(WatchEvent::Lost) => self.watch = None,
                 Err(error) => {
                     self.over = true;
                     return Some(Err(error));
@@ -97,16 +97,16 @@ impl View {
         None
     }
 
-    async fn again(&mut self, tries: &mut u32) -> Result<News, WorkflowError> {
-        match self.take_up().await {
-            Ok(Some(operation)) => Ok(News::Operation(Box::new(operation))),
-            Ok(None) => Ok(News::Gone),
+    async fn note_retry(&mut self, tries: &mut u32) -> Result<WatchEvent, WorkflowError> {
+        match self.start_pending().await {
+            Ok(Some(operation)) => Ok(WatchEvent::Operation(Box::new(operation))),
+            Ok(None) => Ok(WatchEvent::Gone),
             Err(WorkflowError::Store(
                 StoreError::Unavailable(_) | StoreError::Compacted { .. },
-            )) if *tries < TRIES => {
+            )) if *tries < MAX_ATTEMPTS => {
                 *tries += 1;
-                tokio::time::sleep(PAUSE).await;
-                Ok(News::Lost)
+                tokio::time::sleep(RETRY_INTERVAL).await;
+                Ok(WatchEvent::Lost)
             }
             Err(error) => Err(error),
         }
@@ -115,28 +115,28 @@ impl View {
 
 /// Waits for a change and takes all that is there already: only the latest
 /// counts.
-async fn latest(watch: &mut Watch) -> Result<News, WorkflowError> {
+async fn latest(watch: &mut Watch) -> Result<WatchEvent, WorkflowError> {
     let mut news = match watch.next().await {
         Some(Ok(changes)) => read(&changes)?,
-        Some(Err(_)) | None => return Ok(News::Lost),
+        Some(Err(_)) | None => return Ok(WatchEvent::Lost),
     };
     while let Some(more) = watch.next().now_or_never() {
         match more {
             Some(Ok(changes)) => news = read(&changes)?,
-            // What was seen is read anew with all that follows.
-            Some(Err(_)) | None => return Ok(News::Lost),
+            // What was seen is read again with all that follows.
+            Some(Err(_)) | None => return Ok(WatchEvent::Lost),
         }
     }
     Ok(news)
 }
 
-fn read(changes: &Changes) -> Result<News, WorkflowError> {
+fn read(changes: &Changes) -> Result<WatchEvent, WorkflowError> {
     match changes.changes.last() {
         Some(Change::Put(entry)) => {
             let kept = records::decode_record(entry)?;
-            Ok(News::Operation(Box::new(kept.operation)))
+            Ok(WatchEvent::Operation(Box::new(kept.operation)))
         }
-        Some(Change::Deleted { .. }) => Ok(News::Gone),
-        None => Ok(News::Lost),
+        Some(Change::Deleted { .. }) => Ok(WatchEvent::Gone),
+        None => Ok(WatchEvent::Lost),
     }
 }

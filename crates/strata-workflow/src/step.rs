@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{At, Kind, StepError};
+use crate::{Kind, StepContext, StepError};
 
 /// How often a step is tried, and how long is waited in between. Only
 /// transient errors and timeouts are tried again.
@@ -60,7 +60,7 @@ pub(crate) type Action<A> =
 ///
 /// Both of its functions are **idempotent**: after a crash a step whose end
 /// was not recorded is done again. What it makes gets names that follow from
-/// [`At::operation`] and the step, not from chance, so that the second time
+/// [`StepContext::operation`] and the step, not from chance, so that the second time
 /// finds what the first has made. The second time answers the same output.
 ///
 /// The undo of a step is also called when the step failed, timed out or was
@@ -68,8 +68,8 @@ pub(crate) type Action<A> =
 /// nothing done.
 pub struct Step<K: Kind> {
     pub(crate) name: String,
-    pub(crate) run: Action<At<K>>,
-    pub(crate) undo: Option<Action<At<K>>>,
+    pub(crate) run: Action<StepContext<K>>,
+    pub(crate) undo: Option<Action<StepContext<K>>>,
     pub(crate) limits: Limits,
 }
 
@@ -86,7 +86,7 @@ impl<K: Kind> Step<K> {
     /// and can be read by later steps and by its own undo.
     pub fn new<F, Fut, T>(name: impl Into<String>, run: F) -> Self
     where
-        F: Fn(At<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(StepContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, StepError>> + Send + 'static,
         T: Serialize,
     {
@@ -106,7 +106,7 @@ impl<K: Kind> Step<K> {
     #[must_use]
     pub fn undo<F, Fut>(mut self, undo: F) -> Self
     where
-        F: Fn(At<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(StepContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), StepError>> + Send + 'static,
     {
         self.undo = Some(action(undo));
@@ -142,8 +142,8 @@ where
     Fut: Future<Output = Result<T, StepError>> + Send + 'static,
     T: Serialize,
 {
-    Arc::new(move |at| {
-        let work = run(at);
+    Arc::new(move |ctx| {
+        let work = run(ctx);
         Box::pin(async move {
             let output = work.await?;
             serde_json::to_value(output).map_err(StepError::permanent)
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_end() {
+    fn retry_backoff_doubles_up_to_its_maximum() {
         let retry = Retry {
             attempts: 5,
             first_pause: Duration::from_secs(1),

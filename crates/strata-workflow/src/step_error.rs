@@ -8,13 +8,13 @@ pub enum StepError {
     /// It may work later: the step is tried again, as its retry says.
     #[error("{message}")]
     Transient {
-        /// For people.
+        /// The message, for people.
         message: String,
     },
     /// It will not work: what was done is undone.
     #[error("{message}")]
     Permanent {
-        /// For people.
+        /// The message, for people.
         message: String,
     },
     /// The step saw at a safe point that the operation is to be cancelled.
@@ -39,7 +39,7 @@ impl StepError {
 }
 
 /// The error and what caused it, in one line. A cause that its error quotes
-/// already is not said again.
+/// already is not repeated.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

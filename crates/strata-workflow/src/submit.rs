@@ -7,18 +7,18 @@ use serde_json::Value;
 use strata_store::{StoreError, Transaction};
 
 use crate::log::Line;
-use crate::operation::{Book, State};
+use crate::operation::{Bookkeeping, State};
 use crate::records;
 use crate::{Operation, OperationId, Operations, WorkflowError};
 
 /// How often it is tried when the store does not answer. It is the same
 /// record each time: no try makes a second one.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(50);
+const MAX_ATTEMPTS: u32 = 5;
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-const LONGEST_KEY: usize = 128;
-const LONGEST_OWNER: usize = 128;
-const LARGEST_INPUT: usize = 256 << 10;
+const MAX_KEY_LENGTH: usize = 128;
+const MAX_OWNER_LENGTH: usize = 128;
+const MAX_INPUT_BYTES: usize = 256 << 10;
 
 pub(crate) async fn submit(
     operations: &Operations,
@@ -30,13 +30,13 @@ pub(crate) async fn submit(
     let operation = new(operations, kind, input, owner, key)?;
     let id = operation.id;
     let mut last = StoreError::Unavailable("never tried".into());
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let mut transaction = Transaction::new().if_absent(records::record_key(id));
         if let Some(key) = key {
             let key = records::idempotency_key(owner, key);
             transaction = transaction.if_absent(&key).put(key, id.to_string());
         }
-        let line = Line::new(format!("{owner} asks for it"));
+        let line = Line::new(format!("submitted by {owner}"));
         let mut written = operation.clone();
         let transaction =
             records::put(transaction, &mut written, vec![line], operation.created_ms)?;
@@ -45,7 +45,7 @@ pub(crate) async fn submit(
             Err(StoreError::Conflict { .. }) => return settle(operations, &operation).await,
             Err(error @ StoreError::Unavailable(_)) => {
                 last = error;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             Err(error) => return Err(error.into()),
         }
@@ -70,16 +70,18 @@ fn new(
         .claims(&input)
         .map_err(|error| bad(error.to_string()))?;
     let size = input.to_string().len();
-    if size > LARGEST_INPUT {
-        return Err(bad(format!("{size} bytes are more than {LARGEST_INPUT}")));
+    if size > MAX_INPUT_BYTES {
+        return Err(bad(format!("{size} bytes are more than {MAX_INPUT_BYTES}")));
     }
-    if owner.len() > LONGEST_OWNER {
+    if owner.len() > MAX_OWNER_LENGTH {
         return Err(bad(format!(
-            "the owner has more than {LONGEST_OWNER} bytes"
+            "the owner has more than {MAX_OWNER_LENGTH} bytes"
         )));
     }
-    if key.is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
-        return Err(WorkflowError::BadKey { most: LONGEST_KEY });
+    if key.is_some_and(|key| key.is_empty() || key.len() > MAX_KEY_LENGTH) {
+        return Err(WorkflowError::BadKey {
+            most: MAX_KEY_LENGTH,
+        });
     }
     Ok(Operation {
         id: OperationId::fresh(),
@@ -91,10 +93,10 @@ fn new(
         state: State::Scheduled,
         steps: Vec::new(),
         cancel: None,
-        given_up: None,
-        book: Book {
+        abandoned: None,
+        bookkeeping: Bookkeeping {
             key: key.map(str::to_owned),
-            ..Book::default()
+            ..Bookkeeping::default()
         },
         other: Default::default(),
     })
@@ -108,7 +110,7 @@ async fn settle(operations: &Operations, wanted: &Operation) -> Result<Operation
         return Ok(wanted.id);
     }
     let contended = || WorkflowError::Contended { id: wanted.id };
-    let key = wanted.book.key.as_deref().ok_or_else(contended)?;
+    let key = wanted.bookkeeping.key.as_deref().ok_or_else(contended)?;
     let place = records::idempotency_key(&wanted.owner, key);
     let entry = store.get(&place).await?.ok_or_else(contended)?;
     let id: OperationId = std::str::from_utf8(&entry.value)

@@ -1,8 +1,8 @@
 //! The file: one redb database, and all of it in one snapshot when it opens.
 //!
-//! The engine refuses everything after the first error of the disk, so the
-//! file is closed then and opened again before the next write. What it holds
-//! by then is the truth, whatever was asked before.
+//! The engine refuses everything after the first error of the disk, so the file
+//! is closed then and opened again before the next write. What it holds by then
+//! is the truth, whatever was requested before.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
 
 use super::OpenError;
-use super::mark::Mark;
+use super::mark::RevisionMark;
 use super::migrations::{ENTRIES, LEASES, META, Migration, NotMigrated, migrate};
 use crate::state::{Delta, Held};
 use crate::{Change, LeaseId, Revision};
@@ -43,13 +43,13 @@ pub(super) struct Disk {
     dir: PathBuf,
     migrations: &'static [Migration],
     database: Option<Database>,
-    mark: Mark,
+    mark: RevisionMark,
     // Held for as long as this is, also while the file is closed.
     _lock: File,
 }
 
 impl Disk {
-    /// Opens the store in a folder, or makes one.
+    /// Opens the store in a directory, or makes one.
     pub(super) fn open(
         dir: &Path,
         migrations: &'static [Migration],
@@ -58,11 +58,13 @@ impl Disk {
         made.map_err(io_error(dir))?;
         let lock = lock(dir)?;
         set_unfinished_aside(dir)?;
+        // Of a rewrite that was cut short.
+        remove_if_there(&dir.join(NEXT))?;
         let mut disk = Self {
             dir: dir.to_owned(),
             migrations,
             database: None,
-            mark: Mark::open(dir).map_err(io_error(dir))?,
+            mark: RevisionMark::open(dir).map_err(io_error(dir))?,
             _lock: lock,
         };
         let snapshot = disk.reopen()?;
@@ -92,7 +94,7 @@ impl Disk {
             .set_repair_callback(|repair| {
                 tracing::info!(
                     progress = repair.progress(),
-                    "the store was not closed, looking through it"
+                    "store was not closed: checking it"
                 );
             })
             .create_file(file);
@@ -138,6 +140,38 @@ impl Disk {
         })
     }
 
+    /// Replaces the file by a new one with what is in it now. The engine never
+    /// writes in place, so the old one still holds values that were
+    /// overwritten, in pages that are free; it is overwritten with zeros.
+    /// Killed at any point, the next start finds one of the two files.
+    pub(super) fn rewrite(&mut self) -> Result<(), OpenError> {
+        let path = self.dir.join("store.redb");
+        let next = self.dir.join(NEXT);
+        let engine_error = |error: redb::Error| OpenError::Engine {
+            path: next.clone(),
+            source: Box::new(error),
+        };
+        let Some(database) = &self.database else {
+            return Err(engine_error(redb::Error::DatabaseClosed));
+        };
+        remove_if_there(&next)?;
+        let file = private_file(&next)?;
+        let copied = Database::builder()
+            .set_cache_size(CACHE)
+            .create_file(file)
+            .map_err(redb::Error::from)
+            .and_then(|copy| copy_tables(database, &copy));
+        copied.map_err(engine_error)?;
+        let old = private_file(&path)?;
+        // Closed before it is replaced: closing writes.
+        self.database = None;
+        std::fs::rename(&next, &path).map_err(io_error(&path))?;
+        let synced = File::open(&self.dir).and_then(|dir| dir.sync_all());
+        synced.map_err(io_error(&self.dir))?;
+        overwrite(&old).map_err(io_error(&path))?;
+        self.reopen().map(drop)
+    }
+
     /// Writes all of it or nothing, and comes back when it is on disk. An
     /// error closes the file.
     pub(super) fn write(&mut self, delta: &Delta) -> Result<(), redb::Error> {
@@ -160,6 +194,50 @@ impl Disk {
             }
         }
         written
+    }
+}
+
+/// A file that is to replace the store, while it is written.
+const NEXT: &str = "store.redb.next";
+
+/// All of one file into another that is empty.
+fn copy_tables(from: &Database, to: &Database) -> Result<(), redb::Error> {
+    let read = from.begin_read()?;
+    let write = to.begin_write()?;
+    {
+        let mut meta = write.open_table(META)?;
+        for row in read.open_table(META)?.iter()? {
+            let (name, number) = row?;
+            meta.insert(name.value(), number.value())?;
+        }
+        let mut leases = write.open_table(LEASES)?;
+        for row in read.open_table(LEASES)?.iter()? {
+            let (lease, ttl) = row?;
+            leases.insert(lease.value(), ttl.value())?;
+        }
+        let mut entries = write.open_table(ENTRIES)?;
+        for row in read.open_table(ENTRIES)?.iter()? {
+            let (key, value) = row?;
+            entries.insert(key.value(), value.value())?;
+        }
+    }
+    Ok(write.commit()?)
+}
+
+/// Writes zeros over all of a file.
+fn overwrite(file: &File) -> std::io::Result<()> {
+    use std::io::{Read as _, Seek as _};
+    let length = file.metadata()?.len();
+    let mut file = file;
+    file.rewind()?;
+    std::io::copy(&mut std::io::repeat(0).take(length), &mut file)?;
+    file.sync_all()
+}
+
+fn remove_if_there(path: &Path) -> Result<(), OpenError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -249,7 +327,7 @@ fn parse(bytes: &[u8]) -> Option<Held> {
     })
 }
 
-/// Takes the folder for us. The engine locks its file as well, but not while
+/// Takes the directory for us. The engine locks its file as well, but not while
 /// an error has it closed.
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join("store.lock");
@@ -265,17 +343,18 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
 
 /// Moves a file out of the way whose creation a kill or a power cut has ended.
 /// The engine writes its magic number last, once the rest of a new file is on
-/// disk, and everything but the header is zero until the first commit. So such a
-/// file holds nothing that was ever acknowledged, and left in place it would be
-/// refused for ever. A file that has anything behind its header is never touched.
+/// disk, and everything but the header is zero until the first commit. So such
+/// a file holds nothing that was ever acknowledged, and left in place it would
+/// be refused forever. A file that has anything behind its header is never
+/// touched.
 fn set_unfinished_aside(dir: &Path) -> Result<(), OpenError> {
     const MAGIC_NUMBER_LENGTH: usize = 9;
     const HEADER_PAGE: usize = 4096;
     /// A file that was never committed to is smaller.
-    const LARGEST: u64 = 64 << 20;
+    const MAX_UNCOMMITTED_BYTES: u64 = 64 << 20;
     let path = dir.join("store.redb");
     let is_candidate = match std::fs::metadata(&path) {
-        Ok(found) => (HEADER_PAGE as u64..=LARGEST).contains(&found.len()),
+        Ok(found) => (HEADER_PAGE as u64..=MAX_UNCOMMITTED_BYTES).contains(&found.len()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(io_error(&path)(error)),
     };

@@ -6,15 +6,14 @@ use std::path::PathBuf;
 /// Why it cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A folder or file cannot be made or opened.
+    /// A directory or file cannot be made or opened.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// The message of the system.
         source: io::Error,
     },
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error("the store in {} is in use", dir.display())]
     InUse {
         /// Where it is.
@@ -29,7 +28,6 @@ pub enum OpenError {
     Newer {
         /// Where it is.
         dir: PathBuf,
-        /// What it has.
         found: u64,
         /// What is known here.
         known: u64,
@@ -39,7 +37,6 @@ pub enum OpenError {
     Damaged {
         /// Where it is.
         dir: PathBuf,
-        /// What is wrong.
         what: String,
     },
     /// Writes that were acknowledged are not in the file.
@@ -59,9 +56,8 @@ pub enum OpenError {
     /// The engine cannot read or write the file.
     #[error("{}: {source}", path.display())]
     Engine {
-        /// The file.
         path: PathBuf,
-        /// What the engine says.
+        /// The message of the engine.
         source: Box<redb::Error>,
     },
 }

@@ -16,9 +16,9 @@ use crate::Revision;
 pub(super) const NAME: &str = "store.revision";
 
 #[derive(Debug)]
-pub(super) struct Mark(File);
+pub(super) struct RevisionMark(File);
 
-impl Mark {
+impl RevisionMark {
     pub(super) fn open(dir: &Path) -> std::io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -43,7 +43,7 @@ impl Mark {
         bytes[..8].copy_from_slice(&revision.to_be_bytes());
         bytes[8..].copy_from_slice(&(!revision).to_be_bytes());
         if let Err(error) = self.0.write_all_at(&bytes, 0) {
-            tracing::warn!(%error, revision, "revision of the store not noted");
+            tracing::warn!(%error, revision, "store revision not saved");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The formats there were, and how each came out of the one before.
 //!
-//! A file says its format. When it is opened, every migration above that runs,
-//! all in one transaction: it is migrated or it is as it was. A format that is
-//! not known here is newer than this release, and is left alone.
+//! A file records its format. When it is opened, every migration above that
+//! runs, all in one transaction: it is migrated or it is as it was. A format
+//! that is not known here is newer than this release, and is left alone.
 
 use redb::{ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
@@ -15,12 +15,10 @@ pub(super) const LEASES: TableDefinition<'_, i64, u64> = TableDefinition::new("l
 
 const FORMAT: &str = "format";
 
-/// One step.
 #[derive(Debug)]
 pub(super) struct Migration {
     /// The format that it leads to.
     pub(super) to: u64,
-    /// What it does.
     pub(super) run: fn(&WriteTransaction) -> Result<(), redb::Error>,
 }
 
@@ -71,7 +69,7 @@ pub(super) fn migrate(
     }
     let transaction = database.begin_write()?;
     for migration in migrations.iter().filter(|it| it.to > found) {
-        tracing::info!(to = migration.to, "bringing the store to a newer format");
+        tracing::info!(to = migration.to, "migrating the store");
         (migration.run)(&transaction)?;
     }
     transaction.open_table(META)?.insert(FORMAT, known)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/store.redb   the entries, the leases, the revision, the format
-//! DIR/store.lock   whoever holds it has the store open
+//! DIR/store.lock   its holder has the store open
 //! DIR/store.revision  the last revision that was acknowledged
 //! ```
 //!
@@ -68,7 +68,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the store in a folder, or makes one. Blocks while all of it is
+    /// Opens the store in a directory, or makes one. Blocks while all of it is
     /// read.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Embedded {
         Self::open_with(dir, options, MIGRATIONS)
     }
 
-    /// Reads all of the store in a folder, every page and every entry. The
+    /// Reads all of the store in a directory, every page and every entry. The
     /// answer is how many entries there are.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Drop for Embedded {
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()
         {
-            tracing::error!("the writer of the store had panicked");
+            tracing::error!("store writer panicked");
         }
     }
 }
@@ -197,5 +197,9 @@ impl Store for Embedded {
 
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.ask(move |reply| Job::Revoke(lease, reply), 0).boxed()
+    }
+
+    fn erase_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.ask(Job::Rewrite, 0).boxed()
     }
 }

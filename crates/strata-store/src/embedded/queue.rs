@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{LeaseId, Revision, StoreError, Transaction};
 
-/// How much may wait, in bytes. Whoever wants to add more waits for room.
+/// How much may wait, in bytes. A caller that adds more waits for room.
 const ROOM: usize = 32 << 20;
 
 /// What one job takes of the room at least: it has its own cost, too.
@@ -20,12 +20,14 @@ const BATCH_BYTES: usize = 8 << 20;
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What is to be done, and who wants to know.
+/// What is to be done, and the receiver of the result.
 #[derive(Debug)]
 pub(super) enum Job {
     Commit(Transaction, Reply<Revision>),
     Grant(Duration, Reply<LeaseId>),
     Revoke(LeaseId, Reply<()>),
+    /// Alone in its batch: it works on the file, not on the records.
+    Rewrite(Reply<()>),
 }
 
 /// A job in its place in the queue, which it keeps until it is answered.
@@ -45,7 +47,7 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Line {
     jobs: VecDeque<Queued>,
-    // The writer sleeps until so many are there: nobody wakes it before.
+    // The writer sleeps until so many are there: no caller wakes it before.
     wanted: usize,
     closed: bool,
 }
@@ -104,7 +106,7 @@ impl Queue {
                 break;
             }
         }
-        // Busy now: to be woken would only cost those who come.
+        // Busy now: to be woken would only cost the callers.
         line.wanted = usize::MAX;
         Some(jobs)
     }
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_no_room_waits_until_there_is() {
+    async fn full_queue_blocks_until_there_is_room() {
         let queue = Queue::new();
         for _ in 0..8 {
             queue.add(job(), ROOM / 9).await.unwrap();

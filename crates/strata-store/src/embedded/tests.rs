@@ -1,4 +1,4 @@
-//! What only the embedded engine promises: its file, its format, its leases.
+//! What only the embedded engine guarantees: its file, its format, its leases.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn open(dir: &std::path::Path) -> Result<Embedded, OpenError> {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_a_restart() {
+async fn records_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("new/store")).unwrap();
     let first = Transaction::new().put("a", "1").put("b", vec![7; 1 << 20]);
@@ -48,7 +48,7 @@ fn only_its_owner_reads_the_file() {
 }
 
 #[test]
-fn it_is_not_opened_twice() {
+fn store_cannot_be_opened_twice() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     assert!(matches!(open(dir.path()), Err(OpenError::InUse { .. })));
@@ -57,7 +57,7 @@ fn it_is_not_opened_twice() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_all_and_then_that_the_store_is_closed() {
+async fn watch_delivers_all_changes_and_then_that_the_store_is_closed() {
     use futures_util::StreamExt as _;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();

@@ -17,7 +17,7 @@ use crate::state::{Batch, Delta, HistoryBounds, State};
 use crate::{LeaseId, Revision, StoreError};
 
 /// How long the end of a lease waits after the disk failed, so that a broken
-/// disk is not asked without end.
+/// disk is not tried without end.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
@@ -34,6 +34,7 @@ enum Answer {
     Commit(Result<Revision, StoreError>, Reply<Revision>),
     Grant(LeaseId, Reply<LeaseId>),
     Revoke(Reply<()>),
+    Rewrite(Reply<()>),
 }
 
 impl Writer {
@@ -51,11 +52,11 @@ impl Writer {
             };
             let (count, began) = (jobs.len(), Instant::now());
             failed = self.batch(jobs).err().map(|_| Instant::now());
-            // Those who were just answered often come back at once. To write
+            // Callers that were just answered often come back at once. To write
             // for the first of them alone would make the others wait twice.
             if count > 1 {
-                let patience = began.elapsed() / 4;
-                self.queue.gather(count / 2, Instant::now() + patience);
+                let max_wait = began.elapsed() / 4;
+                self.queue.gather(count / 2, Instant::now() + max_wait);
             }
         }
     }
@@ -69,13 +70,33 @@ impl Writer {
         }
         let (delta, answers) = self.work_out(jobs);
         let written = self.write(delta);
+        let is_rewrite = |(answer, _): &(Answer, _)| matches!(answer, Answer::Rewrite(_));
+        if written.is_ok() && answers.iter().any(is_rewrite) {
+            // The others of the batch are on disk whatever becomes of it.
+            let rewritten = self.rewrite();
+            for (answer, _place) in answers {
+                match answer {
+                    Answer::Rewrite(reply) => drop(reply.send(rewritten.clone())),
+                    other => give(other, &written),
+                }
+            }
+            return rewritten;
+        }
         for (answer, _place) in answers {
             give(answer, &written);
         }
         written
     }
 
-    /// What the jobs come to, and what their callers will be told.
+    /// Replaces the file by one without what was overwritten.
+    fn rewrite(&mut self) -> Result<(), StoreError> {
+        self.disk.rewrite().map_err(|error| {
+            tracing::error!(%error, "store file not rewritten");
+            StoreError::Broken(error.to_string())
+        })
+    }
+
+    /// What the jobs come to, and the answers to their callers.
     fn work_out(&self, jobs: Vec<Queued>) -> (Delta, Vec<(Answer, OwnedSemaphorePermit)>) {
         let mut state = self.shared.write();
         let mut batch = state.batch();
@@ -99,7 +120,7 @@ impl Writer {
         }
         let revision = delta.changes.last().map(|last| last.revision);
         if let Err(error) = self.disk.write(&delta) {
-            tracing::error!(%error, "the store cannot be written");
+            tracing::error!(%error, "store not writable");
             self.shared.write().set_ending(&delta.ended, false);
             // Only the file knows whether the failed write is in it.
             if self.recover(revision) != Ok(true) {
@@ -113,7 +134,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens the file again after an error. Says whether it holds the write
+    /// Opens the file again after an error. Returns whether it holds the write
     /// that was under way; else the state becomes what the file holds.
     fn recover(&mut self, under_way: Option<Revision>) -> Result<bool, StoreError> {
         let snapshot = self.disk.reopen();
@@ -123,19 +144,19 @@ impl Writer {
         }
         let mut state = self.shared.write();
         if state.revision() != snapshot.revision || !state.has_leases(&snapshot.leases) {
-            // Watchers cannot be told what happened in between. They find the
-            // past forgotten, and list.
+            // Watchers cannot receive what happened in between. They find the
+            // past dropped, and list.
             let revision = snapshot.revision;
             *state = restored(snapshot, self.bounds, self.start.elapsed());
             drop(state);
             self.news.send_replace(revision);
         }
-        tracing::info!("the store was opened again");
+        tracing::info!("store reopened");
         Ok(false)
     }
 }
 
-/// Nobody waits for a writer that is gone, even if it panicked.
+/// No caller waits for a writer that is gone, even if it panicked.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue.close();
@@ -162,18 +183,19 @@ fn work(batch: &mut Batch<'_>, job: Job) -> Answer {
             batch.end(lease);
             Answer::Revoke(reply)
         }
+        Job::Rewrite(reply) => Answer::Rewrite(reply),
     }
 }
 
 /// What was worked out holds if it is on disk. Also a conflict is one only
-/// then: it may be with what was not written. Who does not wait any more need
-/// not be told.
+/// then: it may be with what was not written. A caller that does not wait any
+/// more needs no answer.
 fn give(answer: Answer, written: &Result<(), StoreError>) {
     let written = written.clone();
     match answer {
         Answer::Commit(result, reply) => drop(reply.send(written.and(result))),
         Answer::Grant(lease, reply) => drop(reply.send(written.map(|()| lease))),
-        Answer::Revoke(reply) => drop(reply.send(written)),
+        Answer::Revoke(reply) | Answer::Rewrite(reply) => drop(reply.send(written)),
     }
 }
 
@@ -183,7 +205,7 @@ fn refuse(jobs: Vec<Queued>, error: &StoreError) {
         match job {
             Job::Commit(_, reply) => drop(reply.send(Err(error))),
             Job::Grant(_, reply) => drop(reply.send(Err(error))),
-            Job::Revoke(_, reply) => drop(reply.send(Err(error))),
+            Job::Revoke(_, reply) | Job::Rewrite(reply) => drop(reply.send(Err(error))),
         }
     }
 }

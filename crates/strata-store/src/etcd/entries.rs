@@ -1,13 +1,13 @@
 //! Keys and entries there and back: the prefix, ranges, transactions.
 
-use super::wire::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
-use super::wire::etcdserverpb::request_op::Request;
-use super::wire::etcdserverpb::response_op::Response;
-use super::wire::etcdserverpb::{
+use crate::{Condition, Entry, LeaseId, StoreError, Transaction, Write};
+use strata_etcd::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use strata_etcd::etcdserverpb::request_op::Request;
+use strata_etcd::etcdserverpb::response_op::Response;
+use strata_etcd::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
-use super::wire::mvccpb::KeyValue;
-use crate::{Condition, Entry, LeaseId, StoreError, Transaction, Write};
+use strata_etcd::mvccpb::KeyValue;
 
 /// What stands before every key.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Prefix {
         }
         match end.last_mut() {
             Some(last) => *last += 1,
-            // All keys there are; etcd says so with a zero.
+            // All keys there are; etcd expresses it with a zero.
             None => {
                 end = vec![0];
                 if first.is_empty() {
@@ -59,8 +59,8 @@ impl Prefix {
         own.ok_or_else(|| StoreError::Broken("etcd holds a key that is not ours".to_owned()))
     }
 
-    /// A transaction. When it cannot be, etcd says how the keys stand that it
-    /// was conditional on.
+    /// A transaction. When it cannot be, etcd returns the state of the keys
+    /// that it was conditional on.
     pub(super) fn transaction(&self, transaction: &Transaction) -> TxnRequest {
         let look = |condition: &Condition| {
             op(Request::RequestRange(RangeRequest {

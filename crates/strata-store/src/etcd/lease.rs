@@ -7,9 +7,9 @@ use tonic::{Code, Request, Status};
 
 use super::Inner;
 use super::status::fault;
-use super::wire::LeaseClient;
-use super::wire::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest};
 use crate::{LeaseId, StoreError};
+use strata_etcd::LeaseClient;
+use strata_etcd::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest};
 
 pub(super) async fn grant(inner: &Inner, ttl: Duration) -> Result<LeaseId, StoreError> {
     let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
@@ -25,7 +25,7 @@ pub(super) async fn grant(inner: &Inner, ttl: Duration) -> Result<LeaseId, Store
     Ok(LeaseId(answer.id))
 }
 
-/// Safe to repeat, so another member may be asked.
+/// Safe to repeat, so another member may be called.
 pub(super) async fn keep_alive(inner: &Inner, lease: LeaseId) -> Result<(), StoreError> {
     let call = |channel| async move {
         let request = LeaseKeepAliveRequest { id: lease.0 };
@@ -43,7 +43,7 @@ pub(super) async fn keep_alive(inner: &Inner, lease: LeaseId) -> Result<(), Stor
     }
 }
 
-/// Idempotent, so another member may be asked.
+/// Idempotent, so another member may be called.
 pub(super) async fn revoke(inner: &Inner, lease: LeaseId) -> Result<(), StoreError> {
     let call = |channel| async move {
         let request = LeaseRevokeRequest { id: lease.0 };

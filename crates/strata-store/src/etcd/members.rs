@@ -1,4 +1,4 @@
-//! Which member is spoken to.
+//! Which member is called.
 //!
 //! All calls go to one member until it does not answer. A call that changes
 //! nothing then tries the others in turn. A call that changes something is
@@ -9,14 +9,14 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use strata_etcd::etcdserverpb::RangeRequest;
+use strata_etcd::{ChannelOptions, KvClient};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::connector::channels;
 use super::options::EtcdOptions;
 use super::status::fault;
-use super::wire::KvClient;
-use super::wire::etcdserverpb::RangeRequest;
+use super::tls;
 use crate::StoreError;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Members {
             tried += 1;
             match answer {
                 Err(status) if no_answer(&status) && tried < self.channels.len() => {
-                    tracing::debug!(%status, member = at, "a member of etcd does not answer");
+                    tracing::debug!(%status, member = at, "etcd member does not answer");
                     self.pass_over(at);
                 }
                 Err(status) if no_answer(&status) => {
@@ -65,8 +65,8 @@ impl Members {
         }
     }
 
-    /// A call that changes something: made once, to a member that answered
-    /// when it was last asked.
+    /// A call that changes something: made once, to a member that answered when
+    /// it was last called.
     pub(super) async fn write<T, F>(&self, call: impl FnOnce(Channel) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<T, Status>>,
@@ -112,6 +112,22 @@ impl Members {
         let _ = self.current.compare_exchange(at, next, order, order);
         self.doubt();
     }
+}
+
+/// A channel to each member.
+fn channels(options: &EtcdOptions) -> Result<Vec<Channel>, StoreError> {
+    if options.endpoints.is_empty() {
+        return Err(StoreError::Invalid("no member of etcd is named".to_owned()));
+    }
+    let settings = ChannelOptions {
+        tls: options.tls.as_ref().map(tls::config).transpose()?,
+        timeout: options.timeout,
+    };
+    let channel = |member: &String| {
+        strata_etcd::channel(member, &settings)
+            .map_err(|error| StoreError::Invalid(format!("etcd member {member}: {}", error.0)))
+    };
+    options.endpoints.iter().map(channel).collect()
 }
 
 /// Whether another member may do better.

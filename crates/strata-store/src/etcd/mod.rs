@@ -1,20 +1,19 @@
 //! etcd, for more than one server.
 //!
-//! Spoken to by the few calls of its interface that a store needs. What it
-//! promises is what the trait asks for, so little is added: keys get a
+//! Used by the few calls of its interface that a store needs. What it
+//! guarantees is what the trait requires, so little is added: keys get a
 //! prefix, listings are put together from pages of one revision, watches are
 //! grouped by revision and supervised, and a member that does not answer is
 //! passed over.
 
-mod connector;
 mod entries;
 mod lease;
 mod members;
 mod options;
 mod records;
 mod status;
+mod tls;
 mod watch;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +55,8 @@ impl Etcd {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Lets etcd forget what was before a revision, so that it does not grow
-    /// for ever. Watches from before it end.
+    /// Has etcd compact what was before a revision, so that it does not grow
+    /// forever. Watches from before it end.
     ///
     /// # Errors
     /// When no member answers.
@@ -113,5 +112,15 @@ impl Store for Etcd {
 
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
         lease::revoke(&self.0, lease).boxed()
+    }
+
+    /// Compacts the past. Pages that are free by then are only overwritten
+    /// when etcd needs them, or by `etcdctl defrag` on each member.
+    fn erase_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            let revision = records::list(&self.0, "store/keys").await?.revision;
+            self.compact(revision).await
+        }
+        .boxed()
     }
 }

@@ -1,4 +1,4 @@
-//! Where an etcd is, and how to speak to it.
+//! Where an etcd is, and how to connect to it.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub struct EtcdOptions {
     pub tls: Option<EtcdTls>,
     /// How long one call to a member may take.
     pub timeout: Duration,
-    /// After so long without a word a watch asks whether it is still there,
-    /// and after as long again it ends.
+    /// After so long without a message a watch checks whether its connection is
+    /// still there, and after as long again it ends.
     pub quiet: Duration,
 }
 
@@ -31,10 +31,10 @@ impl Default for EtcdOptions {
     }
 }
 
-/// Who the members are, and who we are.
+/// The members, and our credentials.
 #[derive(Clone)]
 pub struct EtcdTls {
-    /// Whom to believe, PEM.
+    /// The roots to trust, PEM.
     pub ca_pem: String,
     /// Our certificate with its chain, and its key, both PEM.
     pub identity: Option<(String, String)>,

@@ -5,19 +5,19 @@ use tonic::{Code, Status};
 use super::Inner;
 use super::entries::conflict;
 use super::status::{fault, is_out_of_range};
-use super::wire::KvClient;
-use super::wire::etcdserverpb::{CompactionRequest, RangeRequest, RangeResponse, ResponseHeader};
-use crate::limits::LARGEST_VALUE;
+use crate::limits::MAX_VALUE;
 use crate::{Entry, LeaseId, Listing, Revision, StoreError, Transaction, Write};
+use strata_etcd::KvClient;
+use strata_etcd::etcdserverpb::{CompactionRequest, RangeRequest, RangeResponse, ResponseHeader};
 
 /// How much a page of a listing should be, and how many entries it has at
 /// most, the first one too: nothing is known then of how large they are.
 const PAGE_BYTES: usize = 4 << 20;
 const FIRST_PAGE: usize = 64;
-const LARGEST_PAGE: usize = 10_000;
-const LARGEST_ANSWER: usize = (FIRST_PAGE + 1) * (LARGEST_VALUE + 4096);
+const MAX_PAGE: usize = 10_000;
+const MAX_ANSWER: usize = (FIRST_PAGE + 1) * (MAX_VALUE + 4096);
 
-/// How often a listing begins anew when its revision is forgotten meanwhile.
+/// How often a listing begins again when its revision is compacted meanwhile.
 const ATTEMPTS: usize = 3;
 
 pub(super) async fn get(inner: &Inner, key: &str) -> Result<Option<Entry>, StoreError> {
@@ -50,7 +50,7 @@ pub(super) async fn list(inner: &Inner, prefix: &str) -> Result<Listing, StoreEr
     }
 }
 
-type Found = Vec<super::wire::mvccpb::KeyValue>;
+type Found = Vec<strata_etcd::mvccpb::KeyValue>;
 
 async fn list_once(inner: &Inner, prefix: &str) -> Result<(Found, Revision), Status> {
     let (key, range_end) = inner.prefix.range(prefix);
@@ -72,7 +72,7 @@ async fn list_once(inner: &Inner, prefix: &str) -> Result<(Found, Revision), Sta
         let bytes: usize = page.iter().map(|it| it.key.len() + it.value.len()).sum();
         let fitting = PAGE_BYTES / (bytes / page.len()).max(1);
         // Not too many more than before: the next may be larger.
-        let most = LARGEST_PAGE.min(page.len() * 8);
+        let most = MAX_PAGE.min(page.len() * 8);
         request.limit = fitting.clamp(1, most) as i64;
         found.extend(page);
         if !answer.more {
@@ -101,7 +101,7 @@ pub(super) async fn commit(
     Err(conflict(&transaction.conditions, &answer))
 }
 
-/// Whether everything after a revision can still be told.
+/// Whether everything after a revision can still be delivered.
 pub(super) async fn remembers(inner: &Inner, after: Revision) -> Result<(), StoreError> {
     let mut request = RangeRequest {
         key: inner.prefix.key("-"),
@@ -142,7 +142,7 @@ pub(super) async fn compact(inner: &Inner, revision: Revision) -> Result<(), Sto
 async fn range(inner: &Inner, request: &RangeRequest) -> Result<RangeResponse, Status> {
     let call = |channel| async move {
         let client = KvClient::new(channel);
-        let mut client = client.max_decoding_message_size(LARGEST_ANSWER);
+        let mut client = client.max_decoding_message_size(MAX_ANSWER);
         client.range(request.clone()).await
     };
     inner
@@ -156,7 +156,7 @@ fn revision(header: Option<ResponseHeader>) -> Revision {
     header.unwrap_or_default().revision.unsigned_abs()
 }
 
-/// etcd does not say which lease is gone; with one it is clear.
+/// etcd does not report which lease is gone; with one it is clear.
 fn lease_of(transaction: &Transaction) -> LeaseId {
     let lease = |write: &Write| match write {
         Write::Put { lease, .. } => *lease,

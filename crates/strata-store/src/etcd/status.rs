@@ -4,8 +4,8 @@ use tonic::{Code, Status};
 
 use crate::StoreError;
 
-/// By the code, and by the text where the code does not tell: etcd has one
-/// code for several things.
+/// By the code, and by the text where the code is ambiguous: etcd has one code
+/// for several things.
 pub(super) fn fault(status: &Status) -> StoreError {
     let text = status.message().to_owned();
     match status.code() {
@@ -21,8 +21,8 @@ pub(super) fn fault(status: &Status) -> StoreError {
     }
 }
 
-/// Whether a revision was asked for that etcd does not have: it is forgotten
-/// or never was.
+/// Whether a revision was requested that etcd does not have: it is compacted or
+/// never was.
 pub(super) fn is_out_of_range(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("revision")
 }

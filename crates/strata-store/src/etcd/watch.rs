@@ -1,9 +1,9 @@
 //! A watch on etcd, one stream each.
 //!
-//! etcd tells of changes in answers that may hold several revisions, or only
-//! a part of one; here each item is one whole revision. A stream that says
-//! nothing is asked whether it is still there: a connection may be dead, or
-//! its member cut off from the others, without either end noticing.
+//! etcd reports changes in answers that may hold several revisions, or only a
+//! part of one; here each item is one whole revision. A silent stream is
+//! checked for progress: a connection may be dead, or its member cut off from
+//! the others, without either end noticing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,29 +17,28 @@ use tonic::{Request, Streaming};
 
 use super::Inner;
 use super::status::fault;
-use super::wire::WatchClient;
-use super::wire::etcdserverpb::watch_request::RequestUnion;
-use super::wire::etcdserverpb::{
+use crate::{Change, Changes, Revision, StoreError, Watch};
+use strata_etcd::WatchClient;
+use strata_etcd::etcdserverpb::watch_request::RequestUnion;
+use strata_etcd::etcdserverpb::{
     WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
-use super::wire::mvccpb::Event;
-use super::wire::mvccpb::event::EventType;
-use crate::{Change, Changes, Revision, StoreError, Watch};
+use strata_etcd::mvccpb::Event;
+use strata_etcd::mvccpb::event::EventType;
 
 /// An answer is at most about as large as a request may be, but for revisions
-/// that cannot be told in parts.
-const LARGEST_ANSWER: usize = 16 << 20;
+/// that cannot be sent in parts.
+const MAX_ANSWER: usize = 16 << 20;
 
-/// Begins a watch.
 pub(super) async fn begin(
     inner: Arc<Inner>,
     prefix: &str,
     after: Revision,
 ) -> Result<Watch, StoreError> {
     let (key, range_end) = inner.prefix.range(prefix);
-    // From the revision itself, not from the one after: then etcd says
-    // when it has forgotten anything after it. What is told of the revision
-    // itself is dropped.
+    // From the revision itself, not from the one after: then etcd reports when
+    // it has compacted anything after it. What is sent of the revision itself
+    // is dropped.
     let create = RequestUnion::CreateRequest(WatchCreateRequest {
         key,
         range_end,
@@ -54,7 +53,7 @@ pub(super) async fn begin(
         // A member that is cut off from the others ends the stream.
         let yes = MetadataValue::from_static("true");
         call.metadata_mut().insert("hasleader", yes);
-        let client = WatchClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+        let client = WatchClient::new(channel).max_decoding_message_size(MAX_ANSWER);
         let mut client = client;
         let mut answers = client.watch(call).await?.into_inner();
         let first = answers.message().await?;
@@ -78,7 +77,7 @@ pub(super) async fn begin(
     Ok(Box::pin(stream::unfold(follower, |mut follower| async {
         let item = follower.next().await?;
         if let Err(error) = &item {
-            tracing::debug!(%error, "a watch on etcd ended");
+            tracing::debug!(%error, "etcd watch ended");
             follower.ended = true;
             if matches!(error, StoreError::Unavailable(_)) {
                 follower.inner.members.doubt();
@@ -118,14 +117,14 @@ impl Follower {
         }
     }
 
-    /// The next answer; asks for one when none comes by itself.
+    /// The next answer; requests one when none comes by itself.
     async fn answer(&mut self) -> Result<WatchResponse, StoreError> {
         let quiet: Duration = self.inner.quiet;
         if let Ok(answer) = tokio::time::timeout(quiet, self.answers.message()).await {
             return received(answer);
         }
         let ask = RequestUnion::ProgressRequest(WatchProgressRequest {});
-        // No room means that etcd does not read what it is asked.
+        // No room means that etcd does not read requests.
         let _ = self.requests.try_send(request(ask));
         match tokio::time::timeout(quiet, self.answers.message()).await {
             Ok(answer) => received(answer),

@@ -11,13 +11,12 @@ use serde_json::Value;
 
 use super::unknown::{Step, Unknown};
 
-/// Reads a record.
 pub(super) fn read<'de, T, D>(reader: D, unknown: &mut Unknown) -> Result<T, D::Error>
 where
     T: DeserializeOwned,
     D: Deserializer<'de>,
 {
-    let mut place = Place {
+    let mut place = RecordPath {
         path: Vec::new(),
         unknown,
     };
@@ -28,7 +27,7 @@ where
 }
 
 /// Where in the record the reader is, and what was left out so far.
-struct Place<'a> {
+struct RecordPath<'a> {
     path: Vec<Step>,
     unknown: &'a mut Unknown,
 }
@@ -36,11 +35,11 @@ struct Place<'a> {
 /// Around a deserializer, a visitor, a seed or an access.
 struct Lenient<'p, 'u, T> {
     inner: T,
-    place: &'p mut Place<'u>,
+    place: &'p mut RecordPath<'u>,
 }
 
 impl<'p, 'u, T> Lenient<'p, 'u, T> {
-    fn new(inner: T, place: &'p mut Place<'u>) -> Self {
+    fn new(inner: T, place: &'p mut RecordPath<'u>) -> Self {
         Self { inner, place }
     }
 }
@@ -102,7 +101,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<'_, '_, D> {
         self.inner.deserialize_tuple_struct(name, length, visitor)
     }
 
-    /// Here a type says which fields it knows, also by their other names.
+    /// Here a type lists the fields it knows, also by their other names.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -197,7 +196,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Lenient<'_, '_, V> {
 struct Fields<'p, 'u, V> {
     inner: V,
     known: &'static [&'static str],
-    place: &'p mut Place<'u>,
+    place: &'p mut RecordPath<'u>,
 }
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<'_, '_, V> {
@@ -224,7 +223,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<'_, '_, V> {
 struct Entries<'p, 'u, A> {
     inner: A,
     known: Option<&'static [&'static str]>,
-    place: &'p mut Place<'u>,
+    place: &'p mut RecordPath<'u>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, '_, A> {
@@ -262,7 +261,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, '_, A> {
 struct Items<'p, 'u, A> {
     inner: A,
     next: usize,
-    place: &'p mut Place<'u>,
+    place: &'p mut RecordPath<'u>,
 }
 
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, '_, A> {
@@ -301,7 +300,7 @@ impl<'de, 'p, 'u, A: EnumAccess<'de>> EnumAccess<'de> for Lenient<'p, 'u, A> {
         seed: S,
     ) -> Result<(S::Value, Self::Variant), A::Error> {
         // Its name is how the text has it: `{"variant": …}`.
-        let (name, variant) = self.inner.variant_seed(Named(seed))?;
+        let (name, variant) = self.inner.variant_seed(VariantName(seed))?;
         let (name, value) = name;
         let inner = variant;
         let place = self.place;
@@ -310,9 +309,9 @@ impl<'de, 'p, 'u, A: EnumAccess<'de>> EnumAccess<'de> for Lenient<'p, 'u, A> {
 }
 
 /// Reads the name of a variant, and keeps it.
-struct Named<S>(S);
+struct VariantName<S>(S);
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Named<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for VariantName<S> {
     type Value = (String, S::Value);
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
@@ -326,7 +325,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Named<S> {
 struct Variant<'p, 'u, A> {
     inner: A,
     name: String,
-    place: &'p mut Place<'u>,
+    place: &'p mut RecordPath<'u>,
 }
 
 impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Variant<'_, '_, A> {

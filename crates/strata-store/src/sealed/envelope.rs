@@ -6,7 +6,7 @@
 //!
 //! The name of the record is authenticated with it, so a value that is put
 //! under another name does not open. SIV, because all servers make nonces at
-//! random for years on one key: a nonce that comes twice then tells only
+//! random for years on one key: a nonce that comes twice then reveals only
 //! whether two values are equal.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, Nonce, RandomizedNonceKey};
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sealed_opens_under_its_name_and_key_alone(
+        fn sealed_value_opens_only_under_its_name_and_key(
             value: Vec<u8>, name in "[a-z/]{1,9}", other in "[a-z/]{1,9}", at: prop::sample::Index,
         ) {
             let sealed = key(1).seal(7, &name, &value).unwrap();

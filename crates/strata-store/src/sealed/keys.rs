@@ -1,7 +1,7 @@
 //! The keys of a sealed store.
 //!
 //! Values are sealed with a data key. Data keys are kept in the store itself,
-//! wrapped with the store key, which is in a file of its own: whoever has the
+//! wrapped with the store key, which is in a file of its own: a reader of the
 //! store alone has nothing.
 
 use std::collections::BTreeMap;
@@ -20,36 +20,23 @@ use super::envelope::{KEY, NotOpened, NotSealed, SealingKey, key_id};
 
 const PREFIX: &str = "strata-store-key-1 ";
 /// No key file is longer.
-const LONGEST_FILE: u64 = 4096;
+const MAX_FILE: u64 = 4096;
 
 /// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// It cannot be read or written.
     #[error("the store key {}: {source}", path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It holds something else.
     #[error("{} is not a store key", path.display())]
-    NotAKey {
-        /// Which file.
-        path: PathBuf,
-    },
+    NotAKey { path: PathBuf },
     /// Others can read it.
     #[error(
         "the store key {} can be read by others (mode {mode:o}): chmod 600 it",
         path.display()
     )]
-    TooOpen {
-        /// Which file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    TooOpen { path: PathBuf, mode: u32 },
     /// There are no random numbers.
     #[error("no store key can be made: the host has no random numbers")]
     NoRandomness,
@@ -93,7 +80,7 @@ impl StoreKey {
             return Err(KeyFileError::TooOpen { path, mode });
         }
         let mut text = String::new();
-        let mut limited = io::Read::take(file, LONGEST_FILE);
+        let mut limited = io::Read::take(file, MAX_FILE);
         io::Read::read_to_string(&mut limited, &mut text).map_err(io)?;
         let bytes = text.trim().strip_prefix(PREFIX);
         let bytes = bytes.and_then(|it| BASE64_STANDARD.decode(it).ok());
@@ -122,8 +109,8 @@ impl StoreKey {
             // A link, unlike a rename, never replaces a key that is in use.
             fs::hard_link(&part, path)?;
             fs::remove_file(&part)?;
-            let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-            fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            let dir = path.parent().filter(|it| !it.as_os_str().is_empty());
+            fs::File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
         };
         write().map_err(|source| KeyFileError::Io {
             path: path.to_owned(),
@@ -131,7 +118,7 @@ impl StoreKey {
         })
     }
 
-    /// What tells it from others without telling it.
+    /// What identifies it without revealing it.
     #[must_use]
     pub fn id(&self) -> String {
         let digest = Sha256::new()
@@ -189,8 +176,8 @@ pub(super) struct Ring {
 struct RingPlain {
     current: u32,
     keys: BTreeMap<u32, String>,
-    /// Everything in the store is sealed: what is not was put there by
-    /// somebody who does not have the keys.
+    /// Everything in the store is sealed: what is not was put there by a writer
+    /// without the keys.
     #[serde(default)]
     complete: bool,
 }

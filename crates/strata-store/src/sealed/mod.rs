@@ -1,5 +1,5 @@
-//! A store whose values are sealed: whoever reads its file, its disk or its
-//! etcd finds names of records and nothing of what is in them.
+//! A store whose values are sealed: a reader of its file, its disk or its etcd
+//! finds names of records and nothing of what is in them.
 //!
 //! It wraps any engine. Keys stay in the clear, since engines order and watch
 //! them; no secret belongs into a key.
@@ -45,7 +45,6 @@ pub enum UnsealError {
     /// It is not whole; nothing is done to it.
     #[error("an import into this store was not finished")]
     ImportUnfinished,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -95,8 +94,13 @@ impl Sealed {
         };
         if !sealed.ring.is_complete() {
             let count = sealed.seal_all().await?;
+            // Before it counts as sealed, so that a kill cannot leave behind
+            // what the values were.
+            if !sealed.list("").await?.entries.is_empty() {
+                sealed.inner.erase_overwritten().await?;
+            }
             sealed.complete(key_file).await?;
-            tracing::info!(records = count, "the store is sealed");
+            tracing::info!(records = count, "store sealed");
         }
         Ok(sealed)
     }
@@ -121,7 +125,7 @@ impl Sealed {
                 .put_with(&*entry.key, value, entry.lease);
             match self.inner.commit(put).await {
                 Ok(_) => count += 1,
-                // Written meanwhile, and so by somebody who seals.
+                // Written meanwhile, and so by a writer that seals.
                 Err(StoreError::Conflict { .. } | StoreError::NoSuchLease(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -204,7 +208,7 @@ async fn begin(
     }
 }
 
-/// Replaces the store key of a store that nobody uses: a new file takes the
+/// Replaces the store key of a store that is not in use: a new file takes the
 /// place of the old one. Data keys, and so the values, stay as they are. Cut
 /// short at any point, the file that is there opens the store.
 ///
@@ -239,8 +243,8 @@ pub async fn rotate_store_key(
     let put = Transaction::new().if_unchanged(KEYS, record.changed);
     let changed = store.commit(put.put(KEYS, both)).await?;
     std::fs::rename(&next, key_file).map_err(replace)?;
-    let folder = key_file.parent().unwrap_or(Path::new("."));
-    let synced = std::fs::File::open(folder).and_then(|it| it.sync_all());
+    let dir = key_file.parent().unwrap_or(Path::new("."));
+    let synced = std::fs::File::open(dir).and_then(|it| it.sync_all());
     synced.map_err(replace)?;
     let put = Transaction::new().if_unchanged(KEYS, changed);
     store.commit(put.put(KEYS, ring.wrap(&[&new])?)).await?;
@@ -318,5 +322,9 @@ impl Store for Sealed {
 
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.inner.revoke(lease)
+    }
+
+    fn erase_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.erase_overwritten()
     }
 }

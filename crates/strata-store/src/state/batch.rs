@@ -64,7 +64,6 @@ impl<'a> Batch<'a> {
         Ok(self.revision)
     }
 
-    /// A new lease.
     pub(crate) fn grant(&mut self, ttl: Duration) -> LeaseId {
         self.last_lease.0 += 1;
         self.delta.granted.push((self.last_lease, ttl));

@@ -1,19 +1,18 @@
 //! What happened lately, so that a watch can begin in the past.
 //!
 //! Watchers have no queue of their own. Each reads here from where it is, so
-//! one that is slow costs nothing, and one that is too slow is told so.
+//! one that is slow costs nothing, and one that is too slow receives an error.
 
 use std::collections::VecDeque;
 
 use crate::{Change, Changes, Revision, StoreError};
 
 /// How many revisions are looked at while the state is locked.
-const AT_ONCE: usize = 512;
+const MAX_REVISIONS_PER_LOCK: usize = 512;
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistoryBounds {
-    /// How many revisions.
     pub(crate) revisions: usize,
     /// Keys and values in them together, in bytes.
     pub(crate) bytes: usize,
@@ -30,8 +29,8 @@ impl Default for HistoryBounds {
 
 /// A part of the history.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Passage {
-    /// What was asked for, in order.
+pub(crate) struct HistorySlice {
+    /// What was requested, in order.
     pub(crate) changes: Vec<Changes>,
     /// Go on from here.
     pub(crate) upto: Revision,
@@ -79,23 +78,27 @@ impl History {
         self.oldest = self.newest;
     }
 
-    /// A revision that never was is like one that is forgotten: whoever knows
-    /// of it has seen another store, and has to list this one.
-    pub(super) fn after(&self, after: Revision, prefix: &str) -> Result<Passage, StoreError> {
+    /// A revision that never was is treated like one that is dropped: a caller
+    /// that has it has read another store, and has to list this one.
+    pub(super) fn after(&self, after: Revision, prefix: &str) -> Result<HistorySlice, StoreError> {
         if after < self.oldest || after > self.newest {
             return Err(StoreError::Compacted {
                 oldest: self.oldest,
             });
         }
         let from = self.past.partition_point(|it| it.revision <= after);
-        let part: Vec<_> = self.past.range(from..).take(AT_ONCE).collect();
+        let part: Vec<_> = self
+            .past
+            .range(from..)
+            .take(MAX_REVISIONS_PER_LOCK)
+            .collect();
         let complete = from + part.len() == self.past.len();
         let upto = match part.last() {
             Some(last) if !complete => last.revision,
             _ => self.newest,
         };
         let changes = part.into_iter().filter_map(|it| about(it, prefix));
-        Ok(Passage {
+        Ok(HistorySlice {
             changes: changes.collect(),
             upto,
             complete,

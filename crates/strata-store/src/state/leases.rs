@@ -73,8 +73,8 @@ impl Leases {
 
     pub(super) fn keep_alive(&mut self, id: LeaseId, now: Duration) -> Result<(), StoreError> {
         match self.all.get_mut(&id) {
-            // One whose time is over has ended, even if nobody came yet to
-            // take it away.
+            // A lease whose time is over has ended, even if it is not removed
+            // yet.
             Some(lease) if !lease.ending && lease.ends > now => {
                 self.ends.remove(&(lease.ends, id));
                 lease.ends = now + lease.ttl;

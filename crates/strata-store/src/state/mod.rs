@@ -3,7 +3,7 @@
 //! Changing it takes two steps. A [`Batch`] looks at the state and works out
 //! what transactions would do, each on top of those before it; the [`Delta`]
 //! that comes out of it is then applied. Between the two an engine can write
-//! the delta to disk, while everybody still reads the state as it was.
+//! the delta to disk, while readers still read the state as it was.
 //!
 //! Times are durations since a moment that the engine chose.
 
@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 pub(crate) use batch::{Batch, Delta};
 pub(crate) use history::HistoryBounds;
-use history::{History, Passage};
+use history::{History, HistorySlice};
 use leases::Leases;
 
 use crate::{Change, Changes, Entry, LeaseId, Listing, Revision, StoreError};
@@ -47,7 +47,6 @@ impl Held {
     }
 }
 
-/// All of it.
 #[derive(Debug)]
 pub(crate) struct State {
     entries: BTreeMap<String, Held>,
@@ -118,11 +117,10 @@ impl State {
         &self,
         after: Revision,
         prefix: &str,
-    ) -> Result<Passage, StoreError> {
+    ) -> Result<HistorySlice, StoreError> {
         self.history.after(after, prefix)
     }
 
-    /// Forgets the past.
     pub(crate) fn forget(&mut self) {
         self.history.forget();
     }
@@ -132,7 +130,6 @@ impl State {
         Batch::new(self)
     }
 
-    /// Makes it so.
     pub(crate) fn apply(&mut self, delta: Delta, now: Duration) {
         for (lease, ttl) in delta.granted {
             self.leases.grant(lease, ttl, now);

@@ -1,4 +1,4 @@
-//! What a state promises, without an engine around it.
+//! What a state guarantees, without an engine around it.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_transaction_sees_those_before_it_in_the_batch() {
 }
 
 #[test]
-fn what_changes_nothing_has_no_revision_of_its_own() {
+fn commit_without_changes_gets_no_revision() {
     let mut state = state();
     commit(&mut state, Transaction::new().put("a", "1")).unwrap();
     assert_eq!(commit(&mut state, Transaction::new().delete("b")), Ok(1));

@@ -1,7 +1,7 @@
 //! Processes that are killed while they write.
 //!
-//! The child is this test binary again, told by a variable to write as fast
-//! as it can and to say what was acknowledged.
+//! The child is this test binary again, set by a variable to write as fast as
+//! it can and to print what was acknowledged.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -116,7 +116,7 @@ async fn a_store_whose_first_bytes_are_lost_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_a_killed_process() {
+async fn acknowledged_writes_survive_a_killed_process() {
     let dir = tempfile::tempdir().unwrap();
     let (mut revision, mut all) = (0, Acknowledged::new());
     for round in 0..25_usize {
@@ -166,7 +166,7 @@ async fn what_was_acknowledged_outlives_a_killed_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_outlives_a_killed_etcd() {
+async fn acknowledged_writes_survive_a_killed_etcd() {
     let Some(mut server) = EtcdServer::start().await else {
         return;
     };

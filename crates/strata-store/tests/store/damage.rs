@@ -1,4 +1,4 @@
-//! A store whose file was damaged: it says so, or has lost nothing.
+//! A store whose file was damaged: it reports that, or has lost nothing.
 
 use std::path::Path;
 

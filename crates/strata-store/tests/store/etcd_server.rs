@@ -1,4 +1,4 @@
-//! A real etcd of one's own: loopback, free ports, a temporary folder.
+//! A real etcd of one's own: loopback, free ports, a temporary directory.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -44,7 +44,7 @@ impl EtcdServer {
             eprintln!("skipped: there is no {BINARY}");
             return None;
         }
-        // Somebody else may take a port between the look and the start.
+        // Another process may take a port between the check and the start.
         for _ in 0..5 {
             let dir = tempfile::tempdir().unwrap();
             let ports = (free_port(), free_port());

@@ -13,7 +13,7 @@ async fn members_that_do_not_answer_are_passed_over() {
     let Some(server) = EtcdServer::start().await else {
         return;
     };
-    // One refuses, one takes the connection and says nothing.
+    // One refuses, one takes the connection and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = (silent.local_addr().unwrap(), silent);
     let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,7 +58,7 @@ async fn no_member_at_all_is_said_in_time() {
     }
 }
 
-/// A watch on which nothing happens asks, and stays.
+/// A watch on which nothing happens sends a check, and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_watch_stays() {
     let Some(server) = EtcdServer::start().await else {

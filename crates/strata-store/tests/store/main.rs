@@ -1,5 +1,5 @@
-//! What every store promises, held against every engine; and what happens to
-//! it when processes are killed and disks are full.
+//! What every store guarantees, tested on every engine; and what happens to it
+//! when processes are killed and disks are full.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod conformance;

@@ -43,7 +43,7 @@ async fn commits_are_held_until_released() {
 }
 
 #[tokio::test]
-async fn watches_break_and_time_passes_when_told() {
+async fn memory_store_breaks_watches_and_advances_time_on_request() {
     let store = Memory::new();
     let mut watch = store.watch("", 0).await.unwrap();
     let lease = store.grant(Duration::from_secs(60)).await.unwrap();

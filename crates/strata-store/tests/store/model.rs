@@ -12,7 +12,7 @@ use crate::world::{World, next};
 const KEYS: [&str; 5] = ["a", "a/", "a/b", "b", "ab"];
 
 #[derive(Clone, Debug)]
-enum Wish {
+enum ModelOp {
     Put(usize, u8),
     Delete(usize),
 }
@@ -24,13 +24,13 @@ enum If {
     Unchanged(usize, bool),
 }
 
-type Step = (Vec<If>, Vec<Wish>);
+type Step = (Vec<If>, Vec<ModelOp>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || 0..KEYS.len();
-    let wish = prop_oneof![
-        3 => (key(), any::<u8>()).prop_map(|(key, value)| Wish::Put(key, value)),
-        1 => key().prop_map(Wish::Delete),
+    let op = prop_oneof![
+        3 => (key(), any::<u8>()).prop_map(|(key, value)| ModelOp::Put(key, value)),
+        1 => key().prop_map(ModelOp::Delete),
     ];
     let condition = prop_oneof![
         key().prop_map(If::Absent),
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let step = (
         prop::collection::vec(condition, 0..3),
-        prop::collection::vec(wish, 0..4),
+        prop::collection::vec(op, 0..4),
     );
     prop::collection::vec(step, 1..24)
 }
@@ -50,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    fn transaction(&self, (conditions, wishes): &Step) -> (Transaction, Result<(), &'static str>) {
+    fn transaction(&self, (conditions, ops): &Step) -> (Transaction, Result<(), &'static str>) {
         let mut transaction = Transaction::new();
         let mut expected = Ok(());
         for condition in conditions {
@@ -71,26 +71,26 @@ impl Model {
                 expected = Err(KEYS[key]);
             }
         }
-        for wish in wishes {
-            transaction = match wish {
-                Wish::Put(key, value) => transaction.put(KEYS[*key], vec![*value]),
-                Wish::Delete(key) => transaction.delete(KEYS[*key]),
+        for op in ops {
+            transaction = match op {
+                ModelOp::Put(key, value) => transaction.put(KEYS[*key], vec![*value]),
+                ModelOp::Delete(key) => transaction.delete(KEYS[*key]),
             };
         }
         (transaction, expected)
     }
 
-    fn apply(&mut self, wishes: &[Wish], revision: Revision) {
+    fn apply(&mut self, ops: &[ModelOp], revision: Revision) {
         let mut told = BTreeMap::new();
-        for wish in wishes {
-            match wish {
-                Wish::Put(key, value) => {
+        for op in ops {
+            match op {
+                ModelOp::Put(key, value) => {
                     let created = self.entries.get(KEYS[*key]).map_or(revision, |it| it.1);
                     self.entries
                         .insert(KEYS[*key], (vec![*value], created, revision));
                     told.insert(KEYS[*key], Some(*value));
                 }
-                Wish::Delete(key) => {
+                ModelOp::Delete(key) => {
                     if self.entries.remove(KEYS[*key]).is_some() {
                         told.insert(KEYS[*key], None);
                     }
@@ -103,11 +103,11 @@ impl Model {
     }
 }
 
-fn twice(wishes: &[Wish]) -> bool {
-    let mut keys: Vec<_> = wishes
+fn twice(ops: &[ModelOp]) -> bool {
+    let mut keys: Vec<_> = ops
         .iter()
         .map(|it| match it {
-            Wish::Put(key, _) | Wish::Delete(key) => *key,
+            ModelOp::Put(key, _) | ModelOp::Delete(key) => *key,
         })
         .collect();
     keys.sort_unstable();

@@ -1,4 +1,4 @@
-//! What only a sealed store promises.
+//! What only a sealed store guarantees.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl World {
         Sealed::open(self.memory.clone(), &self.key_file()).await
     }
 
-    /// What whoever reads the engine finds.
+    /// What a reader of the engine finds.
     async fn raw(&self, key: &str) -> Vec<u8> {
         self.memory.get(key).await.unwrap().unwrap().value.to_vec()
     }
@@ -50,8 +50,8 @@ fn contains(haystack: &[u8], needle: &str) -> bool {
 #[tokio::test]
 async fn files_and_exports_hold_nothing_in_the_clear() {
     let dir = tempfile::tempdir().unwrap();
-    let (folder, key_file) = (dir.path().join("store"), dir.path().join("store.key"));
-    let embedded = Arc::new(Embedded::open(&folder, &EmbeddedOptions::default()).unwrap());
+    let (store_dir, key_file) = (dir.path().join("store"), dir.path().join("store.key"));
+    let embedded = Arc::new(Embedded::open(&store_dir, &EmbeddedOptions::default()).unwrap());
     let store = Sealed::open(embedded.clone(), &key_file).await.unwrap();
     let put = Transaction::new().put("instance/1", format!(r#"{{"password":"{CANARY}"}}"#));
     store.commit(put).await.unwrap();
@@ -59,7 +59,7 @@ async fn files_and_exports_hold_nothing_in_the_clear() {
     export(embedded.as_ref(), &mut exported).await.unwrap();
     assert!(!contains(&exported, CANARY));
     drop((store, embedded));
-    for entry in std::fs::read_dir(&folder).unwrap() {
+    for entry in std::fs::read_dir(&store_dir).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         assert!(!contains(&bytes, CANARY));
     }
@@ -101,7 +101,7 @@ async fn a_store_from_before_is_sealed_when_it_is_opened() {
 async fn sealing_that_was_cut_short_goes_on() {
     // Whatever write fails, with or without its effect, the next start goes on.
     let mut failures = 0;
-    for fails_after in 0..24 {
+    for fails_after in 0..25 {
         let world = World::new();
         for n in 0..20 {
             let put = Transaction::new().put(format!("k{n:02}"), CANARY);
@@ -116,11 +116,56 @@ async fn sealing_that_was_cut_short_goes_on() {
             assert!(!contains(&world.raw(&key).await, CANARY), "{key}");
         }
     }
-    assert_eq!(failures, 22, "20 records, the keys, and that all is sealed");
+    assert_eq!(
+        failures, 23,
+        "20 records, the keys, the past, and that all is sealed"
+    );
+}
+
+/// The engine never writes in place: what a value was remains in free pages of
+/// its file, long after it was sealed.
+#[tokio::test]
+async fn file_from_before_keeps_no_value_in_the_clear() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store_dir, key_file) = (dir.path().join("store"), dir.path().join("store.key"));
+    let open = || Arc::new(Embedded::open(&store_dir, &EmbeddedOptions::default()).unwrap());
+    let clear = || {
+        let files = std::fs::read_dir(&store_dir).unwrap();
+        let mut bytes = files.map(|it| std::fs::read(it.unwrap().path()).unwrap());
+        bytes.any(|bytes| contains(&bytes, CANARY))
+    };
+    let embedded = open();
+    for n in 0..300 {
+        let value = format!("{CANARY}{n}").repeat(20);
+        let put = Transaction::new().put(format!("k{:02}", n % 100), value);
+        embedded.commit(put).await.unwrap();
+    }
+    let keys = embedded.list("k").await.unwrap().entries.len();
+    drop(embedded);
+    assert!(clear());
+    // The blocks of the file that is replaced can be read, too.
+    let mut replaced = std::fs::File::open(store_dir.join("store.redb")).unwrap();
+
+    // Killed after all values were sealed, the next start goes on.
+    let cut = Arc::new(Cut::new(open(), 1 + keys));
+    assert!(Sealed::open(cut, &key_file).await.is_err());
+    assert!(clear(), "sealing alone leaves values behind");
+    std::fs::write(store_dir.join("store.redb.next"), CANARY).unwrap();
+    let store = Sealed::open(open(), &key_file).await.unwrap();
+    assert_eq!(store.list("k").await.unwrap().entries.len(), keys);
+    drop(store);
+    assert!(!clear());
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut replaced, &mut bytes).unwrap();
+    assert!(!bytes.is_empty() && !contains(&bytes, CANARY));
+
+    let store = Sealed::open(open(), &key_file).await.unwrap();
+    let value = store.get("k99").await.unwrap().unwrap().value;
+    assert_eq!(value, format!("{CANARY}299").repeat(20));
 }
 
 #[tokio::test]
-async fn what_another_put_there_is_not_believed() {
+async fn value_written_without_the_key_is_rejected() {
     let world = World::new();
     let store = world.open().await.unwrap();
     let two = Transaction::new().put("admin", "no").put("other", "yes");
@@ -232,14 +277,20 @@ async fn the_store_key_is_replaced_through_every_death() {
 
 /// A store that is lost after some commits.
 struct Cut {
-    inner: Arc<Memory>,
+    inner: Arc<dyn Store>,
     left: std::sync::atomic::AtomicUsize,
 }
 
 impl Cut {
-    fn new(inner: Arc<Memory>, commits: usize) -> Self {
-        let left = commits.into();
+    fn new(inner: Arc<dyn Store>, writes: usize) -> Self {
+        let left = writes.into();
         Self { inner, left }
+    }
+
+    fn goes_on(&self) -> bool {
+        use std::sync::atomic::Ordering::SeqCst;
+        let next = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(SeqCst, SeqCst, next).is_ok()
     }
 }
 
@@ -253,13 +304,9 @@ impl Store for Cut {
     }
 
     fn commit(&self, transaction: Transaction) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        use std::sync::atomic::Ordering::SeqCst;
-        let left = self
-            .left
-            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        match left {
-            Ok(_) => self.inner.commit(transaction),
-            Err(_) => async { Err(StoreError::Unavailable("cut".to_owned())) }.boxed(),
+        match self.goes_on() {
+            true => self.inner.commit(transaction),
+            false => async { Err(StoreError::Unavailable("cut".to_owned())) }.boxed(),
         }
     }
 
@@ -281,6 +328,13 @@ impl Store for Cut {
 
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.inner.revoke(lease)
+    }
+
+    fn erase_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        match self.goes_on() {
+            true => self.inner.erase_overwritten(),
+            false => async { Err(StoreError::Unavailable("cut".to_owned())) }.boxed(),
+        }
     }
 }
 

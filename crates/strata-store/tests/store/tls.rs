@@ -52,7 +52,7 @@ fn tls(dir: &Path) -> Tls {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_sides_show_certificates() {
+async fn client_and_server_authenticate_by_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let Some(server) = EtcdServer::start_with(Some(tls(dir.path()))).await else {
         return;

@@ -14,7 +14,7 @@ use strata_store::{
 use crate::etcd_server::EtcdServer;
 
 /// How long anything may take before a test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Forget = Box<dyn Fn(Revision) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -49,7 +49,7 @@ impl World {
         let forgetful = store.clone();
         Self {
             store,
-            // It forgets by itself, after so many revisions.
+            // It drops the past by itself, after so many revisions.
             forget: Box::new(move |_| {
                 let store = forgetful.clone();
                 Box::pin(async move {
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Makes the store forget at least what was before a revision.
+    /// Makes the store drop at least what was before a revision.
     pub(crate) async fn forget(&self, before: Revision) {
         (self.forget)(before).await;
     }
@@ -100,7 +100,7 @@ impl World {
 
 /// Not longer than anything may take.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, future).await;
+    let done = tokio::time::timeout(TEST_TIMEOUT, future).await;
     done.unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 

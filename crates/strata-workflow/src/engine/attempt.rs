@@ -11,19 +11,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::run::Run;
-use crate::at::Scene;
 use crate::journal::{Journal, JournalError};
 use crate::step::{Action, Retry};
+use crate::step_context::StepScope;
 use crate::{Outputs, Progress, StepError};
 
 /// What is to be attempted.
 pub(super) struct Work<'a> {
     /// The index of the step.
     pub(super) step: usize,
-    pub(super) action: &'a Action<Scene>,
+    pub(super) action: &'a Action<StepScope>,
     pub(super) timeout: Duration,
     pub(super) retry: Retry,
-    /// Tells the step that it is to be cancelled.
+    /// Reports the step that it is to be cancelled.
     pub(super) cancel: &'a CancellationToken,
 }
 
@@ -46,7 +46,7 @@ impl Run {
             };
             attempt += 1;
             self.journal
-                .apply(|it, _| it.again(work.step, attempt, &error))
+                .apply(|it, _| it.note_retry(work.step, attempt, &error))
                 .await?;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -62,8 +62,8 @@ impl Run {
         outputs: &Arc<Outputs>,
     ) -> Result<Result<Value, StepError>, JournalError> {
         let operation = self.journal.operation();
-        let (progress, told) = watch::channel(None);
-        let scene = Scene {
+        let (progress, reported) = watch::channel(None);
+        let scope = StepScope {
             operation: operation.id,
             step: operation.steps[work.step].name.clone(),
             attempt,
@@ -73,14 +73,14 @@ impl Run {
             parking: Arc::clone(&self.parking),
         };
         // The call itself may panic, too, before it gives a future.
-        let call = AssertUnwindSafe(async { (work.action)(scene).await }).catch_unwind();
+        let call = AssertUnwindSafe(async { (work.action)(scope).await }).catch_unwind();
         let every = self.progress_every;
-        let written = write_progress(&mut self.journal, work.step, told, every);
+        let written = write_progress(&mut self.journal, work.step, reported, every);
         tokio::select! {
             biased;
             done = tokio::time::timeout(work.timeout, call) => Ok(match done {
                 Ok(Ok(result)) => result,
-                Ok(Err(panic)) => Err(StepError::Permanent { message: said(panic.as_ref()) }),
+                Ok(Err(panic)) => Err(StepError::Permanent { message: panic_message(panic.as_ref()) }),
                 Err(_) => Err(StepError::Transient {
                     message: format!("not done after {:?}", work.timeout),
                 }),
@@ -90,15 +90,15 @@ impl Run {
     }
 }
 
-/// Writes what a step tells, not too often. It ends only if it cannot.
+/// Writes what a step reports, not too often. It ends only if it cannot.
 async fn write_progress(
     journal: &mut Journal,
     step: usize,
-    mut told: watch::Receiver<Option<Progress>>,
+    mut reported: watch::Receiver<Option<Progress>>,
     every: Duration,
 ) -> JournalError {
-    while told.changed().await.is_ok() {
-        let latest = told.borrow_and_update().clone();
+    while reported.changed().await.is_ok() {
+        let latest = reported.borrow_and_update().clone();
         let Some(mut latest) = latest else { continue };
         latest.text = crate::log::cut(latest.text);
         let written = journal
@@ -112,7 +112,7 @@ async fn write_progress(
     std::future::pending().await
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .copied()

@@ -1,9 +1,8 @@
 //! The task that follows the records and starts what may run.
 //!
 //! What it knows comes from the store: a listing, then every change. When the
-//! changes break off it lists again. What runs is not touched by that; its
-//! end is told by its own task. What a record means for the queue is in
-//! `learn.rs`.
+//! changes break off it lists again. What runs is not touched by that; its own
+//! task reports its end. What a record means for the queue is in `sync.rs`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,32 +17,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::run::run;
 use super::{End, Settings, Status};
-use crate::journal::{JournalError, Pen};
+use crate::journal::{JournalError, JournalWriter};
 use crate::operation::State;
 use crate::parking::Parking;
 use crate::queue::Queue;
-use crate::records::{self, Kept, RECORDS};
+use crate::records::{self, RECORDS, StoredOperation};
 use crate::retention::{self, Ended};
 use crate::{Operation, OperationId, Registry, WorkflowError};
 
 /// Between two attempts to list when the store does not answer.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-type Outcome = Result<Kept, JournalError>;
+type Outcome = Result<StoredOperation, JournalError>;
 
 pub(super) struct Dispatcher {
-    pub(super) pen: Pen,
+    pub(super) writer_handle: JournalWriter,
     pub(super) registry: Arc<Registry>,
     settings: Settings,
     pub(super) queue: Queue,
     runs: JoinSet<Outcome>,
     tasks: HashMap<Id, OperationId>,
     pub(super) tokens: HashMap<OperationId, CancellationToken>,
-    /// Failed operations with leftovers: how many wishes to clean up are seen.
+    /// Failed operations with leftovers: how many requests to clean up are seen.
     pub(super) leftovers: BTreeMap<OperationId, u64>,
     pub(super) ended: Ended,
     /// Answers whether the engine still leads.
-    forgetting: JoinSet<bool>,
+    deletions: JoinSet<bool>,
     pub(super) status: Status,
     tell: watch::Sender<Status>,
     parking: Arc<Parking>,
@@ -51,13 +50,13 @@ pub(super) struct Dispatcher {
 
 impl Dispatcher {
     pub(super) fn new(
-        pen: Pen,
+        writer_handle: JournalWriter,
         registry: Arc<Registry>,
         settings: Settings,
         tell: watch::Sender<Status>,
     ) -> Self {
         Self {
-            pen,
+            writer_handle,
             registry,
             settings,
             queue: Queue::default(),
@@ -66,7 +65,7 @@ impl Dispatcher {
             tokens: HashMap::new(),
             leftovers: BTreeMap::new(),
             ended: Ended::default(),
-            forgetting: JoinSet::new(),
+            deletions: JoinSet::new(),
             status: Status::default(),
             tell,
             parking: Arc::default(),
@@ -74,15 +73,19 @@ impl Dispatcher {
     }
 
     /// Reads all records and follows them from there.
-    pub(super) async fn take_up(&mut self) -> Result<Watch, WorkflowError> {
-        let listing = self.pen.store.list(RECORDS).await?;
-        let watch = self.pen.store.watch(RECORDS, listing.revision).await?;
+    pub(super) async fn start_pending(&mut self) -> Result<Watch, WorkflowError> {
+        let listing = self.writer_handle.store.list(RECORDS).await?;
+        let watch = self
+            .writer_handle
+            .store
+            .watch(RECORDS, listing.revision)
+            .await?;
         let there: Vec<_> = listing.entries.iter().map(|it| it.key.as_str()).collect();
         let known = self.queue.ids().into_iter().chain(self.ended.ids());
         let key = |id: &OperationId| records::record_key(*id);
         let gone = known.filter(|id| there.binary_search(&key(id).as_str()).is_err());
         for id in gone.collect::<Vec<_>>() {
-            self.unlearn(&records::record_key(id));
+            self.remove(&records::record_key(id));
         }
         for entry in &listing.entries {
             self.read(entry);
@@ -91,7 +94,7 @@ impl Dispatcher {
         Ok(watch)
     }
 
-    /// Works until it is told to stop or is deposed.
+    /// Works until it is instructed to stop or is deposed.
     pub(super) async fn work(mut self, watch: Watch, stop: CancellationToken) -> End {
         let end = tokio::select! {
             () = stop.cancelled() => End::Shutdown,
@@ -99,7 +102,7 @@ impl Dispatcher {
         };
         // At an await point each: what was not recorded happens again.
         self.runs.shutdown().await;
-        self.forgetting.shutdown().await;
+        self.deletions.shutdown().await;
         end
     }
 
@@ -115,8 +118,8 @@ impl Dispatcher {
             tokio::select! {
                 () = parking.changed() => {}
                 news = next(&mut watch) => match news {
-                    Some(changes) => self.learn_all(&changes.changes),
-                    None => watch = self.take_up_again().await,
+                    Some(changes) => self.sync_all(&changes.changes),
+                    None => watch = self.restart_stopped().await,
                 },
                 Some(over) = self.runs.join_next_with_id() => {
                     if !self.stopped(over) {
@@ -128,25 +131,25 @@ impl Dispatcher {
                         self.queue.make_ready(*id);
                     }
                 }
-                _ = forget.tick() => self.forget(),
-                Some(leads) = self.forgetting.join_next() => {
+                _ = forget.tick() => self.delete(),
+                Some(leads) = self.deletions.join_next() => {
                     if matches!(leads, Ok(false)) {
                         return;
                     }
                 }
             }
             if self.ended.is_over(&self.settings.retention) {
-                self.forget();
+                self.delete();
             }
         }
     }
 
-    async fn take_up_again(&mut self) -> Option<Watch> {
-        match self.take_up().await {
+    async fn restart_stopped(&mut self) -> Option<Watch> {
+        match self.start_pending().await {
             Ok(watch) => Some(watch),
             Err(error) => {
                 tracing::warn!(%error, "cannot follow the operations; trying again");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
                 None
             }
         }
@@ -160,7 +163,7 @@ impl Dispatcher {
         {
             let cancel = CancellationToken::new();
             let work = run(
-                self.pen.clone(),
+                self.writer_handle.clone(),
                 id,
                 Arc::clone(&self.registry),
                 cancel.clone(),
@@ -173,7 +176,7 @@ impl Dispatcher {
         }
     }
 
-    /// A run is over. Tells whether this engine still leads.
+    /// A run is over. Reports whether this engine still leads.
     fn stopped(&mut self, over: Result<(Id, Outcome), JoinError>) -> bool {
         let (task, outcome) = match over {
             Ok((task, outcome)) => (task, outcome.map_err(|error| (error.to_string(), error))),
@@ -189,11 +192,11 @@ impl Dispatcher {
         self.queue.stopped(id);
         match outcome {
             Ok(kept) => {
-                tell_end(&kept.operation);
-                self.learn(&kept);
+                notify_ended(&kept.operation);
+                self.sync(&kept);
             }
             Err((_, JournalError::Deposed)) => return false,
-            Err((_, JournalError::Gone(id))) => self.unlearn(&records::record_key(id)),
+            Err((_, JournalError::Gone(id))) => self.remove(&records::record_key(id)),
             Err((reason, _)) => {
                 tracing::error!(operation = %id, reason, "an operation cannot go on");
                 self.status.parked.insert(id, reason);
@@ -202,16 +205,16 @@ impl Dispatcher {
         true
     }
 
-    fn forget(&mut self) {
-        if !self.forgetting.is_empty() {
+    fn delete(&mut self) {
+        if !self.deletions.is_empty() {
             return;
         }
         let due = self
             .ended
-            .due(&self.settings.retention, self.pen.clock.now_ms());
-        let pen = self.pen.clone();
+            .due(&self.settings.retention, self.writer_handle.clock.now_ms());
+        let writer_handle = self.writer_handle.clone();
         if !due.is_empty() {
-            self.forgetting.spawn(forget_all(pen, due));
+            self.deletions.spawn(delete_expired(writer_handle, due));
         }
     }
 
@@ -219,26 +222,26 @@ impl Dispatcher {
         self.status.running = self.queue.running();
         self.status.waiting = self.queue.waiting();
         self.status.leftovers = self.leftovers.keys().copied().collect();
-        self.tell.send_if_modified(|told| {
-            let changed = *told != self.status;
+        self.tell.send_if_modified(|reported| {
+            let changed = *reported != self.status;
             if changed {
-                *told = self.status.clone();
+                *reported = self.status.clone();
             }
             changed
         });
     }
 }
 
-/// Forgets these. Tells whether the engine still leads.
-async fn forget_all(pen: Pen, ids: Vec<OperationId>) -> bool {
+/// Removes these. Reports whether the engine still leads.
+async fn delete_expired(writer_handle: JournalWriter, ids: Vec<OperationId>) -> bool {
     for id in ids {
-        match retention::forget(&pen, id).await {
+        match retention::delete(&writer_handle, id).await {
             Ok(()) => {}
-            Err(WorkflowError::Store(error)) if pen.is_deposed(&error) => return false,
+            Err(WorkflowError::Store(error)) if writer_handle.is_deposed(&error) => return false,
             Err(error) => {
-                tracing::warn!(operation = %id, %error, "cannot forget an operation");
+                tracing::warn!(operation = %id, %error, "expired operation not deleted");
                 // Not at once again: whatever it is, it lasts.
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
                 break;
             }
         }
@@ -246,16 +249,16 @@ async fn forget_all(pen: Pen, ids: Vec<OperationId>) -> bool {
     true
 }
 
-fn tell_end(operation: &Operation) {
+fn notify_ended(operation: &Operation) {
     let (id, kind) = (operation.id, &operation.kind);
     match &operation.state {
-        State::Completed { .. } => tracing::info!(operation = %id, kind, "completed"),
+        State::Completed { .. } => tracing::info!(operation = %id, kind, "operation completed"),
         State::Failed { reason, .. } if operation.leftovers().is_empty() => {
-            tracing::info!(operation = %id, kind, %reason, "failed");
+            tracing::info!(operation = %id, kind, %reason, "operation failed");
         }
         State::Failed { reason, .. } => {
             let left = operation.leftovers();
-            tracing::warn!(operation = %id, kind, %reason, ?left, "failed, with leftovers");
+            tracing::warn!(operation = %id, kind, %reason, ?left, "operation failed, with leftovers");
         }
         State::Scheduled | State::Active { .. } | State::Unwinding { .. } => {}
     }

@@ -1,14 +1,15 @@
 //! The engine: runs operations, as long as this program leads.
 //!
 //! One task, the dispatcher, follows the records in the store and decides by
-//! the queue who runs; every operation that runs has a task of its own.
+//! the queue which operations run; every operation that runs has a task of its
+//! own.
 
 mod attempt;
 mod dispatcher;
-mod learn;
 mod run;
 mod settings;
 mod status;
+mod sync;
 
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -17,7 +18,7 @@ use uuid::Uuid;
 pub use settings::Settings;
 pub use status::{End, Status};
 
-use crate::journal::Pen;
+use crate::journal::JournalWriter;
 use crate::{Operations, WorkflowError};
 use dispatcher::Dispatcher;
 
@@ -34,7 +35,7 @@ impl Workflow {
     /// Begins to run the operations of a store: those that were interrupted
     /// go on with the step whose end was not recorded.
     pub async fn open(operations: Operations, settings: Settings) -> Result<Self, WorkflowError> {
-        let pen = Pen {
+        let writer_handle = JournalWriter {
             store: operations.store.clone(),
             clock: operations.clock.clone(),
             fence: settings.fence.clone(),
@@ -44,10 +45,11 @@ impl Workflow {
         let (tell_status, status) = watch::channel(Status::default());
         let (tell_end, ended) = watch::channel(None);
         let registry = operations.registry.clone();
-        let mut dispatcher = Dispatcher::new(pen, registry, settings, tell_status);
-        let records = dispatcher.take_up().await?;
+        let mut dispatcher = Dispatcher::new(writer_handle, registry, settings, tell_status);
+        let records = dispatcher.start_pending().await?;
         let stopped = stop.clone();
-        tokio::spawn(async move {
+        // A task that waits for its end notices a panic as a crash.
+        strata_tasks::spawn_detached("operation-dispatcher", async move {
             let end = dispatcher.work(records, stopped).await;
             tell_end.send_replace(Some(end));
         });
@@ -59,7 +61,7 @@ impl Workflow {
         })
     }
 
-    /// What anybody may ask of operations.
+    /// The handle by which callers submit, show and cancel operations.
     pub fn operations(&self) -> &Operations {
         &self.operations
     }
@@ -69,7 +71,7 @@ impl Workflow {
         self.status.borrow().clone()
     }
 
-    /// Waits until the engine has ended, and tells why.
+    /// Waits until the engine has ended, and reports why.
     pub async fn ended(&self) -> End {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {

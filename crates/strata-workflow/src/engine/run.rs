@@ -1,9 +1,8 @@
 //! One operation that runs: from where its record says to where it rests.
 //!
-//! The loop looks at the record, does what is next and records it, and looks
-//! again. It keeps nothing in mind that is not in the record, so it does not
-//! matter whether it is the first to run the operation or the tenth after a
-//! crash.
+//! The loop reads the record, does what is next and records it, and reads
+//! again. It keeps no state that is not in the record, so it does not matter
+//! whether it is the first to run the operation or the tenth after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Work;
-use crate::journal::{Journal, JournalError, Pen};
+use crate::journal::{Journal, JournalError, JournalWriter};
 use crate::log::cut;
-use crate::operation::{Afterwards, Todo};
+use crate::operation::{NextAction, NextStep};
 use crate::parking::Parking;
-use crate::records::Kept;
+use crate::records::StoredOperation;
 use crate::registry::{AnyKind, AnyStep};
 use crate::{
     Operation, OperationId, Outputs, Reason, Registry, StepError, StepPhase, WorkflowError,
@@ -24,7 +23,7 @@ use crate::{
 
 /// What the steps of one operation may answer in all, in bytes: the record
 /// must fit into the store.
-const LARGEST_OUTPUTS: usize = 512 << 10;
+const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// One operation that runs.
 pub(super) struct Run {
@@ -37,14 +36,14 @@ pub(super) struct Run {
 
 /// Runs an operation until there is nothing to do for it now.
 pub(super) async fn run(
-    pen: Pen,
+    writer_handle: JournalWriter,
     id: OperationId,
     registry: Arc<Registry>,
     cancel: CancellationToken,
     progress_every: Duration,
     parking: Arc<Parking>,
-) -> Result<Kept, JournalError> {
-    let journal = Journal::open(pen, id).await?;
+) -> Result<StoredOperation, JournalError> {
+    let journal = Journal::open(writer_handle, id).await?;
     let kind = journal.operation().kind.clone();
     let Some(kind) = registry.find(&kind) else {
         return Err(JournalError::Refused(WorkflowError::UnknownKind { kind }));
@@ -56,31 +55,31 @@ pub(super) async fn run(
         progress_every,
         parking,
     };
-    run.until_rest().await
+    run.run_until_idle().await
 }
 
 impl Run {
-    async fn until_rest(mut self) -> Result<Kept, JournalError> {
+    async fn run_until_idle(mut self) -> Result<StoredOperation, JournalError> {
         self.journal.take_over().await?;
         loop {
-            match self.journal.operation().todo() {
-                Todo::Rest => break,
-                Todo::Advance => {
-                    let afterwards = self.afterwards(&self.journal.operation().outputs());
+            match self.journal.operation().next_action() {
+                NextAction::Rest => break,
+                NextAction::Advance => {
+                    let next_step = self.next_step(&self.journal.operation().outputs());
                     self.journal
-                        .apply(|it, now_ms| it.advance(afterwards.clone(), now_ms))
+                        .apply(|it, now_ms| it.advance(next_step.clone(), now_ms))
                         .await?;
                 }
-                Todo::Do(step) => self.do_step(step).await?,
-                Todo::Unwind => self.unwind(Reason::Cancelled { by: String::new() }).await?,
-                Todo::Undo(step) => {
+                NextAction::Do(step) => self.do_step(step).await?,
+                NextAction::Unwind => self.unwind(Reason::Cancelled { by: String::new() }).await?,
+                NextAction::Undo(step) => {
                     if !self.undo_step(step).await? {
                         break;
                     }
                 }
             }
         }
-        Ok(self.journal.into_kept())
+        Ok(self.journal.into_stored())
     }
 
     async fn unwind(&mut self, reason: Reason) -> Result<(), JournalError> {
@@ -107,9 +106,9 @@ impl Run {
             Ok(output) => {
                 let mut outputs = self.journal.operation().outputs();
                 outputs.insert(&planned.name, output.clone());
-                let afterwards = self.afterwards(&outputs);
+                let next_step = self.next_step(&outputs);
                 self.journal
-                    .apply(|it, now| it.done(step, output.clone(), afterwards.clone(), now))
+                    .apply(|it, now| it.done(step, output.clone(), next_step.clone(), now))
                     .await
             }
             Err(error) => {
@@ -120,11 +119,11 @@ impl Run {
         }
     }
 
-    /// Tells whether there is more to do: not if the step is stuck.
+    /// Reports whether there is more to do: not if the step is stuck.
     async fn undo_step(&mut self, step: usize) -> Result<bool, JournalError> {
         let phase = &self.journal.operation().steps[step].phase;
         if !matches!(phase, StepPhase::Undoing { .. }) {
-            self.journal.apply(|it, _| it.take_up_undo(step)).await?;
+            self.journal.apply(|it, _| it.begin_undo_of(step)).await?;
         }
         let planned = match self.find(step) {
             Ok(planned) => planned,
@@ -162,10 +161,10 @@ impl Run {
         let operation = self.journal.operation();
         let name = &operation.steps[step].name;
         let plan = self.kind.plan(&operation.input, &operation.outputs());
-        let mut plan = plan.map_err(|error| format!("cannot tell the steps: {error}"))?;
+        let mut plan = plan.map_err(|error| format!("cannot plan the steps: {error}"))?;
         match plan.iter().position(|planned| planned.name == *name) {
             Some(index) => Ok(plan.swap_remove(index)),
-            None => Err("the kind has no such step any more".into()),
+            None => Err("the operation kind has no such step any more".into()),
         }
     }
 
@@ -176,19 +175,19 @@ impl Run {
         let plan = plan.map_err(|error| Reason::Plan {
             message: cut(error.to_string()),
         })?;
-        let changed = begun_otherwise(operation, &plan);
+        let changed = plan_mismatch(operation, &plan);
         changed.map_or(Ok(plan), |message| Err(Reason::Plan { message }))
     }
 
     /// What comes after the steps that have begun.
-    fn afterwards(&self, outputs: &Outputs) -> Afterwards {
+    fn next_step(&self, outputs: &Outputs) -> NextStep {
         let begun = self.journal.operation().steps.len();
         match self.plan(outputs) {
-            Err(reason) => Afterwards::Unwind(reason),
+            Err(reason) => NextStep::Unwind(reason),
             Ok(plan) => plan
                 .into_iter()
                 .nth(begun)
-                .map_or(Afterwards::Complete, |next| Afterwards::Begin(next.name)),
+                .map_or(NextStep::Complete, |next| NextStep::Begin(next.name)),
         }
     }
 
@@ -196,9 +195,9 @@ impl Run {
         let steps = self.journal.operation().steps.iter();
         let known = steps.filter_map(|step| step.output());
         let size: usize = known.chain([&output]).map(|it| it.to_string().len()).sum();
-        if size > LARGEST_OUTPUTS {
+        if size > MAX_OUTPUT_BYTES {
             return Err(StepError::Permanent {
-                message: format!("the outputs have {size} bytes, {LARGEST_OUTPUTS} are allowed"),
+                message: format!("the outputs have {size} bytes, {MAX_OUTPUT_BYTES} are allowed"),
             });
         }
         Ok(output)
@@ -206,7 +205,7 @@ impl Run {
 }
 
 /// How the steps that have begun differ from the plan, which they must not.
-fn begun_otherwise(operation: &Operation, plan: &[AnyStep]) -> Option<String> {
+fn plan_mismatch(operation: &Operation, plan: &[AnyStep]) -> Option<String> {
     operation.steps.iter().enumerate().find_map(|(n, begun)| {
         let planned = plan.get(n).map_or("nothing", |step| &step.name);
         (planned != begun.name)

@@ -20,7 +20,7 @@ pub struct Settings {
     pub progress_every: Duration,
     /// How long ended operations are remembered.
     pub retention: Retention,
-    /// How often it is looked whether any are to be forgotten.
+    /// How often it is checked whether any are to be removed.
     pub forget_every: Duration,
 }
 

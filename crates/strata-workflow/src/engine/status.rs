@@ -1,4 +1,4 @@
-//! What an engine tells about itself.
+//! What an engine reports about itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Status {
 /// Why an engine has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was told to.
+    /// It was sent to.
     Shutdown,
     /// Its fence does not hold any more, or another engine writes.
     Deposed,

@@ -1,4 +1,4 @@
-//! The record of an operation: what it is asked, and how far it is.
+//! The record of an operation: what it is to do, and how far it is.
 //!
 //! ```text
 //!               cancelled before it began
@@ -8,20 +8,21 @@
 //!                   │                                 ▲   │   │ what was left
 //!                   └───► Unwinding ──────────────────┘   └───┘ is undone later
 //!            a step failed,        all undone, or an undo
-//!            or cancelled          failed for good
+//!            or cancelled          failed permanently
 //! ```
 //!
-//! Completed and Failed are final for whoever waits. A failed operation may
-//! have left something behind: a step whose undo failed, and all before it,
-//! which are not undone out of order. It keeps its claims then, so that nobody
-//! builds on the rubble, and is cleaned up later or given up by a person.
+//! Completed and Failed are final for a caller that waits. A failed operation
+//! may have left something behind: a step whose undo failed, and all before it,
+//! which are not undone out of order. It keeps its claims then, so that no
+//! other operation builds on the rest, and is cleaned up later or abandoned by
+//! a person.
 //!
 //! How the state changes is in `transitions.rs`, what is to be done next in
-//! `todo.rs`. Both are pure.
+//! `next_action.rs`. Both are pure.
 
+mod next_action;
 mod request;
 mod step;
-mod todo;
 mod transitions;
 
 use std::collections::BTreeMap;
@@ -31,37 +32,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub(crate) use next_action::NextAction;
 pub use request::Request;
 pub use step::{StepPhase, StepRecord};
-pub(crate) use todo::Todo;
-pub(crate) use transitions::{Afterwards, Lines};
+pub(crate) use transitions::{Lines, NextStep};
 
 use crate::{Claim, OperationId, Outputs};
 
-/// One long action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its name.
     pub id: OperationId,
     /// What kind of action it is.
     pub kind: String,
-    /// Who asked for it.
+    /// The principal that submitted it.
     pub owner: String,
-    /// What was asked.
+    /// What it is to do.
     pub input: Value,
     /// What it must have to itself.
     pub claims: Vec<Claim>,
-    /// When it was asked for, in milliseconds since 1970.
+    /// When it was submitted, in milliseconds since 1970.
     pub created_ms: i64,
     /// Where it stands.
     pub state: State,
     /// The steps that have begun, in order.
     pub steps: Vec<StepRecord>,
-    /// Somebody wants it cancelled.
+    /// A caller requested the cancellation.
     pub cancel: Option<Request>,
-    /// Somebody took it on themselves to clean up what it left.
-    pub given_up: Option<Request>,
-    pub(crate) book: Book,
+    /// A person has taken over cleaning up what it left.
+    #[serde(rename = "given_up")]
+    pub abandoned: Option<Request>,
+    #[serde(rename = "book")]
+    pub(crate) bookkeeping: Bookkeeping,
     /// Fields of a later release, which stay in the record.
     #[serde(flatten)]
     pub(crate) other: BTreeMap<String, Value>,
@@ -75,26 +76,25 @@ pub enum State {
     Scheduled,
     /// Its steps are being done.
     Active {
-        /// Since when.
+        /// Unix milliseconds since when it holds.
         since_ms: i64,
     },
-    /// All was done.
     Completed {
-        /// When.
+        /// Unix milliseconds of the event.
         at_ms: i64,
     },
     /// What was done is being undone.
     Unwinding {
-        /// Why.
+        /// The reason, for people.
         reason: Reason,
-        /// Since when.
+        /// Unix milliseconds since when it holds.
         since_ms: i64,
     },
     /// It came to nothing.
     Failed {
-        /// Why.
+        /// The reason, for people.
         reason: Reason,
-        /// When.
+        /// Unix milliseconds of the event.
         at_ms: i64,
     },
 }
@@ -103,27 +103,22 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Reason {
-    /// Somebody wanted it so.
+    /// A caller cancelled it.
     Cancelled {
-        /// Who.
+        /// The caller who requested it.
         by: String,
     },
-    /// A step failed.
     Step {
-        /// Which.
+        /// Name of the step.
         step: String,
-        /// What went wrong.
         message: String,
     },
-    /// The steps could not be told.
-    Plan {
-        /// What went wrong.
-        message: String,
-    },
+    /// The steps could not be sent.
+    Plan { message: String },
 }
 
 impl Reason {
-    /// Whether somebody wanted it so.
+    /// Whether a caller cancelled it.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled { .. })
     }
@@ -134,7 +129,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Cancelled { .. } => f.write_str("cancelled"),
             Self::Step { step, message } => write!(f, "{step}: {message}"),
-            Self::Plan { message } => write!(f, "cannot tell the steps: {message}"),
+            Self::Plan { message } => write!(f, "cannot plan the steps: {message}"),
         }
     }
 }
@@ -142,7 +137,6 @@ impl fmt::Display for Reason {
 /// What is left of a step that could not be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// The step.
     pub step: String,
     /// Why, if its own undo failed. Otherwise it waits for a later step's.
     pub error: Option<String>,
@@ -150,15 +144,14 @@ pub struct Leftover {
 
 /// What the engine notes for itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Book {
+pub(crate) struct Bookkeeping {
     /// The engine that wrote last, and which of its writes it was.
     pub(crate) writer: Option<Uuid>,
     pub(crate) write: u64,
     /// The number of the next line of the log.
     pub(crate) next_line: u64,
-    /// How often somebody asked for another try at cleaning up.
+    /// How often a caller requested another try at cleaning up.
     pub(crate) cleanups: u64,
-    /// The idempotency key.
     pub(crate) key: Option<String>,
 }
 
@@ -184,10 +177,10 @@ impl Operation {
         }
     }
 
-    /// What a failed operation could not undo and nobody gave up, latest
+    /// What a failed operation could not undo and no caller abandoned, latest
     /// first.
     pub fn leftovers(&self) -> Vec<Leftover> {
-        if !matches!(self.state, State::Failed { .. }) || self.given_up.is_some() {
+        if !matches!(self.state, State::Failed { .. }) || self.abandoned.is_some() {
             return Vec::new();
         }
         let left = self.steps.iter().rev().filter(|step| !step.is_undone());

@@ -1,11 +1,11 @@
-//! Who wanted something of an operation, and when.
+//! A request to an operation: by whom, and when.
 
 use serde::{Deserialize, Serialize};
 
-/// A wish of somebody.
+/// A request of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Whose.
+    /// The caller who requested it.
     pub by: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,

@@ -8,7 +8,6 @@ use crate::Progress;
 /// A step that has begun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Its name.
     pub name: String,
     /// When it began, in milliseconds since 1970.
     pub began_ms: i64,
@@ -24,33 +23,30 @@ pub enum StepPhase {
     Running {
         /// Which attempt this is; the first is 1.
         attempt: u32,
-        /// What it told last.
+        /// What it reported last.
         progress: Option<Progress>,
     },
-    /// It is done.
     Done {
-        /// When.
+        /// Unix milliseconds of the event.
         at_ms: i64,
-        /// What it answered.
         output: Value,
     },
     /// It is being undone.
     Undoing {
         /// Which attempt this is; the first is 1.
         attempt: u32,
-        /// What it told last.
+        /// What it reported last.
         progress: Option<Progress>,
         /// What it answered, if it was done.
         output: Option<Value>,
     },
     /// Nothing is left of it.
     Undone {
-        /// Since when.
+        /// Unix milliseconds of the event.
         at_ms: i64,
     },
     /// It could not be undone.
     Stuck {
-        /// Why.
         error: String,
         /// What it answered, if it was done.
         output: Option<Value>,
@@ -70,7 +66,7 @@ impl StepRecord {
         }
     }
 
-    /// What it told last about how far it is.
+    /// What it reported last about how far it is.
     pub fn progress(&self) -> Option<&Progress> {
         match &self.phase {
             StepPhase::Running { progress, .. } | StepPhase::Undoing { progress, .. } => {

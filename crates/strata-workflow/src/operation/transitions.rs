@@ -1,8 +1,8 @@
 //! Every way in which the record of an operation changes.
 //!
-//! A transition that the record does not admit any more, because somebody
-//! else changed it meanwhile, does nothing and says so (`None`). One that
-//! happens tells what to write into the log.
+//! A transition that the record does not admit any more, because another writer
+//! changed it meanwhile, does nothing and returns `None`. One that happens
+//! returns what to write into the log.
 
 use serde_json::Value;
 
@@ -10,13 +10,12 @@ use super::{Operation, Reason, Request, State, StepPhase, StepRecord};
 use crate::Progress;
 use crate::log::Line;
 
-/// What a transition has to say; `None` if it did not happen.
+/// The log lines of a transition; `None` if it did not happen.
 pub(crate) type Lines = Option<Vec<Line>>;
 
 /// What comes after a step that is done.
 #[derive(Clone, Debug)]
-pub(crate) enum Afterwards {
-    /// This step.
+pub(crate) enum NextStep {
     Begin(String),
     /// Nothing: all is done.
     Complete,
@@ -26,13 +25,13 @@ pub(crate) enum Afterwards {
 
 impl Operation {
     /// Becomes active, or goes on, with what comes next.
-    pub(crate) fn advance(&mut self, afterwards: Afterwards, now_ms: i64) -> Lines {
+    pub(crate) fn advance(&mut self, next_step: NextStep, now_ms: i64) -> Lines {
         match self.state {
             State::Scheduled => self.state = State::Active { since_ms: now_ms },
             State::Active { .. } if self.current_step().is_none() => {}
             _ => return None,
         }
-        Some(self.go_on(afterwards, now_ms))
+        Some(self.continue_with(next_step, now_ms))
     }
 
     /// A step is done; what comes after is in the same write.
@@ -40,7 +39,7 @@ impl Operation {
         &mut self,
         step: usize,
         output: Value,
-        afterwards: Afterwards,
+        next_step: NextStep,
         now_ms: i64,
     ) -> Lines {
         let State::Active { .. } = self.state else {
@@ -55,41 +54,41 @@ impl Operation {
             output,
         };
         let mut lines = vec![Line::of(&record.name, "done")];
-        lines.extend(self.go_on(afterwards, now_ms));
+        lines.extend(self.continue_with(next_step, now_ms));
         Some(lines)
     }
 
-    fn go_on(&mut self, afterwards: Afterwards, now_ms: i64) -> Vec<Line> {
+    fn continue_with(&mut self, next_step: NextStep, now_ms: i64) -> Vec<Line> {
         if let Some(cancel) = &self.cancel {
             let by = cancel.by.clone();
-            return self.turn_back(Reason::Cancelled { by }, now_ms);
+            return self.start_unwind(Reason::Cancelled { by }, now_ms);
         }
-        match afterwards {
-            Afterwards::Begin(name) => {
+        match next_step {
+            NextStep::Begin(name) => {
                 let line = Line::of(&name, "begins");
                 self.steps.push(StepRecord::begun(name, now_ms));
                 vec![line]
             }
-            Afterwards::Complete => {
+            NextStep::Complete => {
                 self.state = State::Completed { at_ms: now_ms };
                 vec![Line::new("completed")]
             }
-            Afterwards::Unwind(reason) => self.turn_back(reason, now_ms),
+            NextStep::Unwind(reason) => self.start_unwind(reason, now_ms),
         }
     }
 
-    /// Turns back. If somebody wanted it cancelled, that is why.
+    /// Unwinds. If a caller requested the cancellation, that is the reason.
     pub(crate) fn unwind(&mut self, reason: Reason, now_ms: i64) -> Lines {
         let State::Active { .. } = self.state else {
             return None;
         };
         let cancelled = |by: &Request| Reason::Cancelled { by: by.by.clone() };
         let reason = self.cancel.as_ref().map_or(reason, cancelled);
-        Some(self.turn_back(reason, now_ms))
+        Some(self.start_unwind(reason, now_ms))
     }
 
-    fn turn_back(&mut self, reason: Reason, now_ms: i64) -> Vec<Line> {
-        let mut lines = vec![Line::new(format!("turns back: {reason}"))];
+    fn start_unwind(&mut self, reason: Reason, now_ms: i64) -> Vec<Line> {
+        let mut lines = vec![Line::new(format!("rolling back: {reason}"))];
         self.state = State::Unwinding {
             reason,
             since_ms: now_ms,
@@ -103,7 +102,7 @@ impl Operation {
         if let Some(step) = self.last_not_undone() {
             let record = &mut self.steps[step];
             record.begin_undo();
-            return vec![Line::of(&record.name, "is being undone")];
+            return vec![Line::of(&record.name, "undoing")];
         }
         match &self.state {
             State::Unwinding { reason, .. } => {
@@ -114,13 +113,13 @@ impl Operation {
                 };
                 vec![line]
             }
-            _ => vec![Line::new("nothing is left any more")],
+            _ => vec![Line::new("no leftovers remain")],
         }
     }
 
     /// A step is undone; the undo of the one before begins in the same write.
     pub(crate) fn undone(&mut self, step: usize, now_ms: i64) -> Lines {
-        if self.todo() != super::Todo::Undo(step) {
+        if self.next_action() != super::NextAction::Undo(step) {
             return None;
         }
         let record = &mut self.steps[step];
@@ -132,7 +131,7 @@ impl Operation {
 
     /// A step cannot be undone: the operation has failed, with leftovers.
     pub(crate) fn stuck(&mut self, step: usize, error: String, now_ms: i64) -> Lines {
-        if self.todo() != super::Todo::Undo(step) {
+        if self.next_action() != super::NextAction::Undo(step) {
             return None;
         }
         let record = &mut self.steps[step];
@@ -151,24 +150,24 @@ impl Operation {
 
     /// Takes up the undo of a step that is not under way: the first of a
     /// cleanup.
-    pub(crate) fn take_up_undo(&mut self, step: usize) -> Lines {
+    pub(crate) fn begin_undo_of(&mut self, step: usize) -> Lines {
         let record = self.steps.get_mut(step)?;
         if matches!(record.phase, StepPhase::Undoing { .. }) {
             return None;
         }
         record.begin_undo();
-        Some(vec![Line::of(&record.name, "is being undone")])
+        Some(vec![Line::of(&record.name, "undoing")])
     }
 
     /// An attempt failed, and there is another.
-    pub(crate) fn again(&mut self, step: usize, attempt: u32, error: &str) -> Lines {
+    pub(crate) fn note_retry(&mut self, step: usize, attempt: u32, error: &str) -> Lines {
         let record = self.steps.get_mut(step).filter(|it| it.is_under_way())?;
         record.note_attempt(attempt);
         let text = format!("{error}; attempt {attempt} follows");
         Some(vec![Line::of(&record.name, text)])
     }
 
-    /// A step tells how far it is. Only a new text is worth a line.
+    /// A step reports how far it is. Only a new text is worth a line.
     pub(crate) fn progress(&mut self, step: usize, progress: Progress) -> Lines {
         let record = self.steps.get_mut(step).filter(|it| it.is_under_way())?;
         let known = record.progress().map(|known| &known.text);
@@ -177,10 +176,10 @@ impl Operation {
         Some(line.into_iter().collect())
     }
 
-    /// Somebody wants it cancelled. What has not begun ends at once.
-    pub(crate) fn ask_cancel(&mut self, by: &str, now_ms: i64) -> Lines {
+    /// A caller requests the cancellation. What has not begun ends at once.
+    pub(crate) fn request_cancel(&mut self, by: &str, now_ms: i64) -> Lines {
         if self.cancel.is_some() && self.reason().is_none_or(Reason::is_cancelled) {
-            // Asked twice, or asked again because the answer got lost.
+            // Requested twice, or requested again because the answer got lost.
             return Some(Vec::new());
         }
         if self.has_ended() {
@@ -190,7 +189,7 @@ impl Operation {
             by: by.into(),
             at_ms: now_ms,
         });
-        let mut lines = vec![Line::new(format!("{by} asks to cancel"))];
+        let mut lines = vec![Line::new(format!("cancelled by {by}"))];
         if self.state == State::Scheduled {
             let reason = Reason::Cancelled { by: by.into() };
             lines.push(Line::new(format!("failed: {reason}")));
@@ -202,27 +201,27 @@ impl Operation {
         Some(lines)
     }
 
-    /// Somebody wants another try at what is left, now.
-    pub(crate) fn ask_cleanup(&mut self) -> Lines {
+    /// A caller requests another try at what is left, now.
+    pub(crate) fn request_cleanup(&mut self) -> Lines {
         if self.leftovers().is_empty() {
             return None;
         }
-        self.book.cleanups += 1;
+        self.bookkeeping.cleanups += 1;
         Some(Vec::new())
     }
 
-    /// Somebody takes what is left on themselves.
-    pub(crate) fn give_up(&mut self, by: &str, now_ms: i64) -> Lines {
-        if self.given_up.is_some() {
+    /// A person takes over cleaning up what is left.
+    pub(crate) fn abandon(&mut self, by: &str, now_ms: i64) -> Lines {
+        if self.abandoned.is_some() {
             return Some(Vec::new());
         }
         if self.leftovers().is_empty() {
             return None;
         }
-        self.given_up = Some(Request {
+        self.abandoned = Some(Request {
             by: by.into(),
             at_ms: now_ms,
         });
-        Some(vec![Line::new(format!("{by} gives up what is left"))])
+        Some(vec![Line::new(format!("leftovers abandoned by {by}"))])
     }
 }

@@ -1,45 +1,43 @@
 //! Tests that every kind of operation has to pass.
 //!
-//! Whoever writes a kind writes a [`Trial`] of it, which makes a world to
+//! The author of a kind writes a [`KindHarness`] for it, which makes a world to
 //! work on and checks it afterwards, and has it run through:
 //!
 //! - [`every_step_twice`]: doing a step again changes nothing,
 //! - [`fail_at_every_step`]: wherever it fails, nothing is left,
 //! - [`fail_and_undo_twice`]: undoing again changes nothing,
-//! - [`die_at_every_step`]: wherever the program dies, the next one finishes,
+//! - [`crash_at_every_step`]: wherever the program dies, the next one finishes,
 //! - [`cancel_at_every_step`]: wherever it is cancelled, nothing is left.
 //!
 //! They drive the real engine on a store in memory and panic where something
 //! is wrong. They are part of the crate, not of its tests, because the kinds
 //! are elsewhere.
 
-mod mortal;
-mod rig;
-mod tamper;
+mod crashing_store;
+mod fault_injector;
+mod harness;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-pub use mortal::{Death, Mortal};
+pub use crashing_store::{CrashPoint, CrashingStore};
 
 use crate::{Kind, Operation, Reason, State};
-use rig::Rig;
-use tamper::{Tamper, When};
+use fault_injector::{FaultInjector, When};
+use harness::Harness;
 
 /// A kind of operation on trial.
-pub trait Trial: Send + Sync {
-    /// The kind.
+pub trait KindHarness: Send + Sync {
     type Kind: Kind;
 
-    /// One of it.
     fn kind(&self) -> Self::Kind;
 
     /// A world in which the operation has not run yet; a new one each time,
-    /// or the same one again if [`Trial::clean`] holds for it.
+    /// or the same one again if [`KindHarness::clean`] holds for it.
     fn world(&self) -> BoxFuture<'_, Arc<<Self::Kind as Kind>::Context>>;
 
-    /// What the operation is asked to do in this world.
+    /// The input of the operation in this world.
     fn input(&self, world: &<Self::Kind as Kind>::Context) -> <Self::Kind as Kind>::Input;
 
     /// Panics unless everything is there that the operation should have made,
@@ -55,15 +53,15 @@ pub trait Trial: Send + Sync {
 ///
 /// # Panics
 /// If it does not.
-pub async fn every_step_twice<T: Trial>(trial: &T) {
-    let tamper = Tamper {
+pub async fn every_step_twice<T: KindHarness>(trial: &T) {
+    let fault_injector = FaultInjector {
         do_times: 2,
-        ..Tamper::default()
+        ..FaultInjector::default()
     };
-    let rig = Rig::new(trial, tamper).await;
-    let operation = rig.run().await;
+    let harness = Harness::new(trial, fault_injector).await;
+    let operation = harness.run().await;
     assert_completed(&operation, "with every step done twice");
-    trial.done(&rig.world).await;
+    trial.done(&harness.world).await;
 }
 
 /// Fails at every step in turn, before and after the step has had its effect.
@@ -71,7 +69,7 @@ pub async fn every_step_twice<T: Trial>(trial: &T) {
 ///
 /// # Panics
 /// If it does not.
-pub async fn fail_at_every_step<T: Trial>(trial: &T) {
+pub async fn fail_at_every_step<T: KindHarness>(trial: &T) {
     fail(trial, 1).await;
 }
 
@@ -79,28 +77,28 @@ pub async fn fail_at_every_step<T: Trial>(trial: &T) {
 ///
 /// # Panics
 /// If anything is left, or an undo fails for the second time.
-pub async fn fail_and_undo_twice<T: Trial>(trial: &T) {
+pub async fn fail_and_undo_twice<T: KindHarness>(trial: &T) {
     fail(trial, 2).await;
 }
 
-async fn fail<T: Trial>(trial: &T, undo_times: u32) {
+async fn fail<T: KindHarness>(trial: &T, undo_times: u32) {
     for when in [When::Before, When::After] {
         for step in 0.. {
-            let tamper = Tamper {
+            let fault_injector = FaultInjector {
                 fail: Some((step, when)),
                 undo_times,
-                ..Tamper::default()
+                ..FaultInjector::default()
             };
-            let rig = Rig::new(trial, tamper).await;
-            let operation = rig.run().await;
+            let harness = Harness::new(trial, fault_injector).await;
+            let operation = harness.run().await;
             if operation.steps.len() <= step {
                 end(&operation, step);
-                trial.done(&rig.world).await;
+                trial.done(&harness.world).await;
                 break;
             }
             let point = format!("failing {when:?} the effect of step {step}");
             assert_failed(&operation, &point);
-            trial.clean(&rig.world).await;
+            trial.clean(&harness.world).await;
         }
     }
 }
@@ -109,58 +107,58 @@ async fn fail<T: Trial>(trial: &T, undo_times: u32) {
 ///
 /// # Panics
 /// If it does not.
-pub async fn cancel_at_every_step<T: Trial>(trial: &T) {
+pub async fn cancel_at_every_step<T: KindHarness>(trial: &T) {
     for step in 0.. {
-        let tamper = Tamper {
+        let fault_injector = FaultInjector {
             cancel: Some(step),
-            ..Tamper::default()
+            ..FaultInjector::default()
         };
-        let rig = Rig::new(trial, tamper).await;
-        let operation = rig.run().await;
+        let harness = Harness::new(trial, fault_injector).await;
+        let operation = harness.run().await;
         if operation.steps.len() <= step {
             end(&operation, step);
-            trial.done(&rig.world).await;
+            trial.done(&harness.world).await;
             break;
         }
         let point = format!("cancelled in step {step}");
         assert_failed(&operation, &point);
         let cancelled = operation.reason().is_some_and(Reason::is_cancelled);
         assert!(cancelled, "{point}: {:?}", operation.state);
-        trial.clean(&rig.world).await;
+        trial.clean(&harness.world).await;
     }
 }
 
 /// Lets the engine die at every write, before and after that takes effect,
-/// and has another engine finish: on the way forward, and on the way back
+/// and has another engine finish: on the way forward, and on the rollback
 /// from a failure of each step.
 ///
 /// # Panics
 /// If the second engine does not end it as the first would have.
-pub async fn die_at_every_step<T: Trial>(trial: &T) {
-    let steps = die_everywhere(trial, None).await;
+pub async fn crash_at_every_step<T: KindHarness>(trial: &T) {
+    let steps = crash_everywhere(trial, None).await;
     for step in 0..steps {
-        die_everywhere(trial, Some((step, When::After))).await;
+        crash_everywhere(trial, Some((step, When::After))).await;
     }
 }
 
 /// Answers how many steps the operation had.
-async fn die_everywhere<T: Trial>(trial: &T, fail: Option<(usize, When)>) -> usize {
+async fn crash_everywhere<T: KindHarness>(trial: &T, fail: Option<(usize, When)>) -> usize {
     let mut steps = 0;
-    for death in [Death::BeforeEffect, Death::AfterEffect] {
+    for death in [CrashPoint::BeforeEffect, CrashPoint::AfterEffect] {
         for commits in 0.. {
-            let tamper = Tamper {
+            let fault_injector = FaultInjector {
                 fail,
-                ..Tamper::default()
+                ..FaultInjector::default()
             };
-            let rig = Rig::new(trial, tamper).await;
-            let (operation, died) = rig.run_with_death(commits, death).await;
+            let harness = Harness::new(trial, fault_injector).await;
+            let (operation, died) = harness.run_with_crash(commits, death).await;
             let point = format!("dying {death:?} of write {commits}, failing at {fail:?}");
             if fail.is_some() {
                 assert_failed(&operation, &point);
-                trial.clean(&rig.world).await;
+                trial.clean(&harness.world).await;
             } else {
                 assert_completed(&operation, &point);
-                trial.done(&rig.world).await;
+                trial.done(&harness.world).await;
             }
             steps = operation.steps.len();
             if !died {

@@ -1,12 +1,12 @@
 //! Operations on a store in memory, with a fake world for their steps.
 #![allow(clippy::unwrap_used)]
 
-mod chance;
-mod faults;
-mod forgetting;
-mod kill;
-mod life;
+mod crash_trials;
+mod lifecycle;
+mod process_kill;
+mod random_operations;
 mod recovery;
-mod restored;
+mod restored_export;
+mod retention;
+mod store_faults;
 mod support;
-mod trials;

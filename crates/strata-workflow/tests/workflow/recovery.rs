@@ -7,32 +7,32 @@ use crate::support::custom::{Custom, Stage, fail, gate, make};
 use crate::support::{at_once, soon, until};
 use strata_store::{Condition, Memory, Store, Transaction};
 use strata_workflow::{
-    At, Claim, End, Operations, Outputs, Registry, Settings, State, Step, StepError, Workflow,
-    WorkflowError,
+    Claim, End, Operations, Outputs, Registry, Settings, State, Step, StepContext, StepError,
+    Workflow, WorkflowError,
 };
 
 fn fresh() -> (Arc<Memory>, Arc<Stage>) {
     (Arc::new(Memory::new()), Arc::new(Stage::default()))
 }
 
-/// A step whose undo works only when the gate is open.
+/// A step whose undo works only when the auth layer is open.
 fn sticky() -> Step<Custom> {
-    let step = Step::new("sticky", |at: At<Custom>| async move {
-        at.context.world.put("sticky", "");
+    let step = Step::new("sticky", |ctx: StepContext<Custom>| async move {
+        ctx.context.world.put("sticky", "");
         Ok("glue")
     });
-    step.undo(|at: At<Custom>| async move {
-        if !*at.context.open.borrow() {
+    step.undo(|ctx: StepContext<Custom>| async move {
+        if !*ctx.context.open.borrow() {
             return Err(StepError::permanent("it sticks"));
         }
-        assert_eq!(at.output::<String>("sticky")?, "glue");
-        at.context.world.take("sticky");
+        assert_eq!(ctx.output::<String>("sticky")?, "glue");
+        ctx.context.world.take("sticky");
         Ok(())
     })
 }
 
 #[tokio::test]
-async fn a_shutdown_in_a_step_is_taken_up_by_the_next_engine() {
+async fn next_engine_resumes_a_step_interrupted_by_shutdown() {
     let kind = Custom::new(|_| vec![make("a"), gate(), make("b")]);
     let (store, stage) = fresh();
     let engine = kind.open(&store, &stage).await;
@@ -53,7 +53,7 @@ async fn a_shutdown_in_a_step_is_taken_up_by_the_next_engine() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_is_told_kept_and_tried_again() {
+async fn leftovers_are_reported_and_cleanup_is_retried() {
     let kind = Custom::new(|_| vec![make("a"), sticky(), make("b"), fail()]);
     let (store, stage) = fresh();
     let engine = kind.open(&store, &stage).await;
@@ -101,7 +101,7 @@ async fn what_cannot_be_undone_is_told_kept_and_tried_again() {
 }
 
 #[tokio::test]
-async fn leftovers_are_tried_again_by_themselves() {
+async fn leftover_cleanup_is_retried_automatically() {
     let kind = Custom::new(|_| vec![sticky(), fail()]);
     let (store, stage) = fresh();
     let cleanup_every = Duration::from_millis(5);
@@ -123,7 +123,7 @@ async fn leftovers_are_tried_again_by_themselves() {
 }
 
 #[tokio::test]
-async fn somebody_can_take_leftovers_on_themselves() {
+async fn leftovers_can_be_abandoned_by_a_user() {
     let kind = Custom::new(|_| vec![sticky(), fail()]);
     let (store, stage) = fresh();
     let engine = kind.open(&store, &stage).await;
@@ -132,10 +132,10 @@ async fn somebody_can_take_leftovers_on_themselves() {
     let id = asking.submit::<Custom>(&claims, "ann", None).await.unwrap();
     let next = asking.submit::<Custom>(&claims, "ann", None).await.unwrap();
     soon(asking.wait(id)).await.unwrap();
-    asking.give_up(id, "bob").await.unwrap();
+    asking.abandon(id, "bob").await.unwrap();
     soon(asking.wait(next)).await.unwrap();
-    let given_up = asking.get(id).await.unwrap();
-    assert_eq!(given_up.given_up.unwrap().by, "bob");
+    let abandoned = asking.get(id).await.unwrap();
+    assert_eq!(abandoned.abandoned.unwrap().by, "bob");
     until("it is not told any more", async || {
         !engine.status().leftovers.contains(&id)
     })
@@ -143,7 +143,7 @@ async fn somebody_can_take_leftovers_on_themselves() {
 }
 
 #[tokio::test]
-async fn an_unknown_kind_is_kept_and_told() {
+async fn operation_of_unknown_kind_is_kept_and_reported() {
     let kind = Custom::new(|_| vec![make("a"), gate(), make("b")]);
     let (store, stage) = fresh();
     let engine = kind.open(&store, &stage).await;
@@ -172,7 +172,7 @@ async fn an_unknown_kind_is_kept_and_told() {
 }
 
 #[tokio::test]
-async fn an_unreadable_record_is_kept_and_told() {
+async fn unreadable_operation_record_is_kept_and_reported() {
     let kind = Custom::new(|_| vec![make("a")]);
     let (store, stage) = fresh();
     let key = "operation/0192f0c1-2d3e-7000-8000-000000000000";
@@ -187,7 +187,7 @@ async fn an_unreadable_record_is_kept_and_told() {
 }
 
 #[tokio::test]
-async fn a_deposed_engine_writes_nothing_and_the_next_goes_on() {
+async fn deposed_engine_writes_nothing_and_the_next_engine_resumes() {
     let kind = Custom::new(|_| vec![make("a"), gate(), make("b")]);
     let (store, stage) = fresh();
     let lead = async || {
@@ -212,7 +212,7 @@ async fn a_deposed_engine_writes_nothing_and_the_next_goes_on() {
 }
 
 #[tokio::test]
-async fn without_a_fence_a_second_hand_is_noticed() {
+async fn second_engine_is_detected_without_a_fence() {
     let kind = Custom::new(|_| vec![make("a"), gate(), make("b")]);
     let (store, stage) = fresh();
     let old = kind.open(&store, &stage).await;
@@ -230,7 +230,7 @@ async fn without_a_fence_a_second_hand_is_noticed() {
 }
 
 #[tokio::test]
-async fn steps_that_changed_with_the_program_are_undone() {
+async fn operation_whose_steps_changed_is_rolled_back() {
     let (store, stage) = fresh();
     let old = Custom::new(|_| vec![make("a"), gate()]);
     let engine = old.open(&store, &stage).await;
@@ -255,9 +255,9 @@ async fn steps_that_changed_with_the_program_are_undone() {
 }
 
 #[tokio::test]
-async fn later_steps_follow_from_earlier_answers() {
+async fn later_steps_depend_on_earlier_outputs() {
     let kind = Custom::new(|outputs: &Outputs| {
-        let mut steps = vec![Step::new("count", |_: At<Custom>| async { Ok(2) })];
+        let mut steps = vec![Step::new("count", |_: StepContext<Custom>| async { Ok(2) })];
         let more = outputs.find("count").unwrap().unwrap_or(0);
         steps.extend(["x", "y", "z"].into_iter().take(more).map(make));
         steps
@@ -271,10 +271,10 @@ async fn later_steps_follow_from_earlier_answers() {
 }
 
 #[tokio::test]
-async fn the_log_is_bounded() {
+async fn operation_log_is_bounded() {
     let kind = Custom::new(|_| {
-        let flaky = Step::new("flaky", |at: At<Custom>| async move {
-            match at.attempt() {
+        let flaky = Step::new("flaky", |ctx: StepContext<Custom>| async move {
+            match ctx.attempt() {
                 700 => Ok(()),
                 _ => Err(StepError::transient("not yet")),
             }

@@ -36,7 +36,7 @@ pub(crate) async fn expiry(world: &World) {
 pub(crate) async fn kept_alive(world: &World) {
     let store = &world.store;
     let lease = store.grant(Duration::from_secs(1)).await.unwrap();
-    // The measure: leases that nobody keeps end, one after the other.
+    // The measure: leases that no client renews end, one after the other.
     store
         .commit(Transaction::new().put_with("kept", "", Some(lease)))
         .await

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use strata_store::{Store, StoreError, Transaction};
 
-use crate::world::World;
+use crate::world::{World, next};
 
 pub(crate) async fn reads_see_what_was_committed(world: &World) {
     let store = &world.store;
@@ -163,4 +164,30 @@ pub(crate) async fn counter(world: &World) {
     let entry = world.store.get("n").await.unwrap().unwrap();
     assert_eq!(entry.value, (8 * EACH).to_string());
     assert_eq!(Some(&entry.changed), won.last());
+}
+
+pub(crate) async fn erased(world: &World) {
+    let store = &world.store;
+    let lease = store.grant(Duration::from_secs(3600)).await.unwrap();
+    for n in 0..50 {
+        let put = Transaction::new()
+            .put("e/kept", n.to_string())
+            .put_with("e/bound", "", Some(lease))
+            .put(format!("e/gone/{n}"), vec![b'x'; 5000]);
+        store.commit(put).await.unwrap();
+        let delete = Transaction::new().delete(format!("e/gone/{n}"));
+        store.commit(delete).await.unwrap();
+    }
+    let before = store.list("").await.unwrap();
+    store.erase_overwritten().await.unwrap();
+    assert_eq!(store.list("").await.unwrap(), before);
+    // Writes, watches and leases go on.
+    let mut watch = store.watch("e/", before.revision).await.unwrap();
+    let put = Transaction::new().put("e/kept", "next");
+    let revision = store.commit(put).await.unwrap();
+    assert!(revision > before.revision);
+    assert_eq!(next(&mut watch).await.unwrap().revision, revision);
+    store.keep_alive(lease).await.unwrap();
+    store.revoke(lease).await.unwrap();
+    assert_eq!(store.get("e/bound").await, Ok(None));
 }

@@ -160,7 +160,7 @@ pub(crate) async fn forgotten(world: &World) {
         .unwrap();
     assert_eq!(next(&mut watch).await.unwrap().revision, next_one);
 
-    // Who knows of a revision that never was has seen another store.
+    // A caller that has a revision that never was has read another store.
     let future = store.watch("a", next_one + 1000).await.err();
     assert!(
         matches!(future, Some(StoreError::Compacted { .. })),

@@ -1,9 +1,9 @@
-//! A kind whose steps a test says itself, and a gate for steps to wait at.
+//! A kind whose steps a test defines itself, and a gate for steps to wait at.
 
 use std::sync::Arc;
 
 use strata_store::Memory;
-use strata_workflow::{At, Claim, Kind, Outputs, Settings, Step, StepError, Workflow};
+use strata_workflow::{Claim, Kind, Outputs, Settings, Step, StepContext, StepError, Workflow};
 use tokio::sync::watch;
 
 use super::{World, engine};
@@ -62,29 +62,29 @@ impl Stage {
 
 /// Puts a thing of that name into the world; the undo takes it away.
 pub(crate) fn make(name: &'static str) -> Step<Custom> {
-    Step::new(name, move |at: At<Custom>| async move {
-        at.context.world.put(name, at.operation().to_string());
+    Step::new(name, move |ctx: StepContext<Custom>| async move {
+        ctx.context.world.put(name, ctx.operation().to_string());
         Ok(())
     })
-    .undo(move |at: At<Custom>| async move {
-        at.context.world.take(name);
+    .undo(move |ctx: StepContext<Custom>| async move {
+        ctx.context.world.take(name);
         Ok(())
     })
 }
 
-/// Waits until the gate is open or the operation is cancelled.
+/// Waits until the auth layer is open or the operation is cancelled.
 pub(crate) fn gate() -> Step<Custom> {
-    Step::new("gate", |at: At<Custom>| async move {
+    Step::new("gate", |ctx: StepContext<Custom>| async move {
         tokio::select! {
-            () = at.context.passed() => Ok(()),
-            () = at.cancelled() => Err(StepError::Cancelled),
+            () = ctx.context.passed() => Ok(()),
+            () = ctx.cancelled() => Err(StepError::Cancelled),
         }
     })
 }
 
 /// Fails.
 pub(crate) fn fail() -> Step<Custom> {
-    Step::new("fail", |_: At<Custom>| async {
+    Step::new("fail", |_: StepContext<Custom>| async {
         Err::<(), _>(StepError::permanent("no luck"))
     })
 }

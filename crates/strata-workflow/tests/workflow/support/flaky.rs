@@ -13,7 +13,7 @@ pub(crate) struct Flaky {
     pub(crate) inner: Arc<Memory>,
     pub(crate) writes: AtomicUsize,
     /// The write it is about.
-    pub(crate) at: usize,
+    pub(crate) fail_at: usize,
     /// Whether it has its effect.
     pub(crate) effect: bool,
 }
@@ -28,7 +28,7 @@ impl Store for Flaky {
     }
 
     fn commit(&self, transaction: Transaction) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        if self.writes.fetch_add(1, Ordering::SeqCst) == self.at {
+        if self.writes.fetch_add(1, Ordering::SeqCst) == self.fail_at {
             if self.effect {
                 self.inner.fail_after(1);
             } else {

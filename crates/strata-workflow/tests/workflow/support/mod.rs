@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_store::{Memory, Store};
 use strata_workflow::{
-    At, Claim, Kind, Operations, Outputs, Registry, Retry, Settings, Step, StepError, Workflow,
+    Claim, Kind, Operations, Outputs, Registry, Retry, Settings, Step, StepContext, StepError,
+    Workflow,
 };
 
 /// Things by their names.
@@ -38,31 +39,31 @@ impl World {
     }
 }
 
-/// Builds a house: an address, as many rooms as asked, and for a house of
+/// Builds a house: an address, as many rooms as requested, and for a house of
 /// more than one room a stair, which is known only when the plot is.
 pub(crate) struct Build;
 
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct House {
+pub(crate) struct BuildWorld {
     pub(crate) name: String,
     pub(crate) rooms: u32,
 }
 
-pub(crate) fn house(name: &str, rooms: u32) -> House {
+pub(crate) fn house(name: &str, rooms: u32) -> BuildWorld {
     let name = name.into();
-    House { name, rooms }
+    BuildWorld { name, rooms }
 }
 
 impl Kind for Build {
-    type Input = House;
+    type Input = BuildWorld;
     type Context = World;
     const NAME: &'static str = "build";
 
-    fn claims(&self, house: &House) -> Vec<Claim> {
+    fn claims(&self, house: &BuildWorld) -> Vec<Claim> {
         vec![Claim::exclusive(format!("house/{}", house.name))]
     }
 
-    fn steps(&self, house: &House, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
+    fn steps(&self, house: &BuildWorld, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![plot()];
         steps.extend((0..house.rooms).map(room));
         if outputs.find::<u32>("plot")?.is_some_and(|size| size > 1) {
@@ -73,38 +74,42 @@ impl Kind for Build {
 }
 
 fn plot() -> Step<Build> {
-    Step::new("plot", |at: At<Build>| async move {
-        at.context.put(format!("{}/plot", at.input.name), "plot");
-        at.progress_to(0.5, "half of it");
-        Ok(at.input.rooms)
+    Step::new("plot", |ctx: StepContext<Build>| async move {
+        ctx.context.put(format!("{}/plot", ctx.input.name), "plot");
+        ctx.progress_to(0.5, "half of it");
+        Ok(ctx.input.rooms)
     })
-    .undo(|at: At<Build>| async move {
-        at.context.take(&format!("{}/plot", at.input.name));
+    .undo(|ctx: StepContext<Build>| async move {
+        ctx.context.take(&format!("{}/plot", ctx.input.name));
         Ok(())
     })
 }
 
 fn room(number: u32) -> Step<Build> {
-    Step::new(format!("room-{number}"), move |at: At<Build>| async move {
-        at.safe_point()?;
-        let name = format!("{}/room-{number}", at.input.name);
-        at.context.put(&name, at.operation().to_string());
-        Ok(name)
-    })
-    .undo(move |at: At<Build>| async move {
-        at.context.take(&format!("{}/room-{number}", at.input.name));
+    Step::new(
+        format!("room-{number}"),
+        move |ctx: StepContext<Build>| async move {
+            ctx.safe_point()?;
+            let name = format!("{}/room-{number}", ctx.input.name);
+            ctx.context.put(&name, ctx.operation().to_string());
+            Ok(name)
+        },
+    )
+    .undo(move |ctx: StepContext<Build>| async move {
+        ctx.context
+            .take(&format!("{}/room-{number}", ctx.input.name));
         Ok(())
     })
 }
 
 fn stair() -> Step<Build> {
-    Step::new("stair", |at: At<Build>| async move {
-        let first: String = at.output("room-0")?;
-        at.context.put(format!("{}/stair", at.input.name), first);
+    Step::new("stair", |ctx: StepContext<Build>| async move {
+        let first: String = ctx.output("room-0")?;
+        ctx.context.put(format!("{}/stair", ctx.input.name), first);
         Ok(())
     })
-    .undo(|at: At<Build>| async move {
-        at.context.take(&format!("{}/stair", at.input.name));
+    .undo(|ctx: StepContext<Build>| async move {
+        ctx.context.take(&format!("{}/stair", ctx.input.name));
         Ok(())
     })
 }
@@ -148,7 +153,7 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
         .expect("it takes too long")
 }
 
-/// Looks again and again until it is so.
+/// Polls until it is so.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let look = async {
         while !is_so().await {

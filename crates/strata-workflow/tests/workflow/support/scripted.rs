@@ -1,10 +1,10 @@
-//! A kind whose input says how each step behaves, for worlds by chance.
+//! A kind whose input defines how each step behaves, for random worlds.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use strata_workflow::{At, Claim, Kind, OperationId, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, OperationId, Outputs, Step, StepContext, StepError};
 
 use super::at_once;
 
@@ -21,7 +21,7 @@ pub(crate) struct Act {
     pub(crate) fails: Failure,
     /// How often it fails for now, at first.
     pub(crate) stumbles: u32,
-    /// How often its undo fails for good, at first.
+    /// How often its undo fails permanently, at first.
     pub(crate) sticks: u32,
     /// How long it takes.
     pub(crate) turns: u32,
@@ -36,13 +36,13 @@ pub(crate) struct Script {
 }
 
 #[derive(Default)]
-pub(crate) struct Theatre {
+pub(crate) struct ScriptStage {
     /// What is there: step n of the operation.
     pub(crate) things: Mutex<BTreeSet<(OperationId, usize)>>,
     calls: Mutex<HashMap<(OperationId, usize, bool), u32>>,
 }
 
-impl Theatre {
+impl ScriptStage {
     /// How often this was called before.
     fn count(&self, id: OperationId, step: usize, undo: bool) -> u32 {
         let mut calls = self.calls.lock().unwrap();
@@ -56,7 +56,7 @@ pub(crate) struct Scripted;
 
 impl Kind for Scripted {
     type Input = Script;
-    type Context = Theatre;
+    type Context = ScriptStage;
     const NAME: &'static str = "scripted";
 
     fn claims(&self, script: &Script) -> Vec<Claim> {
@@ -73,49 +73,52 @@ impl Kind for Scripted {
 }
 
 fn step(n: usize) -> Step<Scripted> {
-    Step::new(format!("step-{n}"), move |at: At<Scripted>| async move {
-        let act = &at.input.acts[n];
-        pass(&at, act.turns / 2).await?;
-        if at.context.count(at.operation(), n, false) < act.stumbles {
-            return Err(StepError::transient("stumbles"));
-        }
-        if act.fails == Failure::BeforeEffect {
-            return Err(StepError::permanent("fails before"));
-        }
-        at.progress("at it");
-        at.context
-            .things
-            .lock()
-            .unwrap()
-            .insert((at.operation(), n));
-        // Not a safe point: who cancels now waits for the end.
-        for _ in 0..act.turns / 2 {
-            tokio::task::yield_now().await;
-        }
-        if act.fails == Failure::AfterEffect {
-            return Err(StepError::permanent("fails after"));
-        }
-        Ok(n)
-    })
-    .undo(move |at: At<Scripted>| async move {
-        let act = &at.input.acts[n];
-        if at.context.count(at.operation(), n, true) < act.sticks {
+    Step::new(
+        format!("step-{n}"),
+        move |ctx: StepContext<Scripted>| async move {
+            let act = &ctx.input.acts[n];
+            pass(&ctx, act.turns / 2).await?;
+            if ctx.context.count(ctx.operation(), n, false) < act.stumbles {
+                return Err(StepError::transient("stumbles"));
+            }
+            if act.fails == Failure::BeforeEffect {
+                return Err(StepError::permanent("fails before"));
+            }
+            ctx.progress("at it");
+            ctx.context
+                .things
+                .lock()
+                .unwrap()
+                .insert((ctx.operation(), n));
+            // Not a safe point: a cancellation now waits for the end.
+            for _ in 0..act.turns / 2 {
+                tokio::task::yield_now().await;
+            }
+            if act.fails == Failure::AfterEffect {
+                return Err(StepError::permanent("fails after"));
+            }
+            Ok(n)
+        },
+    )
+    .undo(move |ctx: StepContext<Scripted>| async move {
+        let act = &ctx.input.acts[n];
+        if ctx.context.count(ctx.operation(), n, true) < act.sticks {
             return Err(StepError::permanent("sticks"));
         }
-        pass(&at, act.turns).await?;
-        at.context
+        pass(&ctx, act.turns).await?;
+        ctx.context
             .things
             .lock()
             .unwrap()
-            .remove(&(at.operation(), n));
+            .remove(&(ctx.operation(), n));
         Ok(())
     })
     .retry(at_once(4))
 }
 
-async fn pass(at: &At<Scripted>, turns: u32) -> Result<(), StepError> {
+async fn pass(ctx: &StepContext<Scripted>, turns: u32) -> Result<(), StepError> {
     for _ in 0..turns {
-        at.safe_point()?;
+        ctx.safe_point()?;
         tokio::task::yield_now().await;
     }
     Ok(())

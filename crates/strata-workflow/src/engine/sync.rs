@@ -1,18 +1,18 @@
-//! What a record means for who may run.
+//! What a record means for the queue.
 
 use strata_store::{Change, Entry};
 
 use super::dispatcher::Dispatcher;
 use crate::operation::State;
-use crate::records::{self, Kept};
+use crate::records::{self, StoredOperation};
 use crate::{Operation, OperationId};
 
 impl Dispatcher {
-    pub(super) fn learn_all(&mut self, changes: &[Change]) {
+    pub(super) fn sync_all(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
                 Change::Put(entry) => self.read(entry),
-                Change::Deleted { key } => self.unlearn(key),
+                Change::Deleted { key } => self.remove(key),
             }
         }
     }
@@ -21,7 +21,7 @@ impl Dispatcher {
         match records::decode_record(entry) {
             Ok(kept) => {
                 self.status.unreadable.remove(&entry.key);
-                self.learn(&kept);
+                self.sync(&kept);
             }
             Err(error) => {
                 if self.status.unreadable.insert(entry.key.clone()) {
@@ -32,7 +32,7 @@ impl Dispatcher {
     }
 
     /// A record is gone.
-    pub(super) fn unlearn(&mut self, key: &str) {
+    pub(super) fn remove(&mut self, key: &str) {
         self.status.unreadable.remove(key);
         let Some(id) = records::id_in(key) else {
             return;
@@ -44,9 +44,9 @@ impl Dispatcher {
         self.status.parked.remove(&id);
     }
 
-    /// A record is like this now, or was a moment ago: whoever runs because of
-    /// it reads it anew first.
-    pub(super) fn learn(&mut self, kept: &Kept) {
+    /// A record is like this now, or was a moment ago: the task that runs
+    /// because of it reads it again first.
+    pub(super) fn sync(&mut self, kept: &StoredOperation) {
         let operation = &kept.operation;
         let id = operation.id;
         if let Some(token) = self.tokens.get(&id)
@@ -60,14 +60,14 @@ impl Dispatcher {
         let ready = !self.is_unknown(operation) && !self.status.parked.contains_key(&id);
         let claims = &operation.claims;
         match operation.state {
-            // What nobody here can begin is in nobody's way.
+            // What this program cannot begin blocks no other operation.
             State::Scheduled if !ready => self.queue.remove(id),
             State::Scheduled => self.queue.wait(id, kept.created, claims),
             State::Active { .. } | State::Unwinding { .. } => {
                 self.queue.hold(id, kept.created, claims, ready);
             }
             State::Failed { .. } if operation.holds_claims() => {
-                let wanted = self.wants_cleanup(id, operation.book.cleanups);
+                let wanted = self.wants_cleanup(id, operation.bookkeeping.cleanups);
                 self.queue.hold(id, kept.created, claims, ready && wanted);
             }
             State::Completed { at_ms } | State::Failed { at_ms, .. } => {
@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether somebody asked for a cleanup since it was last looked at.
+    /// Whether a caller requested a cleanup since the last check.
     fn wants_cleanup(&mut self, id: OperationId, asked: u64) -> bool {
         let seen = self.leftovers.insert(id, asked);
         asked > seen.unwrap_or(0)
@@ -92,7 +92,7 @@ impl Dispatcher {
             return false;
         }
         if self.status.unknown.insert(*id, kind.clone()).is_none() {
-            tracing::warn!(operation = %id, kind, "nobody here knows this kind: kept and not run");
+            tracing::warn!(operation = %id, kind, "operation kind is unknown: record kept, operation not run");
         }
         true
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use strata_store::{Memory, Store};
 use tokio::time::timeout;
 
-use super::tamper::{Tamper, Tampered};
-use super::{Death, Mortal, Trial};
+use super::fault_injector::{FaultInjector, InjectedKind};
+use super::{CrashPoint, CrashingStore, KindHarness};
 use crate::registry::{AnyKind, Registered};
 use crate::{
     Kind, Operation, OperationId, Operations, Registry, Settings, Workflow, WorkflowError,
@@ -16,9 +16,9 @@ use crate::{
 /// No trial takes longer, or something hangs.
 const LONGEST: Duration = Duration::from_secs(60);
 
-type Context<T> = <<T as Trial>::Kind as Kind>::Context;
+type Context<T> = <<T as KindHarness>::Kind as Kind>::Context;
 
-pub(super) struct Rig<T: Trial> {
+pub(super) struct Harness<T: KindHarness> {
     pub(super) world: Arc<Context<T>>,
     store: Arc<dyn Store>,
     registry: Registry,
@@ -26,17 +26,17 @@ pub(super) struct Rig<T: Trial> {
     input: <T::Kind as Kind>::Input,
 }
 
-impl<T: Trial> Rig<T> {
-    pub(super) async fn new(trial: &T, tamper: Tamper) -> Self {
+impl<T: KindHarness> Harness<T> {
+    pub(super) async fn new(trial: &T, fault_injector: FaultInjector) -> Self {
         let world = trial.world().await;
         let kind: Arc<dyn AnyKind> = Arc::new(Registered {
             kind: trial.kind(),
             context: Arc::clone(&world),
         });
         let operations = Arc::new(OnceLock::new());
-        let tampered = Tampered {
+        let tampered = InjectedKind {
             kind,
-            tamper,
+            fault_injector,
             operations: Arc::clone(&operations),
         };
         let mut registry = Registry::new();
@@ -57,16 +57,20 @@ impl<T: Trial> Rig<T> {
     }
 
     /// Runs it on an engine that dies at a write, if it gets there, and to its
-    /// end on another. Tells whether the first one died.
-    pub(super) async fn run_with_death(&self, commits: usize, death: Death) -> (Operation, bool) {
+    /// end on another. Reports whether the first one died.
+    pub(super) async fn run_with_crash(
+        &self,
+        commits: usize,
+        death: CrashPoint,
+    ) -> (Operation, bool) {
         let id = self.submit().await;
-        let mortal = Arc::new(Mortal::new(Arc::clone(&self.store), commits, death));
-        let store = Arc::clone(&mortal) as Arc<dyn Store>;
+        let crashing_store = Arc::new(CrashingStore::new(Arc::clone(&self.store), commits, death));
+        let store = Arc::clone(&crashing_store) as Arc<dyn Store>;
         let operations = Operations::new(store, self.registry.clone());
         let engine = expect(Workflow::open(operations, Settings::default()).await);
         let died = timeout(LONGEST, async {
             tokio::select! {
-                () = mortal.died() => true,
+                () = crashing_store.crashed() => true,
                 _ = engine.operations().wait(id) => false,
             }
         });

@@ -1,30 +1,30 @@
-//! Whatever happens, by chance: plans that fail, stumble and stick, engines
-//! that die, a store that does not answer, people who cancel. In the end
-//! each operation is wholly done or wholly undone, and at no time do two hold
-//! what only one may have.
+//! Random histories: plans that fail, stumble and stick, engines that die, a
+//! store that does not answer, people who cancel. In the end each operation is
+//! wholly done or wholly undone, and at no time do two hold what only one may
+//! have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::scripted::{Act, Failure, Script, Scripted, Theatre};
+use crate::support::scripted::{Act, Failure, Script, ScriptStage, Scripted};
 use crate::support::{soon, until};
 use futures_util::{FutureExt as _, StreamExt as _};
 use proptest::prelude::*;
 use strata_store::{Change, Memory, Store};
-use strata_workflow::testing::{Death, Mortal};
+use strata_workflow::testing::{CrashPoint, CrashingStore};
 use strata_workflow::{
     Claim, Mode, Operation, OperationId, Operations, Registry, Settings, State, Workflow,
 };
 
-const AT_ONCE: usize = 3;
+const BATCH_SIZE: usize = 3;
 
 #[derive(Clone, Debug)]
 struct Story {
     scripts: Vec<Script>,
     /// Engines that die after so many writes.
     deaths: Vec<(usize, bool)>,
-    /// Whom to cancel, after how many turns.
+    /// Which operations to cancel, after how many turns.
     cancels: Vec<(usize, u32)>,
     /// Writes that get no answer at the start of each engine.
     unheard: Option<bool>,
@@ -75,17 +75,17 @@ fn story() -> impl Strategy<Value = Story> {
         })
 }
 
-struct Told {
+struct Reported {
     operations: Vec<Operation>,
-    /// Those whose wish to cancel was accepted.
+    /// Those whose request to cancel was accepted.
     cancelled: Vec<OperationId>,
-    theatre: Arc<Theatre>,
+    theatre: Arc<ScriptStage>,
     store: Arc<Memory>,
 }
 
-async fn tell(story: Story) -> Told {
+async fn tell(story: Story) -> Reported {
     let store = Arc::new(Memory::new());
-    let theatre = Arc::new(Theatre::default());
+    let theatre = Arc::new(ScriptStage::default());
     let on = |store: Arc<dyn Store>| {
         let mut registry = Registry::new();
         registry.register(Scripted, theatre.clone()).unwrap();
@@ -112,7 +112,7 @@ async fn tell(story: Story) -> Told {
         });
     }
     let settings = Settings {
-        at_once: AT_ONCE,
+        at_once: BATCH_SIZE,
         cleanup_every: Duration::from_millis(1),
         progress_every: Duration::ZERO,
         ..Settings::default()
@@ -124,20 +124,20 @@ async fn tell(story: Story) -> Told {
     };
     for (commits, effect) in story.deaths {
         let death = if effect {
-            Death::AfterEffect
+            CrashPoint::AfterEffect
         } else {
-            Death::BeforeEffect
+            CrashPoint::BeforeEffect
         };
         match story.unheard {
             Some(true) => store.fail_after(1),
             Some(false) => store.fail_before(1),
             None => {}
         }
-        let mortal = Arc::new(Mortal::new(store.clone(), commits, death));
-        let operations = on(mortal.clone() as Arc<dyn Store>);
+        let crashing_store = Arc::new(CrashingStore::new(store.clone(), commits, death));
+        let operations = on(crashing_store.clone() as Arc<dyn Store>);
         let engine = Workflow::open(operations, settings.clone()).await.unwrap();
         tokio::select! {
-            () = mortal.died() => {}
+            () = crashing_store.crashed() => {}
             () = soon(all_ended()) => {}
         }
         soon(engine.shutdown()).await;
@@ -160,7 +160,7 @@ async fn tell(story: Story) -> Told {
     for id in ids {
         operations.push(asking.get(id).await.unwrap());
     }
-    Told {
+    Reported {
         operations,
         cancelled: cancelled.into_iter().flatten().collect(),
         theatre,
@@ -168,14 +168,14 @@ async fn tell(story: Story) -> Told {
     }
 }
 
-fn all_or_nothing(told: &Told, scripts: &[Script]) {
-    let things = told.theatre.things.lock().unwrap();
-    for (operation, script) in told.operations.iter().zip(scripts) {
+fn all_or_nothing(reported: &Reported, scripts: &[Script]) {
+    let things = reported.theatre.things.lock().unwrap();
+    for (operation, script) in reported.operations.iter().zip(scripts) {
         let there = things.iter().filter(|(id, _)| *id == operation.id).count();
         match &operation.state {
             State::Completed { .. } => {
                 assert_eq!(there, script.acts.len());
-                assert!(!told.cancelled.contains(&operation.id));
+                assert!(!reported.cancelled.contains(&operation.id));
             }
             State::Failed { .. } => {
                 assert_eq!(there, 0, "left: {operation:?}");
@@ -196,7 +196,7 @@ fn rank(operation: &Operation) -> u8 {
     }
 }
 
-/// Looks at every moment in the life of the store.
+/// Observes every change of the store.
 async fn never_two_at_once(store: &Memory) {
     let mut changes = store.watch("operation/", 0).await.unwrap();
     let mut now: BTreeMap<OperationId, Operation> = BTreeMap::new();
@@ -231,7 +231,7 @@ fn in_the_way(one: &Operation, other: &Operation) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn all_is_done_or_undone_whatever_happens(story in story(), threads in 0..3usize) {
+    fn random_operations_complete_or_roll_back(story in story(), threads in 0..3usize) {
         let mut runtime = match threads {
             0 => tokio::runtime::Builder::new_current_thread(),
             _ => tokio::runtime::Builder::new_multi_thread(),
@@ -239,9 +239,9 @@ proptest! {
         let runtime = runtime.worker_threads(threads.max(1)).enable_time().build().unwrap();
         runtime.block_on(async {
             let scripts = story.scripts.clone();
-            let told = tell(story).await;
-            all_or_nothing(&told, &scripts);
-            never_two_at_once(&told.store).await;
+            let reported = tell(story).await;
+            all_or_nothing(&reported, &scripts);
+            never_two_at_once(&reported.store).await;
         });
     }
 }

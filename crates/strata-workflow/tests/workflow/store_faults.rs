@@ -1,4 +1,4 @@
-//! The store fails, before or after it did what it was asked; nothing is done
+//! The store fails, before or after it did what was requested; nothing is done
 //! twice that must be done once, and nothing is lost.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use strata_store::{Memory, Store};
 use strata_workflow::{Filter, Operations, Registry, Settings, State, Workflow};
 
 #[tokio::test]
-async fn a_submission_that_got_no_answer_is_one_operation() {
+async fn submission_without_an_answer_creates_one_operation() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let asking = operations(&store, Build, &world);
     for (before, after) in [(1, 0), (0, 1), (1, 1), (0, 2)] {
@@ -30,14 +30,14 @@ async fn a_submission_that_got_no_answer_is_one_operation() {
 }
 
 /// Runs an operation that fails at its last step on a store that does not
-/// answer at one write. Tells how many there were.
-async fn run_through(at: usize, effect: bool) -> usize {
+/// answer at one write. Reports how many there were.
+async fn run_through(write: usize, effect: bool) -> usize {
     let stage = Arc::new(Stage::default());
     let kind = Custom::new(|_| vec![make("a"), make("b"), fail()]);
     let flaky = Arc::new(Flaky {
         inner: Arc::new(Memory::new()),
         writes: AtomicUsize::new(0),
-        at,
+        fail_at: write,
         effect,
     });
     let mut registry = Registry::new();
@@ -56,18 +56,18 @@ async fn run_through(at: usize, effect: bool) -> usize {
 }
 
 #[tokio::test]
-async fn an_operation_gets_through_a_store_that_fails_at_any_write() {
+async fn operation_completes_when_any_store_write_fails() {
     for effect in [false, true] {
-        let mut at = 0;
-        while run_through(at, effect).await > at {
-            at += 1;
+        let mut write = 0;
+        while run_through(write, effect).await > write {
+            write += 1;
         }
-        assert!(at >= 7, "each write was tried: {at}");
+        assert!(write >= 7, "each write was tried: {write}");
     }
 }
 
 #[tokio::test]
-async fn a_cancellation_that_got_no_answer_is_one() {
+async fn cancellation_without_an_answer_cancels_once() {
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let kind = Custom::new(|_| vec![make("a"), gate()]);
     let engine = kind.open(&store, &stage).await;
@@ -81,12 +81,12 @@ async fn a_cancellation_that_got_no_answer_is_one() {
     asking.cancel(id, "bob").await.unwrap();
     soon(asking.wait(id)).await.unwrap();
     let log = asking.log(id).await.unwrap();
-    let asked = log.iter().filter(|line| line.text == "bob asks to cancel");
+    let asked = log.iter().filter(|line| line.text == "cancelled by bob");
     assert_eq!(asked.count(), 1);
 }
 
 #[tokio::test]
-async fn a_lost_watch_is_taken_up_again() {
+async fn lost_operation_watch_is_resumed() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let engine = engine(&store, Build, &world, Settings::default()).await;
     let asking = engine.operations();
@@ -112,7 +112,7 @@ async fn a_lost_watch_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_can_be_left() {
+async fn engine_shuts_down_while_the_store_hangs() {
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let kind = Custom::new(|_| vec![make("a"), make("b")]);
     let operations = operations(&store, kind.clone(), &stage);

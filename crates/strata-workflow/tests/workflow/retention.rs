@@ -1,4 +1,4 @@
-//! Ended operations are forgotten in time, with all that belongs to them.
+//! Ended operations are removed in time, with all that belongs to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,7 +9,7 @@ use strata_store::{Memory, Store};
 use strata_workflow::{Clock, Filter, Retention, Settings, Workflow, WorkflowError};
 
 #[tokio::test]
-async fn the_oldest_go_when_there_are_too_many() {
+async fn oldest_operations_are_deleted_above_the_limit() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let retention = Retention {
         keep_at_most: 2,
@@ -49,7 +49,7 @@ async fn the_oldest_go_when_there_are_too_many() {
 }
 
 #[tokio::test]
-async fn the_old_go_after_their_time() {
+async fn operations_are_deleted_after_their_retention() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let now = Arc::new(AtomicI64::new(1000));
     let clock = Clock::from_fn({

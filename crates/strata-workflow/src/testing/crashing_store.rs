@@ -11,26 +11,25 @@ use tokio::sync::watch;
 
 /// Where in a write its writer dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// Nothing was written.
+pub enum CrashPoint {
     BeforeEffect,
-    /// It was written, and nobody heard of it.
+    /// It was written, and the answer was lost.
     AfterEffect,
 }
 
-/// A store that lets so many writes pass and never answers the next: for who
-/// writes it is as if the program had died there. Whoever tests drops it then
-/// and goes on with the store inside.
-pub struct Mortal {
+/// A store that lets so many writes pass and never answers the next: for the
+/// writer it is as if the program had died there. The test drops it then and
+/// goes on with the store inside.
+pub struct CrashingStore {
     inner: Arc<dyn Store>,
     left: AtomicUsize,
-    death: Death,
+    death: CrashPoint,
     dead: watch::Sender<bool>,
 }
 
-impl Mortal {
+impl CrashingStore {
     /// Dies at the write after `commits`.
-    pub fn new(inner: Arc<dyn Store>, commits: usize, death: Death) -> Self {
+    pub fn new(inner: Arc<dyn Store>, commits: usize, death: CrashPoint) -> Self {
         Self {
             inner,
             left: AtomicUsize::new(commits),
@@ -40,7 +39,7 @@ impl Mortal {
     }
 
     /// Waits for the death.
-    pub async fn died(&self) {
+    pub async fn crashed(&self) {
         // The sender is ours: it is not gone while we wait.
         let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
     }
@@ -54,8 +53,8 @@ impl Mortal {
         if left.is_ok() {
             return self.inner.commit(transaction).await;
         }
-        if !*self.dead.borrow() && self.death == Death::AfterEffect {
-            // Whatever it answers, nobody hears it.
+        if !*self.dead.borrow() && self.death == CrashPoint::AfterEffect {
+            // Whatever it answers is lost.
             let _ = self.inner.commit(transaction).await;
         }
         self.dead.send_replace(true);
@@ -63,7 +62,7 @@ impl Mortal {
     }
 }
 
-impl Store for Mortal {
+impl Store for CrashingStore {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
         self.inner.get(key)
     }

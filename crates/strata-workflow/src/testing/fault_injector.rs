@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::at::Scene;
 use crate::registry::{AnyKind, AnyStep};
 use crate::step::Action;
+use crate::step_context::StepScope;
 use crate::{Claim, Operations, Outputs, StepError};
 
 /// When a step fails.
@@ -19,14 +19,14 @@ pub(super) enum When {
 
 /// What to do otherwise.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tamper {
+pub(super) struct FaultInjector {
     pub(super) do_times: u32,
     pub(super) undo_times: u32,
     pub(super) fail: Option<(usize, When)>,
     pub(super) cancel: Option<usize>,
 }
 
-impl Default for Tamper {
+impl Default for FaultInjector {
     fn default() -> Self {
         Self {
             do_times: 1,
@@ -37,14 +37,14 @@ impl Default for Tamper {
     }
 }
 
-pub(super) struct Tampered {
+pub(super) struct InjectedKind {
     pub(super) kind: Arc<dyn AnyKind>,
-    pub(super) tamper: Tamper,
+    pub(super) fault_injector: FaultInjector,
     /// To cancel by, once there is one.
     pub(super) operations: Arc<OnceLock<Operations>>,
 }
 
-impl AnyKind for Tampered {
+impl AnyKind for InjectedKind {
     fn claims(&self, input: &Value) -> Result<Vec<Claim>, serde_json::Error> {
         self.kind.claims(input)
     }
@@ -56,54 +56,56 @@ impl AnyKind for Tampered {
     }
 }
 
-impl Tampered {
+impl InjectedKind {
     fn change(&self, index: usize, mut step: AnyStep) -> AnyStep {
-        let at = |wanted| self.tamper.fail == Some((index, wanted));
-        step.run = several(step.run, self.tamper.do_times);
-        if at(When::Before) {
-            step.run = Arc::new(|_| Box::pin(async { Err(told()) }));
+        let fails = |wanted| self.fault_injector.fail == Some((index, wanted));
+        step.run = several(step.run, self.fault_injector.do_times);
+        if fails(When::Before) {
+            step.run = Arc::new(|_| Box::pin(async { Err(reported()) }));
         }
-        if at(When::After) {
+        if fails(When::After) {
             let run = step.run;
-            step.run = Arc::new(move |scene| {
-                let work = run(scene);
-                Box::pin(async move { Err(work.await.map_or_else(|error| error, |_| told())) })
+            step.run = Arc::new(move |scope| {
+                let work = run(scope);
+                Box::pin(async move { Err(work.await.map_or_else(|error| error, |_| reported())) })
             });
         }
-        if self.tamper.cancel == Some(index) {
+        if self.fault_injector.cancel == Some(index) {
             step.run = self.cancelling(step.run);
         }
-        step.undo = step.undo.map(|undo| several(undo, self.tamper.undo_times));
+        step.undo = step
+            .undo
+            .map(|undo| several(undo, self.fault_injector.undo_times));
         step.limits.retry.first_pause = Duration::ZERO;
         step
     }
 
-    fn cancelling(&self, run: Action<Scene>) -> Action<Scene> {
+    fn cancelling(&self, run: Action<StepScope>) -> Action<StepScope> {
         let operations = Arc::clone(&self.operations);
-        Arc::new(move |scene| {
+        Arc::new(move |scope| {
             let operations = Arc::clone(&operations);
             let run = Arc::clone(&run);
             Box::pin(async move {
-                let id = scene.operation;
+                let id = scope.operation;
                 if let Some(operations) = operations.get() {
                     let asked = operations.cancel(id, "trial").await;
                     asked.map_err(StepError::permanent)?;
                 }
-                scene.cancel.cancelled().await;
-                run(scene).await
+                scope.cancel.cancelled().await;
+                run(scope).await
             })
         })
     }
 }
 
 /// The action so many times; each must answer the same.
-fn several(action: Action<Scene>, times: u32) -> Action<Scene> {
-    Arc::new(move |scene| {
+fn several(action: Action<StepScope>, times: u32) -> Action<StepScope> {
+    Arc::new(move |scope| {
         let action = Arc::clone(&action);
         Box::pin(async move {
-            let first = action(scene.clone()).await?;
+            let first = action(scope.clone()).await?;
             for _ in 1..times {
-                let again = action(scene.clone()).await?;
+                let again = action(scope.clone()).await?;
                 if again != first {
                     let message = format!("it answered {first}, and done again {again}");
                     return Err(StepError::Permanent { message });
@@ -114,8 +116,8 @@ fn several(action: Action<Scene>, times: u32) -> Action<Scene> {
     })
 }
 
-fn told() -> StepError {
+fn reported() -> StepError {
     StepError::Permanent {
-        message: "told to fail".into(),
+        message: "injected failure".into(),
     }
 }

@@ -1,8 +1,9 @@
 //! Processes that are killed while they run operations, on a store on disk
 //! and with files as the world.
 //!
-//! The child is this test binary again, told by a variable where to work. It
-//! says each effect it has; the parent kills it after so many of them.
+//! The child is this test binary again, with a variable that names where to
+//! work. It prints each effect it has; the parent kills it after so many of
+//! them.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -12,8 +13,8 @@ use std::sync::Arc;
 
 use strata_store::{Embedded, EmbeddedOptions, Store};
 use strata_workflow::{
-    At, Claim, Filter, Kind, Operations, Outputs, Registry, Settings, State, Step, StepError,
-    Workflow,
+    Claim, Filter, Kind, Operations, Outputs, Registry, Settings, State, Step, StepContext,
+    StepError, Workflow,
 };
 
 use crate::support::soon;
@@ -37,7 +38,7 @@ impl Kind for Files {
     fn steps(&self, number: &u32, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps: Vec<_> = (0..FILES).map(file).collect();
         if number.is_multiple_of(3) {
-            steps.push(Step::new("fail", |_: At<Self>| async {
+            steps.push(Step::new("fail", |_: StepContext<Self>| async {
                 Err::<(), _>(StepError::permanent("as it should"))
             }));
         }
@@ -45,18 +46,21 @@ impl Kind for Files {
     }
 }
 
-fn path(at: &At<Files>, n: u32) -> PathBuf {
-    at.context.join(format!("{}-{n}", at.input))
+fn path(ctx: &StepContext<Files>, n: u32) -> PathBuf {
+    ctx.context.join(format!("{}-{n}", ctx.input))
 }
 
 fn file(n: u32) -> Step<Files> {
-    Step::new(format!("file-{n}"), move |at: At<Files>| async move {
-        fs::write(path(&at, n), "").map_err(StepError::transient)?;
-        say("effect");
-        Ok(())
-    })
-    .undo(move |at: At<Files>| async move {
-        match fs::remove_file(path(&at, n)) {
+    Step::new(
+        format!("file-{n}"),
+        move |ctx: StepContext<Files>| async move {
+            fs::write(path(&ctx, n), "").map_err(StepError::transient)?;
+            say("effect");
+            Ok(())
+        },
+    )
+    .undo(move |ctx: StepContext<Files>| async move {
+        match fs::remove_file(path(&ctx, n)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(StepError::transient(error))
             }
@@ -108,11 +112,16 @@ fn child() {
     runtime.block_on(work(operations(Path::new(&dir))));
 }
 
-/// Runs a child and kills it after so many effects. Tells whether it was
+/// Runs a child and kills it after so many effects. Reports whether it was
 /// still at work.
 fn kill_after(dir: &Path, effects: usize) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::child", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "process_kill::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIR, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -130,7 +139,7 @@ fn kill_after(dir: &Path, effects: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_left_when_processes_are_killed() {
+async fn killed_engine_loses_no_operation_and_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let mut kills = 0;
     for round in 0..12 {

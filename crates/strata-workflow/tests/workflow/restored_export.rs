@@ -1,5 +1,5 @@
-//! A store that was exported at any moment is begun with again: whatever had
-//! not ended is forgotten, however much was written of it.
+//! A store that was exported at any moment is started from again: whatever had
+//! not ended is removed, however much was written of it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use strata_workflow::{Filter, OperationId};
 
 /// The most lines that are kept of one operation, and so as many as a backup
 /// may find.
-const MOST_LINES: usize = 500;
+const MAX_LOG_LINES: usize = 500;
 
 /// Adds lines to the log of an operation, as one does that runs for hours.
 async fn lengthen(store: &Memory, id: OperationId, lines: usize) {
@@ -41,18 +41,18 @@ async fn begins_again(operations_open: &[(usize, bool)], interrupted: usize) {
         let id = asking.submit::<Build>(&wanted, "ann", key.as_deref()).await;
         lengthen(&store, id.unwrap(), *lines).await;
     }
-    let restored = moved(&store).await;
-    let asking = operations(&restored, Build, &world);
+    let restored_export = moved(&store).await;
+    let asking = operations(&restored_export, Build, &world);
     // A restore that was cut short is repeated.
-    restored.fail_before(interrupted.min(1));
-    let first = asking.forget_unfinished().await;
+    restored_export.fail_before(interrupted.min(1));
+    let first = asking.delete_unfinished().await;
     let forgotten = match interrupted {
         0 => first.unwrap(),
-        _ => asking.forget_unfinished().await.unwrap(),
+        _ => asking.delete_unfinished().await.unwrap(),
     };
     assert!(forgotten <= operations_open.len());
     assert_eq!(asking.list(&Filter::default()).await.unwrap(), []);
-    assert_eq!(restored.list("operation").await.unwrap().entries, []);
+    assert_eq!(restored_export.list("operation").await.unwrap().entries, []);
     for number in 0..operations_open.len() {
         let wanted = house(&format!("h{number}"), 1);
         let key = format!("key-{number}");
@@ -62,15 +62,15 @@ async fn begins_again(operations_open: &[(usize, bool)], interrupted: usize) {
 }
 
 #[tokio::test]
-async fn unfinished_operation_with_a_full_log_is_forgotten() {
-    begins_again(&[(MOST_LINES, true), (128, true), (127, false)], 0).await;
+async fn unfinished_operation_with_a_full_log_is_deleted() {
+    begins_again(&[(MAX_LOG_LINES, true), (128, true), (127, false)], 0).await;
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn export_of_any_moment_can_be_begun_with_again(
-        operations in prop::collection::vec((1..MOST_LINES, any::<bool>()), 0..5),
+    fn export_taken_at_any_time_can_be_resumed(
+        operations in prop::collection::vec((1..MAX_LOG_LINES, any::<bool>()), 0..5),
         interrupted in 0..2usize,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

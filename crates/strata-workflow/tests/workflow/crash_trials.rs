@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use crate::support::{Build, House, World, house};
+use crate::support::{Build, BuildWorld, World, house};
 use futures_util::future::BoxFuture;
 use strata_workflow::testing::{
-    Trial, cancel_at_every_step, die_at_every_step, every_step_twice, fail_and_undo_twice,
+    KindHarness, cancel_at_every_step, crash_at_every_step, every_step_twice, fail_and_undo_twice,
     fail_at_every_step,
 };
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
 struct Building {
     rooms: u32,
 }
 
-impl Trial for Building {
+impl KindHarness for Building {
     type Kind = Build;
 
     fn kind(&self) -> Build {
@@ -28,7 +28,7 @@ impl Trial for Building {
         Box::pin(async { Arc::new(world) })
     }
 
-    fn input(&self, _: &World) -> House {
+    fn input(&self, _: &World) -> BuildWorld {
         house("h", self.rooms)
     }
 
@@ -45,27 +45,27 @@ impl Trial for Building {
 }
 
 #[tokio::test]
-async fn every_step_may_be_done_twice() {
+async fn build_steps_are_idempotent() {
     every_step_twice(&Building { rooms: 3 }).await;
 }
 
 #[tokio::test]
-async fn wherever_it_fails_nothing_is_left() {
+async fn failure_at_every_step_leaves_nothing() {
     fail_at_every_step(&Building { rooms: 3 }).await;
 }
 
 #[tokio::test]
-async fn undoing_twice_is_undoing_once() {
+async fn undo_steps_are_idempotent() {
     fail_and_undo_twice(&Building { rooms: 3 }).await;
 }
 
 #[tokio::test]
-async fn wherever_it_dies_another_finishes() {
-    die_at_every_step(&Building { rooms: 3 }).await;
+async fn crash_at_every_step_is_recovered() {
+    crash_at_every_step(&Building { rooms: 3 }).await;
 }
 
 #[tokio::test]
-async fn wherever_it_is_cancelled_nothing_is_left() {
+async fn cancellation_at_every_step_leaves_nothing() {
     cancel_at_every_step(&Building { rooms: 3 }).await;
 }
 
@@ -91,15 +91,15 @@ impl Kind for Faulty {
 
     fn steps(&self, (): &(), _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let fault = *self;
-        let step = Step::new("thing", move |at: At<Self>| async move {
+        let step = Step::new("thing", move |ctx: StepContext<Self>| async move {
             let count = match fault {
-                Self::Counts => at.context.names().len(),
+                Self::Counts => ctx.context.names().len(),
                 Self::Forgets | Self::UndoesOnce => 0,
             };
-            at.context.put(format!("thing-{count}"), "");
+            ctx.context.put(format!("thing-{count}"), "");
             Ok(())
         });
-        let last = Step::new("last", |_: At<Self>| async { Ok(()) });
+        let last = Step::new("last", |_: StepContext<Self>| async { Ok(()) });
         Ok(match fault {
             Self::Forgets => vec![step, last],
             Self::Counts | Self::UndoesOnce => vec![step.undo(take_all), last],
@@ -107,18 +107,18 @@ impl Kind for Faulty {
     }
 }
 
-async fn take_all(at: At<Faulty>) -> Result<(), StepError> {
-    let names = at.context.names();
+async fn take_all(ctx: StepContext<Faulty>) -> Result<(), StepError> {
+    let names = ctx.context.names();
     if names.is_empty() {
         return Err(StepError::permanent("there is nothing"));
     }
     for name in names {
-        at.context.take(&name);
+        ctx.context.take(&name);
     }
     Ok(())
 }
 
-impl Trial for Faulty {
+impl KindHarness for Faulty {
     type Kind = Self;
 
     fn kind(&self) -> Self {
@@ -142,18 +142,18 @@ impl Trial for Faulty {
 
 #[tokio::test]
 #[should_panic(expected = "thing-1")]
-async fn a_step_that_counts_is_caught() {
+async fn non_idempotent_step_is_detected() {
     every_step_twice(&Faulty::Counts).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "something is left")]
-async fn a_missing_undo_is_caught() {
+async fn missing_undo_is_detected() {
     fail_at_every_step(&Faulty::Forgets).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "there is nothing")]
-async fn an_undo_that_works_once_is_caught() {
+async fn non_idempotent_undo_is_detected() {
     fail_and_undo_twice(&Faulty::UndoesOnce).await;
 }

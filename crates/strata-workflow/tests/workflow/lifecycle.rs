@@ -1,4 +1,4 @@
-//! The life of an operation, as whoever asked for it sees it.
+//! The life of an operation, as its submitter sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::support::{Build, World, at_once, engine, house, operations, soon, unt
 use futures_util::StreamExt as _;
 use strata_store::{Memory, Store as _, Transaction};
 use strata_workflow::{
-    At, Claim, Filter, Kind as _, Operation, Settings, State, Step, StepError, WorkflowError,
+    Claim, Filter, Kind as _, Operation, Settings, State, Step, StepContext, StepError,
+    WorkflowError,
 };
 
 fn is_scheduled(operation: &Operation) -> bool {
@@ -16,7 +17,7 @@ fn is_scheduled(operation: &Operation) -> bool {
 }
 
 #[tokio::test]
-async fn a_watcher_sees_it_from_scheduled_to_completed() {
+async fn watch_shows_operation_from_scheduled_to_completed() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let asking = operations(&store, Build, &world);
     let id = asking
@@ -38,7 +39,7 @@ async fn a_watcher_sees_it_from_scheduled_to_completed() {
 
     let log = asking.log(id).await.unwrap();
     let log: Vec<_> = log.iter().map(|line| line.text.as_str()).collect();
-    assert_eq!(log.first(), Some(&"ann asks for it"));
+    assert_eq!(log.first(), Some(&"submitted by ann"));
     assert_eq!(log.last(), Some(&"completed"));
     let again: Vec<_> = soon(asking.watch(id).await.unwrap().collect()).await;
     assert_eq!(again.len(), 1, "attached late: the end, once");
@@ -46,7 +47,7 @@ async fn a_watcher_sees_it_from_scheduled_to_completed() {
 }
 
 #[tokio::test]
-async fn who_is_slow_sees_the_latest() {
+async fn slow_watcher_gets_the_latest_snapshot() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let asking = operations(&store, Build, &world);
     let id = asking
@@ -62,11 +63,11 @@ async fn who_is_slow_sees_the_latest() {
 }
 
 #[tokio::test]
-async fn progress_is_seen_while_the_step_runs() {
+async fn step_progress_is_published_while_the_step_runs() {
     let kind = Custom::new(|_| {
-        vec![Step::new("slow", |at: At<Custom>| async move {
-            at.progress_to(0.25, "a quarter");
-            at.context.passed().await;
+        vec![Step::new("slow", |ctx: StepContext<Custom>| async move {
+            ctx.progress_to(0.25, "a quarter");
+            ctx.context.passed().await;
             Ok(())
         })]
     });
@@ -75,14 +76,14 @@ async fn progress_is_seen_while_the_step_runs() {
     let asking = engine.operations();
     let id = asking.submit::<Custom>(&vec![], "ann", None).await.unwrap();
     let mut snapshots = asking.watch(id).await.unwrap();
-    let told = loop {
+    let reported = loop {
         let it = soon(snapshots.next()).await.unwrap().unwrap();
         if let Some(progress) = it.current_step().and_then(|step| step.progress()) {
             break progress.clone();
         }
     };
     assert_eq!(
-        (told.text.as_str(), told.fraction),
+        (reported.text.as_str(), reported.fraction),
         ("a quarter", Some(0.25))
     );
     drop(snapshots);
@@ -95,7 +96,7 @@ async fn progress_is_seen_while_the_step_runs() {
 }
 
 #[tokio::test]
-async fn what_conflicts_waits_its_turn() {
+async fn conflicting_operation_waits() {
     let kind = Custom::new(|_| vec![gate()]);
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let engine = kind.open(&store, &stage).await;
@@ -129,7 +130,7 @@ async fn what_conflicts_waits_its_turn() {
 }
 
 #[tokio::test]
-async fn no_more_run_at_once_than_may() {
+async fn concurrent_operations_are_bounded() {
     let kind = Custom::new(|_| vec![gate()]);
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let settings = Settings {
@@ -154,7 +155,7 @@ async fn no_more_run_at_once_than_may() {
 }
 
 #[tokio::test]
-async fn cancelling_undoes_what_was_done() {
+async fn cancelled_operation_is_rolled_back() {
     let kind = Custom::new(|_| vec![make("a"), gate(), make("b")]);
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let engine = kind.open(&store, &stage).await;
@@ -222,7 +223,7 @@ async fn one_idempotency_key_is_one_operation() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_input_is_refused() {
+async fn invalid_operation_input_is_refused() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let asking = operations(&store, Build, &world);
     let wrong = asking
@@ -259,13 +260,13 @@ fn reason(operation: &Operation) -> String {
 }
 
 #[tokio::test]
-async fn a_transient_error_is_tried_again() {
+async fn transient_step_error_is_retried() {
     let flaky = |attempts| {
-        let flaky = Step::new("flaky", |at: At<Custom>| async move {
-            if at.attempt() < 3 {
+        let flaky = Step::new("flaky", |ctx: StepContext<Custom>| async move {
+            if ctx.attempt() < 3 {
                 return Err(StepError::transient("not yet"));
             }
-            Ok(at.attempt())
+            Ok(ctx.attempt())
         });
         vec![make("a"), flaky.retry(at_once(attempts))]
     };
@@ -278,14 +279,14 @@ async fn a_transient_error_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_step_that_hangs_or_panics_is_undone() {
+async fn hanging_or_panicking_step_is_rolled_back() {
     let (hangs, stage) = ended(|| {
-        let hang = Step::new("hang", |at: At<Custom>| async move {
-            at.context.world.put("half", "");
+        let hang = Step::new("hang", |ctx: StepContext<Custom>| async move {
+            ctx.context.world.put("half", "");
             std::future::pending::<Result<(), _>>().await
         });
-        let hang = hang.undo(|at: At<Custom>| async move {
-            at.context.world.take("half");
+        let hang = hang.undo(|ctx: StepContext<Custom>| async move {
+            ctx.context.world.take("half");
             Ok(())
         });
         vec![hang.timeout(Duration::from_millis(10)).retry(at_once(2))]
@@ -295,7 +296,7 @@ async fn a_step_that_hangs_or_panics_is_undone() {
     assert_eq!(stage.world.names(), [""; 0], "its own undo ran");
 
     let (panics, stage) = ended(|| {
-        let panic = Step::new("panic", |_: At<Custom>| async {
+        let panic = Step::new("panic", |_: StepContext<Custom>| async {
             panic!("oh") as Result<(), _>
         });
         vec![make("a"), panic]
@@ -306,7 +307,7 @@ async fn a_step_that_hangs_or_panics_is_undone() {
 }
 
 #[tokio::test]
-async fn steps_of_one_name_fail_before_anything_is_done() {
+async fn duplicate_step_names_fail_before_the_first_step() {
     let (failed, stage) = ended(|| vec![make("a"), make("a")]).await;
     assert!(reason(&failed).contains("two steps are called a"));
     assert_eq!(stage.world.names(), [""; 0]);
@@ -315,17 +316,17 @@ async fn steps_of_one_name_fail_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn operations_that_wait_take_no_place_from_what_they_wait_for() {
+async fn waiting_operations_do_not_occupy_a_slot() {
     let (store, stage) = (Arc::new(Memory::new()), Arc::new(Stage::default()));
     let kind = Custom::new(|_| {
-        vec![Step::new("wait", |at: At<Custom>| async move {
-            // The last one opens the gate for all that were before it.
-            if at.context.world.names().len() >= 4 {
-                at.context.open.send_replace(true);
+        vec![Step::new("wait", |ctx: StepContext<Custom>| async move {
+            // The last one opens the auth layer for all that were before it.
+            if ctx.context.world.names().len() >= 4 {
+                ctx.context.open.send_replace(true);
                 return Ok(());
             }
-            at.context.world.put(at.operation().to_string(), "waits");
-            at.wait_for(at.context.passed()).await;
+            ctx.context.world.put(ctx.operation().to_string(), "waits");
+            ctx.wait_for(ctx.context.passed()).await;
             Ok(())
         })]
     });
@@ -346,7 +347,7 @@ async fn operations_that_wait_take_no_place_from_what_they_wait_for() {
 }
 
 #[tokio::test]
-async fn field_of_a_later_release_stays_in_the_record() {
+async fn unknown_fields_of_an_operation_record_are_preserved() {
     let (store, world) = (Arc::new(Memory::new()), Arc::new(World::default()));
     let asking = operations(&store, Build, &world);
     let id = asking.submit::<Build>(&house("h", 2), "ann", None).await;
