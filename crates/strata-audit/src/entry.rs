@@ -1,37 +1,37 @@
-//! A line of the log, and how it is hashed.
+//! An entry of the audit log and its hash.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::SessionRecord;
 
-/// What the hash of a line is put behind.
-const HASH: &str = ",\"hash\":\"";
-/// What ends a line behind its hash.
-const END: &str = "\"}";
+/// Prefix of the hash in a line.
+const HASH_PREFIX: &str = ",\"hash\":\"";
+/// Suffix of a line, after its hash.
+const LINE_SUFFIX: &str = "\"}";
 /// A SHA-256 in hexadecimal digits.
 pub(crate) const HASH_LENGTH: usize = 64;
 
-/// What was decided about a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AuditOutcome))]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was handed on.
+    /// Allowed.
     Allowed,
-    /// The principal may not.
+    /// The principal lacks the role.
     Denied,
-    /// There was no valid credential.
+    /// No valid credentials presented.
     Unauthenticated,
-    /// A session that was allowed begins.
+    /// A session started.
     Started,
-    /// A session is over.
+    /// A session ended.
     Ended,
 }
 
 impl Outcome {
-    /// The word for it.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -42,13 +42,13 @@ impl Outcome {
         }
     }
 
-    /// Whether the request went no further.
+    /// Whether the request was rejected.
     pub const fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Unauthenticated)
     }
 }
 
-/// A decision, as the one who made it describes it.
+/// A decision to be logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AuditDecision))]
@@ -60,39 +60,39 @@ pub struct Decision {
     /// The role of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What proved the caller: `token:ID`, `certificate:SERIAL`, `socket`,
+    /// Credential of the caller: `token:ID`, `certificate:SERIAL`, `socket`,
     /// `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
     /// The projects the caller is limited to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<String>,
-    /// The address the request came from; none on a Unix socket.
+    /// Remote address; absent on a Unix socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// `POST /instance/web/exec`, `/runtime.CellService/Start`.
+    /// The call, e.g. `POST /instance/web/exec` or
+    /// `/runtime.CellService/Start`.
     pub call: String,
-    /// What it is about: `instance/web`, `cell/a/main`; the kind alone where
-    /// the request names none.
+    /// Object, e.g. `instance/web` or `cell/a/main`; the kind alone if the
+    /// request names no object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The project of the object, where it has one.
+    /// Project of the object, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// What was decided.
+    /// Decision.
     pub outcome: Outcome,
-    /// Why it was refused; of a session that ended without a process's own
-    /// exit, why.
+    /// Reason of a rejection, or of a session that ended without an exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The session that begins or ends.
+    /// ID of the session that starts or ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SessionRecord>))]
     pub session: Option<Box<SessionRecord>>,
 }
 
 impl Decision {
-    /// The object: that of the session, where there is one.
+    /// The object, or that of the session, if there is one.
     pub fn about(&self) -> Option<&str> {
         let session = self.session.as_ref().map(|session| session.object.as_str());
         session.or(self.object.as_deref())
@@ -105,36 +105,36 @@ impl Decision {
         of_session.or(self.project.as_deref())
     }
 
-    /// Whether it is about this object, or something in it.
+    /// Whether the entry is about this object, or an object in it.
     pub fn is_about(&self, object: &str) -> bool {
         let rest = self.about().and_then(|about| about.strip_prefix(object));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
-/// A line of the log.
+/// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AuditEntry))]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// From 1 on, without gaps.
+    /// Sequence number, from 1, without gaps.
     pub number: u64,
-    /// RFC 3339, in UTC.
+    /// Timestamp in UTC, RFC 3339.
     #[cfg_attr(feature = "schema", schema(format = DateTime))]
     pub time: String,
-    /// What was decided.
+    /// Decision.
     #[serde(flatten)]
     pub decision: Decision,
-    /// Refusals of before that were too many to be written one by one.
+    /// Number of earlier rejections that were not logged one by one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suppressed: u64,
-    /// Lines of before that could not be written.
+    /// Number of earlier entries that could not be written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
-    /// The hash of the line before; empty for the first.
+    /// Hash of the previous entry; empty for the first.
     pub previous: String,
-    /// The hash of this line.
+    /// Hash of this entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
 }
@@ -154,18 +154,18 @@ impl Entry {
         let mut line = serde_json::to_string(&open)?;
         let hash = hash_of(&line);
         line.pop();
-        line.push_str(HASH);
+        line.push_str(HASH_PREFIX);
         line.push_str(&hash);
-        line.push_str(END);
+        line.push_str(LINE_SUFFIX);
         Ok((line, hash))
     }
 
     /// Reads a line whose hash is that of its own text.
     pub(crate) fn unseal(line: &str) -> Option<Self> {
-        let body = line.strip_suffix(END)?;
+        let body = line.strip_suffix(LINE_SUFFIX)?;
         let at = body.len().checked_sub(HASH_LENGTH)?;
         let (body, hash) = (body.get(..at)?, body.get(at..)?);
-        let open = format!("{}}}", body.strip_suffix(HASH)?);
+        let open = format!("{}}}", body.strip_suffix(HASH_PREFIX)?);
         if hash_of(&open) != hash {
             return None;
         }

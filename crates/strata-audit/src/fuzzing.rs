@@ -1,11 +1,10 @@
-//! Files of an audit log that others had in their hands: fuzzed by `fuzz/`.
+//! Files of an audit log that others could write to: fuzzed by `fuzz/`.
 
 use std::fs;
 
 use crate::files::name_of;
 use crate::{Entry, read_after, verify};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

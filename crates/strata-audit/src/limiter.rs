@@ -1,4 +1,4 @@
-//! Refusals are cheap to cause: without a bound, whoever has no credential
+//! Refusals are cheap to cause: without a bound, a client without a credential
 //! could push everything else out of a log of bounded size. Each source has a
 //! burst and a rate; what is beyond is counted, and the next line that is
 //! written says how many there were.
@@ -12,7 +12,7 @@ const BURST: f64 = 20.0;
 /// Lines a second after that.
 const RATE: f64 = 1.0;
 /// Sources share this many places by their hash.
-const PLACES: usize = 1024;
+const BUCKETS: usize = 1024;
 
 /// Decides which refusals are written.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct State {
 
 impl Default for RefusalLimiter {
     fn default() -> Self {
-        let places = vec![(BURST, Instant::now()); PLACES];
+        let places = vec![(BURST, Instant::now()); BUCKETS];
         Self(Mutex::new(State {
             places,
             suppressed: 0,
@@ -66,7 +66,7 @@ fn place_of(source: Option<IpAddr>) -> usize {
     };
     // Spreads neighbours; need not be secret, for the places are bounded.
     let spread = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    spread as usize % PLACES
+    spread as usize % BUCKETS
 }
 
 #[cfg(test)]

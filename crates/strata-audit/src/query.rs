@@ -21,7 +21,7 @@ pub struct Filter {
     pub object: Option<String>,
     /// Only about objects of this project.
     pub project: Option<String>,
-    /// Only refusals.
+    /// Only rejected calls.
     pub refused: bool,
     /// Only the starts and ends of sessions.
     pub sessions: bool,
@@ -49,7 +49,6 @@ impl Filter {
 /// Some of the entries that are meant, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The entries.
     pub entries: Vec<Entry>,
     /// How many are meant.
     pub total: usize,

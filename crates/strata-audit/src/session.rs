@@ -1,7 +1,7 @@
 //! Sessions: programs that a caller runs in what is there, and consoles. A
-//! decision says who was let in; a session says what was run, how it ended,
-//! for how long and how much went each way, in two lines of the same chain.
-//! Neither the environment nor what was typed or printed is written.
+//! decision says which caller was accepted; a session says what was run, how it
+//! ended, for how long and how much went each way, in two lines of the same
+//! chain. Neither the environment nor what was typed or printed is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AuditLog, Decision, Outcome};
+use crate::{AuditLog, Decision, LineCharge, Outcome};
 
 /// As much of a command line as is written, in bytes.
 const COMMAND_BYTES: usize = 4096;
 /// As much of the name of an object as is written, in characters.
 const OBJECT_CHARS: usize = 512;
 
-/// What a session is.
+/// Kind of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AuditSessionKind))]
@@ -44,7 +44,7 @@ impl SessionKind {
     }
 }
 
-/// What the log holds of a session.
+/// A session in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AuditSession))]
@@ -52,7 +52,7 @@ impl SessionKind {
 pub struct SessionRecord {
     /// The same in the line of its start and of its end.
     pub id: String,
-    /// What it is.
+    /// Kind of the session.
     pub kind: SessionKind,
     /// In what: `pod/web`, `instance/0192…`, `cell/a/b`, `vm/db`, `machine/m1`.
     pub object: String,
@@ -71,13 +71,13 @@ pub struct SessionRecord {
     /// The signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// How long it lasted; in the line of the end alone, as are the bytes.
+    /// Duration; only in the entry of its end, as are the byte counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What the caller sent.
+    /// Bytes received from the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_in: Option<u64>,
-    /// What the caller was sent.
+    /// Bytes sent to the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_out: Option<u64>,
 }
@@ -89,7 +89,7 @@ pub struct SessionEnd {
     pub exit_code: Option<i32>,
     /// The signal that ended its process.
     pub signal: Option<i32>,
-    /// What else there is to say: the caller left, the process did not start.
+    /// Further details: the caller left, the process did not start.
     pub reason: Option<String>,
 }
 
@@ -103,15 +103,27 @@ impl SessionEnd {
     }
 }
 
-/// Records the sessions of one request: whoever lets the request in puts it
-/// into the extensions of the request. The default one records nothing.
+/// Records the sessions of one request: the layer that accepts the request puts
+/// it into the extensions of the request. The default one records nothing.
 #[derive(Clone, Debug, Default)]
-pub struct SessionRecorder(Option<Arc<(Arc<AuditLog>, Decision)>>);
+pub struct SessionRecorder(Option<Arc<Request>>);
+
+/// The request of sessions.
+#[derive(Debug)]
+struct Request {
+    log: Arc<AuditLog>,
+    decision: Decision,
+    charge: LineCharge,
+}
 
 impl SessionRecorder {
-    /// For the request of this decision.
-    pub fn new(log: Arc<AuditLog>, decision: Decision) -> Self {
-        Self(Some(Arc::new((log, decision))))
+    /// For the request of this decision, whose lines are charged like this.
+    pub fn new(log: Arc<AuditLog>, decision: Decision, charge: LineCharge) -> Self {
+        Self(Some(Arc::new(Request {
+            log,
+            decision,
+            charge,
+        })))
     }
 
     /// Writes that a session begins. Called before anything is run, so that a
@@ -153,16 +165,16 @@ fn append(
     record: SessionRecord,
     reason: Option<String>,
 ) {
-    let Some((log, decision)) = recorder.0.as_deref() else {
+    let Some(request) = recorder.0.as_deref() else {
         return;
     };
     let decision = Decision {
         outcome,
         reason,
         session: Some(Box::new(record)),
-        ..decision.clone()
+        ..request.decision.clone()
     };
-    log.append(decision, 0);
+    request.charge.charge(request.log.append(decision, 0));
 }
 
 /// The words as far as they fit, and whether that is not all.
@@ -247,7 +259,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.write_end(SessionEnd::because("interrupted: the daemon ended"));
+        self.write_end(SessionEnd::because("interrupted: the daemon stopped"));
     }
 }
 

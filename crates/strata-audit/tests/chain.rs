@@ -97,7 +97,7 @@ fn half_a_line_is_cut_off_and_no_number_is_lost() {
 }
 
 #[test]
-fn what_is_done_to_a_line_shows() {
+fn changed_audit_entry_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), Limits::default(), 9);
     let file = files(directory.path()).pop().unwrap();
@@ -131,7 +131,7 @@ fn what_is_done_to_a_line_shows() {
     put(&doubled);
     assert!(verify(directory.path(), None).is_err());
 
-    // Cut off at its end it is whole; whoever noted a hash sees it.
+    // Cut off at its end it is whole; a reader that noted a hash detects it.
     let last = verify_lines(&put, &lines, directory.path());
     put(&lines[..7]);
     let chain = verify(directory.path(), Some(&last)).unwrap();

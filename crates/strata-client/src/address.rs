@@ -9,7 +9,7 @@ use http::Uri;
 /// The address of a server or a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A socket of this machine; the kernel says who calls.
+    /// A Unix socket of this host; the kernel authenticates the caller.
     Unix(PathBuf),
     /// A TCP port that speaks TLS. Has a host and a port.
     Https(Uri),
@@ -18,14 +18,14 @@ pub enum Address {
 /// Why a text is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
-    /// Nothing behind `unix:`.
-    #[error("unix: wants the path of a socket, as unix:/run/strata/node.sock")]
+    /// `unix:` without a path.
+    #[error("unix: requires the path of a socket, as unix:/run/strata/node.sock")]
     NoPath,
     /// Plain HTTP carries proofs in the clear.
-    #[error("http:// is not spoken here, everything is on TLS; use https://HOST:PORT")]
+    #[error("http:// is not supported, TLS is required; use https://HOST:PORT")]
     Plain,
-    /// Something else.
-    #[error("{0:?} is no address; use https://HOST:PORT or unix:PATH")]
+    /// Not an address.
+    #[error("{0:?} is not an address; use https://HOST:PORT or unix:PATH")]
     Unknown(String),
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         assert_eq!("http://a:1".parse::<Address>(), Err(BadAddress::Plain));
         assert_eq!("unix:".parse::<Address>(), Err(BadAddress::NoPath));
         for bad in ["", "https://", "https://a/b", "a b", "https://u@h:1", "h:"] {

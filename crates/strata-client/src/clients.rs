@@ -30,7 +30,6 @@ use crate::{Address, Target};
 /// The longest answer that is read: a node with thousands of cells.
 const MAX_MESSAGE: usize = 32 << 20;
 
-/// A connected node.
 #[derive(Clone)]
 pub struct NodeClient(Connection);
 
@@ -55,7 +54,7 @@ impl NodeClient {
         InstancesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    /// `runtime.Spawn`: machines inside the machine.
+    /// `runtime.Spawn`: nested nodes.
     pub fn spawn(&self) -> SpawnClient<Channel> {
         SpawnClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
@@ -95,7 +94,7 @@ impl NodeClient {
         self.0.address()
     }
 
-    /// The error that a status of one of its calls tells of.
+    /// Maps the status of a call to an error.
     pub fn error(&self, status: &Status) -> Error {
         self.0.error(status)
     }
@@ -116,7 +115,7 @@ impl ServerClient {
         InstanceServiceClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    /// `scheduler.NodeService`: register, tell the status, leave.
+    /// `scheduler.NodeService`: register, report the status, leave.
     pub fn scheduler_nodes(&self) -> SchedulerNodeClient<Channel> {
         SchedulerNodeClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
@@ -156,7 +155,6 @@ impl ServerClient {
         ServerInstancesClient::new(self.0.channel()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    /// Its REST API.
     pub fn rest(&self) -> RestClient {
         RestClient::new(self.0.clone())
     }
@@ -166,7 +164,7 @@ impl ServerClient {
         self.0.address()
     }
 
-    /// The error that a status of one of its calls tells of.
+    /// Maps the status of a call to an error.
     pub fn error(&self, status: &Status) -> Error {
         self.0.error(status)
     }

@@ -11,7 +11,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Endpoint;
 use tonic::{Request, Status};
 
-use crate::connector::{self, Way};
+use crate::connector::{self, Transport};
 use crate::error::{Error, Result};
 use crate::{Address, Target, tls};
 
@@ -114,7 +114,7 @@ impl Connection {
         self.channel.clone()
     }
 
-    /// The error that a status of a call on this connection tells of.
+    /// Maps the status of a call on this connection to an error.
     pub fn error(&self, status: &Status) -> Error {
         Error::from_status(&self.address, status)
     }
@@ -125,9 +125,9 @@ impl Connection {
     }
 }
 
-fn way(target: &Target) -> Result<Way> {
+fn way(target: &Target) -> Result<Transport> {
     let (address, config) = match target {
-        Target::Unix(path) => return Ok(Way::Unix(path.clone())),
+        Target::Unix(path) => return Ok(Transport::Unix(path.clone())),
         Target::Tls {
             address,
             credentials,
@@ -149,8 +149,8 @@ fn way(target: &Target) -> Result<Way> {
         } => (address, tls::joining(*fingerprint)),
     };
     match (address, config) {
-        (Address::Unix(path), _) => Ok(Way::Unix(path.clone())),
-        (Address::Https(uri), Ok(config)) => Ok(Way::Tls(uri.clone(), config)),
+        (Address::Unix(path), _) => Ok(Transport::Unix(path.clone())),
+        (Address::Https(uri), Ok(config)) => Ok(Transport::Tls(uri.clone(), config)),
         (address, Err(why)) => Err(Error::Untrusted {
             address: address.clone(),
             reason: why.line(),

@@ -13,7 +13,7 @@ use tokio_util::either::Either;
 
 /// How to open a stream, with all that is needed for it.
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Unix(std::path::PathBuf),
     Tls(Uri, Arc<ClientConfig>),
 }
@@ -21,11 +21,10 @@ pub(crate) enum Way {
 /// Either kind of stream.
 pub(crate) type Stream = Either<UnixStream, Box<TlsStream<TcpStream>>>;
 
-/// Opens one stream.
-pub(crate) async fn open(way: Way) -> io::Result<Stream> {
+pub(crate) async fn open(way: Transport) -> io::Result<Stream> {
     match way {
-        Way::Unix(path) => UnixStream::connect(path).await.map(Either::Left),
-        Way::Tls(uri, config) => {
+        Transport::Unix(path) => UnixStream::connect(path).await.map(Either::Left),
+        Transport::Tls(uri, config) => {
             let host = uri.host().unwrap_or_default();
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;

@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::private_file;
 
-/// One saved login.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     /// The server, as `https://HOST:PORT`.
     pub server: String,
-    /// The folder with `{ca.crt,client.crt,client.key}`, where a certificate
+    /// The directory with `{ca.crt,client.crt,client.key}`, where a certificate
     /// is the proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<PathBuf>,
@@ -87,8 +86,8 @@ mod tests {
 
     #[test]
     fn the_last_login_is_the_one_in_use() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("strata/config.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("strata/config.toml");
         let mut contexts = Contexts::read(&file).unwrap();
         assert!(contexts.current().is_none());
         for server in ["https://a:1", "https://b:2"] {

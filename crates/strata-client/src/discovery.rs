@@ -1,14 +1,14 @@
 //! Finds the node or the server to talk to. What was said outright wins over
-//! what lies in a folder, and a folder that was named is the only one looked
+//! what lies in a directory, and a directory that was named is the only one looked
 //! at: a command for one daemon must never reach another.
 //!
 //! | | node | server |
 //! |---|---|---|
 //! | said outright | `node` | `server` |
-//! | named folder | its socket, else its TLS port | its server, else its node |
+//! | named directory | its socket, else its TLS port | its server, else its node |
 //! | else | | `node`, said outright |
 //! | saved login | | the one in use |
-//! | defaults | the default folder, else the default socket | the default folder, else the default socket |
+//! | defaults | the default directory, else the default socket | the default directory, else the default socket |
 //!
 //! A node that runs alone is its own server, which is why the server may be
 //! a node.
@@ -23,12 +23,12 @@ use crate::error::{Error, Result};
 use crate::proof::{Peer, from_context};
 use crate::{Address, Endpoints, Target};
 
-/// Where things are unless told.
+/// Default locations.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The socket of a node.
     pub node_socket: PathBuf,
-    /// The folder a daemon keeps its state in.
+    /// The directory a daemon keeps its state in.
     pub data_dir: PathBuf,
     /// The file with the saved logins; none where there is no home.
     pub logins: Option<PathBuf>,
@@ -52,11 +52,11 @@ pub struct Discovery {
     pub node: Option<Address>,
     /// The server, said outright.
     pub server: Option<Address>,
-    /// The data folder of a daemon of this machine.
+    /// The data directory of a daemon of this machine.
     pub data_dir: Option<PathBuf>,
-    /// A folder with `{ca.crt,client.crt,client.key}`.
+    /// A directory with `{ca.crt,client.crt,client.key}`.
     pub credentials: Option<PathBuf>,
-    /// An API token; wants `ca` or `data_dir` beside it.
+    /// An API token; requires `ca` or `data_dir`.
     pub token: Option<String>,
     /// The file of the CA that a token is shown to.
     pub ca: Option<PathBuf>,
@@ -91,7 +91,7 @@ impl Discovery {
                 tried,
             });
         }
-        // Without a word the default folder may well not be ours to read.
+        // Without a word the default directory may well not be ours to read.
         match self.node_of(&self.places.data_dir, &mut tried) {
             Ok(Some(target)) => Ok(target),
             Ok(None) | Err(Error::File { .. }) => Ok(self.default_socket()),
@@ -179,7 +179,7 @@ impl Discovery {
         };
         let contexts = Contexts::read(file)?;
         let Some(context) = contexts.current() else {
-            tried.push(format!("{} holds no login", file.display()));
+            tried.push(format!("{} contains no context", file.display()));
             return Ok(None);
         };
         let peer = server_at(parse(&context.server, file)?);
@@ -204,7 +204,7 @@ fn read_endpoints(client: &Path, tried: &mut Vec<String>) -> Result<Option<Endpo
     let endpoints = Endpoints::read(client)?;
     if endpoints.is_none() {
         let file = Endpoints::path(client);
-        tried.push(format!("{} is not there", file.display()));
+        tried.push(format!("{} does not exist", file.display()));
     }
     Ok(endpoints)
 }

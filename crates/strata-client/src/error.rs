@@ -16,42 +16,37 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a call did not come to an answer, or which answer it got.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers there.
     #[error("cannot connect to {address}: {reason}")]
     Connect {
-        /// What was tried.
         address: Address,
         /// Why it did not work, in one line.
         reason: String,
-        /// The machine is there, and says that nobody listens.
+        /// Connection refused: the host is up and the port is closed.
         refused: bool,
     },
     /// It answered, and then went away.
     #[error("lost the connection to {address}: {reason}")]
     Lost {
-        /// What was connected.
         address: Address,
         /// Why, in one line.
         reason: String,
     },
     /// TLS ended because one side does not trust the other.
-    #[error("{address} and this client do not trust each other: {reason}")]
+    #[error("TLS authentication with {address} failed: {reason}")]
     Untrusted {
-        /// What was tried.
         address: Address,
         /// What TLS says, in one line.
         reason: String,
     },
     /// Nothing says where to connect to.
-    #[error("found no {what} to talk to")]
+    #[error("no {what} found")]
     Nowhere {
-        /// "node" or "server".
         what: &'static str,
         /// Every place that was looked at, and what was found there.
         tried: Vec<String>,
     },
     /// The address is known, the proof is not.
-    #[error("nothing to prove who is calling {address} with")]
+    #[error("no credentials for {address}")]
     NoProof {
         /// Where it would have been shown.
         address: Address,
@@ -59,18 +54,15 @@ pub enum Error {
     /// A file that is needed cannot be read or written.
     #[error("cannot {verb} {}", path.display())]
     File {
-        /// "read" or "write".
         verb: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// A file is there and makes no sense.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -135,7 +127,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Answer(answer) => return answer.hint().map(str::to_owned),
-            Self::Lost { .. } => "see whether the daemon still runs, then try again".into(),
+            Self::Lost { .. } => "check whether the daemon still runs, then retry".into(),
             Self::Untrusted { .. } => {
                 "use the ca.crt and the certificate that this server issued; \
                  --data-dir DIR takes those in DIR/client"
@@ -147,12 +139,10 @@ impl Error {
                 } else {
                     "--server"
                 };
-                format!(
-                    "start one with `strata up`, or say where it is with --data-dir DIR or {flag}"
-                )
+                format!("start one with `strata up`, or specify it with --data-dir DIR or {flag}")
             }
             Self::NoProof { .. } => {
-                "add --credentials FOLDER or --data-dir DIR, set STRATA_TOKEN with --ca FILE, \
+                "add --credentials DIRECTORY or --data-dir DIR, set STRATA_TOKEN with --ca FILE, \
                  or run `strata login`"
                     .into()
             }
@@ -165,7 +155,7 @@ impl Error {
                 ..
             } => unix_hint(reason).into(),
             Self::Connect { .. } => {
-                "see whether the daemon runs there and whether the port is open to you".into()
+                "check whether the daemon runs there and the port is reachable".into()
             }
             Self::File { .. } | Self::Damaged { .. } => return None,
         })
@@ -176,7 +166,7 @@ fn unix_hint(reason: &str) -> &'static str {
     if reason.contains("ermission denied") {
         "run as root, or use the TLS port: --data-dir DIR or --node https://HOST:PORT"
     } else {
-        "start the daemon with `strata up`, or say where it is with --data-dir DIR or --node"
+        "start the daemon with `strata up`, or specify it with --data-dir DIR or --node"
     }
 }
 
@@ -245,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn distrust_is_told_apart() {
+    fn tls_trust_errors_are_distinguished() {
         let cause = io::Error::other("invalid peer certificate: UnknownIssuer");
         let error = Error::connect(&address(), &cause);
         assert!(matches!(error, Error::Untrusted { .. }));

@@ -2,7 +2,7 @@
 //! channels to them.
 //!
 //! A [`Target`] says where and with which proof; [`Discovery`] finds one from
-//! flags, a data folder or a saved login; [`NodeClient`] and [`ServerClient`]
+//! flags, a data directory or a saved login; [`NodeClient`] and [`ServerClient`]
 //! connect to it. Errors tell a server that cannot be reached from one that
 //! answered, because people do different things about the two.
 

@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 /// Puts `content` where `path` says. A reader sees the old file or the new.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     let failed = || Error::file("write", path);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(failed())?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).map_err(failed())?;
     // A temporary file is 0600 from its first moment.
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed())?;
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed())?;
     file.write_all(content).map_err(failed())?;
     file.as_file().sync_all().map_err(failed())?;
     file.persist(path).map_err(|e| failed()(e.error))?;
@@ -37,14 +37,14 @@ mod tests {
 
     #[test]
     fn a_written_file_is_for_its_owner_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
         write(&path, b"one").unwrap();
         write(&path, b"two").unwrap();
         assert_eq!(read(&path).unwrap().unwrap(), "two");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        assert!(read(&folder.path().join("none")).unwrap().is_none());
+        assert!(read(&directory.path().join("none")).unwrap().is_none());
     }
 }

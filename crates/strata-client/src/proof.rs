@@ -1,6 +1,6 @@
-//! Finds the proof for an address: a certificate in a folder, or a token.
-//! What was said outright wins; then the data folder, the saved login for
-//! that address, and the default folder.
+//! Finds the proof for an address: a certificate in a directory, or a token.
+//! What was said outright wins; then the data directory, the saved login for
+//! that address, and the default directory.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn with_credentials(self, folder: &Path) -> Result<Target> {
+    fn with_credentials(self, directory: &Path) -> Result<Target> {
         Ok(Target::Tls {
             address: self.address,
-            credentials: read_credentials(folder)?,
+            credentials: read_credentials(directory)?,
         })
     }
 }
@@ -50,18 +50,18 @@ impl Discovery {
             .map_err(|_| Error::NoProof { address })
     }
 
-    /// The proof that was said outright, else the one in `folder`.
-    pub(crate) fn prove_from(&self, peer: Peer, folder: &Path) -> Result<Target> {
+    /// The proof that was said outright, else the one in `directory`.
+    pub(crate) fn prove_from(&self, peer: Peer, directory: &Path) -> Result<Target> {
         match self.said_proof(&peer)? {
             Some(target) => Ok(target),
-            None => peer.with_credentials(folder),
+            None => peer.with_credentials(directory),
         }
     }
 
     /// The proof that was said outright.
     pub(crate) fn said_proof(&self, peer: &Peer) -> Result<Option<Target>> {
-        if let Some(folder) = &self.credentials {
-            return peer.clone().with_credentials(folder).map(Some);
+        if let Some(directory) = &self.credentials {
+            return peer.clone().with_credentials(directory).map(Some);
         }
         let Some(token) = &self.token else {
             return Ok(None);
@@ -79,17 +79,17 @@ impl Discovery {
         }))
     }
 
-    /// The CA for a token: the one named, else the one in the named folder.
+    /// The CA for a token: the one named, else the one in the named directory.
     fn ca_file(&self) -> Option<PathBuf> {
-        let of_folder = || Some(self.data_dir.as_ref()?.join("client/ca.crt"));
-        self.ca.clone().or_else(of_folder)
+        let from_dir = || Some(self.data_dir.as_ref()?.join("client/ca.crt"));
+        self.ca.clone().or_else(from_dir)
     }
 }
 
 /// The proof that a saved login holds.
 pub(crate) fn from_context(peer: Peer, context: &Context, file: &Path) -> Result<Target> {
-    if let Some(folder) = &context.credentials {
-        return peer.with_credentials(folder);
+    if let Some(directory) = &context.credentials {
+        return peer.with_credentials(directory);
     }
     match (&context.token, &context.ca_pem) {
         (Some(token), Some(ca_pem)) => Ok(Target::Token {
@@ -101,15 +101,15 @@ pub(crate) fn from_context(peer: Peer, context: &Context, file: &Path) -> Result
         _ => Err(Error::Damaged {
             path: file.to_owned(),
             reason: format!(
-                "the login for {} has neither credentials nor a token with its CA",
+                "the context for {} has neither credentials nor a token with its CA",
                 peer.address
             ),
         }),
     }
 }
 
-fn read_credentials(folder: &Path) -> Result<Credentials> {
-    Credentials::read(folder).map_err(|why| match why {
+fn read_credentials(directory: &Path) -> Result<Credentials> {
+    Credentials::read(directory).map_err(|why| match why {
         CredentialsError::File(
             FileError::Read { path, source } | FileError::Write { path, source },
         ) => Error::File {
@@ -118,7 +118,7 @@ fn read_credentials(folder: &Path) -> Result<Credentials> {
             source,
         },
         other => Error::Damaged {
-            path: folder.to_owned(),
+            path: directory.to_owned(),
             reason: other.to_string(),
         },
     })

@@ -9,14 +9,14 @@ use strata_identity::{Clock, Credentials, Expect, Fingerprint, LiveError, LiveId
 
 /// Why there is no TLS with what was given.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum TlsSetupError {
     #[error(transparent)]
     Identity(#[from] LiveError),
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-impl Unusable {
+impl TlsSetupError {
     /// The whole of it in one line.
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();
@@ -31,7 +31,9 @@ impl Unusable {
 
 /// For a caller that shows a certificate. Server or node, either may be
 /// behind it: a certificate gives nothing away.
-pub(crate) fn with_certificate(credentials: &Credentials) -> Result<Arc<ClientConfig>, Unusable> {
+pub(crate) fn with_certificate(
+    credentials: &Credentials,
+) -> Result<Arc<ClientConfig>, TlsSetupError> {
     let identity = Arc::new(LiveIdentity::new(credentials)?);
     let config = strata_identity::client_config(
         &credentials.ca_pem,
@@ -47,7 +49,7 @@ pub(crate) fn with_certificate(credentials: &Credentials) -> Result<Arc<ClientCo
 pub(crate) fn with_identity(
     ca_pem: &str,
     identity: Arc<LiveIdentity>,
-) -> Result<Arc<ClientConfig>, Unusable> {
+) -> Result<Arc<ClientConfig>, TlsSetupError> {
     let config =
         strata_identity::client_config(ca_pem, Some(identity), Expect::Server, Clock::system())?;
     Ok(config.into())
@@ -57,13 +59,13 @@ pub(crate) fn with_identity(
 pub(crate) fn without_certificate(
     ca_pem: &str,
     expect: Expect,
-) -> Result<Arc<ClientConfig>, Unusable> {
+) -> Result<Arc<ClientConfig>, TlsSetupError> {
     let config = strata_identity::client_config(ca_pem, None, expect, Clock::system())?;
     Ok(config.into())
 }
 
 /// For a caller that knows the CA by its fingerprint alone.
-pub(crate) fn joining(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, Unusable> {
+pub(crate) fn joining(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, TlsSetupError> {
     let config = strata_identity::joining_client_config(fingerprint, Clock::system())?;
     Ok(config.into())
 }

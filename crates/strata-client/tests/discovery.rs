@@ -5,10 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use strata_client::{Context, Contexts, Discovery, Endpoints, Error, Places, Target};
-use strata_identity::{Authority, CertificateSpec};
+use strata_identity::{Ca, CertificateSpec};
 use strata_types::Role;
 
-/// A machine with a default data folder, a default socket and a home, none
+/// A machine with a default data directory, a default socket and a home, none
 /// of which is there yet.
 struct Machine {
     root: tempfile::TempDir,
@@ -48,10 +48,10 @@ impl Machine {
     }
 }
 
-fn credentials(ca: &Path, folder: &Path) {
-    let authority = Authority::open(ca).unwrap();
+fn credentials(ca: &Path, directory: &Path) {
+    let authority = Ca::open(ca).unwrap();
     let spec = CertificateSpec::caller("test".parse().unwrap(), Role::Admin);
-    authority.issue(&spec).unwrap().write(folder).unwrap();
+    authority.issue(&spec).unwrap().write(directory).unwrap();
 }
 
 fn both(socket: Option<PathBuf>) -> Endpoints {
@@ -70,7 +70,7 @@ fn shown(target: Result<Target, Error>) -> String {
 }
 
 #[test]
-fn a_named_folder_leads_to_its_socket_and_its_server() {
+fn a_named_directory_leads_to_its_socket_and_its_server() {
     let machine = Machine::new();
     let (socket, _listener) = machine.socket("mine.sock");
     let mut discovery = machine.discovery();
@@ -112,7 +112,7 @@ fn a_node_alone_is_its_own_server() {
 }
 
 #[test]
-fn a_named_folder_never_leads_elsewhere() {
+fn a_named_directory_never_leads_elsewhere() {
     let machine = Machine::new();
     let (_, _listener) = machine.socket("default.sock");
     machine.daemon("default", &both(None));
@@ -123,7 +123,7 @@ fn a_named_folder_never_leads_elsewhere() {
 }
 
 #[test]
-fn without_a_word_the_defaults_are_taken() {
+fn defaults_apply_without_configuration() {
     let machine = Machine::new();
     let discovery = machine.discovery();
     let socket = format!(
@@ -148,7 +148,7 @@ fn without_a_word_the_defaults_are_taken() {
 }
 
 #[test]
-fn a_saved_login_comes_before_the_default_folder() {
+fn a_saved_login_comes_before_the_default_directory() {
     let machine = Machine::new();
     machine.daemon("default", &both(None));
     let mut contexts = Contexts::default();

@@ -1,5 +1,5 @@
-//! Who calls, as proven: by a certificate of our CA, by a token, or by being
-//! a certain user on the other end of a Unix socket.
+//! The caller, as proven: by a certificate of our CA, by a token, or by being a
+//! certain user on the other end of a Unix socket.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::issue::ORGANIZATION;
 use crate::{Name, NameError, Validity};
 
-/// Somebody whose identity was proven.
+/// A principal whose identity was proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The name in the certificate or of the token; `root` on a socket.
@@ -63,14 +63,13 @@ pub enum CertificateError {
     /// Not X.509 at all.
     #[error("it is not an X.509 certificate")]
     Malformed,
-    /// The common name.
     #[error("its common name {0}")]
     Name(#[from] NameError),
     /// Two names are no name.
     #[error("it has {0} common names, not one")]
     Names(usize),
     /// An organization that begins like ours and is no role.
-    #[error("it has no role that is known here")]
+    #[error("it has no known role")]
     UnknownRole,
     /// No role, or several.
     #[error("it has {0} roles, not one")]
@@ -104,14 +103,13 @@ pub fn caller_from_certificate(der: &[u8]) -> Result<Caller, CertificateError> {
     })
 }
 
-/// What we ever ask of a certificate.
+/// The parsed fields of a certificate.
 pub(crate) struct Parsed {
     /// The whole public key, as the certificate writes it.
     pub(crate) public_key: Vec<u8>,
     /// In lower-case hexadecimal digits.
     pub(crate) serial: String,
     pub(crate) validity: Validity,
-    /// Every common name.
     pub(crate) names: Vec<String>,
     /// What follows `strata:` in every organization that begins so.
     pub(crate) organizations: Vec<String>,

@@ -1,14 +1,14 @@
-//! What one certificate is known by: its serial, the hash of its key, whom it
-//! names and when it was issued. Revocation and the binding of nodes to their
-//! keys go by these, never by the name alone: two certificates can name the
-//! same holder, and only one of them may be the holder's.
+//! What one certificate is known by: its serial, the hash of its key, the name
+//! of its holder and when it was issued. Revocation and the binding of nodes to
+//! their keys go by these, never by the name alone: two certificates can name
+//! the same holder, and only one of them may be the holder's.
 
 use jiff::Timestamp;
 use strata_types::Role;
 
 use crate::caller::{CertificateError, Parsed, parse_certificate};
 use crate::fingerprint::Fingerprint;
-use crate::issue::SKEW;
+use crate::issue::CLOCK_SKEW;
 use crate::{Name, Validity};
 
 /// What one certificate of a caller is known by.
@@ -19,16 +19,14 @@ pub struct CertificateId {
     pub serial: String,
     /// SHA-256 of the public key (SubjectPublicKeyInfo), in hexadecimal.
     pub key: String,
-    /// Whom it names.
     pub name: Name,
-    /// As what.
+    /// Role of the holder.
     pub role: Role,
     /// When it was signed, to the second.
     pub issued_at: Timestamp,
-    /// When it ends.
     pub expires_at: Timestamp,
     /// Which root signed it: SHA-256 of the root's name, in hexadecimal. Empty
-    /// where it was not written down.
+    /// where it was not recorded.
     pub issuer: String,
 }
 
@@ -56,18 +54,17 @@ impl CertificateId {
             name: name.parse()?,
             role: role.parse().map_err(|_| CertificateError::UnknownRole)?,
             // Certificates begin a little before they are signed.
-            issued_at: not_before.checked_add(SKEW).unwrap_or(not_before),
+            issued_at: not_before.checked_add(CLOCK_SKEW).unwrap_or(not_before),
             expires_at: not_after,
             issuer: certificate.issuer.clone(),
         })
     }
 }
 
-/// Which proof a request came with, for whoever ends it early or writes it
-/// down. In the extensions of requests whose caller has one.
+/// The credential that a request came with, for the code that ends the request
+/// early or records it. In the extensions of requests whose caller has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// A certificate.
     Certificate(std::sync::Arc<CertificateId>),
     /// An API token, by its id.
     Token {
@@ -87,20 +84,20 @@ impl std::fmt::Display for Credential {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Authority, CertificateId, CertificateSpec, certificate_from_pem};
+    use crate::{Ca, CertificateId, CertificateSpec, certificate_from_pem};
     use strata_types::Role;
 
     #[test]
     fn two_certificates_of_one_name_differ_in_serial_and_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(&folder.path().join("ca")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::open(&directory.path().join("ca")).unwrap();
         let id = || {
             let spec = CertificateSpec::caller("n1".parse().unwrap(), Role::Node);
-            let issued = authority.issue(&spec).unwrap();
+            let issued = ca.issue(&spec).unwrap();
             let der = certificate_from_pem(&issued.certificate_pem).unwrap();
             CertificateId::of(&der).unwrap()
         };
-        let before = authority.clock().now();
+        let before = ca.clock().now();
         let (one, other) = (id(), id());
         assert_eq!((one.name.as_str(), one.role), ("n1", Role::Node));
         assert_ne!(one.serial, other.serial);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::UnixTime;
 
-/// Tells the time. Cheap to clone; every clone tells the same.
+/// A source of time. Cheap to clone; clones share it.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -17,12 +17,11 @@ impl Clock {
         Self::from_fn(Timestamp::now)
     }
 
-    /// A clock that says whatever `now` says.
+    /// A clock that returns `now`.
     pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
@@ -40,7 +39,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// TLS asks the same clock whether a certificate is still good.
+/// TLS checks by the same clock whether a certificate is still good.
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {
         let since_epoch = self.now().duration_since(Timestamp::UNIX_EPOCH);

@@ -2,9 +2,9 @@
 //! disk three files, so that any tool can use them.
 //!
 //! Replacing certificate and key is two renames, and a crash may fall between
-//! them. Both are staged first; the key moves before the certificate. So
-//! whoever reads afterwards either finds a pair, or finds the certificate
-//! that belongs to the key still staged, and completes the move.
+//! them. Both are staged first; the key moves before the certificate. So a
+//! later reader either finds a pair, or finds the certificate that belongs to
+//! the key still staged, and completes the move.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl PrivateKeyPem {
         Ok(Self::new(pem))
     }
 
-    /// The key itself, for the few who need it: TLS and the file.
+    /// The key itself, for the few places that need it: TLS and the file.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -61,11 +61,8 @@ impl fmt::Debug for PrivateKeyPem {
 /// The CA to trust, a certificate of it, and the key of that certificate.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The CA's certificate.
     pub ca_pem: String,
-    /// The holder's certificate.
     pub certificate_pem: String,
-    /// The holder's key.
     pub key_pem: PrivateKeyPem,
 }
 
@@ -90,39 +87,43 @@ pub enum CredentialsError {
 }
 
 impl Credentials {
-    /// Writes `{ca.crt,client.crt,client.key}` into `folder`, for the owner
+    /// Writes `{ca.crt,client.crt,client.key}` into `directory`, for the owner
     /// alone, replacing what is there.
-    pub fn write(&self, folder: &Path) -> Result<(), CredentialsError> {
-        files::make_folder(folder)?;
-        files::replace(&folder.join(CA), &self.ca_pem, files::PRIVATE)?;
-        files::replace(&folder.join(STAGED), &self.certificate_pem, files::PRIVATE)?;
-        files::replace(&folder.join(KEY), self.key_pem.expose(), files::PRIVATE)?;
-        finish(folder)?;
+    pub fn write(&self, directory: &Path) -> Result<(), CredentialsError> {
+        files::create_private_dir(directory)?;
+        files::replace(&directory.join(CA), &self.ca_pem, files::PRIVATE)?;
+        files::replace(
+            &directory.join(STAGED),
+            &self.certificate_pem,
+            files::PRIVATE,
+        )?;
+        files::replace(&directory.join(KEY), self.key_pem.expose(), files::PRIVATE)?;
+        finish(directory)?;
         Ok(())
     }
 
-    /// Replaces the roots that credentials in `folder` trust, and nothing else.
-    pub fn write_ca(folder: &Path, ca_pem: &str) -> Result<(), CredentialsError> {
-        Ok(files::replace(&folder.join(CA), ca_pem, files::PRIVATE)?)
+    /// Replaces the roots that credentials in `directory` trust, and nothing else.
+    pub fn write_ca(directory: &Path, ca_pem: &str) -> Result<(), CredentialsError> {
+        Ok(files::replace(&directory.join(CA), ca_pem, files::PRIVATE)?)
     }
 
     /// Reads what [`Credentials::write`] wrote, and completes it where it was
     /// interrupted.
-    pub fn read(folder: &Path) -> Result<Self, CredentialsError> {
+    pub fn read(directory: &Path) -> Result<Self, CredentialsError> {
         let must = |name: &str| {
-            let path = folder.join(name);
+            let path = directory.join(name);
             files::read(&path)?.ok_or(CredentialsError::Missing(path))
         };
-        let key = folder.join(KEY);
+        let key = directory.join(KEY);
         let key_pem = files::read_private(&key)?.ok_or(CredentialsError::Missing(key))?;
         let read = |certificate_pem| Self {
             ca_pem: String::new(),
             certificate_pem,
             key_pem: PrivateKeyPem::new(&*key_pem),
         };
-        let mut credentials = match files::read(&folder.join(STAGED))?.map(read) {
+        let mut credentials = match files::read(&directory.join(STAGED))?.map(read) {
             Some(staged) if staged.check().is_ok() => {
-                finish(folder)?;
+                finish(directory)?;
                 staged
             }
             _ => read(must(CERTIFICATE)?),
@@ -137,7 +138,7 @@ impl Credentials {
         Ok(parse_certificate(&self.certificate_der()?)?.validity)
     }
 
-    /// Whom the certificate names.
+    /// The caller that the certificate names.
     pub fn caller(&self) -> Result<Caller, CredentialsError> {
         Ok(caller_from_certificate(&self.certificate_der()?)?)
     }
@@ -163,10 +164,10 @@ impl Credentials {
 }
 
 /// Moves the staged certificate into its place.
-fn finish(folder: &Path) -> Result<(), FileError> {
-    let path = folder.join(CERTIFICATE);
-    match fs::rename(folder.join(STAGED), &path) {
-        Ok(()) => files::sync_folder_of(&path),
+fn finish(directory: &Path) -> Result<(), FileError> {
+    let path = directory.join(CERTIFICATE);
+    match fs::rename(directory.join(STAGED), &path) {
+        Ok(()) => files::sync_parent_dir(&path),
         // Another reader was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(files::write_error(&path, source)),

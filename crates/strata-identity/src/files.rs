@@ -1,5 +1,5 @@
 //! Files that hold secrets: private from their first byte, replaced whole or
-//! not at all, on disk before anybody is told so.
+//! not at all, on disk before the write returns.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -10,36 +10,24 @@ use crate::fingerprint::hex;
 
 /// For the owner alone.
 pub(crate) const PRIVATE: u32 = 0o600;
-/// For everybody to read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
 /// A file of the identity store could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Reading failed.
+    /// A file cannot be read.
     #[error("cannot read {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Writing failed.
+    Read { path: PathBuf, source: io::Error },
+    /// A file cannot be written.
     #[error("cannot write {path}")]
     Write {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// A secret that others could have read is no secret.
     #[error("{path} is open to others (mode {mode:04o}); it must be 0600")]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    Exposed { path: PathBuf, mode: u32 },
 }
 
 /// An error with its causes, for where only a text can go.
@@ -54,22 +42,22 @@ pub fn in_full(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Makes `folder` for the owner alone, if it is not there. One that is there
-/// keeps its permissions: it may be a folder the user chose.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), FileError> {
+/// Makes `directory` for the owner alone, if it is not there. One that is there
+/// keeps its permissions: it may be a directory the user chose.
+pub(crate) fn create_private_dir(directory: &Path) -> Result<(), FileError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder)
-        .map_err(|source| write_error(folder, source))
+        .create(directory)
+        .map_err(|source| write_error(directory, source))
 }
 
-/// Makes `folder` for the owner alone, and takes it from others if it is
-/// there. For folders that are ours by purpose.
-pub(crate) fn own_folder(folder: &Path) -> Result<(), FileError> {
-    make_folder(folder)?;
-    fs::set_permissions(folder, Permissions::from_mode(0o700))
-        .map_err(|source| write_error(folder, source))
+/// Makes `directory` for the owner alone, and takes it from others if it is
+/// there. For directories that are ours by purpose.
+pub(crate) fn own_dir(directory: &Path) -> Result<(), FileError> {
+    create_private_dir(directory)?;
+    fs::set_permissions(directory, Permissions::from_mode(0o700))
+        .map_err(|source| write_error(directory, source))
 }
 
 /// The content of a file, or `None` when there is none.
@@ -102,15 +90,15 @@ pub(crate) fn read_private(path: &Path) -> Result<Option<String>, FileError> {
 pub(crate) fn replace(path: &Path, content: &str, mode: u32) -> Result<(), FileError> {
     let staged = Staged::write(path, content, mode)?;
     fs::rename(&staged.0, path).map_err(|source| write_error(path, source))?;
-    sync_folder_of(path)
+    sync_parent_dir(path)
 }
 
 /// Writes `path` unless it is there already. Two processes that create at the
-/// same time get one file, and the loser is told by `false`.
+/// same time get one file, and the loser gets `false`.
 pub(crate) fn create(path: &Path, content: &str, mode: u32) -> Result<bool, FileError> {
     let staged = Staged::write(path, content, mode)?;
     match fs::hard_link(&staged.0, path) {
-        Ok(()) => sync_folder_of(path).map(|()| true),
+        Ok(()) => sync_parent_dir(path).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(source) => Err(write_error(path, source)),
     }
@@ -148,15 +136,15 @@ impl Drop for Staged {
     }
 }
 
-/// A rename is on disk once its folder is.
-pub(crate) fn sync_folder_of(path: &Path) -> Result<(), FileError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+/// A rename is on disk once its directory is.
+pub(crate) fn sync_parent_dir(path: &Path) -> Result<(), FileError> {
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|source| write_error(folder, source))
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|source| write_error(directory, source))
 }
 
 pub(crate) fn write_error(path: &Path, source: io::Error) -> FileError {
@@ -208,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_ours_is_closed_and_a_folder_of_the_user_is_left_alone() {
+    fn a_directory_of_ours_is_closed_and_a_directory_of_the_user_is_left_alone() {
         let world = tempfile::tempdir().unwrap();
         let theirs = world.path().join("theirs");
         fs::create_dir(&theirs).unwrap();
         fs::set_permissions(&theirs, Permissions::from_mode(0o755)).unwrap();
-        make_folder(&theirs).unwrap();
+        create_private_dir(&theirs).unwrap();
         assert_eq!(mode(&theirs), 0o755);
-        own_folder(&theirs).unwrap();
+        own_dir(&theirs).unwrap();
         assert_eq!(mode(&theirs), 0o700);
-        make_folder(&world.path().join("new")).unwrap();
+        create_private_dir(&world.path().join("new")).unwrap();
         assert_eq!(mode(&world.path().join("new")), 0o700);
     }
 }

@@ -1,5 +1,5 @@
-//! What strangers show to be let in: tokens, certificates, requests for them,
-//! names. Fuzzed by `fuzz/`.
+//! Untrusted credentials: tokens, certificates, certificate requests, names.
+//! Fuzzed by `fuzz/`.
 
 use crate::token::text::ApiToken;
 use crate::{
@@ -7,7 +7,6 @@ use crate::{
     certificate_from_pem,
 };
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

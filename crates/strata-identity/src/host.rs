@@ -11,7 +11,6 @@ use crate::Name;
 /// What a server can be reached by: an address or a DNS name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
-    /// An IP address.
     Address(IpAddr),
     /// A DNS name, in lower case.
     Dns(Box<str>),
@@ -32,8 +31,8 @@ impl Host {
         ]
     }
 
-    /// This machine, seen from itself: whoever serves there is believed to be
-    /// whatever a client expects on its own machine.
+    /// This host, seen from itself: a server there is accepted as whatever a
+    /// client expects on its own host.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.to_canonical().is_loopback(),

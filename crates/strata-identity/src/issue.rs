@@ -1,8 +1,8 @@
-//! What a certificate shall say: whom it names, what it may be used for, how
-//! long it lasts. The subject carries identity: CN is the name, O is
-//! `strata:<role>`. (CN is longer here than the 64 of X.520; every verifier
-//! we know reads it all the same, and an id that does not fit would not be
-//! the id.)
+//! What a certificate shall contain: the name of its holder, what it may be
+//! used for, how long it lasts. The subject carries identity: CN is the name, O
+//! is `strata:<role>`. (CN is longer here than the 64 of X.520; every verifier
+//! we know reads it all the same, and an id that does not fit would not be the
+//! id.)
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use strata_types::Role;
 use crate::caller::{
     CertificateError, caller_from_certificate, certificate_from_pem, parse_certificate,
 };
-use crate::{AuthorityError, CertificateId, Host, Name, node_host};
+use crate::{CaError, CertificateId, Host, Name, node_host};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Before the first second, so that a machine whose clock is behind accepts it.
-pub(crate) const SKEW: SignedDuration = SignedDuration::from_mins(5);
+pub(crate) const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Begins every organization that carries identity.
 pub(crate) const ORGANIZATION: &str = "strata:";
@@ -66,7 +66,7 @@ impl Issued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{asked} s is not a lifetime; {least} to {most} s is allowed")]
 pub struct TtlError {
-    /// What was asked for, in seconds.
+    /// The requested lifetime in seconds.
     pub asked: u64,
     /// The least that is allowed, in seconds.
     pub least: u64,
@@ -102,7 +102,7 @@ enum Holder {
     Caller(Role),
 }
 
-/// What a certificate shall say.
+/// What a certificate shall contain.
 #[derive(Clone, Debug)]
 pub struct CertificateSpec {
     name: Name,
@@ -113,15 +113,13 @@ pub struct CertificateSpec {
 }
 
 impl CertificateSpec {
-    /// The shortest lifetime.
     pub const MIN_TTL: Duration = Duration::from_secs(60);
-    /// The longest lifetime.
     pub const MAX_TTL: Duration = Duration::from_secs(2 * 365 * 24 * 60 * 60);
 
-    /// For somebody who calls. A node is called as well, so its certificate
-    /// serves too: it names [`node_host`], and never the loopback, where it
-    /// would pass for the server to every client that checks the name alone.
-    /// 30 days for a node, a year for people and programs.
+    /// For a caller. A node is called as well, so its certificate serves too:
+    /// it names [`node_host`], and never the loopback, where it would pass for
+    /// the server to every client that checks the name alone. 30 days for a
+    /// node, a year for people and programs.
     pub fn caller(name: Name, role: Role) -> Self {
         let (hosts, ttl) = match role {
             Role::Node => (node_host(&name).into_iter().collect(), 30 * DAY),
@@ -148,13 +146,13 @@ impl CertificateSpec {
         }
     }
 
-    /// For the holder of `certificate` once more: same name, same role, and
-    /// the same lifetime, so that a certificate meant for an hour does not
-    /// become one for a year. Hosts are named anew.
+    /// For the holder of `certificate` once more: same name, same role, and the
+    /// same lifetime, so that a certificate meant for an hour does not become
+    /// one for a year. Hosts are derived again, not copied.
     pub fn renewal_of(certificate: &[u8]) -> Result<Self, CertificateError> {
         let caller = caller_from_certificate(certificate)?;
         let validity = parse_certificate(certificate)?.validity;
-        let lifetime = validity.not_after.duration_since(validity.not_before) - SKEW;
+        let lifetime = validity.not_after.duration_since(validity.not_before) - CLOCK_SKEW;
         let lifetime = Duration::try_from(lifetime).unwrap_or(Self::MIN_TTL);
         let mut spec = Self::caller(caller.name, caller.role);
         spec.ttl = lifetime.clamp(Self::MIN_TTL, Self::MAX_TTL);
@@ -218,7 +216,6 @@ impl CertificateSpec {
         Ok(self)
     }
 
-    /// Whom it names.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -228,21 +225,17 @@ impl CertificateSpec {
     }
 
     /// From a little before now until the lifetime ends, or the CA does.
-    pub(crate) fn validity(
-        &self,
-        now: Timestamp,
-        ca: Validity,
-    ) -> Result<Validity, AuthorityError> {
+    pub(crate) fn validity(&self, now: Timestamp, ca: Validity) -> Result<Validity, CaError> {
         let now = whole_second(now);
         let second = SignedDuration::from_secs(1);
         let after = self.after.and_then(|at| at.checked_add(second).ok());
         let now = after.map_or(now, |after| now.max(whole_second(after)));
         if now >= ca.not_after {
-            return Err(AuthorityError::Ended(ca.not_after));
+            return Err(CaError::Ended(ca.not_after));
         }
         Ok(Validity {
             not_before: now
-                .checked_sub(SKEW)
+                .checked_sub(CLOCK_SKEW)
                 .map_or(ca.not_before, |t| t.max(ca.not_before)),
             not_after: now
                 .checked_add(self.ttl)
@@ -281,7 +274,6 @@ impl CertificateSpec {
     }
 }
 
-/// CN and O.
 pub(crate) fn subject(name: &str, organization: &str) -> DistinguishedName {
     let mut subject = DistinguishedName::new();
     subject.push(
@@ -309,7 +301,7 @@ pub(crate) fn set_validity(params: &mut CertificateParams, validity: Validity) {
     params.not_after = date(validity.not_after);
 }
 
-/// `at` without the part of a second that no certificate can tell.
+/// `at` without the part of a second that no certificate can hold.
 pub(crate) fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
@@ -332,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_bounded_and_the_bounds_are_told() {
+    fn token_lifetimes_are_bounded() {
         let spec = || CertificateSpec::caller("a".parse().unwrap(), Role::Viewer);
         assert!(spec().lasting(CertificateSpec::MIN_TTL).is_ok());
         assert!(spec().lasting(CertificateSpec::MAX_TTL).is_ok());
@@ -342,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_does_not_outlive_its_authority() {
+    fn a_certificate_does_not_outlive_its_ca() {
         let ca = Validity {
             not_before: at(1000),
             not_after: at(2000),
@@ -352,7 +344,7 @@ mod tests {
         assert_eq!(validity, ca);
         assert!(matches!(
             spec.validity(at(2000), ca),
-            Err(AuthorityError::Ended(_))
+            Err(CaError::Ended(_))
         ));
     }
 

@@ -1,11 +1,12 @@
-//! Who is who, and who may do what: the embedded CA, certificates, API and
-//! join tokens, and the one table of roles that every face asks.
+//! Authentication and authorization: the embedded CA, certificates, API and
+//! join tokens, and the one table of roles that every API uses.
 //!
-//! Nothing here speaks a protocol or runs a task. `strata-transport` carries
-//! these decisions to the wire; faces see a checked [`Caller`] and no more.
+//! Nothing here implements a protocol or runs a task. `strata-transport`
+//! carries these decisions to the wire; APIs see a checked [`Caller`] and no
+//! more.
 #![forbid(unsafe_code)]
 
-mod authority;
+mod ca;
 mod caller;
 mod certificate_id;
 mod clock;
@@ -29,7 +30,7 @@ mod token;
 mod trust;
 mod verifier;
 
-pub use authority::{Authority, AuthorityError, RootInfo, Rotation};
+pub use ca::{Ca, CaError, RootInfo, Rotation};
 pub use caller::{Caller, CertificateError, Proof, caller_from_certificate, certificate_from_pem};
 pub use certificate_id::{CertificateId, Credential};
 pub use clock::Clock;

@@ -21,7 +21,7 @@ pub enum LiveError {
     /// They are not what they should be.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// Not PEM.
+    /// The text is not PEM.
     #[error("the {0} is not PEM")]
     NotPem(&'static str),
     /// TLS does not take them.

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Box<str>);
 
-/// Why a text is not a name. Says what is allowed, for people.
+/// Why a text is not a valid name, with what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing at all.
+    /// The name is empty.
     #[error("must not be empty (1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-')")]
     Empty,
     /// Longer than an id may be.
-    #[error("is {0} characters long; 128 is the most")]
+    #[error("is {0} characters long; the maximum is 128")]
     TooLong(usize),
     /// A character that no name has.
     #[error("has {0:?} in it; only A-Z, a-z, 0-9, '.', '_' and '-' are allowed")]
@@ -26,7 +26,6 @@ pub enum NameError {
 }
 
 impl Name {
-    /// The longest name.
     pub const MAX: usize = 128;
 
     /// The text of the name.

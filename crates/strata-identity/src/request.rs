@@ -1,6 +1,6 @@
-//! A certificate request from a stranger. Its key is taken, once the request
-//! has proven that it holds it; its subject and extensions are not even read:
-//! what a certificate says is ours to decide.
+//! A certificate request of an unauthenticated party. Its key is taken, once
+//! the request has proven that it holds it; its subject and extensions are not
+//! even read: what a certificate says is ours to decide.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, SubjectPublicKeyInfo};
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -10,7 +10,7 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::PrivateKeyPem;
 
-/// A key that wants a certificate, and has proven that it is held.
+/// A certificate request with proof of possession of its key.
 #[derive(Debug)]
 pub struct CertificateRequest {
     pub(crate) key: SubjectPublicKeyInfo,
@@ -20,7 +20,7 @@ pub struct CertificateRequest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// No honest request is that long.
-    #[error("is {0} bytes long; {max} is the most", max = CertificateRequest::MAX)]
+    #[error("is {0} bytes long; the maximum is {max}", max = CertificateRequest::MAX)]
     TooLong(usize),
     /// Not PEM, or PEM of something else.
     #[error("is not a PEM block \"CERTIFICATE REQUEST\"")]
@@ -28,7 +28,7 @@ pub enum RequestError {
     /// PEM of something that is no PKCS#10.
     #[error("is not a PKCS#10 certificate request")]
     Malformed,
-    /// Somebody else's key, or a damaged request.
+    /// Signed by another key, or a damaged request.
     #[error("is not signed by the key it names")]
     Signature,
     /// A key that TLS here would not use.
@@ -45,8 +45,8 @@ impl From<RequestError> for strata_types::Error {
 }
 
 impl CertificateRequest {
-    /// The longest request that is looked at: an RSA key of 8192 bits takes
-    /// less than half of it.
+    /// The longest request that is parsed: an RSA key of 8192 bits takes less
+    /// than half of it.
     pub const MAX: usize = 8 * 1024;
 
     /// Reads a request and checks its proof.
@@ -70,8 +70,8 @@ impl CertificateRequest {
         Ok(Self { key })
     }
 
-    /// A fresh key and the request for it, for those who ask a server to
-    /// sign: the key never leaves them.
+    /// A fresh key and the request for it, for holders that have a server sign:
+    /// the key never leaves them.
     pub fn generate() -> Result<(PrivateKeyPem, String), rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let request = CertificateParams::default().serialize_request(&key)?;
@@ -123,7 +123,7 @@ mod tests {
         let long = "x".repeat(CertificateRequest::MAX + 1);
         let error = strata_types::Error::from(CertificateRequest::from_pem(&long).unwrap_err());
         assert_eq!(error.field(), Some("csr_pem"));
-        assert_eq!(error.message(), "is 8193 bytes long; 8192 is the most");
+        assert_eq!(error.message(), "is 8193 bytes long; the maximum is 8192");
         let key = KeyPair::generate().unwrap().serialize_pem();
         for (text, expected) in [
             ("", RequestError::NotPem),

@@ -1,11 +1,10 @@
 //! Which certificates are refused although they are good by themselves: by
-//! serial, by key, or all of a name that were issued until a moment. Every
-//! gate asks for every request, and open streams ask again whenever the list
-//! changes, so that a revocation takes effect at once.
+//! serial, by key, or all of a name that were issued until a timestamp. The
+//! auth layer checks every request, and open streams are checked again whenever
+//! the list changes, so that a revocation takes effect at once.
 //!
-//! The list is a view in memory. Where it is kept is others' business: a
-//! server fills it from its store, which all servers share; a node from what
-//! its server says.
+//! The list is a view in memory. It is stored elsewhere: a server fills it from
+//! its store, which all servers share; a node from what its server sends.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -17,11 +16,9 @@ use tokio::sync::watch;
 
 use crate::{CertificateId, Name};
 
-/// What is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "camelCase")]
 pub enum Revocation {
-    /// One certificate.
     Serial {
         /// In lower-case hexadecimal digits.
         serial: String,
@@ -32,11 +29,11 @@ pub enum Revocation {
         key: String,
     },
     /// Every certificate of a name and role that was issued until then. Also
-    /// those that nobody has a record of.
+    /// those of which there is no record.
     Name {
-        /// Whom they name.
+        /// Subject of the certificates.
         name: Name,
-        /// As what.
+        /// Role of the holder.
         role: Role,
         /// Those issued later are not meant.
         until: Timestamp,
@@ -44,7 +41,7 @@ pub enum Revocation {
     /// Every certificate of a role that was issued until then, whomever it
     /// names: after a restore it is not known which were revoked.
     Role {
-        /// As what.
+        /// Role of the holder.
         role: Role,
         /// Those issued later are not meant.
         until: Timestamp,
@@ -53,20 +50,18 @@ pub enum Revocation {
 
 /// A certificate is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("certificate {serial} of {role} {name} was revoked; {}", way_back(*role))]
+#[error("certificate {serial} of {role} {name} was revoked; {}", rollback_files(*role))]
 pub struct Revoked {
-    /// Which.
     pub serial: String,
-    /// Whose.
     pub name: Name,
-    /// As what.
+    /// Role of the holder.
     pub role: Role,
 }
 
-fn way_back(role: Role) -> &'static str {
+fn rollback_files(role: Role) -> &'static str {
     match role {
         Role::Node => "a node joins again with a new token: strata token create --join",
-        _ => "ask an admin for another one",
+        _ => "request another one from an admin",
     }
 }
 
@@ -184,7 +179,7 @@ impl Revocations {
             .collect()
     }
 
-    /// Tells of every change from now on.
+    /// Wakes with every change from now on.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -257,20 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_later_or_to_another_is_not_meant() {
+    fn revocation_by_name_spares_later_certificates() {
         let list = Revocations::default();
         list.add(&until(100));
         assert_eq!(list.check(&id("aa", "k1", 101)), Ok(()));
         let mut admin = id("aa", "k1", 50);
         admin.role = Role::Admin;
         assert_eq!(list.check(&admin), Ok(()));
-        // An earlier moment does not take a later one back.
+        // An earlier timestamp does not undo a later one.
         list.add(&until(50));
         assert!(list.check(&id("aa", "k1", 100)).is_err());
     }
 
     #[test]
-    fn every_change_is_told_and_a_copy_refuses_the_same() {
+    fn revocation_changes_are_notified_and_copies_agree() {
         let (list, copy) = (Revocations::default(), Revocations::default());
         let mut news = list.subscribe();
         assert!(!news.has_changed().unwrap());

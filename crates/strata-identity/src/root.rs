@@ -1,5 +1,5 @@
-//! One root of the CA: a key, which nobody but its owner may read, and its
-//! certificate, which everybody may have.
+//! One root of the CA: a key, which only its owner may read, and its
+//! certificate, which is public.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use rustls_pki_types::pem::PemObject as _;
 
 use crate::caller::parse_certificate;
 use crate::files;
-use crate::issue::{SKEW, serial, set_validity, subject, whole_second};
-use crate::{AuthorityError, Clock, Fingerprint, Validity};
+use crate::issue::{CLOCK_SKEW, serial, set_validity, subject, whole_second};
+use crate::{CaError, Clock, Fingerprint, Validity};
 
 /// What the first root of an installation is called. Those that follow have
 /// another name each, so that a verifier which looks roots up by name finds
@@ -35,14 +35,14 @@ pub(crate) struct Root {
 impl Root {
     /// The root in two files, made where there is none. Each file is created
     /// exclusively, the key first, so that a crash between the two, or two
-    /// processes at once, still end in one matching pair. What is never done
-    /// is to make a new key beside an old certificate: everything that trusts
-    /// the old one would stop working without a word.
+    /// processes at once, still end in one matching pair. What is never done is
+    /// to make a new key beside an old certificate: everything that trusts the
+    /// old one would stop working silently.
     pub(crate) fn open_or_create(
         key: &Path,
         certificate: &Path,
         clock: &Clock,
-    ) -> Result<Self, AuthorityError> {
+    ) -> Result<Self, CaError> {
         open_key(key, certificate)?;
         let pair = read_key(key)?;
         if files::read(certificate)?.is_none() {
@@ -53,11 +53,7 @@ impl Root {
     }
 
     /// Makes a further root: the key first.
-    pub(crate) fn create(
-        key: &Path,
-        certificate: &Path,
-        clock: &Clock,
-    ) -> Result<Self, AuthorityError> {
+    pub(crate) fn create(key: &Path, certificate: &Path, clock: &Clock) -> Result<Self, CaError> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         files::replace(key, &pair.serialize_pem(), files::PRIVATE)?;
         let digits = Fingerprint::of(&pair.subject_public_key_info()).to_string();
@@ -68,8 +64,8 @@ impl Root {
     }
 
     /// The root in two files that are there.
-    pub(crate) fn open(key: &Path, certificate: &Path) -> Result<Self, AuthorityError> {
-        let damaged = |reason: &str| AuthorityError::Damaged {
+    pub(crate) fn open(key: &Path, certificate: &Path) -> Result<Self, CaError> {
+        let damaged = |reason: &str| CaError::Damaged {
             path: certificate.to_owned(),
             reason: reason.to_owned(),
         };
@@ -92,10 +88,10 @@ impl Root {
     }
 }
 
-fn open_key(path: &Path, certificate: &Path) -> Result<(), AuthorityError> {
+fn open_key(path: &Path, certificate: &Path) -> Result<(), CaError> {
     if files::read_private(path)?.is_none() {
         if files::read(certificate)?.is_some() {
-            return Err(AuthorityError::KeyLost(path.into()));
+            return Err(CaError::KeyLost(path.into()));
         }
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         // Read back later: another process may have been faster.
@@ -104,15 +100,15 @@ fn open_key(path: &Path, certificate: &Path) -> Result<(), AuthorityError> {
     Ok(())
 }
 
-fn read_key(path: &Path) -> Result<KeyPair, AuthorityError> {
+fn read_key(path: &Path) -> Result<KeyPair, CaError> {
     let pem = files::read_private(path)?.unwrap_or_default();
-    KeyPair::from_pem(&pem).map_err(|error| AuthorityError::Damaged {
+    KeyPair::from_pem(&pem).map_err(|error| CaError::Damaged {
         path: path.into(),
         reason: error.to_string(),
     })
 }
 
-fn self_signed(key: &KeyPair, name: &str, clock: &Clock) -> Result<String, AuthorityError> {
+fn self_signed(key: &KeyPair, name: &str, clock: &Clock) -> Result<String, CaError> {
     let now = whole_second(clock.now());
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(name, "ca");
@@ -120,7 +116,7 @@ fn self_signed(key: &KeyPair, name: &str, clock: &Clock) -> Result<String, Autho
     set_validity(
         &mut params,
         Validity {
-            not_before: now.checked_sub(SKEW).unwrap_or(now),
+            not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now),
             not_after: now.checked_add(LIFETIME).unwrap_or(Timestamp::MAX),
         },
     );

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::AuthorityError;
+use crate::CaError;
 use crate::files::{self, FileError};
 
 const STATE: &str = "rotation.json";
@@ -67,29 +67,29 @@ struct State {
     phase: Step,
 }
 
-/// Keeps the CA in a folder from being rotated until the answer is dropped, so
+/// Keeps the CA in a directory from being rotated until the answer is dropped, so
 /// that its files can be copied as they belong together.
-pub fn lock_ca(folder: &Path) -> io::Result<fs::File> {
-    let folder = fs::File::open(folder)?;
-    folder.lock_shared()?;
-    Ok(folder)
+pub fn lock_ca(directory: &Path) -> io::Result<fs::File> {
+    let directory = fs::File::open(directory)?;
+    directory.lock_shared()?;
+    Ok(directory)
 }
 
 /// The files of a CA.
 #[derive(Clone, Debug)]
 pub(crate) struct RootFiles {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl RootFiles {
-    pub(crate) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 
     /// Key and certificate of the root there was.
@@ -106,24 +106,23 @@ impl RootFiles {
     /// [`lock_ca`].
     pub(crate) fn lock(&self) -> Result<fs::File, FileError> {
         let lock = || {
-            let folder = fs::File::open(&self.folder)?;
-            folder.lock()?;
-            Ok(folder)
+            let directory = fs::File::open(&self.directory)?;
+            directory.lock()?;
+            Ok(directory)
         };
-        lock().map_err(|source| files::write_error(&self.folder, source))
+        lock().map_err(|source| files::write_error(&self.directory, source))
     }
 
     /// How far it is. A retirement that was interrupted is completed.
-    pub(crate) fn phase(&self) -> Result<RotationPhase, AuthorityError> {
+    pub(crate) fn phase(&self) -> Result<RotationPhase, CaError> {
         let path = self.path(STATE);
         let Some(text) = files::read(&path)? else {
             return Ok(RotationPhase::Stable);
         };
-        let state: State =
-            serde_json::from_str(&text).map_err(|error| AuthorityError::Damaged {
-                path,
-                reason: error.to_string(),
-            })?;
+        let state: State = serde_json::from_str(&text).map_err(|error| CaError::Damaged {
+            path,
+            reason: error.to_string(),
+        })?;
         match state.phase {
             Step::Introduced => Ok(RotationPhase::Introduced),
             Step::Issuing => Ok(RotationPhase::Issuing),
@@ -167,13 +166,13 @@ impl RootFiles {
         if next_certificate.exists() {
             rename(&next_certificate, &certificate)?;
         }
-        files::sync_folder_of(&key)?;
+        files::sync_parent_dir(&key)?;
         let state = self.path(STATE);
         match fs::remove_file(&state) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(files::write_error(&state, error))
             }
-            _ => files::sync_folder_of(&state),
+            _ => files::sync_parent_dir(&state),
         }
     }
 
@@ -219,33 +218,33 @@ mod tests {
     use strata_types::Role;
 
     use super::*;
-    use crate::{Authority, CertificateId, CertificateSpec, certificate_from_pem};
+    use crate::{Ca, CertificateId, CertificateSpec, certificate_from_pem};
 
     type Files = BTreeMap<String, Vec<u8>>;
 
-    fn files_in(folder: &Path) -> Files {
+    fn files_in(directory: &Path) -> Files {
         let read = |entry: io::Result<fs::DirEntry>| {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             (name, fs::read(path).unwrap())
         };
-        fs::read_dir(folder).unwrap().map(read).collect()
+        fs::read_dir(directory).unwrap().map(read).collect()
     }
 
-    /// A folder as a crash has left it.
+    /// A directory as a crash has left it.
     fn left_behind(files: &Files) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        folder
+        directory
     }
 
-    fn issuer_of(authority: &Authority) -> String {
+    fn issuer_of(ca: &Ca) -> String {
         let spec = CertificateSpec::caller("ann".parse().unwrap(), Role::Operator);
-        let issued = authority.issue(&spec).unwrap();
+        let issued = ca.issue(&spec).unwrap();
         let der = certificate_from_pem(&issued.certificate_pem).unwrap();
         CertificateId::of(&der).unwrap().issuer
     }
@@ -256,70 +255,57 @@ mod tests {
 
     #[test]
     fn rotation_trusts_both_roots_until_the_old_one_is_retired() {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::open(directory.path()).unwrap();
         let (first, old_key) = (
-            authority.rotation().current,
-            fs::read(folder.path().join("ca.key")).unwrap(),
+            ca.rotation().current,
+            fs::read(directory.path().join("ca.key")).unwrap(),
         );
-        assert!(matches!(
-            authority.activate(),
-            Err(AuthorityError::NoRotation)
-        ));
-        assert!(matches!(
-            authority.retire(),
-            Err(AuthorityError::NoRotation)
-        ));
+        assert!(matches!(ca.activate(), Err(CaError::NoRotation)));
+        assert!(matches!(ca.retire(), Err(CaError::NoRotation)));
 
-        assert!(authority.introduce().unwrap());
-        assert!(!authority.introduce().unwrap(), "once");
-        assert!(matches!(authority.retire(), Err(AuthorityError::NotActive)));
-        assert_eq!(authority.rotation().phase, RotationPhase::Introduced);
-        assert_eq!(roots_in(&authority.ca_pem()), 2);
-        assert_eq!(issuer_of(&authority), first.id);
-        let next = authority.rotation().next.unwrap();
+        assert!(ca.introduce().unwrap());
+        assert!(!ca.introduce().unwrap(), "once");
+        assert!(matches!(ca.retire(), Err(CaError::NotActive)));
+        assert_eq!(ca.rotation().phase, RotationPhase::Introduced);
+        assert_eq!(roots_in(&ca.ca_pem()), 2);
+        assert_eq!(issuer_of(&ca), first.id);
+        let next = ca.rotation().next.unwrap();
         assert_ne!(next.id, first.id);
 
-        assert!(authority.activate().unwrap());
-        assert!(!authority.activate().unwrap(), "once");
-        assert_eq!(issuer_of(&authority), next.id);
-        assert_eq!(
-            authority.fingerprint(),
-            first.fingerprint,
-            "the server's own"
-        );
-        assert!(authority.trust().trusts(&first.id) && authority.trust().trusts(&next.id));
+        assert!(ca.activate().unwrap());
+        assert!(!ca.activate().unwrap(), "once");
+        assert_eq!(issuer_of(&ca), next.id);
+        assert_eq!(ca.fingerprint(), first.fingerprint, "the server's own");
+        assert!(ca.trust().trusts(&first.id) && ca.trust().trusts(&next.id));
 
-        authority.retire().unwrap();
-        assert_eq!(authority.rotation().current, next);
-        assert_eq!(authority.fingerprint(), next.fingerprint);
-        assert!(!authority.trust().trusts(&first.id));
-        assert_eq!(roots_in(&authority.ca_pem()), 1);
-        let left = files_in(folder.path());
+        ca.retire().unwrap();
+        assert_eq!(ca.rotation().current, next);
+        assert_eq!(ca.fingerprint(), next.fingerprint);
+        assert!(!ca.trust().trusts(&first.id));
+        assert_eq!(roots_in(&ca.ca_pem()), 1);
+        let left = files_in(directory.path());
         let names: Vec<_> = left.keys().map(String::as_str).collect();
         assert_eq!(names, ["ca.crt", "ca.key"]);
         assert_ne!(left["ca.key"], old_key);
-        let key = fs::metadata(folder.path().join("ca.key")).unwrap();
+        let key = fs::metadata(directory.path().join("ca.key")).unwrap();
         assert_eq!(key.permissions().mode() & 0o777, 0o600);
-        assert_eq!(
-            Authority::open(folder.path()).unwrap().rotation().current,
-            next
-        );
+        assert_eq!(Ca::open(directory.path()).unwrap().rotation().current, next);
     }
 
-    /// Every state that a kill between two writes can leave opens, says how far
-    /// it is, and the steps can be asked for again.
+    /// Every state that a kill between two writes can leave opens, reports how
+    /// far it is, and allows the steps to be repeated.
     #[test]
     fn crash_between_any_two_writes_leaves_a_ca_that_goes_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(folder.path()).unwrap();
-        let old = authority.rotation().current;
-        let stable = files_in(folder.path());
-        authority.introduce().unwrap();
-        let introduced = files_in(folder.path());
-        let new = authority.rotation().next.unwrap();
-        authority.activate().unwrap();
-        let issuing = files_in(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::open(directory.path()).unwrap();
+        let old = ca.rotation().current;
+        let stable = files_in(directory.path());
+        ca.introduce().unwrap();
+        let introduced = files_in(directory.path());
+        let new = ca.rotation().next.unwrap();
+        ca.activate().unwrap();
+        let issuing = files_in(directory.path());
 
         let with = |base: &Files, names: &[&str]| {
             let mut files = base.clone();
@@ -366,30 +352,30 @@ mod tests {
             ),
         ];
         for (number, (files, phase, current)) in states.iter().enumerate() {
-            let folder = left_behind(files);
-            let authority = Authority::open(folder.path()).unwrap();
-            let rotation = authority.rotation();
+            let directory = left_behind(files);
+            let ca = Ca::open(directory.path()).unwrap();
+            let rotation = ca.rotation();
             assert_eq!(rotation.phase, *phase, "state {number}");
             assert_eq!(rotation.current, **current, "state {number}");
-            issuer_of(&authority);
+            issuer_of(&ca);
             // The whole of it from here.
-            authority.introduce().unwrap();
-            authority.activate().unwrap();
-            authority.retire().unwrap();
-            let last = authority.rotation().current;
+            ca.introduce().unwrap();
+            ca.activate().unwrap();
+            ca.retire().unwrap();
+            let last = ca.rotation().current;
             assert_ne!(last, old, "state {number}");
-            let again = Authority::open(folder.path()).unwrap();
+            let again = Ca::open(directory.path()).unwrap();
             assert_eq!(again.rotation().current, last, "state {number}");
-            assert_eq!(files_in(folder.path()).len(), 2, "state {number}");
+            assert_eq!(files_in(directory.path()).len(), 2, "state {number}");
         }
     }
 
     #[test]
     fn damaged_state_is_refused_and_named() {
-        let folder = tempfile::tempdir().unwrap();
-        Authority::open(folder.path()).unwrap();
-        fs::write(folder.path().join(STATE), "{").unwrap();
-        let error = Authority::open(folder.path()).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        Ca::open(directory.path()).unwrap();
+        fs::write(directory.path().join(STATE), "{").unwrap();
+        let error = Ca::open(directory.path()).unwrap_err();
         assert!(error.to_string().contains(STATE), "{error}");
     }
 }

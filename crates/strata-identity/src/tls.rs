@@ -23,7 +23,7 @@ pub enum TlsError {
     /// The CA to trust is not one.
     #[error("the CA certificate is not PEM")]
     CaNotPem,
-    /// TLS refused it.
+    /// rustls rejected the credentials.
     #[error("TLS cannot be set up")]
     Config(#[from] rustls::Error),
     /// The CA cannot be used to check others.
@@ -32,13 +32,13 @@ pub enum TlsError {
 }
 
 /// Makes the one crypto provider the default of this process, for libraries
-/// that ask for a default. As often as you like.
+/// that need a default. It may be called any number of times.
 pub fn install_crypto_provider() {
     // The only failure is that there is one already.
     let _ = aws_lc_rs::default_provider().install_default();
 }
 
-/// For a port that only speaks with holders of a certificate of this CA.
+/// For a port that only serves holders of a certificate of this CA.
 pub fn server_config_required_client(
     ca_pem: &str,
     identity: Arc<LiveIdentity>,
@@ -62,15 +62,15 @@ pub fn server_config_optional_client(
     server_config(verifier, identity, clock)
 }
 
-/// For a port whose roots are exchanged while it serves. Where a certificate is
-/// not required, a caller may come without one, and prove itself by a token.
+/// For a port whose roots are exchanged while it serves. A caller may come
+/// without a certificate: it proves itself by a token, or gets an answer that
+/// says what is missing, where the end of a handshake would say nothing.
 pub fn server_config_with_trust(
     trust: Arc<LiveTrust>,
-    is_required: bool,
     identity: Arc<LiveIdentity>,
     clock: Clock,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let verifier = TrustVerifier { trust, is_required };
+    let verifier = TrustVerifier { trust };
     server_config(Arc::new(verifier), identity, clock)
 }
 

@@ -1,6 +1,6 @@
-//! The roots that a process trusts, exchanged while it serves: a listener asks
-//! for every handshake, and a gate for every request, so that what is added
-//! counts at once and what is removed is refused at once.
+//! The roots that a process trusts, exchanged while it serves: a listener reads
+//! them for every handshake, and the auth layer for every request, so that what
+//! is added counts at once and what is removed is refused at once.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -94,12 +94,10 @@ impl Trusted {
     }
 }
 
-/// Verifies clients by the roots of the moment.
+/// Verifies clients by the roots that are trusted at the time.
 #[derive(Debug)]
 pub(crate) struct TrustVerifier {
     pub(crate) trust: Arc<LiveTrust>,
-    /// Whether a client without a certificate is refused.
-    pub(crate) is_required: bool,
 }
 
 impl TrustVerifier {
@@ -109,8 +107,9 @@ impl TrustVerifier {
 }
 
 impl ClientCertVerifier for TrustVerifier {
+    /// A client without one is answered by the auth layer.
     fn client_auth_mandatory(&self) -> bool {
-        self.is_required
+        false
     }
 
     /// None: clients of ours have one certificate, and the roots change.

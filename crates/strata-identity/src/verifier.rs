@@ -1,7 +1,7 @@
-//! How a client knows a server. That our CA signed the certificate and that
+//! How a client verifies a server. That our CA signed the certificate and that
 //! it names the host is not enough: every node holds a serving certificate of
-//! the same CA, and a node that could pose as the control plane would be
-//! handed bearer tokens. So the client says what it means to reach, and the
+//! the same CA, and a node that could pose as the control plane would be handed
+//! bearer tokens. So the client states what it means to reach, and the
 //! certificate must be of that kind.
 
 use std::sync::Arc;
@@ -20,11 +20,9 @@ use crate::issue::SERVER;
 /// What a client means to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// The control plane.
     Server,
-    /// A node.
     Node,
-    /// Either: for those who bring no token, or look at both.
+    /// Either: for clients that bring no token, or look at both.
     Any,
 }
 

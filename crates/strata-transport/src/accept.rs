@@ -1,5 +1,5 @@
-//! The loop at the door: takes one connection after the other, as many as
-//! there are places, and does not give up when the kernel has a bad moment.
+//! The accept loop: takes one connection after the other, as many as there are
+//! places, and goes on after errors of the kernel that pass.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// How long to wait after the first failure; doubled up to a second.
-const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Where connections come from.
-pub(crate) trait Door: Send + Sync {
+pub(crate) trait Acceptor: Send + Sync {
     /// What a connection is.
     type Stream: Send;
 
@@ -23,7 +23,7 @@ pub(crate) trait Door: Send + Sync {
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
-impl Door for TcpListener {
+impl Acceptor for TcpListener {
     type Stream = (TcpStream, SocketAddr);
 
     async fn accept(&self) -> io::Result<Self::Stream> {
@@ -34,7 +34,7 @@ impl Door for TcpListener {
     }
 }
 
-impl Door for UnixListener {
+impl Acceptor for UnixListener {
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<UnixStream> {
@@ -44,13 +44,13 @@ impl Door for UnixListener {
 
 /// Accepts until shutdown. A place is taken before a connection is, so those
 /// beyond the bound wait in the kernel's queue and cost us nothing.
-pub(crate) async fn accept_all<D: Door>(
-    door: &D,
+pub(crate) async fn accept_all<D: Acceptor>(
+    acceptor: &D,
     places: &Arc<Semaphore>,
     shutdown: &CancellationToken,
     mut start: impl FnMut(D::Stream, OwnedSemaphorePermit) + Send,
 ) {
-    let mut pause = PAUSE;
+    let mut pause = ACCEPT_BACKOFF;
     loop {
         let place = tokio::select! {
             biased;
@@ -62,11 +62,11 @@ pub(crate) async fn accept_all<D: Door>(
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
-            accepted = door.accept() => accepted,
+            accepted = acceptor.accept() => accepted,
         };
         match accepted {
             Ok(stream) => {
-                pause = PAUSE;
+                pause = ACCEPT_BACKOFF;
                 start(stream, place);
             }
             Err(error) if is_about_one_connection(&error) => {}
@@ -78,7 +78,7 @@ pub(crate) async fn accept_all<D: Door>(
                     () = shutdown.cancelled() => return,
                     () = tokio::time::sleep(pause) => {}
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_ACCEPT_BACKOFF);
             }
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     /// Answers with what it was given, then never again.
     struct Scripted(Mutex<Vec<io::Result<u32>>>);
 
-    impl Door for Scripted {
+    impl Acceptor for Scripted {
         type Stream = u32;
 
         async fn accept(&self) -> io::Result<u32> {
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn goes_on_after_the_kernel_ran_out_of_descriptors_but_not_in_a_hurry() {
-        let door = script([
+        let acceptor = script([
             Err(Errno::MFILE),
             Err(Errno::NFILE),
             Err(Errno::CONNABORTED),
@@ -141,7 +141,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let begin = Instant::now();
         accept_all(
-            &door,
+            &acceptor,
             &Arc::new(Semaphore::new(1)),
             &shutdown,
             |stream, _| {
@@ -150,15 +150,15 @@ mod tests {
             },
         )
         .await;
-        assert_eq!(begin.elapsed(), PAUSE * 3);
+        assert_eq!(begin.elapsed(), ACCEPT_BACKOFF * 3);
     }
 
     #[tokio::test]
     async fn takes_no_more_than_there_are_places() {
-        let door = script((0..5).map(Ok));
+        let acceptor = script((0..5).map(Ok));
         let (places, shutdown) = (Arc::new(Semaphore::new(2)), CancellationToken::new());
         let (held, taken) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
-        let serve = accept_all(&door, &places, &shutdown, |_, place| {
+        let serve = accept_all(&acceptor, &places, &shutdown, |_, place| {
             held.lock().unwrap().push(place);
             taken.fetch_add(1, Ordering::SeqCst);
         });

@@ -1,6 +1,6 @@
-//! What is written into the audit log: each decision of the gate that lets a
+//! What is written into the audit log: each decision of the auth layer that lets a
 //! request change something or read a secret, before the request reaches its
-//! handler, with the object it is about and that one's project, and each refusal, by the gate or by the handler, as far as one source may
+//! handler, with the object it is about and that one's project, and each refusal, by the auth layer or by the handler, as far as one source may
 //! cause lines.
 
 use std::net::IpAddr;
@@ -8,48 +8,53 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
-use strata_audit::{AuditLog, Decision, Outcome, RefusalLimiter, SessionRecorder};
-use strata_identity::policy;
-use strata_types::{Error, ErrorKind};
+use strata_audit::{AuditLog, Decision, LineCharge, Outcome, RefusalLimiter, SessionRecorder};
+use strata_identity::policy::Policy;
+use strata_types::{Error, ErrorKind, Label};
 
-use crate::gate::Proven;
-use crate::subject::Subject;
+use crate::auth::Authenticated;
+use crate::subject::{self, Subject, bounded};
 use crate::{Peer, ProjectLookup};
 
-/// The audit log of a gate.
+/// The audit log of an auth layer.
 #[derive(Debug)]
 pub(crate) struct Audit {
+    policy: Policy,
     log: Arc<AuditLog>,
     refusals: RefusalLimiter,
 }
 
 impl Audit {
-    pub(crate) fn new(log: Arc<AuditLog>) -> Self {
+    pub(crate) fn new(policy: Policy, log: Arc<AuditLog>) -> Self {
         Self {
+            policy,
             log,
             refusals: RefusalLimiter::default(),
         }
     }
 
     /// A request that may go on to its handler, which may still refuse it.
-    /// The line is written by [`Handled::allow`].
+    /// The line is written by [`AuditedCall::allow`].
     pub(crate) fn allowed<B>(
         self: &Arc<Self>,
         request: &Request<B>,
         grpc: bool,
-        proven: Option<&Proven>,
+        authenticated: Option<&Authenticated>,
         lookup: Option<&Arc<dyn ProjectLookup>>,
-    ) -> Arc<Handled> {
+    ) -> Arc<AuditedCall> {
         let call = call_of(request, grpc);
-        let audited = policy::is_audited(&call);
-        let decision = decision(request, call, proven, Outcome::Allowed);
-        Arc::new(Handled {
+        let audited = self.policy.is_audited(&call);
+        let decision = decision(request, call, authenticated, Outcome::Allowed);
+        Arc::new(AuditedCall {
             audit: self.clone(),
             decision,
             source: address_of(request),
+            query: request.uri().query().map(str::to_owned),
+            limited_to: authenticated.and_then(|it| it.caller.projects.clone()),
             audited,
             lookup: lookup.cloned(),
             subject: OnceLock::new(),
+            charge: LineCharge::default(),
         })
     }
 
@@ -58,7 +63,7 @@ impl Audit {
         &self,
         request: &Request<B>,
         grpc: bool,
-        proven: Option<&Proven>,
+        authenticated: Option<&Authenticated>,
         why: &Error,
         lookup: Option<&Arc<dyn ProjectLookup>>,
     ) {
@@ -66,54 +71,85 @@ impl Audit {
             ErrorKind::Unauthenticated => Outcome::Unauthenticated,
             _ => Outcome::Denied,
         };
-        let mut decision = decision(request, call_of(request, grpc), proven, outcome);
+        let mut decision = decision(request, call_of(request, grpc), authenticated, outcome);
         decision.reason = Some(why.message().to_owned());
-        // What its body says is not read for whoever may not call.
-        let lookup = lookup.filter(|_| proven.is_some()).map(Arc::as_ref);
-        set(&mut decision, Subject::of(request, grpc, &[], lookup));
+        // The body of a request is not read when its caller may not call.
+        let lookup = lookup.filter(|_| authenticated.is_some()).map(Arc::as_ref);
+        set(
+            &mut decision,
+            Subject::of(self.policy, request, grpc, &[], lookup),
+        );
         self.append_refusal(decision, address_of(request));
     }
 
     fn append_refusal(&self, decision: Decision, source: Option<IpAddr>) {
         if let Some(suppressed) = self.refusals.admit(source) {
-            self.log.append(decision, suppressed);
+            self.append(decision, suppressed);
         }
     }
+
+    fn append(&self, decision: Decision, suppressed: u64) -> u64 {
+        self.log.append(shortened(decision), suppressed)
+    }
+}
+
+/// With as much of what its caller made up as is written.
+fn shortened(mut decision: Decision) -> Decision {
+    decision.call = bounded(&decision.call);
+    decision.reason = decision.reason.as_deref().map(bounded);
+    decision
 }
 
 fn set(decision: &mut Decision, subject: Subject) {
     (decision.object, decision.project) = (subject.object, subject.project);
 }
 
-/// A request that the gate handed on, until its handler has answered.
-pub(crate) struct Handled {
+/// A request that the auth layer handed on, until its handler has answered.
+pub(crate) struct AuditedCall {
     audit: Arc<Audit>,
     decision: Decision,
     source: Option<IpAddr>,
+    query: Option<String>,
+    /// The projects of a caller that is limited to some.
+    limited_to: Option<Vec<Label>>,
     audited: bool,
     lookup: Option<Arc<dyn ProjectLookup>>,
     /// Known once its line is written.
     subject: OnceLock<Subject>,
+    /// Whose account its lines are charged to, once it is within budget.
+    charge: LineCharge,
 }
 
-impl Handled {
+impl AuditedCall {
     pub(crate) fn is_audited(&self) -> bool {
         self.audited
     }
 
-    /// Writes down that the request goes to its handler now, and what it is
-    /// about, as far as this beginning of its body says it.
+    /// What its lines are charged by.
+    pub(crate) fn charge(&self) -> &LineCharge {
+        &self.charge
+    }
+
+    /// Whether the body has to be read to know what the request is about.
+    pub(crate) fn reads_body(&self, method: &str, path: &str, grpc: bool) -> bool {
+        subject::is_in_body(self.audit.policy, method, path, grpc)
+    }
+
+    /// Records that the request goes to its handler now, and what it is about,
+    /// as far as this beginning of its body shows it.
     pub(crate) fn allow<B>(&self, request: &Request<B>, grpc: bool, body: &[u8]) {
-        let subject = Subject::of(request, grpc, body, self.lookup.as_deref());
+        let (policy, lookup) = (self.audit.policy, self.lookup.as_deref());
+        let subject = Subject::of(policy, request, grpc, body, lookup);
         if self.subject.set(subject).is_ok() {
-            self.audit.log.append(self.about(), 0);
+            self.charge.charge(self.audit.append(self.about(), 0));
         }
     }
 
     /// The decision with what it is about.
     fn about(&self) -> Decision {
         let mut decision = self.decision.clone();
-        let by_path = || Subject::of_call(&decision.call, self.lookup.as_deref());
+        let (query, lookup) = (self.query.as_deref(), self.lookup.as_deref());
+        let by_path = || Subject::of_call(self.audit.policy, &decision.call, query, lookup);
         let subject = self.subject.get().cloned().unwrap_or_else(by_path);
         set(&mut decision, subject);
         decision
@@ -121,24 +157,47 @@ impl Handled {
 
     /// With what a handler records the sessions of the request.
     pub(crate) fn session_recorder(&self) -> Option<SessionRecorder> {
-        let recorder = || SessionRecorder::new(self.audit.log.clone(), self.decision.clone());
+        let recorder = || {
+            let decision = shortened(self.decision.clone());
+            SessionRecorder::new(self.audit.log.clone(), decision, self.charge.clone())
+        };
         self.audited.then(recorder)
     }
 
-    /// Writes down a refusal by the handler: the policy knows roles and calls,
-    /// handlers know whose the object is.
+    /// Records a refusal by the handler: the policy knows roles and calls,
+    /// handlers know whose the object is. An object of another project is not
+    /// there, for the caller; the log says what it was refused.
     pub(crate) fn answered(&self, response: &Response<Body>) {
         const PERMISSION_DENIED: &str = "7";
+        const NOT_FOUND: &str = "5";
         let header = |name: &str| response.headers().get(name)?.to_str().ok();
-        let denied = response.status() == StatusCode::FORBIDDEN
-            || header("grpc-status") == Some(PERMISSION_DENIED);
-        if denied {
-            let mut decision = self.about();
-            decision.outcome = Outcome::Denied;
-            let why = header("grpc-message").unwrap_or("refused by the handler");
-            decision.reason = Some(why.to_owned());
-            self.audit.append_refusal(decision, self.source);
+        let grpc_status = header("grpc-status");
+        let denied =
+            response.status() == StatusCode::FORBIDDEN || grpc_status == Some(PERMISSION_DENIED);
+        let not_found =
+            response.status() == StatusCode::NOT_FOUND || grpc_status == Some(NOT_FOUND);
+        if !denied && !not_found {
+            return;
         }
+        let mut decision = self.about();
+        let why = match denied {
+            true => header("grpc-message").unwrap_or("refused by the handler"),
+            false if self.is_of_others(&decision) => {
+                "the object is of another project than those of the caller; answered: not found"
+            }
+            false => return,
+        };
+        decision.outcome = Outcome::Denied;
+        decision.reason = Some(why.to_owned());
+        self.audit.append_refusal(decision, self.source);
+    }
+
+    /// Whether what a call is about is of a project that is none of its caller.
+    fn is_of_others(&self, decision: &Decision) -> bool {
+        let (Some(own), Some(project)) = (&self.limited_to, &decision.project) else {
+            return false;
+        };
+        !own.iter().any(|one| one.as_str() == project)
     }
 }
 
@@ -163,13 +222,13 @@ fn call_of<B>(request: &Request<B>, grpc: bool) -> String {
 fn decision<B>(
     request: &Request<B>,
     call: String,
-    proven: Option<&Proven>,
+    authenticated: Option<&Authenticated>,
     outcome: Outcome,
 ) -> Decision {
-    let caller = proven.map(|proven| &proven.caller);
-    let credential = proven.map(|proven| match &proven.credential {
+    let caller = authenticated.map(|authenticated| &authenticated.caller);
+    let credential = authenticated.map(|authenticated| match &authenticated.credential {
         Some(credential) => credential.to_string(),
-        None => proven.caller.proof.to_string(),
+        None => authenticated.caller.proof.to_string(),
     });
     let projects = caller.and_then(|caller| caller.projects.as_ref());
     Decision {

@@ -6,7 +6,6 @@ use http::header::AUTHORIZATION;
 /// What the header holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Bearer<'a> {
-    /// No such header.
     None,
     /// A token, unchecked. Not to be printed.
     Token(&'a str),
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn one_token_is_read_and_everything_else_is_told() {
+    fn bearer_token_is_parsed_and_malformed_headers_are_rejected() {
         assert_eq!(bearer(&headers(&[])), Bearer::None);
         assert_eq!(bearer(&headers(&[b"Bearer abc"])), Bearer::Token("abc"));
         assert_eq!(bearer(&headers(&[b"bEARER  abc "])), Bearer::Token("abc"));

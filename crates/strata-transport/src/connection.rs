@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use strata_types::Role;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,31 +17,30 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::audited::AuditedService;
-use crate::budget::{BudgetService, Head, Places, TokenId, is_unauthenticated};
+use crate::budget::{BudgetService, RequestHead, RequestSlots, TokenId, is_unauthenticated};
 use crate::table::Connection;
-use crate::{Budgets, Gate, Limits, Peer};
+use crate::{AuthLayer, Budgets, Limits, Peer};
 
 /// What is buffered of an HTTP/1 connection, and the most a header may have.
 const HTTP1_BUFFER: usize = 64 << 10;
 
-/// What the peer agreed to speak.
+/// The protocol that was agreed on.
 #[derive(Clone, Copy)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
-    /// Found out by looking.
+    /// Detected from the first bytes.
     Either,
 }
 
 /// What all connections of a listener share.
 pub(crate) struct Shared {
     pub(crate) app: axum::Router,
-    pub(crate) gate: Gate,
+    pub(crate) auth: AuthLayer,
     pub(crate) limits: Limits,
     pub(crate) budgets: Budgets,
     /// Finish what is under way, take no more.
     pub(crate) drain: CancellationToken,
-    /// Stop now.
     pub(crate) stop: CancellationToken,
 }
 
@@ -55,24 +55,24 @@ pub(crate) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stranger = peer.is_stranger();
+    let unauthenticated = peer.is_unauthenticated_peer();
     let peer = Arc::new(peer);
     let budgets = &shared.budgets;
     let app = AuditedService::new(shared.app.clone());
-    let places = Places::new(&shared.limits);
+    let places = RequestSlots::new(&shared.limits);
     let within = BudgetService::new(app, budgets.clone(), accepted.clone(), places);
-    let gated = shared.gate.layer(within);
+    let authorized = shared.auth.layer(within);
     let source = accepted.as_ref().map(|accepted| accepted.source());
     let (began, mut begun) = watch::channel(false);
     let service = service_fn(|mut request: http::Request<Incoming>| {
         began.send_if_modified(|began| !std::mem::replace(began, true));
-        let (token, head) = (TokenId::of(request.headers()), Head::of(&request));
+        let (token, head) = (TokenId::of(request.headers()), RequestHead::of(&request));
         let extensions = request.extensions_mut();
         extensions.insert(peer.clone());
         if let Some(token) = token {
             extensions.insert(token);
         }
-        let (answer, budgets) = (gated.clone().call(request), budgets.clone());
+        let (answer, budgets) = (authorized.clone().call(request), budgets.clone());
         async move {
             let answer = answer.await?;
             // Guessing is answered as slowly as anything without a proof.
@@ -84,13 +84,14 @@ pub(crate) async fn serve<S>(
         }
     });
 
-    let builder = builder(protocol, &shared.limits);
+    let is_node = matches!(&peer.caller, Ok(Some(caller)) if caller.role == Role::Node);
+    let builder = builder(protocol, &shared.limits, is_node);
     let mut connection =
         pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let patience = shared.limits.header_timeout;
+    let max_wait = shared.limits.header_timeout;
     let silent = async {
-        match stranger {
-            true => tokio::time::timeout(patience, begun.wait_for(|begun| *begun))
+        match unauthenticated {
+            true => tokio::time::timeout(max_wait, begun.wait_for(|begun| *begun))
                 .await
                 .is_err(),
             false => false,
@@ -118,13 +119,13 @@ pub(crate) async fn serve<S>(
             }
             too_long = silent.as_mut(), if waiting => {
                 if too_long {
-                    tracing::debug!(remote = ?peer.remote, "no request came");
+                    tracing::debug!(remote = ?peer.remote, "connection closed: no request received");
                     return;
                 }
                 waiting = false;
             }
             () = evicted.as_mut() => {
-                tracing::debug!(remote = ?peer.remote, "idle, and closed for others");
+                tracing::debug!(remote = ?peer.remote, "idle connection closed for others");
                 return;
             }
             () = shared.drain.cancelled(), if !draining => {
@@ -135,7 +136,7 @@ pub(crate) async fn serve<S>(
     }
 }
 
-fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
+fn builder(protocol: Protocol, limits: &Limits, is_node: bool) -> Builder<TokioExecutor> {
     let mut builder = match protocol {
         Protocol::Http1 => Builder::new(TokioExecutor::new()).http1_only(),
         Protocol::Http2 => Builder::new(TokioExecutor::new()).http2_only(),
@@ -153,6 +154,12 @@ fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
         .keep_alive_timeout(limits.keepalive_timeout)
         .max_concurrent_streams(limits.http2_streams)
         .max_send_buf_size(limits.send_buffer);
+    // The tunnel of a node carries what all callers read of it.
+    let factor = if is_node { 2 } else { 1 };
+    builder
+        .http2()
+        .initial_stream_window_size(limits.stream_window * factor)
+        .initial_connection_window_size(limits.connection_window * factor);
     builder
 }
 

@@ -1,14 +1,15 @@
-//! What was let in does not outlive its proof: a watch, a log that is followed,
+//! A request does not outlive its credential: a watch, a log that is followed,
 //! an exec, a tunnel, a node's stream all end when the certificate or token
 //! they came with expires or is revoked, at once and in both directions.
 //!
-//! The gate wraps the answer and the body of every request whose caller has a
-//! credential. The guard does not listen for its own name among revocations,
-//! which it could miss: whenever tokens, roots or revocations change, it asks the gate
-//! again whether the proof is good. It is polled before what it guards, so a
-//! stream that always has something to say ends too. A peer that does not read
-//! has its stream polled by nobody: a task of the answer drops what is behind it
-//! then, so that a program that was executed ends at once, read or not.
+//! The auth layer wraps the answer and the body of every request whose caller
+//! has a credential. The guard does not listen for its own name among
+//! revocations, which it could miss: whenever tokens, roots or revocations
+//! change, it has the auth layer check the credential again. It is polled
+//! before what it guards, so a stream that always has data ends too. The stream
+//! of a peer that does not read is not polled at all: a task of the answer
+//! drops what is behind it then, so that a program that was executed ends at
+//! once, read or not.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,13 +28,13 @@ use strata_types::{Error, ErrorKind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::Gate;
-use crate::gate::Proven;
+use crate::AuthLayer;
+use crate::auth::Authenticated;
 use crate::problem;
 
-/// Asked again this often at least: the wall clock may be set, which a long
-/// timer would not notice.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// The credential is checked again at least this often: the wall clock may be
+/// set, which a long timer would not notice.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Watches over the proof of one request.
 #[derive(Clone)]
@@ -41,8 +42,8 @@ pub(crate) struct Guard(Option<Watch>);
 
 #[derive(Clone)]
 struct Watch {
-    gate: Gate,
-    proven: Proven,
+    auth: AuthLayer,
+    authenticated: Authenticated,
 }
 
 /// Why a stream ends, once it does.
@@ -50,12 +51,13 @@ type Ended = BoxFuture<'static, String>;
 
 impl Guard {
     /// Over this proof; over nothing, where it can neither end nor be revoked.
-    pub(crate) fn new(gate: &Gate, proven: Option<&Proven>) -> Self {
-        let ends =
-            |proven: &&Proven| proven.credential.is_some() || proven.caller.expires_at.is_some();
-        Self(proven.filter(ends).map(|proven| Watch {
-            gate: gate.clone(),
-            proven: proven.clone(),
+    pub(crate) fn new(auth: &AuthLayer, authenticated: Option<&Authenticated>) -> Self {
+        let ends = |authenticated: &&Authenticated| {
+            authenticated.credential.is_some() || authenticated.caller.expires_at.is_some()
+        };
+        Self(authenticated.filter(ends).map(|authenticated| Watch {
+            auth: auth.clone(),
+            authenticated: authenticated.clone(),
         }))
     }
 
@@ -67,10 +69,10 @@ impl Guard {
 
 impl Watch {
     async fn ended(self) -> String {
-        // Before the first look, so that no change falls between.
-        let mut changes = self.gate.changes();
+        // Before the first check, so that no change falls between.
+        let mut changes = self.auth.changes();
         loop {
-            if let Err(reason) = self.gate.still_good(&self.proven) {
+            if let Err(reason) = self.auth.check_valid(&self.authenticated) {
                 return reason;
             }
             tokio::select! {
@@ -83,13 +85,13 @@ impl Watch {
     }
 
     fn left(&self) -> Duration {
-        let Some(end) = self.proven.caller.expires_at else {
-            return LONGEST_SLEEP;
+        let Some(end) = self.authenticated.caller.expires_at else {
+            return RECHECK_INTERVAL;
         };
-        let left = end.duration_since(self.gate.clock().now());
+        let left = end.duration_since(self.auth.clock().now());
         let left = Duration::try_from(left).unwrap_or(Duration::ZERO);
         // A little later than the end, never again and again before it.
-        (left + Duration::from_millis(1)).min(LONGEST_SLEEP)
+        (left + Duration::from_millis(1)).min(RECHECK_INTERVAL)
     }
 }
 
@@ -98,7 +100,7 @@ async fn changed(receiver: Option<&mut watch::Receiver<()>>) {
         Some(receiver) => receiver.changed().await.is_ok(),
         None => false,
     };
-    // Where there are none, or whoever could change them is gone.
+    // There are no changes to watch, or their sender is gone.
     if !changed {
         std::future::pending::<()>().await;
     }
@@ -112,7 +114,7 @@ fn error(reason: &str) -> Error {
 pub struct GuardedBody<B> {
     inner: Option<B>,
     guard: Guard,
-    /// Begun with the first read: most bodies are never read.
+    /// Started with the first read: most bodies are never read.
     ended: Option<Ended>,
 }
 
@@ -132,7 +134,7 @@ impl<B> GuardedBody<B> {
         }
         match self.ended.as_mut()?.as_mut().poll(context) {
             Poll::Ready(reason) => {
-                // Whoever is at the other end of the body notices at once.
+                // The other end of the body notices at once.
                 (self.inner, self.guard, self.ended) = (None, Guard(None), None);
                 Some(reason)
             }
@@ -220,7 +222,7 @@ impl HttpBody for Released {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match lock(&self.body).as_mut() {
             Some(body) => Pin::new(body).poll_frame(context),
-            // The guard before it says why.
+            // The guard before it gives the reason.
             None => Poll::Ready(None),
         }
     }
@@ -238,9 +240,9 @@ impl HttpBody for Released {
     }
 }
 
-/// The body of an answer: ends with the proof. A caller of gRPC is told why in
-/// the trailers; the stream of another is cut, so that it is not taken for
-/// whole.
+/// The body of an answer: ends with the credential. A gRPC caller receives the
+/// reason in the trailers; the stream of another is cut, so that it is not
+/// taken for whole.
 struct AnswerBody {
     body: GuardedBody<Released>,
     grpc: bool,
@@ -256,7 +258,7 @@ impl HttpBody for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let grpc = self.grpc;
         if let Some(reason) = self.body.poll_ended(context) {
-            tracing::debug!(reason, "a stream ends with its proof");
+            tracing::debug!(reason, "stream closed: its credential is no longer valid");
             return Poll::Ready(Some(match grpc {
                 true => Ok(Frame::trailers(trailers(&reason))),
                 false => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason).into()),

@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection that nobody knows yet.
+//! The TLS handshake of an unauthenticated connection.
 //!
 //! The ClientHello is read first, within a short time and without taking
 //! anything from others. Permits are held for cryptographic work alone: each

@@ -1,8 +1,8 @@
-//! How faces are reached: TLS and Unix listeners, and the gate that every
+//! Listeners of the APIs: TLS and Unix listeners, and the auth layer that every
 //! request passes before a handler sees it.
 //!
 //! ```text
-//! listener ─▶ handshake ─▶ Peer ─▶ Gate ─▶ Budget ─▶ Audit ─▶ router ─▶ handler
+//! listener ─▶ handshake ─▶ Peer ─▶ AuthLayer ─▶ Budget ─▶ Audit ─▶ router ─▶ handler
 //!             bounded      once     who is it,  how much   what is it   finds a Caller
 //!             timed        per      may it?     already?   about?       in the request's
 //!             by source    connection                                   extensions
@@ -15,15 +15,16 @@
 mod accept;
 mod audit;
 mod audited;
+mod auth;
 mod authority;
 mod bearer;
 mod budget;
 mod connection;
-mod gate;
 mod guard;
 mod handshake;
 mod limits;
 mod peer;
+mod prefixed_body;
 mod problem;
 mod renew;
 mod serve;
@@ -35,8 +36,8 @@ mod tunnel;
 mod tunnel_io;
 mod unix;
 
+pub use auth::{AuthLayer, AuthService, Refusals};
 pub use budget::{Budgets, CallerLimits};
-pub use gate::{Gate, GateService, Refusals};
 pub use guard::GuardedBody;
 pub use limits::Limits;
 pub use peer::Peer;

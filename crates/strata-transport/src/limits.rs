@@ -1,6 +1,5 @@
-//! How much of the machine strangers may take before they have said who they
-//! are, and how long anybody may keep us waiting. What a caller may take after
-//! that is in [`crate::CallerLimits`].
+//! Limits of unauthenticated connections, and timeouts of all connections.
+//! Limits of authenticated callers are in [`crate::CallerLimits`].
 
 use std::time::Duration;
 
@@ -12,19 +11,20 @@ pub struct Limits {
     /// Of those, how many may be held without a certificate, a valid token or
     /// a known user. When there are more, the one that was idle for longest is
     /// closed, of the source that has most.
-    pub strangers: usize,
+    pub unauthenticated: usize,
     /// The same for one source: an IPv4 address or an IPv6 /64.
-    pub strangers_per_source: usize,
+    pub unauthenticated_per_source: usize,
     /// Connections whose TLS handshake is not done. When there are more, the
-    /// oldest is closed, of the source that has most. With the strangers fewer
-    /// than there may be connections, so that nobody who is known waits.
+    /// oldest is closed, of the source that has most. Together with the
+    /// unauthenticated connections fewer than there may be connections, so that
+    /// no authenticated caller waits.
     pub handshakes: usize,
     /// The same for one source.
     pub handshakes_per_source: usize,
-    /// Handshakes in cryptographic work at once: a signature and a key
-    /// exchange each, a fraction of a millisecond. Waiting for bytes of the
-    /// peer takes none of these. Fewer than there are threads, so that a flood
-    /// of handshakes leaves one for whoever is known.
+    /// Handshakes in cryptographic work at once: a signature and a key exchange
+    /// each, a fraction of a millisecond. Waiting for bytes of the peer takes
+    /// none of these. Fewer than there are threads, so that a flood of
+    /// handshakes leaves a thread for authenticated callers.
     pub handshake_permits: usize,
     /// From accepting a connection until all of the TLS ClientHello is there. A
     /// client on a loaded or emulated machine takes seconds for it. Silent peers
@@ -33,10 +33,10 @@ pub struct Limits {
     pub hello_timeout: Duration,
     /// From the ClientHello to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// For the header of an HTTP/1 request, and for a stranger's first
-    /// request on any connection.
+    /// Timeout of the header of an HTTP/1 request, and of the first request of
+    /// an unauthenticated connection.
     pub header_timeout: Duration,
-    /// How often an HTTP/2 connection is asked whether it is still there.
+    /// Interval of HTTP/2 keep-alive pings.
     pub keepalive_interval: Duration,
     /// How long it has for the answer.
     pub keepalive_timeout: Duration,
@@ -49,6 +49,13 @@ pub struct Limits {
     /// that wait for a place. A client holds back what is more and reports
     /// nothing, so this is well above `streams`.
     pub http2_streams: u32,
+    /// Bytes of one request that wait in memory until its handler reads them.
+    /// On connections of nodes twice as many.
+    pub stream_window: u32,
+    /// The same of all requests of one connection. The library closes a
+    /// connection where small frames wait for which it counts more than half of
+    /// this, at up to 256 bytes each: one for every stream has to fit.
+    pub connection_window: u32,
     /// Bytes of one answer that wait in memory for a peer that does not read.
     pub send_buffer: usize,
     /// At the end, how long requests under way have to finish.
@@ -69,8 +76,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
-            strangers: 1024,
-            strangers_per_source: 256,
+            unauthenticated: 1024,
+            unauthenticated_per_source: 256,
             handshakes: 2048,
             handshakes_per_source: 512,
             handshake_permits: 1,
@@ -82,8 +89,21 @@ impl Default for Limits {
             streams: 256,
             stream_wait: Duration::from_secs(5),
             http2_streams: 1024,
+            stream_window: 128 << 10,
+            connection_window: 512 << 10,
             send_buffer: 32 << 10,
             drain: Duration::from_secs(3),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn small_requests_on_all_streams_of_a_connection_fit_its_window() {
+        let limits = Limits::default();
+        assert!(limits.connection_window / 2 >= limits.http2_streams * 256);
     }
 }

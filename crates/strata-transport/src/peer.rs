@@ -1,5 +1,5 @@
-//! The other end of a connection, looked at once: what it showed, and whom
-//! that makes it.
+//! The other end of a connection, examined once: what it presented, and which
+//! caller that makes it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Peer {
     pub local: Option<SocketAddr>,
     /// The certificate it holds the key of, over TLS.
     pub certificate: Option<CertificateDer<'static>>,
-    /// Whom the connection itself proves; why not, where it tried.
+    /// The caller that the connection itself proves; why not, where it tried.
     pub caller: Result<Option<Caller>, String>,
     /// What the certificate of that caller is known by.
     pub certificate_id: Option<Arc<CertificateId>>,
@@ -61,8 +61,7 @@ impl Peer {
         }
     }
 
-    /// Of a tunnel, by what the server at its other end says of whom it calls
-    /// for.
+    /// Of a tunnel, by the principal that the server at its other end names.
     pub(crate) fn over_tunnel(caller: Result<Caller, String>) -> Self {
         Self {
             remote: None,
@@ -73,8 +72,8 @@ impl Peer {
         }
     }
 
-    /// Nobody knows it yet.
-    pub(crate) fn is_stranger(&self) -> bool {
+    /// Its caller is not authenticated yet.
+    pub(crate) fn is_unauthenticated_peer(&self) -> bool {
         !matches!(self.caller, Ok(Some(_)))
     }
 }

@@ -1,5 +1,5 @@
-//! The public error over HTTP: `application/problem+json` with the same
-//! stable code as on every other face.
+//! The public error over HTTP: `application/problem+json` with the same stable
+//! code as in every other API.
 
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -21,7 +21,7 @@ struct Problem<'a> {
     hint: Option<&'a str>,
 }
 
-/// The HTTP status that tells of an error of this kind.
+/// The HTTP status of an error of this kind.
 pub const fn status_code(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
@@ -37,12 +37,12 @@ pub const fn status_code(kind: ErrorKind) -> StatusCode {
     }
 }
 
-/// The HTTP response that tells of `error`.
+/// The HTTP response for `error`.
 pub fn problem(error: &Error) -> Response<Body> {
     problem_as(status_code(error.kind()), error)
 }
 
-/// As [`problem`], for whoever knows the status better than the kind does.
+/// As [`problem`], with an explicit status.
 pub fn problem_as(status: StatusCode, error: &Error) -> Response<Body> {
     let code = error.kind().code();
     let body = Problem {

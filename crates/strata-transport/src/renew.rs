@@ -7,21 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_identity::{
-    Authority, CertificateSpec, Clock, Credentials, CredentialsError, LiveIdentity, in_full,
-    renew_at,
+    Ca, CertificateSpec, Clock, Credentials, CredentialsError, LiveIdentity, in_full, renew_at,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Looked at this often at least: the wall clock may be set, and a machine
-/// may sleep, both of which a long timer would not notice.
-const LOOK: Duration = Duration::from_secs(10 * 60);
-/// After a failure; doubled up to [`LOOK`].
-const RETRY: Duration = Duration::from_secs(5);
+/// Checked this often at least: the wall clock may be set, and a machine may
+/// sleep, both of which a long timer would not notice.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// After a failure; doubled up to [`CHECK_INTERVAL`].
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Keeps `identity` renewed until `shutdown`: when it is due, or `stale` says
-/// that it is to be another, `reissue` is asked for new credentials, and they
-/// are put into use.
+/// Keeps `identity` renewed until `shutdown`: when it is due, or `stale`
+/// reports that it must be replaced, `reissue` is called for new credentials,
+/// and they are put into use.
 pub async fn keep_renewed<F, R, E>(
     what: &str,
     identity: Arc<LiveIdentity>,
@@ -34,24 +33,24 @@ pub async fn keep_renewed<F, R, E>(
     R: Future<Output = Result<Credentials, E>>,
     E: Display,
 {
-    let mut retry = RETRY;
+    let mut retry = RETRY_INTERVAL;
     let mut is_stale = false;
     loop {
         let wait = match until_due(&identity, &clock) {
-            Some(wait) if !is_stale => wait.min(LOOK),
+            Some(wait) if !is_stale => wait.min(CHECK_INTERVAL),
             _ => match renew(&identity, &reissue).await {
                 Ok(()) => {
                     let until = identity.validity().not_after;
                     tracing::info!(what, %until, "certificate renewed");
-                    (retry, is_stale) = (RETRY, false);
+                    (retry, is_stale) = (RETRY_INTERVAL, false);
                     // New credentials that are due at once are no reason to spin.
-                    RETRY
+                    RETRY_INTERVAL
                 }
                 Err(error) => {
                     let until = identity.validity().not_after;
                     tracing::warn!(what, %error, %until, "certificate not renewed");
                     let wait = retry;
-                    retry = (retry * 2).min(LOOK);
+                    retry = (retry * 2).min(CHECK_INTERVAL);
                     wait
                 }
             },
@@ -73,7 +72,7 @@ async fn changed(stale: &mut watch::Receiver<()>) {
 
 /// Keeps a server's own certificate renewed by the CA beside it.
 pub async fn keep_served(
-    authority: Arc<Authority>,
+    authority: Arc<Ca>,
     spec: CertificateSpec,
     identity: Arc<LiveIdentity>,
     shutdown: CancellationToken,
@@ -84,14 +83,14 @@ pub async fn keep_served(
     keep_renewed("server", identity, clock, reissue, stale, shutdown).await;
 }
 
-/// Keeps the credentials in a folder renewed by the CA beside it.
+/// Keeps the credentials in a directory renewed by the CA beside it.
 pub async fn keep_written(
-    authority: Arc<Authority>,
+    authority: Arc<Ca>,
     spec: CertificateSpec,
-    folder: PathBuf,
+    directory: PathBuf,
     shutdown: CancellationToken,
 ) -> Result<(), CredentialsError> {
-    let credentials = Credentials::read(&folder)?;
+    let credentials = Credentials::read(&directory)?;
     let identity = match LiveIdentity::new(&credentials) {
         Ok(identity) => Arc::new(identity),
         Err(_) => return Err(CredentialsError::Mismatch),
@@ -100,14 +99,22 @@ pub async fn keep_written(
     let reissue = || {
         let written = || {
             let credentials = authority.issue(&spec).map_err(|error| in_full(&error))?;
-            let wrote = credentials.write(&folder);
+            let wrote = credentials.write(&directory);
             wrote.map_err(|error| in_full(&error))?;
             Ok::<_, String>(credentials)
         };
         std::future::ready(written())
     };
     let stale = authority.subscribe();
-    keep_renewed("client folder", identity, clock, reissue, stale, shutdown).await;
+    keep_renewed(
+        "client directory",
+        identity,
+        clock,
+        reissue,
+        stale,
+        shutdown,
+    )
+    .await;
     Ok(())
 }
 

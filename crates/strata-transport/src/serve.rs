@@ -1,5 +1,5 @@
 //! Listeners: connections in, bounded and timed; requests out to the router,
-//! all of them through the gate; an end in order.
+//! all of them through the auth layer; an end in order.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use strata_identity::Caller;
+use strata_tasks::{log_panics, spawn_detached_on};
 use strata_types::Role;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
@@ -21,33 +22,33 @@ use crate::connection::{Protocol, Shared, handshake_failed, serve};
 use crate::handshake::Handshakes;
 use crate::socket::Socket;
 use crate::table::Connection;
-use crate::{Budgets, CallerLimits, Gate, Limits, Peer};
+use crate::{AuthLayer, Budgets, CallerLimits, Limits, Peer};
 
 /// Serves `app` over TLS until `shutdown`, with the default limits.
 pub async fn serve_tls(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     app: axum::Router,
-    gate: Gate,
+    auth: AuthLayer,
     shutdown: CancellationToken,
 ) {
-    Serve::new(app, gate).tls(listener, tls, shutdown).await;
+    Serve::new(app, auth).tls(listener, tls, shutdown).await;
 }
 
 /// Serves `app` on a Unix socket until `shutdown`, with the default limits.
 pub async fn serve_unix(
     listener: UnixListener,
     app: axum::Router,
-    gate: Gate,
+    auth: AuthLayer,
     shutdown: CancellationToken,
 ) {
-    Serve::new(app, gate).unix(listener, shutdown).await;
+    Serve::new(app, auth).unix(listener, shutdown).await;
 }
 
-/// A router behind its gate, ready to be served.
+/// A router behind its auth layer, ready to be served.
 pub struct Serve {
     app: axum::Router,
-    gate: Gate,
+    auth: AuthLayer,
     limits: Limits,
     budgets: Option<Budgets>,
     nodes: Option<Handle>,
@@ -55,10 +56,10 @@ pub struct Serve {
 
 impl Serve {
     /// With the default limits.
-    pub fn new(app: axum::Router, gate: Gate) -> Self {
+    pub fn new(app: axum::Router, auth: AuthLayer) -> Self {
         Self {
             app,
-            gate,
+            auth,
             limits: Limits::default(),
             budgets: None,
             nodes: None,
@@ -80,8 +81,8 @@ impl Serve {
     }
 
     /// Accepts connections, and serves those of nodes, on this runtime, which
-    /// does nothing else: so whatever people ask for, nodes are answered in
-    /// time. All other connections are served by whoever calls [`Serve::tls`].
+    /// does nothing else: so nodes are answered in time whatever load users
+    /// cause. All other connections are served by the caller of [`Serve::tls`].
     #[must_use]
     pub fn with_nodes_on(mut self, runtime: Handle) -> Self {
         self.nodes = Some(runtime);
@@ -100,15 +101,15 @@ impl Serve {
         let nodes = self.nodes.clone().unwrap_or_else(|| people.clone());
         let places = Arc::new(Semaphore::new(self.limits.connections));
         let shared = self.shared();
-        let door = Arc::new(TlsDoor {
+        let acceptor = Arc::new(TlsListener {
             handshakes: Handshakes::new(tls, &shared.limits),
             shared: shared.clone(),
             connections: TaskTracker::new(),
             people,
             nodes: nodes.clone(),
         });
-        let connections = door.connections.clone();
-        let accepting = nodes.spawn(async move {
+        let connections = acceptor.connections.clone();
+        let accepting = spawn_detached_on(&nodes, "accept", async move {
             // Bound elsewhere, so it has to be made known to this runtime.
             let listener = listener.into_std().and_then(TcpListener::from_std);
             let listener = match listener {
@@ -116,14 +117,18 @@ impl Serve {
                 Err(error) => return tracing::error!(%error, "cannot listen"),
             };
             accept_all(&listener, &places, &shutdown, |(stream, remote), place| {
-                let accepted = door.shared.budgets.table().accept(remote.ip().into());
-                let task = door.clone().handshake(stream, remote, accepted, place);
-                door.connections.spawn_on(task, &door.nodes);
+                let accepted = acceptor.shared.budgets.table().accept(remote.ip().into());
+                let task = acceptor.clone().handshake(stream, remote, accepted, place);
+                let task = log_panics("tls-handshake", task);
+                acceptor.connections.spawn_on(task, &acceptor.nodes);
             })
             .await;
         });
-        if let Err(error) = accepting.await {
-            tracing::error!(%error, "accepting connections ended by a bug");
+        if let Err(error) = accepting.await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            // It goes on in the task that serves, which is supervised.
+            std::panic::resume_unwind(panic);
         }
         end(&shared, &connections).await;
     }
@@ -135,10 +140,10 @@ impl Serve {
         let connections = TaskTracker::new();
         accept_all(&listener, &places, &shutdown, |stream, place| {
             let shared = shared.clone();
-            connections.spawn(async move {
+            connections.spawn(log_panics("unix-connection", async move {
                 unix_connection(stream, &shared).await;
                 drop(place);
-            });
+            }));
         })
         .await;
         remove_socket(&listener);
@@ -152,7 +157,7 @@ impl Serve {
             .unwrap_or_else(|| Budgets::new(&self.limits, CallerLimits::default()));
         Arc::new(Shared {
             app: self.app,
-            gate: self.gate,
+            auth: self.auth,
             limits: self.limits,
             budgets,
             drain: CancellationToken::new(),
@@ -179,7 +184,7 @@ async fn end(shared: &Shared, connections: &TaskTracker) {
 }
 
 /// Where connections of one listener come in, and where each goes.
-struct TlsDoor {
+struct TlsListener {
     handshakes: Handshakes,
     shared: Arc<Shared>,
     connections: TaskTracker,
@@ -187,9 +192,9 @@ struct TlsDoor {
     nodes: Handle,
 }
 
-impl TlsDoor {
-    /// Shakes hands, then hands the connection on to where it is served.
-    /// `place` is given back when the connection ends.
+impl TlsListener {
+    /// Does the handshake, then hands the connection on to where it is served.
+    /// `place` is released when the connection ends.
     async fn handshake(
         self: Arc<Self>,
         stream: TcpStream,
@@ -206,7 +211,7 @@ impl TlsDoor {
         let handshake = tokio::select! {
             () = self.shared.drain.cancelled() => return,
             () = accepted.evicted() => {
-                return tracing::debug!(%remote, "closed: others wait to shake hands");
+                return tracing::debug!(%remote, "handshake closed for others");
             }
             handshake = handshake => handshake,
         };
@@ -236,13 +241,14 @@ impl TlsDoor {
             serve(stream, protocol, peer, Some(Arc::new(accepted)), &shared).await;
             drop(place);
         };
+        let task = log_panics("tls-connection", task);
         self.connections.spawn_on(task, runtime);
     }
 
     /// Counts the connection with those it belongs to.
     fn admit(&self, peer: &Peer, accepted: &Connection) -> Result<(), &'static str> {
         let Ok(Some(caller)) = &peer.caller else {
-            accepted.is_stranger();
+            accepted.is_unauthenticated_peer();
             return Ok(());
         };
         let caller: &Caller = caller;
@@ -257,8 +263,8 @@ impl TlsDoor {
 
 async fn unix_connection(stream: UnixStream, shared: &Shared) {
     let caller = match stream.peer_cred() {
-        Ok(user) => shared.gate.socket_caller(user.uid(), user.gid()),
-        Err(error) => Err(format!("the kernel does not say who calls: {error}")),
+        Ok(user) => shared.auth.socket_caller(user.uid(), user.gid()),
+        Err(error) => Err(format!("cannot read the peer credentials: {error}")),
     };
     serve(
         WithoutAuthority::new(stream),
@@ -270,12 +276,13 @@ async fn unix_connection(stream: UnixStream, shared: &Shared) {
     .await;
 }
 
-/// While it still answers: nobody else can have taken the path yet.
+/// While the listener still answers: no other process can have taken the path
+/// yet.
 fn remove_socket(listener: &UnixListener) {
     if let Ok(address) = listener.local_addr()
         && let Some(path) = address.as_pathname()
         && let Err(error) = std::fs::remove_file(path)
     {
-        tracing::debug!(%error, path = %path.display(), "the socket could not be removed");
+        tracing::debug!(%error, path = %path.display(), "cannot remove the socket");
     }
 }

@@ -1,6 +1,6 @@
 //! A TCP socket that can go from one runtime to another under a TLS session:
-//! connections are accepted and shake hands on the runtime of nodes, and those
-//! of people then go on where people are served.
+//! connections are accepted and do their handshake on the runtime of nodes, and
+//! those of people then go on where people are served.
 
 use std::io;
 use std::pin::Pin;

@@ -1,11 +1,11 @@
 //! Where a connection comes from, as one party: an IPv4 address, or the /64 of
-//! an IPv6 address, since whoever has one address of a /64 has all of them.
+//! an IPv6 address, since the owner of one address of a /64 has all of them.
 //!
 //! The loopback is a source like any other. Callers behind it share the bound
-//! on handshakes and strangers, which is why a full source closes its oldest
-//! silent connection instead of refusing the newest; those who have proven
-//! who they are are counted by their credential. Pods reach the host by the
-//! bridge with addresses of their own, so each is a source of its own.
+//! on handshakes and unauthenticated connections, which is why a full source
+//! closes its oldest silent connection instead of refusing the newest;
+//! authenticated callers are counted by their credential. Pods reach the host
+//! by the bridge with addresses of their own, so each is a source of its own.
 
 use std::net::IpAddr;
 

@@ -2,17 +2,17 @@
 //! makes room at its own cost.
 //!
 //! ```text
-//! accepted ─▶ Handshake(source) ─▶ Stranger(source) ─▶ Caller(credential)
+//! accepted ─▶ Handshake(source) ─▶ Unauthenticated(source) ─▶ Caller(credential)
 //!                             └──── certificate ──────▶
 //! ```
 //!
-//! A full group of handshakes or strangers closes its oldest idle member for
-//! the newcomer: whoever means to call sends its ClientHello, and then its
-//! request, at once, so what is old and silent is not a caller. Refusing the
-//! newcomer instead would let silent connections lock others out. Where all
-//! sources together have too many, the source with most of them pays. A full
-//! group of a caller closes an idle connection of the same caller, and refuses
-//! the newcomer where all are in use.
+//! A full group of handshakes or unauthenticated connections closes its oldest
+//! idle member for the newcomer: a client that means to call sends its
+//! ClientHello, and then its request, at once, so what is old and silent is not
+//! a caller. Refusing the newcomer instead would let silent connections lock
+//! others out. Where all sources together have too many, the source with most
+//! of them pays. A full group of a caller closes an idle connection of the same
+//! caller, and refuses the newcomer where all are in use.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use crate::source::Source;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Group {
     Handshake(Source),
-    Stranger(Source),
+    Unauthenticated(Source),
     Caller(CallerKey),
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Group {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Handshake,
-    Stranger,
+    Unauthenticated,
     Caller,
 }
 
@@ -45,7 +45,7 @@ impl Group {
     fn kind(&self) -> Kind {
         match self {
             Self::Handshake(_) => Kind::Handshake,
-            Self::Stranger(_) => Kind::Stranger,
+            Self::Unauthenticated(_) => Kind::Unauthenticated,
             Self::Caller(_) => Kind::Caller,
         }
     }
@@ -60,29 +60,29 @@ pub(crate) struct ConnectionTable {
 
 #[derive(Default)]
 struct Inner {
-    groups: HashMap<Group, Vec<Arc<Seat>>>,
+    groups: HashMap<Group, Vec<Arc<ConnectionEntry>>>,
     handshakes: usize,
-    strangers: usize,
+    unauthenticated: usize,
 }
 
 /// What the table knows of a connection.
-struct Seat {
+struct ConnectionEntry {
     /// It has sent its ClientHello.
     hello: AtomicBool,
-    /// Requests under way.
+    /// Number of concurrent requests.
     in_flight: AtomicUsize,
     /// Milliseconds since the table was made.
     idle_since: AtomicU64,
     evicted: CancellationToken,
 }
 
-impl Seat {
+impl ConnectionEntry {
     fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
     }
 
-    /// The lower, the sooner it makes room: whoever said nothing at all
-    /// before whoever did, and of those the oldest.
+    /// The lower, the sooner it makes room: connections that sent nothing at
+    /// all before those that did, and of those the oldest.
     fn rank(&self) -> (bool, u64) {
         let hello = self.hello.load(Ordering::Relaxed);
         (hello, self.idle_since.load(Ordering::Relaxed))
@@ -115,7 +115,7 @@ impl ConnectionTable {
         let connection = Connection {
             table: self.clone(),
             source,
-            seat: Arc::new(Seat {
+            seat: Arc::new(ConnectionEntry {
                 hello: AtomicBool::new(false),
                 in_flight: AtomicUsize::new(0),
                 idle_since: AtomicU64::new(self.now()),
@@ -139,19 +139,19 @@ impl Inner {
     fn total(&mut self, kind: Kind) -> Option<&mut usize> {
         match kind {
             Kind::Handshake => Some(&mut self.handshakes),
-            Kind::Stranger => Some(&mut self.strangers),
+            Kind::Unauthenticated => Some(&mut self.unauthenticated),
             Kind::Caller => None,
         }
     }
 
-    fn add(&mut self, group: &Group, seat: Arc<Seat>) {
+    fn add(&mut self, group: &Group, seat: Arc<ConnectionEntry>) {
         self.groups.entry(group.clone()).or_default().push(seat);
         if let Some(total) = self.total(group.kind()) {
             *total += 1;
         }
     }
 
-    fn remove(&mut self, group: &Group, seat: &Arc<Seat>) {
+    fn remove(&mut self, group: &Group, seat: &Arc<ConnectionEntry>) {
         let Some(members) = self.groups.get_mut(group) else {
             return;
         };
@@ -194,11 +194,11 @@ impl Inner {
     }
 }
 
-/// A connection's place. Given back when it is dropped.
+/// A connection's place. Released when it is dropped.
 pub(crate) struct Connection {
     table: Arc<ConnectionTable>,
     source: Source,
-    seat: Arc<Seat>,
+    seat: Arc<ConnectionEntry>,
     group: Mutex<Option<Group>>,
 }
 
@@ -218,14 +218,14 @@ impl Connection {
         self.seat.hello.store(true, Ordering::Relaxed);
     }
 
-    /// Its handshake is done, and nobody knows who it is.
-    pub(crate) fn is_stranger(&self) {
-        let limit = self.table.limits.strangers_per_source;
-        // Strangers always make room.
-        let _ = self.join(Group::Stranger(self.source), limit);
+    /// The handshake is done and the peer is unauthenticated.
+    pub(crate) fn is_unauthenticated_peer(&self) {
+        let limit = self.table.limits.unauthenticated_per_source;
+        // Unauthenticated connections always make room.
+        let _ = self.join(Group::Unauthenticated(self.source), limit);
     }
 
-    /// It has proven who it is. The first proof counts: a connection that
+    /// The peer has authenticated. The first proof counts: a connection that
     /// several callers share is the first one's.
     pub(crate) fn is_of(&self, caller: &CallerKey, limit: usize) -> Result<(), GroupFull> {
         let known = {
@@ -239,9 +239,9 @@ impl Connection {
     }
 
     /// A request begins; it is under way until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.seat.in_flight.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self.clone())
+        InFlight(self.clone())
     }
 
     fn join(&self, group: Group, limit: usize) -> Result<(), GroupFull> {
@@ -258,7 +258,7 @@ impl Connection {
         }
         let (kind, most) = match group.kind() {
             Kind::Handshake => (Kind::Handshake, table.limits.handshakes),
-            Kind::Stranger => (Kind::Stranger, table.limits.strangers),
+            Kind::Unauthenticated => (Kind::Unauthenticated, table.limits.unauthenticated),
             Kind::Caller => (Kind::Caller, usize::MAX),
         };
         while inner.total(kind).is_some_and(|total| *total >= most.max(1)) {
@@ -290,9 +290,9 @@ impl Drop for Connection {
 }
 
 /// A request that is under way on a connection.
-pub(crate) struct UnderWay(Arc<Connection>);
+pub(crate) struct InFlight(Arc<Connection>);
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let seat = &self.0.seat;
         seat.idle_since.store(self.0.table.now(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Who makes room for whom.
+//! Which connection makes room for which.
 
 use super::*;
 
@@ -9,8 +9,8 @@ fn table() -> Arc<ConnectionTable> {
     ConnectionTable::new(Limits {
         handshakes: 6,
         handshakes_per_source: 4,
-        strangers: 6,
-        strangers_per_source: 4,
+        unauthenticated: 6,
+        unauthenticated_per_source: 4,
         ..Limits::default()
     })
 }
@@ -68,56 +68,56 @@ fn many_sources_together_close_a_handshake_of_the_largest() {
 }
 
 #[test]
-fn stranger_that_was_idle_for_longest_makes_room_and_one_in_use_does_not() {
+fn longest_idle_unauthenticated_connection_is_evicted() {
     let table = table();
     let crowd: Vec<_> = (1..=4)
         .map(|moment| {
             let one = Arc::new(table.accept(ATTACKER));
-            one.is_stranger();
+            one.is_unauthenticated_peer();
             since(&one, moment);
             one
         })
         .collect();
     let request = crowd[0].begin();
     let newcomer = table.accept(ATTACKER);
-    newcomer.is_stranger();
+    newcomer.is_unauthenticated_peer();
     assert!(!is_evicted(&crowd[0]), "a request is under way on it");
     assert!(is_evicted(&crowd[1]));
     drop(request);
     assert!(crowd[0].seat.is_idle());
-    assert_eq!(table.count(&Group::Stranger(ATTACKER)), 4);
+    assert_eq!(table.count(&Group::Unauthenticated(ATTACKER)), 4);
     assert_eq!(table.count(&Group::Handshake(ATTACKER)), 0);
 }
 
 #[test]
-fn strangers_who_are_all_in_use_still_make_room() {
+fn busy_unauthenticated_connection_is_evicted_if_all_are_busy() {
     let table = table();
     let crowd: Vec<_> = (0..4).map(|_| Arc::new(table.accept(ATTACKER))).collect();
     let requests: Vec<_> = crowd
         .iter()
         .map(|one| {
-            one.is_stranger();
+            one.is_unauthenticated_peer();
             one.begin()
         })
         .collect();
-    table.accept(ATTACKER).is_stranger();
+    table.accept(ATTACKER).is_unauthenticated_peer();
     assert_eq!(crowd.iter().filter(|one| is_evicted(one)).count(), 1);
     drop(requests);
 }
 
 #[test]
-fn connection_that_proves_its_caller_gives_its_place_among_strangers_back() {
+fn authenticated_connection_frees_its_unauthenticated_slot() {
     let table = table();
     let known = Arc::new(table.accept(ATTACKER));
-    known.is_stranger();
+    known.is_unauthenticated_peer();
     let caller = CallerKey::Token("0123".into());
     known.is_of(&caller, 2).unwrap();
-    assert_eq!(table.count(&Group::Stranger(ATTACKER)), 0);
-    // As many strangers as may come close nothing of it.
+    assert_eq!(table.count(&Group::Unauthenticated(ATTACKER)), 0);
+    // As many unauthenticated connections as may come close nothing of it.
     let crowd: Vec<_> = (0..20)
         .map(|_| {
             let one = table.accept(ATTACKER);
-            one.is_stranger();
+            one.is_unauthenticated_peer();
             one
         })
         .collect();
@@ -125,7 +125,7 @@ fn connection_that_proves_its_caller_gives_its_place_among_strangers_back() {
     drop((known, crowd));
     let inner = table.guard();
     assert!(inner.groups.is_empty());
-    assert_eq!((inner.handshakes, inner.strangers), (0, 0));
+    assert_eq!((inner.handshakes, inner.unauthenticated), (0, 0));
 }
 
 #[test]

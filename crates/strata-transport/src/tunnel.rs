@@ -1,14 +1,14 @@
-//! A node's faces, served on a connection that the node itself opened to its
+//! A node's APIs, served on a connection that the node itself opened to its
 //! server: so a node behind NAT is reached too.
 //!
-//! Whoever is at the other end is the control plane: the node has checked its
-//! certificate. It calls on behalf of somebody, whose role and name it says
-//! with each request; the gate decides by those as everywhere else. On any
-//! other connection these headers mean nothing.
+//! The other end is the control plane: the node has checked its certificate. It
+//! calls on behalf of a principal, whose role and name it sends with each
+//! request; the auth layer decides by those as everywhere else. On any other
+//! connection these headers mean nothing.
 //!
-//! A server that leads says with each request in which term it does. A server
-//! that was paused, and led before another one, does not know that; the node
-//! does, and refuses what is of an earlier term than the one it follows.
+//! The leader sends its term with each request. A server that was paused, and
+//! led before another one, does not know that; the node does, and refuses what
+//! is of an earlier term than the one it follows.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::audited::AuditedService;
-use crate::{Gate, Limits, Peer};
+use crate::{AuthLayer, Limits, Peer};
 
-/// The header with the role of whom the server calls for.
+/// The header with the role of the principal that the server calls for.
 pub const CALLER_ROLE: &str = "strata-caller-role";
-/// The header with the name of whom the server calls for.
+/// The header with the name of the principal that the server calls for.
 pub const CALLER_NAME: &str = "strata-caller-name";
 /// The header with the term in which the server leads that calls.
 pub const LEADER_TERM: &str = "strata-leader-term";
 
-/// Which term a node follows: what is asked in an earlier one is refused.
+/// The leader term a node follows; calls of earlier terms are rejected.
 pub trait FollowedTerm: Send + Sync + 'static {
     /// The term; 0 where there is one server only.
     fn followed_term(&self) -> u64;
@@ -46,22 +46,22 @@ pub trait FollowedTerm: Send + Sync + 'static {
 pub async fn serve_tunnel<S>(
     io: S,
     app: axum::Router,
-    gate: Gate,
+    auth: AuthLayer,
     term: Arc<dyn FollowedTerm>,
     shutdown: CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let gated = gate.layer(AuditedService::new(app));
+    let authorized = auth.layer(AuditedService::new(app));
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         if let Err(why) = check_term(request.headers_mut(), term.followed_term()) {
-            tracing::warn!(path = request.uri().path(), why, "a call is refused");
+            tracing::warn!(path = request.uri().path(), why, "tunnelled call rejected");
             let refused = Status::failed_precondition(why).into_http();
             return Either::Right(std::future::ready(Ok(refused)));
         }
         let peer = Peer::over_tunnel(caller(request.headers_mut()));
         request.extensions_mut().insert(Arc::new(peer));
-        Either::Left(gated.clone().call(request))
+        Either::Left(authorized.clone().call(request))
     });
     let limits = Limits::default();
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -74,14 +74,14 @@ pub async fn serve_tunnel<S>(
         () = shutdown.cancelled() => {}
         ended = connection => {
             if let Err(error) = ended {
-                tracing::debug!(%error, "the tunnel ended");
+                tracing::debug!(%error, "tunnel closed");
             }
         }
     }
 }
 
 /// Refuses a call of an earlier term than the one that is followed. A server of
-/// an earlier release says none.
+/// an earlier release sends none.
 fn check_term(headers: &mut HeaderMap, followed: u64) -> Result<(), String> {
     let Some(said) = headers.remove(LEADER_TERM) else {
         return Ok(());
@@ -90,21 +90,21 @@ fn check_term(headers: &mut HeaderMap, followed: u64) -> Result<(), String> {
     match term {
         Some(term) if term >= followed => Ok(()),
         Some(term) => Err(format!(
-            "the server that calls led in term {term}, and term {followed} began"
+            "the calling server led term {term}; the current term is {followed}"
         )),
-        None => Err(format!("{LEADER_TERM} is no number")),
+        None => Err(format!("{LEADER_TERM} is not a number")),
     }
 }
 
-/// Whom the server calls for. What proves somebody elsewhere is taken away:
-/// here it is the server that vouches.
+/// The principal that the server calls for. Credentials that would count
+/// elsewhere are removed: here the server vouches for the principal.
 fn caller(headers: &mut HeaderMap) -> Result<Caller, String> {
     headers.remove(AUTHORIZATION);
     let mut said = |header: &str| -> Result<String, String> {
         let twice = headers.get_all(header).iter().nth(1).is_some();
         let value = headers.remove(header).filter(|_| !twice);
         let text = value.as_ref().and_then(|value| value.to_str().ok());
-        let text = text.ok_or_else(|| format!("the server does not say {header}"))?;
+        let text = text.ok_or_else(|| format!("the server sent no {header}"))?;
         Ok(text.to_owned())
     };
     let (role, name) = (said(CALLER_ROLE), said(CALLER_NAME));
@@ -183,9 +183,13 @@ mod tests {
         };
         let path = "/grpc.health.v1.Health/Check";
         let app = axum::Router::new().route(path, axum::routing::post(run));
-        let gate = Gate::new(None, strata_identity::Clock::system());
+        let auth = AuthLayer::new(
+            strata_identity::policy::Policy::default(),
+            None,
+            strata_identity::Clock::system(),
+        );
         let stop = CancellationToken::new();
-        let served = serve_tunnel(far, app, gate, Arc::new(Follows(7)), stop.clone());
+        let served = serve_tunnel(far, app, auth, Arc::new(Follows(7)), stop.clone());
         let served = tokio::spawn(served);
         let io = TokioIo::new(near);
         let shook = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await;
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clear_word_nobody_calls() {
+    fn unclear_tunnel_headers_name_no_caller() {
         for said in [
             &[][..],
             &[(CALLER_ROLE, "admin")],

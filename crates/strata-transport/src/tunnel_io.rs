@@ -18,7 +18,7 @@ use tonic::{Status, Streaming};
 /// The largest chunk that is sent.
 const CHUNK: usize = 64 << 10;
 /// Chunks on their way to the transport.
-const AHEAD: usize = 4;
+const CHANNEL_CAPACITY: usize = 4;
 
 /// Where chunks go to.
 enum Outgoing {
@@ -84,14 +84,14 @@ impl TunnelIo {
     /// `schedule.Assignments/Tunnel` with, and what makes the tunnel of its
     /// answer.
     pub fn opening() -> (ReceiverStream<Chunk>, TunnelSender) {
-        let (sender, receiver) = mpsc::channel(AHEAD);
+        let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         (ReceiverStream::new(receiver), TunnelSender(sender))
     }
 
-    /// For the side that is asked for a tunnel (the server): the tunnel, and
-    /// what to answer the call with.
+    /// For the side that accepts a tunnel (the server): the tunnel, and what to
+    /// answer the call with.
     pub fn answering(incoming: Streaming<Chunk>) -> (Self, ReceiverStream<Result<Chunk, Status>>) {
-        let (sender, receiver) = mpsc::channel(AHEAD);
+        let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         let tunnel = Self::new(incoming, Outgoing::Answer(PollSender::new(sender)));
         (tunnel, ReceiverStream::new(receiver))
     }

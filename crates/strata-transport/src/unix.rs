@@ -1,10 +1,10 @@
-//! A Unix socket at a path: never open to more people than asked for, not
-//! even for an instant; never taken from a daemon that is alive.
+//! A Unix socket at a path: never open to more users than requested, not even
+//! for an instant; never taken from a daemon that is alive.
 //!
-//! The mode goes onto the socket before it is bound: Linux gives the file
-//! that mode, so there is no moment with another, and no umask of the whole
-//! process to change and change back. A lock file beside it makes looking,
-//! removing and binding one step among daemons.
+//! The mode goes onto the socket before it is bound: Linux gives the file that
+//! mode, so there is no moment with another, and no umask of the whole process
+//! to change and change back. A lock file beside it makes checking, removing
+//! and binding one step among daemons.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -25,45 +25,44 @@ const BACKLOG: i32 = 1024;
 /// The socket could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody answers there.
-    #[error("another daemon answers on {0}")]
+    /// Another process listens on the socket.
+    #[error("another daemon listens on {0}")]
     InUse(PathBuf),
     /// Something is there that is no socket, and not ours to remove.
-    #[error("{0} is there and is not a socket")]
+    #[error("{0} exists and is not a socket")]
     NotASocket(PathBuf),
     /// The kernel takes 107 bytes.
-    #[error("{0} is too long for a socket: 107 bytes is the most")]
+    #[error("{0} is too long for a socket: the maximum is 107 bytes")]
     TooLong(PathBuf),
-    /// Anything else.
+    /// Any other I/O error.
     #[error("cannot listen on {path}")]
     Io {
         /// The socket, or what is needed beside it.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
 
-/// Listens on `path` with exactly `mode`. The folder is made for the owner
-/// alone if it is missing. A socket that nobody answers on is replaced.
+/// Listens on `path` with exactly `mode`. The directory is made for the owner
+/// alone if it is missing. A socket that no DHCP server answers on is replaced.
 pub fn bind_unix(path: &Path, mode: u32) -> Result<UnixListener, BindError> {
     let failed = |source: io::Error| BindError::Io {
         path: path.into(),
         source,
     };
     let address = SocketAddrUnix::new(path).map_err(|_| BindError::TooLong(path.into()))?;
-    if let Some(folder) = path
+    if let Some(directory) = path
         .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
+        .filter(|directory| !directory.as_os_str().is_empty())
     {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)
+            .create(directory)
             .map_err(failed)?;
     }
     let _lock = lock(path)?;
-    make_way(path, &address)?;
+    remove_stale_socket(path, &address)?;
 
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = || -> io::Result<UnixListener> {
@@ -100,7 +99,7 @@ fn lock(path: &Path) -> Result<File, BindError> {
 }
 
 /// Removes what a daemon left that is gone.
-fn make_way(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
+fn remove_stale_socket(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let failed = |source: io::Error| BindError::Io {
         path: path.into(),
         source,
@@ -113,8 +112,8 @@ fn make_way(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
         }
         Ok(_) => {}
     }
-    // Not blocking: one that is alive and busy says so instead of letting us
-    // wait.
+    // Not blocking: a daemon that is alive and busy is detected without
+    // waiting.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(|error| failed(error.into()))?;

@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use strata_api::rest::TOTAL;
 use tonic::body::Body;
 use tonic::service::interceptor::ResponseBody;
 use tower::ServiceExt as _;
@@ -17,9 +18,9 @@ use crate::connection::Connection;
 use crate::error::{Error, Result};
 
 /// How long an answer may take. What takes longer is followed by watching.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer that is read: a thousand large objects.
-const LONGEST: usize = 32 << 20;
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 /// The body of an answer.
 pub(super) type Incoming = ResponseBody<Body>;
@@ -70,11 +71,11 @@ impl<'a> Call<'a> {
                 body: read(connection, body).await?,
             })
         };
-        match tokio::time::timeout(PATIENCE, work).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
             Ok(answer) => answer,
             Err(_) => Err(Error::Lost {
                 address: connection.address().clone(),
-                reason: format!("no answer within {} s", PATIENCE.as_secs()),
+                reason: format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
             }),
         }
     }
@@ -119,7 +120,7 @@ impl<'a> Call<'a> {
     }
 
     fn unusable(&self, why: &dyn std::error::Error) -> Error {
-        let what = format!("{} {} cannot be asked: {why}", self.method, self.target);
+        let what = format!("cannot send {} {}: {why}", self.method, self.target);
         Error::Answer(strata_types::Error::invalid("request", what))
     }
 }
@@ -128,6 +129,11 @@ impl Answer {
     /// The object in it.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body).map_err(|why| unreadable(&why))
+    }
+
+    /// How many items the list has that this is a page of.
+    pub(super) fn total(&self) -> Option<usize> {
+        self.headers.get(TOTAL)?.to_str().ok()?.parse().ok()
     }
 
     /// The version of the object in it.
@@ -140,7 +146,7 @@ impl Answer {
 /// An answer that is no such object: another version of the product, or none
 /// of it.
 pub(super) fn unreadable(why: &dyn std::error::Error) -> Error {
-    let what = format!("its answer cannot be read: {why}");
+    let what = format!("cannot parse its response: {why}");
     Error::Answer(
         strata_types::Error::internal(what)
             .with_hint("compare `strata version` here with the server's"),
@@ -148,7 +154,7 @@ pub(super) fn unreadable(why: &dyn std::error::Error) -> Error {
 }
 
 async fn read(connection: &Connection, body: Incoming) -> Result<Bytes> {
-    let body = Limited::new(body, LONGEST).collect().await;
+    let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
     let body = body.map_err(|why| connection.broken(why.as_ref()))?;
     Ok(body.to_bytes())
 }

@@ -16,7 +16,6 @@ use crate::error::Result;
 const POOL: &str = "pool";
 
 impl RestClient {
-    /// Makes a cluster.
     pub async fn create_cluster(&self, asked: &NewCluster) -> Result<Operation> {
         let to = target(Cluster::ROUTE, "", "", &Query::new());
         self.ask(Method::PUT, to, asked).await
@@ -64,7 +63,7 @@ impl RestClient {
         self.ask(Method::POST, to, asked).await
     }
 
-    /// Makes all credentials of somebody worthless, the caller's unless told.
+    /// Revokes all credentials of a user. Default: those of the caller.
     pub async fn revoke_kubeconfig(&self, cluster: &str, user: Option<&str>) -> Result<()> {
         let query = Query::new().maybe("user", user);
         let to = target(Cluster::ROUTE, cluster, "kubeconfig", &query);

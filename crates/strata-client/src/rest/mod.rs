@@ -18,5 +18,5 @@ mod watch;
 pub use query::Query;
 pub use resource::{RestClient, Tagged};
 pub use route::{Hypervisor, Resource};
-pub use text::Text;
+pub use text::TextStream;
 pub use watch::{Change, Watch};

@@ -29,7 +29,7 @@ pub(super) fn error(status: StatusCode, body: &[u8]) -> Error {
     let said = said.into_iter().find(|text| !text.is_empty());
     let mut error = Error::new(
         kind,
-        said.unwrap_or_else(|| format!("it answered {status}")),
+        said.unwrap_or_else(|| format!("it returned {status}")),
     );
     if let Some(field) = problem.field {
         error = error.in_field(field);
@@ -45,10 +45,10 @@ pub(super) fn foreign(status: StatusCode) -> Error {
     match status {
         // Nodes that run alone have gRPC only.
         StatusCode::OK | StatusCode::NOT_FOUND => {
-            Error::wrong_state("there is no control plane behind this address")
-                .with_hint("`strata up` and `strata server` run one; --server says where it is")
+            Error::wrong_state("no control plane at this address")
+                .with_hint("`strata up` and `strata server` run one; specify it with --server")
         }
-        other => Error::new(kind_of(other), format!("it answered {other}")),
+        other => Error::new(kind_of(other), format!("it returned {other}")),
     }
 }
 

@@ -13,7 +13,7 @@ impl Query {
         Self::default()
     }
 
-    /// Asks for `key=value`.
+    /// Adds `key=value`.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
         self.0.push((key, value.into()));

@@ -8,19 +8,18 @@ use strata_api::rest::{MERGE_PATCH, Operation};
 use super::call::{Answer, Call};
 use super::query::{Query, tail, target};
 use super::route::Resource;
-use super::text::Text;
+use super::text::TextStream;
 use super::watch::Watch;
 use crate::Address;
 use crate::connection::Connection;
 use crate::error::Result;
 
 /// The most objects that a server gives at once.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
 /// An object, and the version that was seen.
 #[derive(Clone, Debug)]
 pub struct Tagged<T> {
-    /// The object.
     pub object: T,
     /// For `If-Match`; servers give one for single objects.
     pub etag: Option<String>,
@@ -45,22 +44,27 @@ impl RestClient {
     pub async fn list<T: Resource>(&self, query: &Query) -> Result<Vec<T>> {
         let mut all: Vec<T> = Vec::new();
         loop {
-            let page = query.clone().with("limit", PAGE.to_string());
+            let page = query.clone().with("limit", PAGE_SIZE.to_string());
             let page = page.with("offset", all.len().to_string());
             let answer = self
                 .call(Method::GET, target(T::ROUTE, "", "", &page))
                 .send()
                 .await?;
+            // A server sends fewer items than the limit where they are large.
+            let total = answer.total();
             let items: Vec<T> = answer.json()?;
-            let last = items.len() < PAGE;
+            let came = items.len();
             all.extend(items);
-            if last {
+            let last = match total {
+                Some(total) => all.len() >= total,
+                None => came < PAGE_SIZE,
+            };
+            if last || came == 0 {
                 return Ok(all);
             }
         }
     }
 
-    /// One object.
     pub async fn get<T: Resource>(&self, name: &str, query: &Query) -> Result<Tagged<T>> {
         let target = target(T::ROUTE, name, "", query);
         tagged(&self.call(Method::GET, target).send().await?)
@@ -182,10 +186,13 @@ impl RestClient {
     }
 
     /// Text that belongs to one object and goes on: the `console` of a machine.
-    pub async fn text<T: Resource>(&self, name: &str, part: &str) -> Result<Text> {
+    pub async fn text<T: Resource>(&self, name: &str, part: &str) -> Result<TextStream> {
         let mut call = self.call(Method::GET, target(T::ROUTE, name, part, &Query::new()));
         call.accept = "text/plain";
-        Ok(Text::new(self.0.clone(), call.open().await?.into_body()))
+        Ok(TextStream::new(
+            self.0.clone(),
+            call.open().await?.into_body(),
+        ))
     }
 
     async fn follow<T: Resource>(&self, target: String) -> Result<Watch<T>> {

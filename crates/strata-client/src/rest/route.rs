@@ -25,6 +25,9 @@ macro_rules! routes {
         $(impl Resource for $object {
             const ROUTE: &'static str = $route;
         })*
+
+        #[cfg(test)]
+        const ROUTES: &[&str] = &[$($route),*];
     };
 }
 
@@ -50,4 +53,26 @@ routes! {
     Cluster => "cluster",
     KubernetesBundle => "kubernetes",
     UnreadableRecord => "unreadable-record",
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::ROUTES;
+
+    #[test]
+    fn every_route_is_one_of_the_document() {
+        let document = include_str!("../../../../docs/openapi.json");
+        let document: Value = serde_json::from_str(document).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        for route in ROUTES {
+            let path = format!("/{route}");
+            let one = format!("{path}/{{id}}");
+            assert!(
+                paths.contains_key(&path) || paths.contains_key(&one),
+                "{path}"
+            );
+        }
+    }
 }

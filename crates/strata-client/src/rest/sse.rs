@@ -1,9 +1,8 @@
 //! Server-sent events, read from bytes as they come.
 
 /// The longest event that is read.
-const LONGEST: usize = 8 << 20;
+const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) name: String,
@@ -12,20 +11,20 @@ pub(super) struct Event {
 
 /// An event is longer than any that is sent.
 #[derive(Debug, thiserror::Error)]
-#[error("an event is longer than {LONGEST} bytes")]
-pub(super) struct TooLong;
+#[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
+pub(super) struct EventTooLong;
 
 /// What was read of the events so far.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct EventReader {
     /// A line that has not ended yet.
     rest: Vec<u8>,
     event: Event,
 }
 
-impl Reader {
+impl EventReader {
     /// Takes bytes, and gives the events that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, EventTooLong> {
         let mut complete = Vec::new();
         let mut bytes = bytes;
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
@@ -36,8 +35,8 @@ impl Reader {
             complete.extend(self.line(&String::from_utf8_lossy(line)));
         }
         self.rest.extend_from_slice(bytes);
-        match self.rest.len() + self.event.data.len() > LONGEST {
-            true => Err(TooLong),
+        match self.rest.len() + self.event.data.len() > MAX_EVENT_BYTES {
+            true => Err(EventTooLong),
             false => Ok(complete),
         }
     }
@@ -74,7 +73,7 @@ mod tests {
         let text =
             ": hello\n\nevent: put\ndata: {\"a\":\ndata: 1}\nid: 7\n\nevent:synced\r\n\r\ndata: x";
         let all = |step: usize| {
-            let mut reader = Reader::default();
+            let mut reader = EventReader::default();
             let parts = text.as_bytes().chunks(step);
             parts
                 .flat_map(|part| reader.push(part).unwrap())
@@ -91,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_fills_our_memory() {
-        let mut reader = Reader::default();
+    fn oversized_event_is_rejected() {
+        let mut reader = EventReader::default();
         let line = [b'x'; 1 << 20];
         let mut fed = (0..20).map(|_| reader.push(&line));
         assert!(fed.any(|fed| fed.is_err()));

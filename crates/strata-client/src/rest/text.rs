@@ -8,12 +8,12 @@ use crate::connection::Connection;
 use crate::error::Result;
 
 /// A stream of text. Its pieces end anywhere, also within a character.
-pub struct Text {
+pub struct TextStream {
     connection: Connection,
     body: Incoming,
 }
 
-impl Text {
+impl TextStream {
     pub(super) fn new(connection: Connection, body: Incoming) -> Self {
         Self { connection, body }
     }

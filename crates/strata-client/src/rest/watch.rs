@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 
 use super::Resource;
 use super::call::{Incoming, unreadable};
-use super::sse::{Event, Reader};
+use super::sse::{Event, EventReader};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 
@@ -28,7 +28,7 @@ pub enum Change<T> {
 pub struct Watch<T> {
     connection: Connection,
     body: Incoming,
-    reader: Reader,
+    reader: EventReader,
     waiting: VecDeque<Event>,
     of: PhantomData<fn() -> T>,
 }
@@ -38,7 +38,7 @@ impl<T: Resource> Watch<T> {
         Self {
             connection,
             body,
-            reader: Reader::default(),
+            reader: EventReader::default(),
             waiting: VecDeque::new(),
             of: PhantomData,
         }

@@ -25,10 +25,10 @@ pub enum TokenKind {
     Join,
 }
 
-/// As whom a join token lets a node join.
+/// The node that may join with a join token.
 ///
-/// Join tokens that were stored before there was a binding have none: they
-/// let a node join under any name that no node has, and replace nobody.
+/// Join tokens that were stored before there was a binding have none: they let
+/// a node join under any name that no node has, and replace no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinBinding {
     /// The only name that it is good for.
@@ -60,12 +60,13 @@ impl JoinBinding {
     }
 }
 
-/// What can be told about a token.
+/// Public information about a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
     /// What it is listed and revoked by.
     pub id: String,
-    /// Whom it speaks for; for a join token, what it was made for.
+    /// The caller that it authenticates; for a join token, what it was made
+    /// for.
     pub name: Name,
     /// What it is for.
     pub kind: TokenKind,
@@ -74,12 +75,11 @@ pub struct TokenInfo {
     /// The projects it is limited to; none for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<Label>,
-    /// For a join token, as whom a node may join with it.
+    /// For a join token, the node that may join with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<JoinBinding>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it ends.
     pub expires_at: Timestamp,
 }
 
@@ -135,7 +135,6 @@ impl TryFrom<Stored> for Record {
 /// Every token that has not expired, by id.
 pub(crate) type Records = BTreeMap<String, Record>;
 
-/// The whole file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct File {
     pub(crate) version: u32,

@@ -1,12 +1,13 @@
-//! The tokens of this installation, in one file. Readers never wait: they
-//! look at a snapshot. Writers go one at a time, and a change counts once it
-//! is on disk, so a join token that was used stays used after a crash.
+//! The tokens of this installation, in one file. Readers never wait: they read
+//! a snapshot. Writers go one at a time, and a change counts once it is on
+//! disk, so a join token that was used stays used after a crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use strata_types::{Label, Role};
 use tokio::sync::watch;
 
@@ -22,9 +23,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is wrong with a token, or with keeping it.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token, not one of ours, or not its secret: not told apart, for
-    /// whoever asks is guessing.
-    #[error("the token is not known here")]
+    /// Not a token, not one of ours, or not its secret: not distinguished, for
+    /// the caller is guessing.
+    #[error("the token is unknown")]
     Unknown,
     /// Its time is over.
     #[error("the token has expired")]
@@ -33,30 +34,28 @@ pub enum TokenError {
     #[error("the token was revoked")]
     Revoked,
     /// A join token works once.
-    #[error("the join token was used already")]
+    #[error("the join token was already used")]
     Used,
     /// No token has this id.
     #[error("there is no token {0:?}")]
     NotFound(String),
-    /// The lifetime asked for.
     #[error(transparent)]
     Ttl(#[from] TtlError),
-    /// Nodes prove themselves by certificate.
-    #[error("an API token cannot have the role node; make a join token")]
+    /// Nodes authenticate by certificate.
+    #[error("an API token cannot have the role node; create a join token")]
     NodeRole,
     /// An admin is one everywhere.
     #[error("an admin cannot be limited to projects")]
     LimitedAdmin,
-    /// Somebody makes tokens in a loop.
-    #[error("there are {0} tokens already; revoke some")]
+    /// A caller creates tokens in a loop.
+    #[error("there are already {0} tokens; revoke some")]
     TooMany(usize),
     /// The file could not be used.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file is not ours, or of a later version.
-    #[error("{path} does not hold tokens: {reason}")]
+    #[error("{path} does not contain tokens: {reason}")]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -118,7 +117,7 @@ impl Tokens {
         })
     }
 
-    /// Makes an API token: 90 days unless told, a minute to a year.
+    /// Creates an API token, valid for a minute to a year. Default: 90 days.
     pub fn create_api(
         &self,
         name: &Name,
@@ -201,7 +200,7 @@ impl Tokens {
         Ok((info, token.write()))
     }
 
-    /// The caller that an API token speaks for.
+    /// The caller that an API token authenticates.
     pub fn verify_api(&self, text: &str) -> Result<Caller, TokenError> {
         self.verify_api_with_id(text).map(|(caller, _)| caller)
     }
@@ -221,14 +220,15 @@ impl Tokens {
         Ok((caller, token.id))
     }
 
-    /// Whether an API token whose secret was shown before is still good.
-    pub fn check_id(&self, id: &str) -> Result<(), TokenError> {
+    /// Whether an API token whose secret was shown before is still good, and
+    /// when it was made.
+    pub fn check_id(&self, id: &str) -> Result<Timestamp, TokenError> {
         let records = self.records.load();
         let record = records.get(id).ok_or(TokenError::Unknown)?;
-        self.check_record(record).map(drop)
+        self.check_record(record).map(|info| info.created_at)
     }
 
-    /// Tells of every change to the tokens from now on.
+    /// Wakes with every change to the tokens from now on.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -241,7 +241,7 @@ impl Tokens {
             .cloned()
     }
 
-    /// Uses a join token up. Of many who try at once, one succeeds.
+    /// Uses a join token up. Of many concurrent attempts, one succeeds.
     pub fn consume_join(&self, text: &str) -> Result<TokenInfo, TokenError> {
         let token = JoinToken::parse(text).ok_or(TokenError::Unknown)?;
         self.change(|records| {
@@ -280,7 +280,7 @@ impl Tokens {
         })
     }
 
-    /// Revokes every token of a kind, and says how many worked before.
+    /// Revokes every token of a kind, and returns how many worked before.
     pub fn revoke_all(&self, kind: TokenKind) -> Result<usize, TokenError> {
         let now = self.clock.now();
         self.change(|records| {
@@ -293,8 +293,8 @@ impl Tokens {
         })
     }
 
-    /// Ends what has ended in another copy of these tokens, and says how many
-    /// worked before.
+    /// Ends what has ended in another copy of these tokens, and returns how
+    /// many worked before.
     pub fn end_as_in(&self, other: &Self) -> Result<usize, TokenError> {
         let known = other.records.load();
         self.change(|records| {
@@ -325,8 +325,8 @@ impl Tokens {
         })
     }
 
-    /// The record of a token that works now. That it is over is told only to
-    /// those who know its secret.
+    /// The record of a token that works now. That it has expired is reported
+    /// only to callers that know its secret.
     fn check<'a>(
         &self,
         records: &'a Records,
@@ -352,8 +352,8 @@ impl Tokens {
         }
     }
 
-    /// Changes a copy, forgets what has expired, writes it, and only then
-    /// shows it.
+    /// Changes a copy, drops what has expired, writes it, and only then shows
+    /// it.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Records) -> Result<T, TokenError>,

@@ -1,4 +1,4 @@
-//! What tokens promise.
+//! Tests of the token store.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,22 +11,22 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder and a clock that stands still until it is told to move.
+/// A directory and a clock that stands still until the test moves it.
 struct World {
-    folder: TempDir,
+    directory: TempDir,
     now: Arc<AtomicI64>,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             now: Arc::new(AtomicI64::new(1_800_000_000)),
         }
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("tokens.json")
+        self.directory.path().join("tokens.json")
     }
 
     fn open(&self) -> Tokens {
@@ -205,7 +205,7 @@ fn a_change_that_cannot_be_written_did_not_happen() {
     let world = World::new();
     let tokens = world.open();
     let (_, text) = tokens.create_join(&name(), ca(), None).unwrap();
-    fs::remove_dir_all(world.folder.path()).unwrap();
+    fs::remove_dir_all(world.directory.path()).unwrap();
     assert!(matches!(
         tokens.consume_join(text.expose()),
         Err(TokenError::File(_))
@@ -234,7 +234,7 @@ fn lifetimes_and_roles_are_bounded() {
 }
 
 #[test]
-fn a_file_that_is_damaged_is_told_and_kept() {
+fn damaged_token_file_is_reported_and_kept() {
     let world = World::new();
     for text in ["", "{}", r#"{"version":2,"tokens":[]}"#] {
         files::replace(&world.file(), text, files::PRIVATE).unwrap();

@@ -4,8 +4,8 @@
 //! strata_<id>_<secret>                      for the API
 //! strata_join_<id>_<secret>_<fingerprint>   for one node to join
 //! ```
-//! The id is public and finds the record; the secret proves; the fingerprint
-//! tells a joining node which CA to believe. All in lower-case hex, so that a
+//! The id is public and finds the record; the secret proves; by the
+//! fingerprint a joining node verifies the CA. All in lower-case hex, so that a
 //! double click takes the whole token and a scanner for leaked secrets can
 //! know it by its shape.
 
@@ -25,7 +25,6 @@ const JOIN: &str = "join_";
 pub struct TokenText(String);
 
 impl TokenText {
-    /// The token itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -51,9 +50,9 @@ impl Secret {
 }
 
 /// What is kept of a secret. One round of SHA-256 and no salt is right here:
-/// slow, salted hashes protect words that people choose and thieves can
-/// guess. Nobody guesses 256 random bits, and a slow hash would let anybody
-/// keep the server busy with wrong tokens.
+/// slow, salted hashes protect words that people choose and thieves can guess.
+/// 256 random bits cannot be guessed, and a slow hash would let any client keep
+/// the server busy with wrong tokens.
 #[derive(Clone)]
 pub(crate) struct SecretHash([u8; 32]);
 

@@ -5,35 +5,35 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use strata_identity::{
-    Authority, CertificateSpec, Credentials, CredentialsError, FileError, LiveIdentity,
+    Ca, CertificateSpec, Credentials, CredentialsError, FileError, LiveIdentity,
 };
 use strata_types::Role;
 use tempfile::TempDir;
 
 struct World {
-    folder: TempDir,
-    authority: Authority,
+    directory: TempDir,
+    ca: Ca,
 }
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(&folder.path().join("ca")).unwrap();
-        Self { folder, authority }
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::open(&directory.path().join("ca")).unwrap();
+        Self { directory, ca }
     }
 
     fn client(&self) -> std::path::PathBuf {
-        self.folder.path().join("client")
+        self.directory.path().join("client")
     }
 
     fn issue(&self) -> Credentials {
         let spec = CertificateSpec::caller("somebody".parse().unwrap(), Role::Admin);
-        self.authority.issue(&spec).unwrap()
+        self.ca.issue(&spec).unwrap()
     }
 }
 
 #[test]
-fn they_are_private_and_come_back_as_they_were() {
+fn credentials_are_private_and_round_trip() {
     let world = World::new();
     let credentials = world.issue();
     credentials.write(&world.client()).unwrap();
@@ -85,7 +85,7 @@ fn an_exchange_that_was_cut_short_is_completed_by_the_next_reader() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told() {
+fn unusable_credentials_are_reported() {
     let world = World::new();
     let client = world.client();
     let missing = Credentials::read(&client).unwrap_err();

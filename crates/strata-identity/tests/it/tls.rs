@@ -1,4 +1,5 @@
-//! TLS handshakes, in memory: who is let in, and whom a client believes.
+//! TLS handshakes, in memory: which clients are accepted, and which servers a
+//! client trusts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rustls::{ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection};
 use strata_identity::{
-    Authority, CertificateSpec, Clock, Credentials, Expect, Fingerprint, LiveIdentity,
+    Ca, CertificateSpec, Clock, Credentials, Expect, Fingerprint, LiveIdentity,
     caller_from_certificate, client_config, install_crypto_provider, joining_client_config,
     server_config_optional_client, server_config_required_client,
 };
@@ -14,17 +15,17 @@ use strata_types::Role;
 use tempfile::TempDir;
 
 struct World {
-    _folder: TempDir,
-    authority: Authority,
+    _directory: TempDir,
+    ca: Ca,
 }
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::open(directory.path()).unwrap();
         Self {
-            _folder: folder,
-            authority,
+            _directory: directory,
+            ca,
         }
     }
 
@@ -37,19 +38,19 @@ impl World {
     }
 
     fn issue(&self, spec: &CertificateSpec) -> Credentials {
-        self.authority.issue(spec).unwrap()
+        self.ca.issue(spec).unwrap()
     }
 
     fn required(&self, identity: Arc<LiveIdentity>) -> Arc<ServerConfig> {
-        server_config_required_client(&self.authority.ca_pem(), identity, Clock::system()).unwrap()
+        server_config_required_client(&self.ca.ca_pem(), identity, Clock::system()).unwrap()
     }
 
     fn optional(&self, identity: Arc<LiveIdentity>) -> Arc<ServerConfig> {
-        server_config_optional_client(&self.authority.ca_pem(), identity, Clock::system()).unwrap()
+        server_config_optional_client(&self.ca.ca_pem(), identity, Clock::system()).unwrap()
     }
 
     fn client(&self, identity: Option<Arc<LiveIdentity>>, expect: Expect) -> ClientConfig {
-        client_config(&self.authority.ca_pem(), identity, expect, Clock::system()).unwrap()
+        client_config(&self.ca.ca_pem(), identity, expect, Clock::system()).unwrap()
     }
 }
 
@@ -104,7 +105,7 @@ fn a_caller_is_known_by_its_certificate_over_tls_1_3_and_http_2() {
 }
 
 #[test]
-fn without_a_certificate_only_the_port_that_takes_tokens_lets_in() {
+fn token_port_accepts_clients_without_certificate() {
     let world = World::new();
     let client = || world.client(None, Expect::Server);
     assert!(handshake(client(), world.required(world.server())).is_err());
@@ -113,7 +114,7 @@ fn without_a_certificate_only_the_port_that_takes_tokens_lets_in() {
 }
 
 #[test]
-fn a_caller_of_another_authority_is_refused_on_both_ports() {
+fn caller_of_another_ca_is_rejected_on_both_ports() {
     let (world, other) = (World::new(), World::new());
     for server in [
         world.required(world.server()),
@@ -134,13 +135,13 @@ fn a_server_certificate_cannot_call() {
 #[test]
 fn a_certificate_that_ended_is_refused_by_either_side() {
     let world = World::new();
-    let ca = &world.authority.ca_pem();
+    let ca = &world.ca.ca_pem();
     let later = |hours| {
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
         Clock::from_fn(move || at)
     };
-    // The caller's year is over; the server's certificate is not looked at
-    // by the same clock.
+    // The caller's year is over; the server's certificate is not checked by the
+    // same clock.
     let server = server_config_optional_client(ca, world.server(), later(366 * 24)).unwrap();
     let client = world.client(Some(world.caller(Role::Admin)), Expect::Server);
     assert!(handshake(client, server).is_err());
@@ -186,15 +187,15 @@ fn a_server_is_known_by_the_names_of_its_certificate_alone() {
 }
 
 #[test]
-fn a_joining_node_believes_the_authority_of_its_token_and_no_other() {
+fn joining_node_trusts_only_the_ca_of_its_token() {
     let (world, other) = (World::new(), World::new());
     let join = |fingerprint| joining_client_config(fingerprint, Clock::system()).unwrap();
-    let ours = world.authority.fingerprint();
+    let ours = world.ca.fingerprint();
     assert!(handshake(join(ours), world.optional(world.server())).is_ok());
     assert!(handshake(join(ours), other.optional(other.server())).is_err());
-    // A node holds a certificate of the right authority, and still is not it.
+    // A node holds a certificate of the right ca, and still is not it.
     assert!(handshake(join(ours), world.optional(world.caller(Role::Node))).is_err());
-    // The fingerprint must be the authority's, not the server's own.
+    // The fingerprint must be the CA's, not the server's own.
     let credentials = world.issue(&CertificateSpec::server("server".parse().unwrap()));
     let leaf =
         rustls_pki_types::pem::PemObject::from_pem_slice(credentials.certificate_pem.as_bytes());
@@ -204,9 +205,9 @@ fn a_joining_node_believes_the_authority_of_its_token_and_no_other() {
         world.optional(live(&credentials)),
     );
     assert!(pinned.is_err());
-    // A chain that only carries the authority along is not signed by it.
+    // A chain that only carries the CA along is not signed by it.
     let mut posing = other.issue(&CertificateSpec::server("server".parse().unwrap()));
-    posing.ca_pem = world.authority.ca_pem();
+    posing.ca_pem = world.ca.ca_pem();
     assert!(handshake(join(ours), other.optional(live(&posing))).is_err());
 }
 

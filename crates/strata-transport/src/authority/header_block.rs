@@ -2,8 +2,8 @@
 //! `:authority`.
 //!
 //! Values are replaced without knowing the dynamic table. The new one is never
-//! longer, so the table of whoever decodes holds all that the client believes
-//! it holds, in the same places: entries are counted from the newest on.
+//! longer, so the table of the decoder holds all that the client expects it to
+//! hold, in the same places: entries are counted from the newest on.
 
 /// What stands in place of the path of a socket.
 const HOST: &[u8] = b"u";
@@ -16,7 +16,7 @@ const NAME_HUFFMAN: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
 const LONGEST_INTEGER: usize = 1 << 24;
 
 /// The block with every `:authority` replaced that has a value; none if it
-/// cannot be read, which is for others to judge.
+/// cannot be read, which is left to the HTTP/2 library.
 pub(super) fn without_authority(block: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader { rest: block };
     let mut out = Vec::with_capacity(block.len());
@@ -74,7 +74,7 @@ impl Name {
 struct Text<'a> {
     huffman: bool,
     bytes: &'a [u8],
-    /// With its length.
+    /// Field type with a length prefix.
     whole: &'a [u8],
 }
 
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// An integer of which the first byte has so many bits.
+    /// An HPACK integer with a prefix of this many bits.
     fn integer(&mut self, prefix: u32) -> Option<usize> {
         let most = (1_usize << prefix) - 1;
         let first = usize::from(self.byte()?) & most;
@@ -102,17 +102,15 @@ impl<'a> Reader<'a> {
             return Some(first);
         }
         let mut value = most;
-        for shift in (0..).step_by(7) {
+        // Longer ones are too large, or padded with zeros without an end.
+        for shift in [0, 7, 14, 21] {
             let byte = self.byte()?;
             value += usize::from(byte & 0x7f) << shift;
-            if value > LONGEST_INTEGER {
-                return None;
-            }
             if byte < 0x80 {
-                break;
+                return (value <= LONGEST_INTEGER).then_some(value);
             }
         }
-        Some(value)
+        None
     }
 
     fn string(&mut self) -> Option<Text<'a>> {
@@ -144,6 +142,18 @@ mod tests {
         block.push(value.len() as u8);
         block.extend_from_slice(value);
         block
+    }
+
+    #[test]
+    fn integer_without_an_end_is_refused() {
+        for padding in [4, 9, 60] {
+            let block = [&[0xff][..], &vec![0x80; padding], &[0x01]].concat();
+            assert_eq!(without_authority(&block), None, "{padding}");
+        }
+        // Three groups of seven bits, the last of which is 1.
+        let block = [0xff, 0x80, 0x80, 0x01];
+        let read = Reader { rest: &block }.integer(7);
+        assert_eq!(read, Some(127 + (1 << 14)));
     }
 
     #[test]
@@ -182,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_too_long_is_not_read() {
+    fn truncated_or_oversized_request_names_no_object() {
         for bad in [
             &[0x41][..],
             &[0x41, 3, b'a'],

@@ -2,8 +2,8 @@
 //!
 //! gRPC's C core (Python, C++, Ruby, PHP, C#) sends `:authority: %2Frun%2F…`
 //! and gRPC for Java the plain path. Neither is an authority by RFC 3986, and
-//! the HTTP/2 library ends the stream with PROTOCOL_ERROR before anybody is
-//! asked. On a Unix socket nobody needs an authority; so it is replaced on the
+//! the HTTP/2 library ends the stream with PROTOCOL_ERROR before any handler is
+//! called. On a Unix socket no authority is needed; so it is replaced on the
 //! way in, before the library reads it. Nothing else of a connection is
 //! touched, and nothing of one that does not speak HTTP/2.
 
@@ -26,7 +26,7 @@ const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
-/// Dependency and weight.
+/// Length of the dependency and weight of a PRIORITY block.
 const PRIORITY_LENGTH: usize = 5;
 /// The largest frame that is allowed by default, and so by the library.
 const LARGEST_FRAME: usize = 16_384;
@@ -34,23 +34,21 @@ const LARGEST_FRAME: usize = 16_384;
 /// it is.
 const LARGEST_BLOCK: usize = 128 << 10;
 /// How much is read at once.
-const READ: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 /// A stream whose reader finds no path of a socket as an authority.
 pub(crate) struct WithoutAuthority<S> {
     inner: S,
     state: State,
-    /// Read, and not looked at yet.
+    /// Read, and not parsed yet.
     input: BytesMut,
-    /// For the reader.
     output: BytesMut,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// The first bytes tell whether it is HTTP/2.
+    /// The first bytes show whether it is HTTP/2.
     Beginning,
-    /// Before a frame.
     Frame,
     /// So much of a frame goes on as it is.
     Passing(usize),
@@ -125,8 +123,8 @@ impl<S> WithoutAuthority<S> {
             if header[3] == CONTINUATION && header[5..] == first[5..]);
         let is_block = header[3] == HEADERS && self.state == State::Frame;
         if length > LARGEST_FRAME || !(is_part || is_block) {
-            // Not what can come here, or nothing to do with headers: for the
-            // library to judge.
+            // Not what can come here, or nothing to do with headers: left to
+            // the library.
             self.give_up_block();
             self.state = State::Passing(FRAME_HEADER + length);
             return true;
@@ -244,7 +242,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WithoutAuthority<S> {
                 this.output.advance(length);
                 return Poll::Ready(Ok(()));
             }
-            // What needs no look goes straight to the reader.
+            // What needs no inspection goes straight to the reader.
             let straight = match this.state {
                 State::Transparent => usize::MAX,
                 State::Passing(left) if this.input.is_empty() => left,
@@ -264,7 +262,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WithoutAuthority<S> {
                 }
                 return Poll::Ready(Ok(()));
             }
-            let mut bytes = [0; READ];
+            let mut bytes = [0; READ_BYTES];
             let mut part = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
             if part.filled().is_empty() {

@@ -1,3 +1,6 @@
+//! The authority of a request on a Unix socket: whatever bytes arrive, split
+//! anywhere, the rewritten request is the one that was sent.
+
 use std::io::Cursor;
 
 use proptest::prelude::*;
@@ -92,7 +95,7 @@ async fn a_block_of_many_frames_stays_within_frames() {
 }
 
 #[tokio::test]
-async fn what_is_not_http2_or_not_right_goes_on_as_it_came() {
+async fn non_http2_bytes_pass_unchanged() {
     let mut endless = PREFACE.to_vec();
     endless.extend(frame(HEADERS, 0, 1, AUTHORITY));
     endless.extend(frame(0, 0, 1, b"no continuation"));

@@ -15,25 +15,25 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use super::places::Place;
+use super::places::RequestSlot;
 use super::{Account, Admitted, lock};
-use crate::table::UnderWay;
+use crate::table::InFlight;
 
-/// The largest piece.
-const PIECE: usize = 16 << 10;
+/// Largest chunk of a body that is charged at once.
+const CHUNK_BYTES: usize = 16 << 10;
 
 /// What ends with the body.
 pub(super) struct Guards {
-    pub(super) _place: Place,
+    pub(super) _place: RequestSlot,
     pub(super) _admitted: Option<Arc<Admitted>>,
-    pub(super) _under_way: Option<UnderWay>,
-    pub(super) _unread: Option<Unread>,
+    pub(super) _under_way: Option<InFlight>,
+    pub(super) _unread: Option<UnreadBytes>,
 }
 
 /// Bytes of a finished answer that wait to be read.
-pub(super) struct Unread(pub(super) Arc<Admitted>, pub(super) usize);
+pub(super) struct UnreadBytes(pub(super) Arc<Admitted>, pub(super) usize);
 
-impl Drop for Unread {
+impl Drop for UnreadBytes {
     fn drop(&mut self) {
         let unread = &self.0.account.unread;
         unread.fetch_sub(self.1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Drop for Unread {
 }
 
 /// A body that is counted, and slowed down while its caller is in debt.
-pub(super) struct Counted {
+pub(super) struct MeteredBody {
     inner: Body,
     /// What of the last frame was not passed on yet.
     rest: Bytes,
@@ -50,7 +50,7 @@ pub(super) struct Counted {
     _guards: Option<Guards>,
 }
 
-impl Counted {
+impl MeteredBody {
     /// `account` is none for those whose bytes are not counted.
     pub(super) fn new(inner: Body, account: Option<Arc<Account>>, guards: Option<Guards>) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Counted {
     }
 
     fn piece(&mut self) -> Frame<Bytes> {
-        let length = self.rest.len().min(PIECE);
+        let length = self.rest.len().min(CHUNK_BYTES);
         let piece = self.rest.split_to(length);
         if let Some(account) = &self.account {
             let bytes = u64::try_from(length).unwrap_or(u64::MAX);
@@ -91,7 +91,7 @@ impl Counted {
     }
 }
 
-impl HttpBody for Counted {
+impl HttpBody for MeteredBody {
     type Data = Bytes;
     type Error = axum::Error;
 

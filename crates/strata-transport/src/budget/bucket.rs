@@ -33,7 +33,7 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Takes this many if they are there; else says how long until they are.
+    /// Takes this many if they are there; else returns how long until they are.
     pub(super) fn take(&mut self, now: Instant, many: u64) -> Result<(), Duration> {
         if self.rate == 0.0 {
             return Ok(());
@@ -45,6 +45,20 @@ impl Bucket {
         }
         self.level -= many;
         Ok(())
+    }
+
+    /// Takes one in advance, if it is there within this time; returns when it is.
+    pub(super) fn reserve(&mut self, now: Instant, most: Duration) -> Result<Duration, Duration> {
+        if self.rate == 0.0 {
+            return Ok(Duration::ZERO);
+        }
+        self.refill(now);
+        let wait = Duration::from_secs_f64(((1.0 - self.level) / self.rate).max(0.0));
+        if wait > most {
+            return Err(wait);
+        }
+        self.level -= 1.0;
+        Ok(wait)
     }
 
     /// Takes this many, whether they are there or not.
@@ -97,6 +111,22 @@ mod tests {
         assert_eq!(bucket.debt(begin), Duration::from_secs(3));
         assert!(bucket.take(begin + Duration::from_secs(2), 1).is_err());
         assert!(bucket.take(begin + Duration::from_secs(4), 1).is_ok());
+    }
+
+    #[test]
+    fn reserved_ones_queue_up_to_the_longest_wait() {
+        let mut bucket = Bucket::full(10, 5);
+        let begin = Instant::now();
+        let most = Duration::from_millis(301);
+        let waits: Vec<_> = (0..20)
+            .map_while(|_| bucket.reserve(begin, most).ok())
+            .collect();
+        let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
+        assert_eq!(millis, [0, 0, 0, 0, 0, 100, 200, 300]);
+        assert!(bucket.reserve(begin, most).is_err());
+        let later = begin + Duration::from_millis(100);
+        assert!(bucket.reserve(later, most).is_ok());
+        assert!(bucket.reserve(later, most).is_err());
     }
 
     #[test]

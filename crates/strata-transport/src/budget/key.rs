@@ -9,7 +9,7 @@ use strata_types::Role;
 use crate::bearer::{Bearer, bearer};
 use crate::source::Source;
 
-/// A credential, or where one who has none comes from.
+/// A credential, or the source of a caller that has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CallerKey {
     /// The id of a token, which is public.
@@ -20,7 +20,6 @@ pub(crate) enum CallerKey {
 }
 
 impl CallerKey {
-    /// Of whoever the gate let through.
     pub(crate) fn of(caller: Option<&Caller>, token: Option<TokenId>, source: Source) -> Self {
         match (caller, token) {
             (None, _) => Self::Source(source),
@@ -40,8 +39,8 @@ impl fmt::Display for CallerKey {
     }
 }
 
-/// The id of the token that a request bears, before anybody checked it. It
-/// means something once the gate let the request through.
+/// The id of the token that a request bears, before it was checked. It means
+/// something once the auth layer let the request through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenId(Box<str>);
 

@@ -1,10 +1,10 @@
 //! The places of one connection: how many requests are under way on it.
 //!
-//! HTTP/2 has a limit of its own, which the client keeps: it holds back what
-//! is more, and a caller who follows that many logs waits without an error. So
+//! HTTP/2 has a limit of its own, which the client keeps: it holds back what is
+//! more, and a caller that follows that many logs waits without an error. So
 //! that limit is higher, and this one is kept here. A burst of short requests
-//! waits for its turn, for as long as others end; what waits while none ends
-//! is refused, and says why.
+//! waits for its turn, for as long as others end; what waits while none ends is
+//! refused, with the reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::OverBudget;
 use crate::Limits;
 
-/// No request waits longer than so many times for a place.
-const MOST_WAITS: u32 = 24;
+/// Maximum number of intervals a request waits for a slot.
+const MAX_WAITS: u32 = 24;
 
 /// The places of one connection.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct RequestSlots {
     free: Arc<Semaphore>,
     /// How many requests have ended.
     ended: Arc<AtomicU64>,
@@ -29,18 +29,18 @@ pub(crate) struct Places {
 }
 
 /// The place of a request, which is free again when this is dropped.
-pub(super) struct Place {
+pub(super) struct RequestSlot {
     _permit: OwnedSemaphorePermit,
     ended: Arc<AtomicU64>,
 }
 
-impl Drop for Place {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Places {
+impl RequestSlots {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             free: Arc::new(Semaphore::new(limits.streams as usize)),
@@ -51,13 +51,13 @@ impl Places {
     }
 
     /// Waits for a place.
-    pub(super) async fn take(self) -> Result<Place, OverBudget> {
+    pub(super) async fn take(self) -> Result<RequestSlot, OverBudget> {
         let mut permit = std::pin::pin!(self.free.clone().acquire_owned());
-        for _ in 0..MOST_WAITS {
+        for _ in 0..MAX_WAITS {
             let before = self.ended.load(Ordering::Relaxed);
             match tokio::time::timeout(self.wait, permit.as_mut()).await {
                 Ok(Ok(permit)) => {
-                    return Ok(Place {
+                    return Ok(RequestSlot {
                         _permit: permit,
                         ended: self.ended,
                     });
@@ -67,8 +67,7 @@ impl Places {
             }
         }
         let what = format!(
-            "this connection has {} requests under way, streams included, and none ended within \
-             {} s; use a further connection",
+            "this connection has {} concurrent requests, streams included, and none ended within {} s; use another connection",
             self.limit,
             self.wait.as_secs()
         );
@@ -80,8 +79,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn two() -> Places {
-        Places::new(&Limits {
+    fn two() -> RequestSlots {
+        RequestSlots::new(&Limits {
             streams: 2,
             ..Limits::default()
         })
@@ -95,7 +94,7 @@ mod tests {
         let Err(over) = places.clone().take().await else {
             panic!("there are two places");
         };
-        assert!(over.what.contains("2 requests under way"), "{}", over.what);
+        assert!(over.what.contains("2 concurrent requests"), "{}", over.what);
         let waiting = tokio::spawn(places.take());
         drop(first);
         assert!(waiting.await.unwrap().is_ok());

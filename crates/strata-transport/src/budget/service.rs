@@ -1,4 +1,4 @@
-//! The layer behind the gate: takes each request out of its caller's budget,
+//! The layer behind the auth layer: takes each request out of its caller's budget,
 //! and gives it back when the last byte of the answer is gone.
 
 use std::convert::Infallible;
@@ -17,16 +17,18 @@ use strata_identity::Caller;
 use strata_types::{Error, ErrorKind};
 use tower_service::Service;
 
-use super::body::{Counted, Guards, Unread};
-use super::{Admitted, Budgets, CallerKey, OverBudget, Places, TokenId};
-use crate::gate::is_grpc;
-use crate::problem;
+use super::body::{Guards, MeteredBody, UnreadBytes};
+use super::request::{BODY_TIMEOUT, BodyKind, BodyRefused};
+use super::{Admitted, Budgets, CallerKey, OverBudget, RequestSlots, TokenId};
+use crate::audit::AuditedCall;
+use crate::auth::is_grpc;
 use crate::source::Source;
 use crate::table::Connection;
+use crate::{problem, problem_as};
 
 /// An answer shorter than this is not counted as unread: it fits into the
 /// buffers of its stream.
-const SMALL: u64 = 16 << 10;
+const SMALL_RESPONSE_BYTES: u64 = 16 << 10;
 
 /// A service whose requests are within budget. One for each connection.
 #[derive(Clone)]
@@ -35,7 +37,7 @@ pub(crate) struct BudgetService<S> {
     budgets: Budgets,
     /// None on a Unix socket.
     connection: Option<Arc<Connection>>,
-    places: Places,
+    places: RequestSlots,
 }
 
 impl<S> BudgetService<S> {
@@ -43,7 +45,7 @@ impl<S> BudgetService<S> {
         inner: S,
         budgets: Budgets,
         connection: Option<Arc<Connection>>,
-        places: Places,
+        places: RequestSlots,
     ) -> Self {
         Self {
             inner,
@@ -95,7 +97,7 @@ where
         let admitted = match self.admit(&mut request) {
             Ok(admitted) => admitted.map(Arc::new),
             Err(over) => {
-                let refused = Head::of(&request).refusal(&over);
+                let refused = RequestHead::of(&request).refusal(&over);
                 return Box::pin(std::future::ready(Ok(refused)));
             }
         };
@@ -104,28 +106,50 @@ where
             .filter(|admitted| admitted.metered)
             .map(|admitted| admitted.account.clone());
         let repeatable = [Method::GET, Method::HEAD].contains(request.method());
-        let head = Head::of(&request);
+        let head = RequestHead::of(&request);
         let request = request.map(|body| match &account {
             None => Body::new(body),
-            Some(_) => Body::new(Counted::new(Body::new(body), account.clone(), None)),
+            Some(_) => Body::new(MeteredBody::new(Body::new(body), account.clone(), None)),
         });
         let places = self.places.clone();
+        let kind = BodyKind::of(&request, head.grpc);
+        let audited = request.extensions().get::<Arc<AuditedCall>>();
+        let audited = audited.filter(|call| call.is_audited()).cloned();
+        let budgets = self.budgets.clone();
         let mut inner = self.inner.clone();
         Box::pin(async move {
             let place = match places.take().await {
                 Ok(place) => place,
                 Err(over) => return Ok(head.refusal(&over)),
             };
-            let Ok(mut answer) = inner.call(request).await;
+            if let (Some(admitted), Some(audited)) = (&admitted, audited)
+                && let Err(over) = admitted.wait_for_audit(audited.charge()).await
+            {
+                budgets.count_refusal();
+                return Ok(head.refusal(&over));
+            }
+            let (parts, body) = request.into_parts();
+            let (body, held) = match &admitted {
+                None => (body, None),
+                Some(admitted) => match kind.receive(body, admitted.account.held_bytes()).await {
+                    Ok(received) => received,
+                    Err(refused) => {
+                        budgets.count_refusal();
+                        return Ok(head.refused_body(&refused));
+                    }
+                },
+            };
+            let Ok(mut answer) = inner.call(Request::from_parts(parts, body)).await;
+            drop(held);
             within_contract(answer.headers_mut());
             let length = answer.body().size_hint().exact().unwrap_or(0);
             let unread = match &admitted {
-                Some(admitted) if length > SMALL => admitted.hold(length),
+                Some(admitted) if length > SMALL_RESPONSE_BYTES => admitted.hold(length),
                 _ => Ok(None),
             };
             let unread = match unread {
                 Ok(unread) => unread,
-                // What was asked for changes nothing: it can be asked again.
+                // The request changes nothing: the caller can repeat it.
                 Err(over) if repeatable => return Ok(head.refusal(&over)),
                 Err(_) => None,
             };
@@ -135,20 +159,20 @@ where
                 _under_way: under_way,
                 _unread: unread,
             };
-            Ok(answer.map(|body| Body::new(Counted::new(body, account, Some(guards)))))
+            Ok(answer.map(|body| Body::new(MeteredBody::new(body, account, Some(guards)))))
         })
     }
 }
 
 impl Admitted {
     /// Counts a finished answer as unread until the guard is dropped.
-    fn hold(self: &Arc<Self>, length: u64) -> Result<Option<Unread>, OverBudget> {
+    fn hold(self: &Arc<Self>, length: u64) -> Result<Option<UnreadBytes>, OverBudget> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let before = self.account.unread.fetch_add(length, Ordering::Relaxed);
-        let unread = Unread(self.clone(), length);
+        let unread = UnreadBytes(self.clone(), length);
         // One answer passes always, however large.
         if before > 0 && before.saturating_add(length) > self.unread_limit {
-            let what = format!("{before} bytes of answers to this caller wait to be read");
+            let what = format!("{before} bytes of responses to this caller are unread");
             let retry_after = std::time::Duration::from_secs(1);
             return Err(OverBudget { what, retry_after });
         }
@@ -158,16 +182,42 @@ impl Admitted {
 
 /// What a refusal needs to know of its request.
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     grpc: bool,
     version: Version,
 }
 
-impl Head {
+impl RequestHead {
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
         Self {
             grpc: is_grpc(request.headers()),
             version: request.version(),
+        }
+    }
+
+    /// The answer to a request whose body is not accepted.
+    fn refused_body(self, refused: &BodyRefused) -> Response<Body> {
+        let seconds = BODY_TIMEOUT.as_secs();
+        match (refused, self.grpc) {
+            (BodyRefused::Over(over), _) => self.refusal(over),
+            (BodyRefused::TooSlow, true) => {
+                let why = format!("the request was not received within {seconds} seconds");
+                tonic::Status::deadline_exceeded(why).into_http()
+            }
+            (BodyRefused::TooSlow, false) => {
+                let why = format!("did not come within {seconds} seconds");
+                let error = Error::invalid("body", why);
+                let mut response = problem_as(StatusCode::REQUEST_TIMEOUT, &error);
+                self.close(response.headers_mut());
+                response
+            }
+        }
+    }
+
+    /// What the body of the request still holds is not read.
+    fn close(self, headers: &mut HeaderMap) {
+        if self.version < Version::HTTP_2 {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
 
@@ -176,17 +226,14 @@ impl Head {
         let whole = over.retry_after.as_secs() + u64::from(over.retry_after.subsec_nanos() > 0);
         let seconds = whole.clamp(1, 3600);
         let error = Error::new(ErrorKind::Exhausted, over.what.clone())
-            .with_hint(format!("wait {seconds} s, then repeat the request"));
+            .with_hint(format!("retry after {seconds} s"));
         let mut response = match self.grpc {
             true => status_from_error(&error).into_http(),
             false => problem(&error),
         };
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        if self.version < Version::HTTP_2 {
-            // What the body of the request still holds is not read.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+        self.close(headers);
         response
     }
 }
@@ -201,7 +248,7 @@ fn within_contract(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether an answer of the gate says that nobody knows the caller.
+/// Whether a response of the auth layer is an authentication failure.
 pub(crate) fn is_unauthenticated(response: &Response<Body>) -> bool {
     let grpc = response.headers().get("grpc-status");
     response.status() == StatusCode::UNAUTHORIZED

@@ -88,9 +88,9 @@ fn accounts_of_sources_that_rest_are_dropped() {
         unauthenticated_per_second: 1_000_000,
         ..CallerLimits::default()
     });
-    for n in 0..10 * u32::try_from(KEPT_ACCOUNTS).unwrap() {
+    for n in 0..10 * u32::try_from(MAX_IDLE_ACCOUNTS).unwrap() {
         budgets.admit_unauthenticated(Source::V4(n)).unwrap();
     }
     let kept = lock(&budgets.0.accounts).all.len();
-    assert!(kept <= 3 * KEPT_ACCOUNTS, "{kept}");
+    assert!(kept <= 3 * MAX_IDLE_ACCOUNTS, "{kept}");
 }

@@ -1,26 +1,26 @@
 //! The subject of a gRPC call: the fields of its request that name it. A table
 //! of their numbers, and as much of the wire format as it takes to find them.
 
-use super::Found;
+use super::SubjectMatch;
 
 /// Which fields name the object.
 #[derive(Clone, Copy, Debug)]
-enum Named {
+enum SubjectField {
     /// All of these, with `/` between.
     By(&'static [&'static [u32]]),
     /// The first of these that is there.
     ByFirst(&'static [&'static [u32]]),
-    /// By none: it is one of its kind, or a session says it.
+    /// By none: it is one of its kind, or its session names it.
     Not,
 }
-use Named::{By, ByFirst, Not};
+use SubjectField::{By, ByFirst, Not};
 
 /// The field that most requests have it in.
-const FIRST: Named = By(&[&[1]]);
+const FIRST: SubjectField = By(&[&[1]]);
 /// The first field of the message in the first field.
-const NESTED: Named = By(&[&[1, 1]]);
+const NESTED: SubjectField = By(&[&[1, 1]]);
 
-const CALLS: &[(&str, &str, Named)] = &[
+const CALLS: &[(&str, &str, SubjectField)] = &[
     ("/cnct.kaas.api.Cluster/CreateCluster", "cluster", FIRST),
     ("/cnct.kaas.api.Cluster/GetCluster", "cluster", FIRST),
     ("/cnct.kaas.api.Cluster/DeleteCluster", "cluster", FIRST),
@@ -109,7 +109,7 @@ const CALLS: &[(&str, &str, Named)] = &[
 pub(super) const HEADER: usize = 5;
 const LENGTH_DELIMITED: u64 = 2;
 
-fn entry(path: &str) -> Option<(&'static str, Named)> {
+fn entry(path: &str) -> Option<(&'static str, SubjectField)> {
     let found = CALLS.iter().find(|(call, ..)| *call == path)?;
     Some((found.1, found.2))
 }
@@ -128,7 +128,7 @@ pub(super) fn is_whole(beginning: &[u8], there: usize) -> bool {
 }
 
 /// What a call is about.
-pub(super) fn find(path: &str, body: &[u8]) -> Option<Found> {
+pub(super) fn find(path: &str, body: &[u8]) -> Option<SubjectMatch> {
     let (kind, named) = entry(path)?;
     let message = match body.first() {
         Some(0) => body.get(HEADER..).unwrap_or_default(),
@@ -144,7 +144,7 @@ pub(super) fn find(path: &str, body: &[u8]) -> Option<Found> {
         ByFirst(all) => all.iter().find_map(text).unwrap_or_default(),
         Not => String::new(),
     };
-    Some(Found {
+    Some(SubjectMatch {
         kind: kind.to_owned(),
         name,
         project: None,
@@ -152,9 +152,9 @@ pub(super) fn find(path: &str, body: &[u8]) -> Option<Found> {
     })
 }
 
-/// A text, by the numbers of the fields that lead to it. As every reader of
-/// the format does it: the last one counts, and messages that come twice are
-/// one. What follows a mistake, or the end of what was read, is not looked at.
+/// A text, by the numbers of the fields that lead to it. As every reader of the
+/// format does it: the last one counts, and messages that come twice are one.
+/// What follows a mistake, or the end of what was read, is ignored.
 fn field<'a>(message: &'a [u8], path: &[u32]) -> Option<&'a [u8]> {
     let (number, deeper) = path.split_first()?;
     let (mut rest, mut found) = (message, None);
@@ -179,7 +179,7 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
         5 => 4,
         _ => return None,
     };
-    // The beginning of a message that is not all there says something too.
+    // The beginning of a message that is not all there is of use too.
     let length = length.min(rest.len());
     let (value, after) = rest.split_at(length);
     *rest = after;
@@ -205,7 +205,7 @@ mod tests {
     use prost::Message as _;
     use strata_api::strata::v1;
     use strata_api::{runtime, scheduler};
-    use strata_identity::policy;
+    use strata_identity::policy::{self, Policy};
 
     use super::*;
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn every_call_that_is_audited_is_in_the_table() {
         let missing: Vec<&str> = policy::grpc_methods()
-            .filter(|method| policy::is_audited(method) && entry(method).is_none())
+            .filter(|method| Policy::default().is_audited(method) && entry(method).is_none())
             .collect();
         assert_eq!(missing, [""; 0]);
         let known: Vec<&str> = policy::grpc_methods().collect();

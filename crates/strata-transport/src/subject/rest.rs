@@ -2,16 +2,21 @@
 //! is made, the name in the body.
 
 use serde_json::Value;
-use strata_identity::policy;
+use strata_identity::policy::Policy;
 
-use super::Found;
+use super::SubjectMatch;
 
 /// The published gateway of clusters names them in the query or the body.
 const GATEWAY: &str = "/api/v1/";
 
 /// What a request is about.
-pub(super) fn find(method: &str, path: &str, query: Option<&str>, body: &[u8]) -> Option<Found> {
-    let route = policy::http_route(&format!("{method} {path}"))?;
+pub(super) fn find(
+    policy: Policy,
+    (method, path): (&str, &str),
+    query: Option<&str>,
+    body: &[u8],
+) -> Option<SubjectMatch> {
+    let route = policy.http_route(&format!("{method} {path}"))?.path;
     let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let text = |field: &str| {
         let text = body.get(field)?.as_str()?;
@@ -21,10 +26,10 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>, body: &[u8]) -
     if let Some(rest) = route.strip_prefix(GATEWAY) {
         let named = || text("name").or_else(|| text("clusterName"));
         let name = parameter(query, "name").or_else(|| parameter(query, "clusterName"));
-        return Some(Found {
+        return Some(SubjectMatch {
             kind: rest.split('/').next().unwrap_or_default().to_owned(),
             name: name.or_else(named).unwrap_or_default(),
-            ..Found::default()
+            ..SubjectMatch::default()
         });
     }
     let route: Vec<&str> = segments(route).collect();
@@ -37,7 +42,7 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>, body: &[u8]) -
             [first, second] if !name.is_empty() => format!("{first}/{second}"),
             _ => kind,
         };
-        return Some(Found {
+        return Some(SubjectMatch {
             kind,
             name,
             project,
@@ -45,7 +50,7 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>, body: &[u8]) -
         });
     };
     let found = segments(path).map(decoded).skip(1).take(last);
-    Some(Found {
+    Some(SubjectMatch {
         kind,
         name: found.collect::<Vec<_>>().join("/"),
         project,
@@ -54,10 +59,10 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>, body: &[u8]) -
 }
 
 /// Whether the name is not in the path.
-pub(super) fn is_in_body(method: &str, path: &str) -> bool {
-    let route = policy::http_route(&format!("{method} {path}"));
+pub(super) fn is_in_body(policy: Policy, method: &str, path: &str) -> bool {
+    let route = policy.http_route(&format!("{method} {path}"));
     let named = |route: &str| route.contains('{') && !route.starts_with(GATEWAY);
-    matches!(method, "PUT" | "POST") && route.is_some_and(|route| !named(route))
+    matches!(method, "PUT" | "POST") && route.is_some_and(|route| !named(route.path))
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {
@@ -93,14 +98,30 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use strata_identity::policy::{HttpRoute, OPERATE};
+
     use super::*;
+
+    const POLICY: Policy = Policy::new(&[
+        HttpRoute::new("PUT", "/instance", OPERATE),
+        HttpRoute::new("DELETE", "/instance/{id}", OPERATE),
+        HttpRoute::new("POST", "/instance/{id}/exec", OPERATE),
+        HttpRoute::new("PUT", "/secret", OPERATE),
+        HttpRoute::new("PATCH", "/secret/{id}", OPERATE),
+        HttpRoute::new("PUT", "/storage/volume", OPERATE),
+        HttpRoute::new("POST", "/storage/expand", OPERATE),
+        HttpRoute::new("DELETE", "/cluster/{id}/pool/{pool}", OPERATE),
+        HttpRoute::new("POST", "/api/v1/cluster", OPERATE),
+        HttpRoute::new("DELETE", "/api/v1/cluster", OPERATE),
+        HttpRoute::new("DELETE", "/api/v1/cluster/pool", OPERATE),
+    ]);
 
     fn found(method: &str, target: &str, body: &str) -> (String, String, Option<String>) {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        let found = find(method, path, query, body.as_bytes()).unwrap();
+        let found = find(POLICY, (method, path), query, body.as_bytes()).unwrap();
         (found.kind, found.name, found.project)
     }
 
@@ -189,15 +210,15 @@ mod tests {
             let expected = (kind.to_owned(), name.to_owned(), project.map(str::to_owned));
             assert_eq!(found(method, target, body), expected, "{method} {target}");
         }
-        assert_eq!(find("GET", "/nowhere", None, b""), None);
+        assert_eq!(find(POLICY, ("GET", "/nowhere"), None, b""), None);
     }
 
     #[test]
     fn body_is_read_only_where_the_path_has_no_name() {
-        assert!(is_in_body("PUT", "/instance"));
-        assert!(is_in_body("POST", "/api/v1/cluster"));
-        assert!(!is_in_body("POST", "/instance/web/exec"));
-        assert!(!is_in_body("DELETE", "/instance/web"));
+        assert!(is_in_body(POLICY, "PUT", "/instance"));
+        assert!(is_in_body(POLICY, "POST", "/api/v1/cluster"));
+        assert!(!is_in_body(POLICY, "POST", "/instance/web/exec"));
+        assert!(!is_in_body(POLICY, "DELETE", "/instance/web"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Budgets through the wire: refused in the words of each face, by caller,
-//! and given back.
+//! Budgets over the wire: refused in the form of each API, by caller, and
+//! released.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,8 +66,8 @@ async fn rate_is_by_token_and_not_by_connection_or_name() {
         bearer(&world, "ci", Role::Operator),
         bearer(&world, "ci", Role::Operator),
     );
-    let mut first = server.http(&world.stranger()).await.unwrap();
-    let mut second = server.http(&world.stranger()).await.unwrap();
+    let mut first = server.http(&world.anonymous()).await.unwrap();
+    let mut second = server.http(&world.anonymous()).await.unwrap();
     let begin = Instant::now();
     let of_one = passed(&mut first, &one, 10).await + passed(&mut second, &one, 10).await;
     let most = 5 + usize::try_from(begin.elapsed().as_secs()).unwrap() + 1;
@@ -96,7 +96,7 @@ async fn renewed_certificate_brings_no_new_budget() {
 }
 
 #[tokio::test]
-async fn grpc_is_told_in_its_own_words() {
+async fn grpc_rejection_is_a_grpc_status() {
     let world = World::new();
     let server = serve(&world, app(), few_requests()).await;
     let channel = server.grpc(&world.caller(Role::Viewer)).await;
@@ -119,7 +119,7 @@ async fn source_without_a_proof_has_a_budget_that_callers_do_not_share() {
         ..CallerLimits::default()
     };
     let server = serve(&world, app(), limits).await;
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     let mut statuses = Vec::new();
     for n in 0..20 {
         let path = ["/healthz", "/version"][n % 2];
@@ -156,8 +156,8 @@ async fn streams_are_counted_over_all_connections_and_given_back() {
     let token = bearer(&world, "ci", Role::Viewer);
     let watch = || bearing(request(Method::GET, "/event"), &token);
     let (mut first, mut second) = (
-        server.http(&world.stranger()).await.unwrap(),
-        server.http(&world.stranger()).await.unwrap(),
+        server.http(&world.anonymous()).await.unwrap(),
+        server.http(&world.anonymous()).await.unwrap(),
     );
     let mut open = Vec::new();
     for http in [&mut first, &mut second] {
@@ -197,7 +197,7 @@ async fn answers_that_are_not_read_are_bounded() {
     let server = serve(&world, app, limits).await;
     let token = bearer(&world, "ci", Role::Viewer);
     let ask = || bearing(request(Method::GET, "/event"), &token);
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     let mut unread = Vec::new();
     let mut refused = 0;
     for _ in 0..20 {
@@ -231,7 +231,7 @@ async fn bytes_are_slowed_down_and_then_refused() {
     let server = serve(&world, app, limits).await;
     let token = bearer(&world, "ci", Role::Viewer);
     let ask = || bearing(request(Method::GET, "/event"), &token);
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     let begin = Instant::now();
     let answer = http.send(ask()).await.unwrap();
     assert_eq!(answer.text.len(), 3 * PART, "slow, and whole");
@@ -261,7 +261,7 @@ async fn connections_of_a_caller_are_bounded_and_idle_ones_make_room() {
         open += usize::from(http.send(asked).await.is_ok());
     }
     assert_eq!(open, 4);
-    // A node is not counted with anybody.
+    // A node is not counted together with other callers.
     let spec = CertificateSpec::caller(name("n1"), Role::Node);
     let node = Arc::new(world.authority.issue(&spec).unwrap());
     let mut http = server.http(&world.connector(Some(&node))).await.unwrap();

@@ -83,19 +83,19 @@ async fn a_handshake_that_does_not_come_to_an_end_is_ended() {
         ..Limits::default()
     };
     let server = world.serve_with(app(), limits).await;
-    // One says nothing, one says a little; both find the door closed.
+    // One sends nothing, one sends a little; both find the port closed.
     for says in [b"".as_slice(), b"\x16\x03\x01"] {
         let mut slow = TcpStream::connect(server.address).await.unwrap();
         slow.write_all(says).await.unwrap();
         let mut rest = Vec::new();
         let _ = slow.read_to_end(&mut rest).await;
     }
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     assert_eq!(http.get("/healthz").await.status, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_stranger_that_asks_nothing_is_sent_away_and_a_known_caller_is_not() {
+async fn idle_unauthenticated_connection_is_closed_and_authenticated_one_is_kept() {
     let world = World::new();
     let limits = Limits {
         header_timeout: Duration::from_millis(50),
@@ -103,7 +103,7 @@ async fn a_stranger_that_asks_nothing_is_sent_away_and_a_known_caller_is_not() {
     };
     let server = world.serve_with(app(), limits).await;
     let mut known = server.http(&world.caller(Role::Viewer)).await.unwrap();
-    let mut silent = server.tls(&world.stranger()).await.unwrap();
+    let mut silent = server.tls(&world.anonymous()).await.unwrap();
     let mut rest = Vec::new();
     let _ = silent.read_to_end(&mut rest).await;
     assert_eq!(known.get("/healthz").await.status, StatusCode::OK);

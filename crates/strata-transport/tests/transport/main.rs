@@ -1,10 +1,11 @@
 //! The transport over real sockets: TLS on loopback, Unix sockets in a
-//! temporary folder. Every test owns its world.
+//! temporary directory. Every test owns its world.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod audit_flood;
+mod auth;
 mod budgets;
 mod connections;
-mod gate;
 mod policy;
 mod renew;
 mod silent;

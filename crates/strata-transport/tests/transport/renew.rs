@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use strata_identity::{Authority, CertificateSpec, Clock, Credentials, LiveIdentity};
+use strata_identity::{Ca, CertificateSpec, Clock, Credentials, LiveIdentity};
 use strata_transport::{keep_renewed, keep_served, keep_written};
 use strata_types::Role;
 use tempfile::TempDir;
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::world::name;
 
 struct World {
-    folder: TempDir,
-    authority: Arc<Authority>,
+    directory: TempDir,
+    authority: Arc<Ca>,
     clock: Clock,
 }
 
@@ -28,10 +28,10 @@ fn world() -> World {
         Instant::now(),
     );
     let clock = Clock::from_fn(move || start + SignedDuration::try_from(begin.elapsed()).unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::open_with_clock(folder.path(), clock.clone()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Ca::open_with_clock(directory.path(), clock.clone()).unwrap();
     World {
-        folder,
+        directory,
         authority: Arc::new(authority),
         clock,
     }
@@ -104,21 +104,21 @@ async fn a_renewal_that_fails_is_tried_again_until_it_works() {
 #[tokio::test(start_paused = true)]
 async fn credentials_on_disk_are_exchanged_as_well() {
     let world = world();
-    let folder = world.folder.path().join("client");
+    let directory = world.directory.path().join("client");
     let spec = CertificateSpec::caller(name("admin"), Role::Admin);
     world
         .authority
         .issue(&spec)
         .unwrap()
-        .write(&folder)
+        .write(&directory)
         .unwrap();
-    let before = Credentials::read(&folder).unwrap();
+    let before = Credentials::read(&directory).unwrap();
     let shutdown = CancellationToken::new();
-    let keep = keep_written(world.authority.clone(), spec, folder.clone(), shutdown);
+    let keep = keep_written(world.authority.clone(), spec, directory.clone(), shutdown);
     tokio::spawn(keep);
     let exchanged = loop {
         tokio::time::sleep(Duration::from_secs(6 * 3600)).await;
-        let now = Credentials::read(&folder).unwrap();
+        let now = Credentials::read(&directory).unwrap();
         if now.certificate_pem != before.certificate_pem {
             break now;
         }

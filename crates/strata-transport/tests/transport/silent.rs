@@ -1,5 +1,5 @@
-//! Connections that say nothing, or nothing that proves anything: they take
-//! nothing from those who call.
+//! Connections that send nothing, or nothing that authenticates: they take
+//! nothing from those that call.
 
 use std::time::{Duration, Instant};
 
@@ -28,13 +28,13 @@ async fn half_a_hello(server: &Server) -> TcpStream {
     stream
 }
 
-/// A whole ClientHello, after which the client says no more.
+/// A whole ClientHello, after which the client sends no more.
 async fn hello_alone(world: &World, server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let std = stream.into_std().unwrap();
     let copy = TcpStream::from_std(std.try_clone().unwrap()).unwrap();
     let stream = TcpStream::from_std(std).unwrap();
-    let connector = world.stranger();
+    let connector = world.anonymous();
     let host = "localhost".to_owned().try_into().unwrap();
     let connecting = connector.connect(host, stream);
     // The hello is sent with the first poll; the answer is not read.
@@ -108,41 +108,41 @@ async fn hello_has_a_short_time() {
     );
 }
 
-fn few_strangers() -> Limits {
+fn few_unauthenticated() -> Limits {
     Limits {
-        strangers: 8,
-        strangers_per_source: 4,
+        unauthenticated: 8,
+        unauthenticated_per_source: 4,
         ..Limits::default()
     }
 }
 
-async fn stranger(world: &World, server: &Server) -> Http {
-    let mut http = server.http(&world.stranger()).await.unwrap();
+async fn anonymous(world: &World, server: &Server) -> Http {
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     assert_eq!(http.get("/healthz").await.status, StatusCode::OK);
     http
 }
 
 #[tokio::test]
-async fn crowd_of_strangers_locks_out_neither_certificates_nor_tokens_nor_strangers() {
+async fn flood_of_unauthenticated_connections_locks_out_no_caller() {
     let world = World::new();
-    let server = world.serve_with(app(), few_strangers()).await;
+    let server = world.serve_with(app(), few_unauthenticated()).await;
     let (_, token) = world
         .tokens
         .create_api(&name("ci"), Role::Viewer, None)
         .unwrap();
     let bearer = format!("Bearer {}", token.expose());
     let whoami = || bearing(request(http::Method::GET, "/version"), &bearer);
-    let mut with_token = server.http(&world.stranger()).await.unwrap();
+    let mut with_token = server.http(&world.anonymous()).await.unwrap();
     let answer = with_token.send(whoami()).await.unwrap();
     assert_eq!(answer.status, StatusCode::OK);
     let mut crowd = Vec::new();
     for _ in 0..20 {
-        crowd.push(stranger(&world, &server).await);
+        crowd.push(anonymous(&world, &server).await);
     }
     // It gave its place back when it showed its token.
     let answer = with_token.send(whoami()).await.unwrap();
     assert_eq!(answer.status, StatusCode::OK);
-    let mut another = server.http(&world.stranger()).await.unwrap();
+    let mut another = server.http(&world.anonymous()).await.unwrap();
     let answer = another.send(whoami()).await.unwrap();
     assert_eq!(answer.status, StatusCode::OK);
     let mut known = server.http(&world.caller(Role::Viewer)).await.unwrap();
@@ -157,11 +157,11 @@ async fn crowd_of_strangers_locks_out_neither_certificates_nor_tokens_nor_strang
 #[tokio::test]
 async fn wrong_token_gives_no_place_back() {
     let world = World::new();
-    let server = world.serve_with(app(), few_strangers()).await;
+    let server = world.serve_with(app(), few_unauthenticated()).await;
     let wrong = "Bearer strata_0123456789abcdef_00";
     let mut crowd = Vec::new();
     for _ in 0..20 {
-        let mut http = server.http(&world.stranger()).await.unwrap();
+        let mut http = server.http(&world.anonymous()).await.unwrap();
         let asked = bearing(request(http::Method::GET, "/version"), wrong);
         let answer = http.send(asked).await.unwrap();
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
@@ -172,5 +172,5 @@ async fn wrong_token_gives_no_place_back() {
         let healthz = request(http::Method::GET, "/healthz");
         open += usize::from(http.send(healthz).await.is_ok());
     }
-    assert!(open <= 4, "{open} strangers are held");
+    assert!(open <= 4, "{open} unauthenticated connections are held");
 }

@@ -1,5 +1,5 @@
-//! What was let in ends with its proof: revoked or expired, read or not, in
-//! both directions.
+//! A request ends with its credential: revoked or expired, read or not, in both
+//! directions.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use strata_identity::{
-    Authority, Caller, CertificateId, Clock, Proof, Revocation, Revocations, TokenText, Tokens,
+    Ca, Caller, CertificateId, Clock, Proof, Revocation, Revocations, TokenText, Tokens,
 };
-use strata_transport::{Gate, GateService, Peer};
+use strata_transport::{AuthLayer, AuthService, Peer};
 use strata_types::Role;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::world::name;
+use crate::world::{POLICY, name};
 
 /// Longer than anything here takes, on a clock that runs by itself.
 const LONG: Duration = Duration::from_secs(20);
 
 struct World {
-    _folder: TempDir,
+    _directory: TempDir,
     clock: Clock,
     tokens: Arc<Tokens>,
     revocations: Arc<Revocations>,
-    authority: Authority,
-    app: GateService<axum::Router>,
+    authority: Ca,
+    app: AuthService<axum::Router>,
     /// How reading the body of a request ended.
     read: mpsc::UnboundedReceiver<Result<(), String>>,
 }
 
-/// Says something for ever, faster than anybody reads.
+/// Sends without end, faster than any client reads.
 async fn flood() -> Body {
     let chunk = |()| Some((Ok::<_, Infallible>(Bytes::from_static(b"more\n")), ()));
     Body::from_stream(stream::unfold((), move |now| {
@@ -49,13 +49,13 @@ async fn flood() -> Body {
     }))
 }
 
-/// Says one thing, and nothing more.
+/// Sends one chunk, and nothing more.
 async fn quiet() -> Body {
     let first = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"one\n"))]);
     Body::from_stream(first.chain(stream::pending()))
 }
 
-/// Says when it is dropped.
+/// Reports when it is dropped.
 struct Dropped(mpsc::UnboundedSender<Result<(), String>>);
 
 impl Drop for Dropped {
@@ -64,7 +64,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Says one thing, nothing more, and when nobody is behind it any more.
+/// Sends one chunk and then nothing, and reports when its client is gone.
 async fn held(State(told): State<mpsc::UnboundedSender<Result<(), String>>>) -> Body {
     let first = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"one\n"))]);
     let dropped = Dropped(told);
@@ -94,19 +94,19 @@ async fn reads(
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let began = Instant::now();
         let clock = Clock::from_fn(move || {
             let start = Timestamp::from_second(1_800_000_000).unwrap();
             start.checked_add(began.elapsed()).unwrap()
         });
-        let file = folder.path().join("tokens.json");
+        let file = directory.path().join("tokens.json");
         let tokens = Arc::new(Tokens::open_with_clock(&file, clock.clone()).unwrap());
         let revocations = Arc::<Revocations>::default();
-        let gate = Gate::new(Some(tokens.clone()), clock.clone());
-        let authority = Authority::open(&folder.path().join("ca")).unwrap();
-        let gate = gate.with_revocations(revocations.clone());
-        let gate = gate.with_trust(authority.trust());
+        let auth = AuthLayer::new(POLICY, Some(tokens.clone()), clock.clone());
+        let authority = Ca::open(&directory.path().join("ca")).unwrap();
+        let auth = auth.with_revocations(revocations.clone());
+        let auth = auth.with_trust(authority.trust());
         let (told, read) = mpsc::unbounded_channel();
         let (_, health) = tonic_health::server::health_reporter();
         let routes = tonic::service::Routes::new(health).into_axum_router();
@@ -118,8 +118,8 @@ impl World {
             .route("/version", get(async || "ok"))
             .route("/instance/{id}/exec", post(reads).with_state(told));
         Self {
-            app: gate.layer(routes),
-            _folder: folder,
+            app: auth.layer(routes),
+            _directory: directory,
             clock,
             tokens,
             revocations,
@@ -189,7 +189,7 @@ fn showing(mut request: Request<Body>, id: &CertificateId) -> Request<Body> {
     request
 }
 
-/// Reads until it ends, and says how.
+/// Reads until it ends, and returns how.
 async fn end_of(response: Response) -> String {
     let mut body = response.into_body();
     loop {
@@ -259,7 +259,7 @@ async fn retired_root_ends_the_streams_of_its_certificates_and_no_others() {
     assert!(!reading.is_finished());
     world.authority.retire().unwrap();
     let ended = reading.await.unwrap();
-    assert!(ended.contains("a root that was retired"), "{ended}");
+    assert!(ended.contains("a retired CA root"), "{ended}");
     assert!(goes_on(&mut another).await);
     let again = world.with_certificate("/version", &old).await;
     assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
@@ -352,7 +352,7 @@ async fn an_answer_that_is_waited_for_is_not_given_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_sent_is_not_read_any_more_even_where_nobody_reads_the_answer() {
+async fn revoked_stream_stops_reading_its_request() {
     let mut world = World::new();
     let id = world.certificate("aa");
     let (said, saying) = mpsc::channel::<Result<Bytes, Infallible>>(4);
@@ -372,7 +372,7 @@ async fn what_is_sent_is_not_read_any_more_even_where_nobody_reads_the_answer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_of_grpc_is_told_why() {
+async fn rejected_grpc_caller_gets_the_reason() {
     let world = World::new();
     let id = world.certificate("aa");
     // A message of no bytes: every service.

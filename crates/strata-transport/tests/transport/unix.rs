@@ -16,12 +16,12 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn who_runs_the_daemon_is_its_admin() {
+async fn user_of_the_daemon_is_admin_on_the_socket() {
     let world = World::new();
-    let path = world.folder.path().join("run/node.sock");
+    let path = world.directory.path().join("run/node.sock");
     let listener = bind_unix(&path, 0o600).unwrap();
     let shutdown = CancellationToken::new();
-    let serve = serve_unix(listener, app(), world.gate.clone(), shutdown.clone());
+    let serve = serve_unix(listener, app(), world.auth.clone(), shutdown.clone());
     let task = tokio::spawn(serve);
     let stream = UnixStream::connect(&path).await.unwrap();
     let mut http = Http::over(stream).await.unwrap();
@@ -33,11 +33,11 @@ async fn who_runs_the_daemon_is_its_admin() {
 }
 
 #[tokio::test]
-async fn the_socket_has_exactly_the_mode_asked_for_in_a_private_folder() {
+async fn socket_has_the_configured_mode() {
     let world = World::new();
     for wanted in [0o600, 0o660, 0o666] {
         let path = world
-            .folder
+            .directory
             .path()
             .join(format!("{wanted:o}/deep/node.sock"));
         let _listener = bind_unix(&path, wanted).unwrap();
@@ -49,7 +49,7 @@ async fn the_socket_has_exactly_the_mode_asked_for_in_a_private_folder() {
 #[tokio::test]
 async fn a_daemon_that_answers_keeps_its_socket_and_one_that_is_gone_does_not() {
     let world = World::new();
-    let path = world.folder.path().join("node.sock");
+    let path = world.directory.path().join("node.sock");
     let alive = bind_unix(&path, 0o600).unwrap();
     assert!(matches!(bind_unix(&path, 0o600), Err(BindError::InUse(_))));
     UnixStream::connect(&path).await.unwrap();
@@ -65,7 +65,7 @@ async fn of_many_who_bind_over_a_dead_socket_one_wins() {
     let world = World::new();
     let runtime = tokio::runtime::Handle::current();
     for round in 0..50 {
-        let path = world.folder.path().join(format!("{round}.sock"));
+        let path = world.directory.path().join(format!("{round}.sock"));
         drop(bind_unix(&path, 0o600).unwrap());
         let start = Barrier::new(4);
         let bind = || {
@@ -83,20 +83,20 @@ async fn of_many_who_bind_over_a_dead_socket_one_wins() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_socket_is_never_removed() {
+async fn file_at_the_socket_path_is_never_removed() {
     let world = World::new();
-    let file = world.folder.path().join("precious");
+    let file = world.directory.path().join("precious");
     fs::write(&file, "data").unwrap();
-    let link = world.folder.path().join("link");
+    let link = world.directory.path().join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    for path in [&file, &link, &world.folder.path().join("ca")] {
+    for path in [&file, &link, &world.directory.path().join("ca")] {
         assert!(matches!(
             bind_unix(path, 0o600),
             Err(BindError::NotASocket(_))
         ));
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "data");
-    let long = world.folder.path().join("x".repeat(120));
+    let long = world.directory.path().join("x".repeat(120));
     assert!(matches!(
         bind_unix(&long, 0o600),
         Err(BindError::TooLong(_))

@@ -15,11 +15,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
+use strata_identity::policy::{ANYONE, HttpRoute, NAMED, OPERATE, Policy, READ};
 use strata_identity::{
-    Authority, Caller, CertificateSpec, Clock, Credentials, Expect, LiveIdentity, Name, Tokens,
+    Ca, Caller, CertificateSpec, Clock, Credentials, Expect, LiveIdentity, Name, Tokens,
     client_config, server_config_optional_client,
 };
-use strata_transport::{Budgets, CallerLimits, Gate, Limits, Serve};
+use strata_transport::{AuthLayer, Budgets, CallerLimits, Limits, Serve};
 use strata_types::Role;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +34,7 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until the test moves it.
 #[derive(Clone)]
 pub(crate) struct Time(Arc<AtomicI64>);
 
@@ -49,29 +50,42 @@ impl Time {
 }
 
 pub(crate) struct World {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) time: Time,
-    pub(crate) authority: Authority,
+    pub(crate) authority: Ca,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) identity: Arc<LiveIdentity>,
-    pub(crate) gate: Gate,
+    pub(crate) auth: AuthLayer,
 }
+
+/// The HTTP routes that tests serve.
+pub(crate) const POLICY: Policy = Policy::new(&[
+    HttpRoute::new("GET", "/healthz", ANYONE),
+    HttpRoute::new("GET", "/version", NAMED).in_projects(),
+    HttpRoute::new("GET", "/instance", NAMED).in_projects(),
+    HttpRoute::new("PUT", "/instance", OPERATE).in_projects(),
+    HttpRoute::new("GET", "/instance/{id}", NAMED).in_projects(),
+    HttpRoute::new("DELETE", "/instance/{id}", OPERATE).in_projects(),
+    HttpRoute::new("POST", "/instance/{id}/exec", OPERATE).in_projects(),
+    HttpRoute::new("GET", "/event", READ).in_projects(),
+    HttpRoute::new("GET", "/node", READ),
+    HttpRoute::new("GET", "/operation", READ),
+]);
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let time = Time(Arc::new(AtomicI64::new(1_800_000_000)));
-        let authority =
-            Authority::open_with_clock(&folder.path().join("ca"), time.clock()).unwrap();
-        let file = folder.path().join("tokens.json");
+        let authority = Ca::open_with_clock(&directory.path().join("ca"), time.clock()).unwrap();
+        let file = directory.path().join("tokens.json");
         let tokens = Arc::new(Tokens::open_with_clock(&file, time.clock()).unwrap());
         let server = authority
             .issue(&CertificateSpec::server(name("server")))
             .unwrap();
         Self {
             identity: Arc::new(LiveIdentity::new(&server).unwrap()),
-            gate: Gate::new(Some(tokens.clone()), time.clock()),
-            folder,
+            auth: AuthLayer::new(POLICY, Some(tokens.clone()), time.clock()),
+            directory,
             time,
             authority,
             tokens,
@@ -99,7 +113,7 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let serve = Serve::new(app, self.gate.clone())
+        let serve = Serve::new(app, self.auth.clone())
             .with_limits(limits)
             .with_budgets(budgets);
         let task = tokio::spawn(serve.tls(listener, tls, shutdown.clone()));
@@ -127,7 +141,7 @@ impl World {
         self.connector(Some(&self.issue(role)))
     }
 
-    pub(crate) fn stranger(&self) -> TlsConnector {
+    pub(crate) fn anonymous(&self) -> TlsConnector {
         self.connector(None)
     }
 }
@@ -170,6 +184,7 @@ where
 }
 
 /// One HTTP/2 connection.
+#[derive(Clone)]
 pub(crate) struct Http(SendRequest<Full<Bytes>>);
 
 impl Http {
@@ -251,7 +266,7 @@ pub(crate) fn app() -> axum::Router {
         .route("/instance/", put(async || StatusCode::CREATED))
 }
 
-/// Tells what a handler sees of its caller.
+/// Answers with what a handler sees of its caller.
 async fn who(request: Request<Body>) -> String {
     let secret = request.headers().contains_key("authorization");
     match request.extensions().get::<Caller>() {

@@ -1,10 +1,10 @@
-//! The embedded CA, in one folder; made at first use. It has one root, or two
+//! The embedded CA, in one directory; made at first use. It has one root, or two
 //! while it is rotated (see [`crate::RotationPhase`]).
 //!
 //! Everything but the server's own certificate is signed by the root that
 //! issues. The server's own stays with the old root until that is retired: a
-//! node or client that has not heard of the new root yet still knows the
-//! server by the old one, is told, and comes over.
+//! node or client that does not have the new root yet still verifies the server
+//! by the old one, receives the new one, and trusts it from then on.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,26 +25,25 @@ use crate::{
 
 /// The CA could not be opened, or did not sign.
 #[derive(Debug, thiserror::Error)]
-pub enum AuthorityError {
+pub enum CaError {
     /// One of its files.
     #[error(transparent)]
     File(#[from] FileError),
     /// A certificate without its key signs nothing.
-    #[error("{0} is missing beside its certificate; put it back from a backup")]
+    #[error("{0} is missing beside its certificate; restore it from a backup")]
     KeyLost(PathBuf),
     /// A file that is not what its name says.
-    #[error("{path} does not hold what it should: {reason}")]
+    #[error("{path} is not valid: {reason}")]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
     /// The CA's own certificate is over.
-    #[error("the certificate authority ended at {0}")]
+    #[error("the CA certificate expired at {0}")]
     Ended(Timestamp),
     /// There is nothing to go on with.
-    #[error("no rotation of the CA is under way")]
+    #[error("no CA rotation is in progress")]
     NoRotation,
     /// A step that comes after another.
     #[error("the next root signs nothing yet")]
@@ -57,22 +56,22 @@ pub enum AuthorityError {
     Sign(#[from] rcgen::Error),
 }
 
-impl From<AuthorityError> for strata_types::Error {
-    fn from(error: AuthorityError) -> Self {
+impl From<CaError> for strata_types::Error {
+    fn from(error: CaError) -> Self {
         match error {
-            AuthorityError::Ended(_) => Self::wrong_state(error.to_string()),
-            AuthorityError::NoRotation => {
-                Self::wrong_state(error.to_string()).with_hint("begin one: strata ca rotate")
+            CaError::Ended(_) => Self::wrong_state(error.to_string()),
+            CaError::NoRotation => {
+                Self::wrong_state(error.to_string()).with_hint("start one: strata ca rotate")
             }
-            AuthorityError::NotActive => Self::wrong_state(error.to_string())
-                .with_hint("have it sign first: strata ca activate"),
+            CaError::NotActive => Self::wrong_state(error.to_string())
+                .with_hint("activate it first: strata ca activate"),
             _ => Self::internal(in_full(&error)),
         }
     }
 }
 
 /// Signs certificates for one installation of the product.
-pub struct Authority {
+pub struct Ca {
     files: RootFiles,
     roots: ArcSwap<Roots>,
     trust: Arc<LiveTrust>,
@@ -87,7 +86,7 @@ pub struct Authority {
 /// Has a server show a certificate of the root that serves now.
 type Serving = Box<dyn Fn() + Send + Sync>;
 
-/// Is told of each certificate that was made in this process.
+/// Observer of certificates issued in this process.
 type Observer = Box<dyn Fn(CertificateId) + Send + Sync>;
 
 /// The roots there are now.
@@ -107,7 +106,7 @@ impl Roots {
         }
     }
 
-    /// The one that signs for callers.
+    /// The root that signs for callers.
     const fn issuing(&self) -> &Arc<Root> {
         match self {
             Self::Stable(root) | Self::Introduced { old: root, .. } => root,
@@ -115,7 +114,7 @@ impl Roots {
         }
     }
 
-    /// The one that signs the server's own certificate.
+    /// The root that signs the server's own certificate.
     const fn serving(&self) -> &Arc<Root> {
         match self {
             Self::Stable(root)
@@ -166,7 +165,7 @@ impl From<&Arc<Root>> for RootInfo {
 /// How far a rotation is, and between which roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// How far.
+    /// How far the rotation is.
     pub phase: RotationPhase,
     /// The root there was; the only one, where there is no rotation.
     pub current: RootInfo,
@@ -174,16 +173,16 @@ pub struct Rotation {
     pub next: Option<RootInfo>,
 }
 
-impl Authority {
-    /// The CA in `folder`, made if there is none.
-    pub fn open(folder: &Path) -> Result<Self, AuthorityError> {
-        Self::open_with_clock(folder, Clock::system())
+impl Ca {
+    /// The CA in `directory`, made if there is none.
+    pub fn open(directory: &Path) -> Result<Self, CaError> {
+        Self::open_with_clock(directory, Clock::system())
     }
 
-    /// Like [`Authority::open`], by another clock.
-    pub fn open_with_clock(folder: &Path, clock: Clock) -> Result<Self, AuthorityError> {
-        files::own_folder(folder)?;
-        let files = RootFiles::new(folder);
+    /// Like [`Ca::open`], by another clock.
+    pub fn open_with_clock(directory: &Path, clock: Clock) -> Result<Self, CaError> {
+        files::own_dir(directory)?;
+        let files = RootFiles::new(directory);
         let phase = files.phase()?;
         let (key, certificate) = files.current();
         let old = Arc::new(Root::open_or_create(&key, &certificate, &clock)?);
@@ -206,7 +205,7 @@ impl Authority {
         })
     }
 
-    /// The roots that are trusted, in PEM, for everybody who is to trust them.
+    /// The trusted roots in PEM, for distribution.
     pub fn ca_pem(&self) -> String {
         self.trust.pem()
     }
@@ -247,15 +246,15 @@ impl Authority {
         }
     }
 
-    /// Wakes with every step of a rotation: who holds a certificate of this CA
-    /// in this process has it made anew.
+    /// Wakes with every step of a rotation: a holder of a certificate of this
+    /// CA in this process has it issued again.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Makes a second root, which is trusted from now on and signs nothing. As
-    /// often as you like: answers whether there was none.
-    pub fn introduce(&self) -> Result<bool, AuthorityError> {
+    /// Makes a second root, which is trusted from now on and signs nothing.
+    /// Idempotent: answers whether there was none.
+    pub fn introduce(&self) -> Result<bool, CaError> {
         let _one = self.step();
         let Roots::Stable(old) = self.roots() else {
             return Ok(false);
@@ -269,12 +268,12 @@ impl Authority {
         Ok(true)
     }
 
-    /// Has the second root sign from now on. As often as you like: answers
-    /// whether it did not before.
-    pub fn activate(&self) -> Result<bool, AuthorityError> {
+    /// Has the second root sign from now on. Idempotent: answers whether it did
+    /// not before.
+    pub fn activate(&self) -> Result<bool, CaError> {
         let _one = self.step();
         match self.roots() {
-            Roots::Stable(_) => Err(AuthorityError::NoRotation),
+            Roots::Stable(_) => Err(CaError::NoRotation),
             Roots::Issuing { .. } => Ok(false),
             Roots::Introduced { old, new } => {
                 let _files = self.files.lock()?;
@@ -287,11 +286,11 @@ impl Authority {
 
     /// Trusts the first root no more, destroys its key, and has the second
     /// take its place.
-    pub fn retire(&self) -> Result<(), AuthorityError> {
+    pub fn retire(&self) -> Result<(), CaError> {
         let _one = self.step();
         match self.roots() {
-            Roots::Stable(_) => Err(AuthorityError::NoRotation),
-            Roots::Introduced { .. } => Err(AuthorityError::NotActive),
+            Roots::Stable(_) => Err(CaError::NoRotation),
+            Roots::Introduced { .. } => Err(CaError::NotActive),
             Roots::Issuing { new, .. } => {
                 let _files = self.files.lock()?;
                 self.files.retire()?;
@@ -308,16 +307,17 @@ impl Authority {
         Roots::clone(&self.roots.load())
     }
 
-    /// Has `serve` called whenever another root serves, before anybody is told
-    /// to trust that root alone: whoever trusts it alone finds the server.
+    /// Has `serve` called whenever another root serves, before any client is
+    /// sent that root as its only one: a client that trusts it alone can verify
+    /// the server.
     pub fn on_serving_change(&self, serve: impl Fn() + Send + Sync + 'static) {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         serving.push(Box::new(serve));
     }
 
-    /// Certificates follow the roots, and trust comes with both: whoever is
+    /// Certificates follow the roots, and trust comes with both: a task that is
     /// woken finds what is on disk.
-    fn take(&self, roots: Roots) -> Result<(), AuthorityError> {
+    fn take(&self, roots: Roots) -> Result<(), CaError> {
         let pem = roots.trusted_pem();
         self.roots.store(Arc::new(roots));
         let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -333,18 +333,18 @@ impl Authority {
         &self,
         request: &CertificateRequest,
         spec: &CertificateSpec,
-    ) -> Result<Issued, AuthorityError> {
+    ) -> Result<Issued, CaError> {
         self.certify(&request.key, spec)
     }
 
-    /// Has `observer` told of every certificate of a caller that
-    /// [`Authority::issue`] makes from now on. The first one to ask is told.
+    /// Has `observer` called with every certificate of a caller that
+    /// [`Ca::issue`] makes from now on. Only the first observer is kept.
     pub fn on_issue(&self, observer: impl Fn(CertificateId) + Send + Sync + 'static) {
         let _ = self.observer.set(Box::new(observer));
     }
 
     /// Makes a key and certifies it, for holders on this machine.
-    pub fn issue(&self, spec: &CertificateSpec) -> Result<Credentials, AuthorityError> {
+    pub fn issue(&self, spec: &CertificateSpec) -> Result<Credentials, CaError> {
         self.issue_for(&KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?, spec)
     }
 
@@ -353,15 +353,11 @@ impl Authority {
         &self,
         key: &PrivateKeyPem,
         spec: &CertificateSpec,
-    ) -> Result<Credentials, AuthorityError> {
+    ) -> Result<Credentials, CaError> {
         self.issue_for(&KeyPair::from_pem(key.expose())?, spec)
     }
 
-    fn issue_for(
-        &self,
-        key: &KeyPair,
-        spec: &CertificateSpec,
-    ) -> Result<Credentials, AuthorityError> {
+    fn issue_for(&self, key: &KeyPair, spec: &CertificateSpec) -> Result<Credentials, CaError> {
         let issued = self.certify(key, spec)?;
         if let (Some(observer), Some(id)) = (self.observer.get(), issued.id()) {
             observer(id);
@@ -373,11 +369,7 @@ impl Authority {
         })
     }
 
-    fn certify(
-        &self,
-        key: &impl PublicKeyData,
-        spec: &CertificateSpec,
-    ) -> Result<Issued, AuthorityError> {
+    fn certify(&self, key: &impl PublicKeyData, spec: &CertificateSpec) -> Result<Issued, CaError> {
         let roots = self.roots.load();
         let root = match spec.is_server() {
             true => roots.serving(),
@@ -393,9 +385,9 @@ impl Authority {
 }
 
 /// Its key is not for printing.
-impl fmt::Debug for Authority {
+impl fmt::Debug for Ca {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority")
+        f.debug_struct("Ca")
             .field("rotation", &self.rotation())
             .finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
-//! The gate: every request, gRPC or HTTP, is asked who sends it and whether
-//! that caller may, before it reaches a handler. There is no way around it:
-//! the listeners put it in front of whatever router they are given.
+//! The auth layer: authenticates and authorizes every request, gRPC or HTTP,
+//! before it reaches a handler. It cannot be bypassed: the listeners put it in
+//! front of every router they serve.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use axum::body::Body;
 use futures_util::future::{Either, Ready, ready};
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Request, Response, StatusCode};
+use jiff::Timestamp;
 use strata_api::status_from_error;
 use strata_audit::AuditLog;
-use strata_identity::policy::{self, Access, Decision};
+use strata_identity::policy::{self, Access, Decision, Policy};
 use strata_identity::{Caller, Clock, Credential, LiveTrust, Proof, Revocations, Tokens};
-use strata_types::{Error, ErrorKind, Role};
+use strata_types::{Error, ErrorKind, Label, Role};
 use tokio::sync::watch;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -28,15 +29,15 @@ use crate::{Peer, ProjectLookup, problem, problem_as};
 /// How many requests were refused, since the start.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// For want of an identity.
     pub unauthenticated: AtomicU64,
-    /// For want of the right role.
+    /// Requests without the required role.
     pub denied: AtomicU64,
 }
 
 /// Decides about every request. Cheap to clone.
 #[derive(Clone)]
-pub struct Gate {
+pub struct AuthLayer {
+    policy: Policy,
     tokens: Option<Arc<Tokens>>,
     revocations: Arc<Revocations>,
     trust: Option<Arc<LiveTrust>>,
@@ -47,10 +48,12 @@ pub struct Gate {
     lookup: Option<Arc<dyn ProjectLookup>>,
 }
 
-impl Gate {
-    /// A gate that accepts certificates, local root, and these API tokens.
-    pub fn new(tokens: Option<Arc<Tokens>>, clock: Clock) -> Self {
+impl AuthLayer {
+    /// An auth layer that decides by this policy, and accepts certificates,
+    /// local root, and these API tokens.
+    pub fn new(policy: Policy, tokens: Option<Arc<Tokens>>, clock: Clock) -> Self {
         Self {
+            policy,
             tokens,
             revocations: Arc::default(),
             trust: None,
@@ -62,22 +65,29 @@ impl Gate {
         }
     }
 
-    /// Writes down what is decided about requests that change something, read
-    /// a secret or are refused.
+    /// Records what is decided about requests that change something, read a
+    /// secret or are refused.
     #[must_use]
     pub fn with_audit(mut self, log: Arc<AuditLog>) -> Self {
-        self.audit = Some(Arc::new(Audit::new(log)));
+        self.audit = Some(Arc::new(Audit::new(self.policy, log)));
         self
     }
 
-    /// Asks this for the projects of objects that it writes down.
+    /// Accepts no tokens: certificates and local root alone.
+    #[must_use]
+    pub fn without_tokens(mut self) -> Self {
+        self.tokens = None;
+        self
+    }
+
+    /// Looks up the projects of the objects that it records with this.
     #[must_use]
     pub fn with_lookup(mut self, lookup: Arc<dyn ProjectLookup>) -> Self {
         self.lookup = Some(lookup);
         self
     }
 
-    /// Lets users whose group is `gid` speak with `role` on the Unix socket.
+    /// Lets users whose group is `gid` call with `role` on the Unix socket.
     #[must_use]
     pub fn with_socket_group(mut self, gid: u32, role: Role) -> Self {
         self.group = Some((gid, role));
@@ -109,8 +119,8 @@ impl Gate {
         self.refusals.clone()
     }
 
-    /// Who a user on the Unix socket is: root, or whoever runs the daemon, is
-    /// its admin; a member of the group has the group's role.
+    /// Caller of a connection on the Unix socket: root and the user of the
+    /// daemon are admins; a member of the group has the role of the group.
     pub(crate) fn socket_caller(&self, uid: u32, gid: u32) -> Result<Caller, String> {
         let (name, role) = match self.group {
             _ if uid == 0 || uid == rustix::process::geteuid().as_raw() => {
@@ -128,18 +138,18 @@ impl Gate {
         })
     }
 
-    /// Who sends a request. A token, where one is sent, is what counts: a
+    /// Authenticates a request. A token, where one is sent, is what counts: a
     /// wrong one does not fall back to the certificate beside it.
     fn authenticate(
         &self,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<Proven>, String> {
-        let proven = match (bearer(headers), &self.tokens) {
+    ) -> Result<Option<Authenticated>, String> {
+        let authenticated = match (bearer(headers), &self.tokens) {
             (Bearer::None, _) => match peer {
                 Some(peer) => peer.caller.clone()?.map(|caller| {
                     let id = peer.certificate_id.clone();
-                    Proven::new(caller, id.map(Credential::Certificate))
+                    Authenticated::new(caller, id.map(Credential::Certificate))
                 }),
                 None => None,
             },
@@ -148,30 +158,30 @@ impl Gate {
             (Bearer::Token(token), Some(tokens)) => {
                 let verified = tokens.verify_api_with_id(token);
                 let (caller, id) = verified.map_err(|error| error.to_string())?;
-                Some(Proven::new(caller, Some(Credential::Token { id })))
+                Some(Authenticated::new(caller, Some(Credential::Token { id })))
             }
         };
-        if let Some(proven) = &proven {
-            self.still_good(proven)?;
+        if let Some(authenticated) = &authenticated {
+            self.check_valid(authenticated)?;
         }
-        Ok(proven)
+        Ok(authenticated)
     }
 
     /// Whether a proof that was good holds: a connection may outlive the
     /// certificate it was opened with, and a stream its token.
-    pub(crate) fn still_good(&self, proven: &Proven) -> Result<(), String> {
+    pub(crate) fn check_valid(&self, authenticated: &Authenticated) -> Result<(), String> {
         let Caller {
             expires_at, proof, ..
-        } = proven.caller;
+        } = authenticated.caller;
         if expires_at.is_some_and(|end| end <= self.clock.now()) {
             return Err(format!("the {proof} has expired"));
         }
-        match (&proven.credential, &self.tokens) {
+        match (&authenticated.credential, &self.tokens) {
             (Some(Credential::Certificate(id)), _) => {
                 let trust = self.trust.as_ref();
                 if trust.is_some_and(|trust| !trust.trusts(&id.issuer)) {
                     return Err(format!(
-                        "certificate {} of {} {} is of a root that was retired",
+                        "certificate {} of {} {} was issued by a retired CA root",
                         id.serial, id.role, id.name
                     ));
                 }
@@ -179,13 +189,32 @@ impl Gate {
                 revoked.map_err(|error| error.to_string())
             }
             (Some(Credential::Token { id }), Some(tokens)) => {
-                tokens.check_id(id).map_err(|error| error.to_string())
+                let made = tokens.check_id(id).map_err(|error| error.to_string())?;
+                self.check_projects(&authenticated.caller, made)
             }
             (Some(Credential::Token { .. }), None) | (None, _) => Ok(()),
         }
     }
 
-    /// What tells of changes to tokens, roots and revocations.
+    /// Whether the projects that a token of this age is limited to are the ones
+    /// of these names still.
+    fn check_projects(&self, caller: &Caller, made: Timestamp) -> Result<(), String> {
+        let (Some(projects), Some(lookup)) = (&caller.projects, &self.lookup) else {
+            return Ok(());
+        };
+        let is_another = |project: &&Label| {
+            let succeeds_at = lookup.succeeds_at(project);
+            succeeds_at.is_some_and(|at| made <= at)
+        };
+        match projects.iter().find(is_another) {
+            None => Ok(()),
+            Some(project) => Err(format!(
+                "the token is limited to a project {project} that was deleted"
+            )),
+        }
+    }
+
+    /// Subscriptions to changes of tokens, roots and revocations.
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             tokens: self.tokens.as_ref().map(|tokens| tokens.subscribe()),
@@ -199,80 +228,93 @@ impl Gate {
     }
 
     /// The caller to hand on, or why the request goes no further.
-    fn judge(
+    fn authorize(
         &self,
         method: &str,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<Proven>, Turned> {
-        let (proven, reason) = match self.authenticate(headers, peer) {
-            Ok(proven) => (proven, None),
+    ) -> Result<Option<Authenticated>, Rejection> {
+        let (authenticated, reason) = match self.authenticate(headers, peer) {
+            Ok(authenticated) => (authenticated, None),
             Err(reason) => (None, Some(reason)),
         };
-        let caller = proven.as_ref().map(|proven| &proven.caller);
-        match policy::decide(method, caller) {
-            Decision::Allow => Ok(proven),
+        let caller = authenticated
+            .as_ref()
+            .map(|authenticated| &authenticated.caller);
+        match self.policy.decide(method, caller) {
+            Decision::Allow => Ok(authenticated),
             Decision::Unauthenticated => {
                 self.refusals
                     .unauthenticated
                     .fetch_add(1, Ordering::Relaxed);
-                Err(Turned::away(unauthenticated(method, reason)))
+                let takes_tokens = self.tokens.is_some();
+                Err(Rejection::new(unauthenticated(
+                    method,
+                    reason,
+                    takes_tokens,
+                )))
             }
             Decision::Denied => {
                 self.refusals.denied.fetch_add(1, Ordering::Relaxed);
-                let error = denied(method, caller);
-                // Strangers learn nothing of what is there.
-                let known = caller.and_then(|_| wrong_verb(method).or_else(|| unknown(method)));
-                let turned = match known {
-                    Some(turned) => turned,
-                    None => Turned::away(error),
+                let error = denied(self.policy, method, caller);
+                // Unauthenticated clients learn nothing of what is there.
+                let known = caller.and_then(|_| {
+                    let wrong = wrong_verb(self.policy, method);
+                    wrong.or_else(|| unknown(self.policy, method))
+                });
+                let rejection = match known {
+                    Some(rejection) => rejection,
+                    None => Rejection::new(error),
                 };
-                let proven = proven.map(Box::new);
-                Err(Turned { proven, ..turned })
+                let authenticated = authenticated.map(Box::new);
+                Err(Rejection {
+                    authenticated,
+                    ..rejection
+                })
             }
         }
     }
 }
 
-/// What tells of changes to what proofs depend on.
+/// Subscriptions to changes that can invalidate a credential.
 pub(crate) struct Changes {
     pub(crate) tokens: Option<watch::Receiver<()>>,
     pub(crate) trust: Option<watch::Receiver<()>>,
     pub(crate) revocations: watch::Receiver<()>,
 }
 
-/// A caller, and what has proven it.
+/// A caller and its credential.
 #[derive(Clone)]
-pub(crate) struct Proven {
+pub(crate) struct Authenticated {
     pub(crate) caller: Caller,
     /// None where it can neither end nor be revoked by itself: on a socket, or
     /// where the server vouches.
     pub(crate) credential: Option<Credential>,
 }
 
-impl Proven {
+impl Authenticated {
     fn new(caller: Caller, credential: Option<Credential>) -> Self {
         Self { caller, credential }
     }
 }
 
 /// A request that goes no further.
-struct Turned {
+struct Rejection {
     error: Error,
     /// What can be done with the path, where it is only the verb that is wrong.
     allow: Option<String>,
-    /// Who sent it, where that is known.
-    proven: Option<Box<Proven>>,
+    /// Its authenticated caller, where that is known.
+    authenticated: Option<Box<Authenticated>>,
     /// There is no such call.
     unknown: bool,
 }
 
-impl Turned {
-    fn away(error: Error) -> Self {
+impl Rejection {
+    fn new(error: Error) -> Self {
         Self {
             error,
             allow: None,
-            proven: None,
+            authenticated: None,
             unknown: false,
         }
     }
@@ -295,51 +337,55 @@ impl Turned {
 }
 
 /// The path is known, and this is not done with it.
-fn wrong_verb(method: &str) -> Option<Turned> {
+fn wrong_verb(policy: Policy, method: &str) -> Option<Rejection> {
     let (verb, path) = method.split_once(' ')?;
-    let verbs = policy::verbs(path);
+    let verbs = policy.verbs(path);
     if verbs.is_empty() || verbs.contains(&verb) || verb == "HEAD" && verbs.contains(&"GET") {
         return None;
     }
     let verbs = verbs.join(", ");
-    let why = format!("{} cannot be done; {verbs} can", short(method));
-    Some(Turned {
+    let why = format!("{} is not allowed; allowed: {verbs}", short(method));
+    Some(Rejection {
         error: Error::new(ErrorKind::Invalid, why),
         allow: Some(verbs),
-        proven: None,
+        authenticated: None,
         unknown: false,
     })
 }
 
-/// There is nothing of that name for anybody.
-fn unknown(method: &str) -> Option<Turned> {
-    if policy::access(method).is_some() {
+/// The endpoint does not exist.
+fn unknown(policy: Policy, method: &str) -> Option<Rejection> {
+    if policy.access(method).is_some() {
         return None;
     }
     let path = method.split_once(' ').map_or(method, |(_, path)| path);
-    let error = Error::not_found(format!("there is nothing at {}", short(path)));
-    Some(Turned {
+    let error = Error::not_found(format!("no such endpoint: {}", short(path)));
+    Some(Rejection {
         unknown: true,
-        ..Turned::away(error)
+        ..Rejection::new(error)
     })
 }
 
-fn unauthenticated(method: &str, reason: Option<String>) -> Error {
-    let reason = reason.unwrap_or_else(|| format!("{} needs to know who calls", short(method)));
-    Error::new(ErrorKind::Unauthenticated, reason).with_hint(
-        "present a client certificate of this server's CA, or send \"Authorization: Bearer TOKEN\"",
-    )
+fn unauthenticated(method: &str, reason: Option<String>, takes_tokens: bool) -> Error {
+    let reason =
+        reason.unwrap_or_else(|| format!("no credentials presented for {}", short(method)));
+    Error::new(ErrorKind::Unauthenticated, reason).with_hint(match takes_tokens {
+        true => {
+            "present a client certificate of this server's CA, or send \"Authorization: Bearer TOKEN\""
+        }
+        false => "present a client certificate of this node's CA; API tokens are for the server",
+    })
 }
 
-fn denied(method: &str, caller: Option<&Caller>) -> Error {
+fn denied(policy: Policy, method: &str, caller: Option<&Caller>) -> Error {
     let method = short(method);
-    let message = match (policy::access(method), caller) {
+    let message = match (policy.access(method), caller) {
         (Some(Access::Roles(roles)), Some(Caller { name, role, .. })) => format!(
-            "{role} {name:?} may not call {method}; it takes the role {roles}",
+            "{role} {name:?} may not call {method}; it requires the role {roles}",
             name = name.as_str(),
             roles = policy::roles_in_words(roles),
         ),
-        _ => format!("nothing may be called at {method}"),
+        _ => format!("no such endpoint: {method}"),
     };
     Error::new(ErrorKind::PermissionDenied, message)
 }
@@ -357,25 +403,25 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-impl<S> Layer<S> for Gate {
-    type Service = GateService<S>;
+impl<S> Layer<S> for AuthLayer {
+    type Service = AuthService<S>;
 
-    fn layer(&self, inner: S) -> GateService<S> {
-        GateService {
-            gate: self.clone(),
+    fn layer(&self, inner: S) -> AuthService<S> {
+        AuthService {
+            auth: self.clone(),
             inner,
         }
     }
 }
 
-/// A service behind the gate.
+/// A service behind the auth layer.
 #[derive(Clone)]
-pub struct GateService<S> {
-    gate: Gate,
+pub struct AuthService<S> {
+    auth: AuthLayer,
     inner: S,
 }
 
-impl<S, B> Service<Request<B>> for GateService<S>
+impl<S, B> Service<Request<B>> for AuthService<S>
 where
     S: Service<Request<GuardedBody<B>>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -393,20 +439,20 @@ where
         let path = request.uri().path();
         // The two halves of the policy do not overlap, so what a request
         // claims to be cannot change what it needs.
-        let judged = if grpc {
-            self.judge(path, &request)
+        let decision = if grpc {
+            self.authorize(path, &request)
         } else {
-            self.judge(&format!("{} {path}", request.method()), &request)
+            self.authorize(&format!("{} {path}", request.method()), &request)
         };
-        match judged {
-            Ok(proven) => {
-                let (audit, lookup) = (self.gate.audit.as_ref(), self.gate.lookup.as_ref());
-                let handled =
-                    audit.map(|audit| audit.allowed(&request, grpc, proven.as_ref(), lookup));
+        match decision {
+            Ok(authenticated) => {
+                let (audit, lookup) = (self.auth.audit.as_ref(), self.auth.lookup.as_ref());
+                let handled = audit
+                    .map(|audit| audit.allowed(&request, grpc, authenticated.as_ref(), lookup));
                 // Handlers have no use for the secret, and nor has their log.
                 request.headers_mut().remove(AUTHORIZATION);
                 if let Some(handled) = &handled {
-                    // For the layer that writes it down.
+                    // For the layer that records it.
                     request.extensions_mut().insert(handled.clone());
                 }
                 let recorder = handled
@@ -415,8 +461,8 @@ where
                 if let Some(recorder) = recorder {
                     request.extensions_mut().insert(recorder);
                 }
-                let guard = Guard::new(&self.gate, proven.as_ref());
-                if let Some(Proven { caller, credential }) = proven {
+                let guard = Guard::new(&self.auth, authenticated.as_ref());
+                if let Some(Authenticated { caller, credential }) = authenticated {
                     request.extensions_mut().insert(caller);
                     if let Some(credential) = credential {
                         request.extensions_mut().insert(credential);
@@ -433,23 +479,30 @@ where
                 };
                 Either::Left(guarded(audited, guard, grpc))
             }
-            Err(turned) => {
-                tracing::debug!(path, error = %turned.error, "refused");
-                if let Some(audit) = &self.gate.audit {
-                    let (proven, lookup) = (turned.proven.as_deref(), self.gate.lookup.as_ref());
-                    audit.refused(&request, grpc, proven, &turned.error, lookup);
+            Err(rejection) => {
+                tracing::debug!(path, error = %rejection.error, "refused");
+                if let Some(audit) = &self.auth.audit {
+                    let (authenticated, lookup) = (
+                        rejection.authenticated.as_deref(),
+                        self.auth.lookup.as_ref(),
+                    );
+                    audit.refused(&request, grpc, authenticated, &rejection.error, lookup);
                 }
-                Either::Right(ready(Ok(turned.into_response(grpc))))
+                Either::Right(ready(Ok(rejection.into_response(grpc))))
             }
         }
     }
 }
 
-impl<S> GateService<S> {
-    fn judge<B>(&self, method: &str, request: &Request<B>) -> Result<Option<Proven>, Turned> {
+impl<S> AuthService<S> {
+    fn authorize<B>(
+        &self,
+        method: &str,
+        request: &Request<B>,
+    ) -> Result<Option<Authenticated>, Rejection> {
         let peer = request.extensions().get::<Arc<Peer>>();
-        self.gate
-            .judge(method, request.headers(), peer.map(Arc::as_ref))
+        self.auth
+            .authorize(method, request.headers(), peer.map(Arc::as_ref))
     }
 }
 
@@ -459,22 +512,23 @@ mod tests {
 
     #[test]
     fn a_socket_knows_root_its_own_user_and_the_group_and_refuses_others() {
-        let gate = Gate::new(None, Clock::system()).with_socket_group(77, Role::Operator);
+        let auth = AuthLayer::new(Policy::default(), None, Clock::system())
+            .with_socket_group(77, Role::Operator);
         let own = rustix::process::geteuid().as_raw();
-        let role = |uid, gid| gate.socket_caller(uid, gid).map(|caller| caller.role).ok();
+        let role = |uid, gid| auth.socket_caller(uid, gid).map(|caller| caller.role).ok();
         assert_eq!(role(0, 5), Some(Role::Admin));
         assert_eq!(role(own, 5), Some(Role::Admin));
         assert_eq!(role(own + 1000, 77), Some(Role::Operator));
         assert_eq!(role(own + 1000, 5), None);
-        let member = gate.socket_caller(own + 1000, 77).unwrap();
+        let member = auth.socket_caller(own + 1000, 77).unwrap();
         assert_eq!(member.name.as_str(), format!("uid-{}", own + 1000));
-        let none = Gate::new(None, Clock::system());
+        let none = AuthLayer::new(Policy::default(), None, Clock::system());
         assert!(none.socket_caller(own + 1000, 77).is_err());
     }
 
     #[test]
     fn a_message_repeats_no_more_of_a_path_than_is_good() {
         let long = format!("/{}", "ü".repeat(500));
-        assert!(denied(&long, None).message().len() < 300);
+        assert!(denied(Policy::default(), &long, None).message().len() < 300);
     }
 }

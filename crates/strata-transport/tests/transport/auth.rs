@@ -1,4 +1,4 @@
-//! Who gets in, and what those who do not are told.
+//! Which callers are accepted, and what the others are answered.
 
 use http::{Method, StatusCode};
 use strata_api::runtime::StartCellRequest;
@@ -12,10 +12,10 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::world::{World, bearing, name, request};
 
 #[tokio::test]
-async fn a_stranger_may_ask_for_health_and_nothing_else() {
+async fn unauthenticated_client_may_only_check_health() {
     let world = World::new();
     let server = world.serve().await;
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     assert_eq!(http.get("/healthz").await.text, "ok");
 
     let refused = http.get("/version").await;
@@ -25,9 +25,12 @@ async fn a_stranger_may_ask_for_health_and_nothing_else() {
     let problem: serde_json::Value = serde_json::from_str(&refused.text).unwrap();
     assert_eq!(problem["code"], "unauthenticated");
     assert_eq!(problem["status"], 401);
-    assert_eq!(problem["detail"], "GET /version needs to know who calls");
+    assert_eq!(
+        problem["detail"],
+        "no credentials presented for GET /version"
+    );
 
-    let channel = server.grpc(&world.stranger()).await;
+    let channel = server.grpc(&world.anonymous()).await;
     let mut health = HealthClient::new(channel.clone());
     health.check(HealthCheckRequest::default()).await.unwrap();
     let refused = health
@@ -52,7 +55,7 @@ async fn a_certificate_makes_a_caller_that_handlers_see() {
 }
 
 #[tokio::test]
-async fn a_viewer_is_denied_a_write_and_told_what_it_takes() {
+async fn viewer_is_denied_a_write_with_the_required_role() {
     let world = World::new();
     let server = world.serve().await;
     let mut http = server.http(&world.caller(Role::Viewer)).await.unwrap();
@@ -62,7 +65,7 @@ async fn a_viewer_is_denied_a_write_and_told_what_it_takes() {
     assert_eq!(problem["code"], "permission_denied");
     assert_eq!(
         problem["detail"],
-        "viewer \"somebody\" may not call PUT /instance/; it takes the role admin or operator"
+        "viewer \"somebody\" may not call PUT /instance/; it requires the role admin or operator"
     );
 
     let mut cells = CellServiceClient::new(server.grpc(&world.caller(Role::Viewer)).await);
@@ -88,7 +91,7 @@ async fn path_that_is_not_in_the_policy_reaches_no_handler_even_for_the_admin() 
         let missing = http.send(request(method, path)).await.unwrap();
         assert_eq!(missing.status, StatusCode::NOT_FOUND, "{path}");
     }
-    // Where the path is known, it is said what can be done with it.
+    // Where the path is known, the answer lists the methods it allows.
     let wrong = http.send(request(Method::DELETE, "/version")).await;
     let wrong = wrong.unwrap();
     assert_eq!(wrong.status, StatusCode::METHOD_NOT_ALLOWED);
@@ -108,7 +111,7 @@ async fn path_that_is_not_in_the_policy_reaches_no_handler_even_for_the_admin() 
 async fn a_token_works_without_a_certificate_until_it_is_revoked() {
     let world = World::new();
     let server = world.serve().await;
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     let (info, token) = world
         .tokens
         .create_api(&name("ci"), Role::Operator, None)
@@ -153,7 +156,7 @@ async fn a_token_that_is_wrong_is_not_made_good_by_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_does_not_get_past_the_handshake() {
+async fn certificate_of_another_ca_fails_the_handshake() {
     let (world, other) = (World::new(), World::new());
     let server = world.serve().await;
     // It trusts the server, and shows what the server does not trust.
@@ -195,11 +198,11 @@ async fn refusals_are_counted() {
     use std::sync::atomic::Ordering::Relaxed;
     let world = World::new();
     let server = world.serve().await;
-    let mut http = server.http(&world.stranger()).await.unwrap();
+    let mut http = server.http(&world.anonymous()).await.unwrap();
     http.get("/version").await;
     http.get("/nowhere").await;
     http.get("/nowhere").await;
-    let refusals = world.gate.refusals();
+    let refusals = world.auth.refusals();
     assert_eq!(refusals.unauthenticated.load(Relaxed), 1);
     assert_eq!(refusals.denied.load(Relaxed), 2);
 }

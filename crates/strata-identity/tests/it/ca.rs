@@ -1,4 +1,4 @@
-//! The CA: what it keeps, what it signs, and what its certificates say.
+//! The CA: what it keeps, what it signs, and what its certificates contain.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use strata_identity::{
-    Authority, AuthorityError, CertificateRequest, CertificateSpec, Clock, Credentials, FileError,
-    Name, caller_from_certificate,
+    Ca, CaError, CertificateRequest, CertificateSpec, Clock, Credentials, FileError, Name,
+    caller_from_certificate,
 };
 use strata_types::Role;
 use x509_parser::extensions::GeneralName;
@@ -47,27 +47,27 @@ fn says(der: &[u8]) -> (Vec<String>, bool, bool) {
 }
 
 #[test]
-fn the_authority_is_made_once_and_its_key_is_private() {
+fn ca_is_created_once_with_a_private_key() {
     let world = tempfile::tempdir().unwrap();
-    let folder = world.path().join("ca");
-    let first = Authority::open(&folder).unwrap();
-    let again = Authority::open(&folder).unwrap();
+    let directory = world.path().join("ca");
+    let first = Ca::open(&directory).unwrap();
+    let again = Ca::open(&directory).unwrap();
     assert_eq!(first.fingerprint(), again.fingerprint());
     assert_eq!(first.ca_pem(), again.ca_pem());
-    assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(&folder.join("ca.key")), 0o600);
-    assert_eq!(mode(&folder.join("ca.crt")), 0o644);
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(&directory.join("ca.key")), 0o600);
+    assert_eq!(mode(&directory.join("ca.crt")), 0o644);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
     assert!(!format!("{first:?}").contains("PRIVATE"));
 }
 
 #[test]
-fn many_who_open_at_once_get_one_authority() {
+fn concurrent_opens_create_one_ca() {
     let world = tempfile::tempdir().unwrap();
-    let folder = world.path().join("ca");
+    let directory = world.path().join("ca");
     let fingerprints: Vec<_> = std::thread::scope(|scope| {
         let opening: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| Authority::open(&folder).unwrap().fingerprint()))
+            .map(|_| scope.spawn(|| Ca::open(&directory).unwrap().fingerprint()))
             .collect();
         opening.into_iter().map(|it| it.join().unwrap()).collect()
     });
@@ -77,35 +77,32 @@ fn many_who_open_at_once_get_one_authority() {
 #[test]
 fn a_crash_between_key_and_certificate_is_mended() {
     let world = tempfile::tempdir().unwrap();
-    Authority::open(world.path()).unwrap();
+    Ca::open(world.path()).unwrap();
     let key = fs::read(world.path().join("ca.key")).unwrap();
     fs::remove_file(world.path().join("ca.crt")).unwrap();
-    Authority::open(world.path()).unwrap();
+    Ca::open(world.path()).unwrap();
     assert_eq!(fs::read(world.path().join("ca.key")).unwrap(), key);
 }
 
 #[test]
-fn a_lost_a_damaged_and_an_exposed_key_are_told_and_never_replaced() {
+fn lost_damaged_or_exposed_ca_key_is_reported_and_never_replaced() {
     let world = tempfile::tempdir().unwrap();
-    Authority::open(world.path()).unwrap();
+    Ca::open(world.path()).unwrap();
     let key = world.path().join("ca.key");
 
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let exposed = Authority::open(world.path()).unwrap_err();
-    assert!(matches!(
-        exposed,
-        AuthorityError::File(FileError::Exposed { .. })
-    ));
+    let exposed = Ca::open(world.path()).unwrap_err();
+    assert!(matches!(exposed, CaError::File(FileError::Exposed { .. })));
 
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&key, "nonsense").unwrap();
-    let damaged = Authority::open(world.path()).unwrap_err();
-    assert!(matches!(damaged, AuthorityError::Damaged { .. }));
+    let damaged = Ca::open(world.path()).unwrap_err();
+    assert!(matches!(damaged, CaError::Damaged { .. }));
 
     let other = tempfile::tempdir().unwrap();
-    Authority::open(other.path()).unwrap();
+    Ca::open(other.path()).unwrap();
     fs::copy(other.path().join("ca.key"), &key).unwrap();
-    let foreign = Authority::open(world.path()).unwrap_err();
+    let foreign = Ca::open(world.path()).unwrap_err();
     assert!(
         foreign
             .to_string()
@@ -113,18 +110,18 @@ fn a_lost_a_damaged_and_an_exposed_key_are_told_and_never_replaced() {
     );
 
     fs::remove_file(&key).unwrap();
-    let lost = Authority::open(world.path()).unwrap_err();
-    assert!(matches!(lost, AuthorityError::KeyLost(_)));
+    let lost = Ca::open(world.path()).unwrap_err();
+    assert!(matches!(lost, CaError::KeyLost(_)));
     assert!(!key.exists());
 }
 
 #[test]
 fn a_certificate_says_who_it_is_for_and_comes_back_as_the_caller() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
+    let ca = Ca::open(world.path()).unwrap();
     for role in Role::ALL {
         let spec = CertificateSpec::caller(name("some.body_1"), role);
-        let credentials = authority.issue(&spec).unwrap();
+        let credentials = ca.issue(&spec).unwrap();
         let caller = caller_from_certificate(&der(&credentials)).unwrap();
         assert_eq!((caller.name.as_str(), caller.role), ("some.body_1", role));
         let validity = credentials.validity().unwrap();
@@ -135,10 +132,9 @@ fn a_certificate_says_who_it_is_for_and_comes_back_as_the_caller() {
 #[test]
 fn every_kind_serves_and_calls_as_it_should() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
+    let ca = Ca::open(world.path()).unwrap();
     let hosts = || ["10.1.2.3", "0.0.0.0", "Db.Example"].map(|host| host.parse().unwrap());
-    let say =
-        |spec: CertificateSpec| says(&der(&authority.issue(&spec.with_hosts(hosts())).unwrap()));
+    let say = |spec: CertificateSpec| says(&der(&ca.issue(&spec.with_hosts(hosts())).unwrap()));
 
     let here = ["localhost", "127.0.0.1", "16 bytes"];
     let given = ["10.1.2.3", "db.example"];
@@ -176,7 +172,7 @@ fn every_kind_serves_and_calls_as_it_should() {
 #[test]
 fn no_node_is_certified_for_the_loopback_however_it_is_named() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
+    let ca = Ca::open(world.path()).unwrap();
     let node = || CertificateSpec::caller(name("n1"), Role::Node);
     let here = [
         "localhost",
@@ -188,32 +184,30 @@ fn no_node_is_certified_for_the_loopback_however_it_is_named() {
         "::ffff:127.0.0.1",
     ];
     let here = here.map(|host| host.parse().unwrap());
-    let issued = authority.issue(&node().with_hosts(here)).unwrap();
+    let issued = ca.issue(&node().with_hosts(here)).unwrap();
     let named = vec!["n1.node.strata.internal".to_owned()];
     assert_eq!(says(&der(&issued)).0, named);
     // But where it is alone with its CA.
-    let alone = authority.issue(&node().with_loopback()).unwrap();
+    let alone = ca.issue(&node().with_loopback()).unwrap();
     assert_eq!(says(&der(&alone)).0.len(), 4);
 }
 
 #[test]
 fn a_server_certificate_names_no_caller() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
-    let credentials = authority
-        .issue(&CertificateSpec::server(name("server")))
-        .unwrap();
+    let ca = Ca::open(world.path()).unwrap();
+    let credentials = ca.issue(&CertificateSpec::server(name("server"))).unwrap();
     assert!(credentials.caller().is_err());
 }
 
 #[test]
-fn lifetimes_have_defaults_reach_back_a_little_and_end_with_the_authority() {
+fn certificate_lifetimes_end_with_the_ca() {
     let world = tempfile::tempdir().unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let clock = Clock::from_fn(move || now);
-    let authority = Authority::open_with_clock(world.path(), clock).unwrap();
+    let ca = Ca::open_with_clock(world.path(), clock).unwrap();
     let lasts = |spec: &CertificateSpec| {
-        let validity = authority.issue(spec).unwrap().validity().unwrap();
+        let validity = ca.issue(spec).unwrap().validity().unwrap();
         assert_eq!(
             now.duration_since(validity.not_before),
             SignedDuration::from_mins(5)
@@ -230,26 +224,18 @@ fn lifetimes_have_defaults_reach_back_a_little_and_end_with_the_authority() {
         .unwrap();
     assert_eq!(lasts(&short), 7);
 
-    let end = authority.validity().not_after;
+    let end = ca.validity().not_after;
     let late = Clock::from_fn(move || end - SignedDuration::from_hours(1));
-    let authority = Authority::open_with_clock(world.path(), late).unwrap();
-    assert_eq!(
-        authority
-            .issue(&admin)
-            .unwrap()
-            .validity()
-            .unwrap()
-            .not_after,
-        end
-    );
-    let after = Authority::open_with_clock(world.path(), Clock::from_fn(move || end)).unwrap();
-    assert!(matches!(after.issue(&admin), Err(AuthorityError::Ended(_))));
+    let ca = Ca::open_with_clock(world.path(), late).unwrap();
+    assert_eq!(ca.issue(&admin).unwrap().validity().unwrap().not_after, end);
+    let after = Ca::open_with_clock(world.path(), Clock::from_fn(move || end)).unwrap();
+    assert!(matches!(after.issue(&admin), Err(CaError::Ended(_))));
 }
 
 #[test]
 fn a_request_is_signed_for_its_key_and_says_what_we_say() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
+    let ca = Ca::open(world.path()).unwrap();
     let (key_pem, csr) = CertificateRequest::generate().unwrap();
     let request = CertificateRequest::from_pem(&csr).unwrap();
     let spec = CertificateSpec::caller(name("n1"), Role::Node);
@@ -260,21 +246,21 @@ fn a_request_is_signed_for_its_key_and_says_what_we_say() {
             .1
             .raw_serial_as_string()
     };
-    let first = authority.sign(&request, &spec).unwrap();
-    let second = authority.sign(&request, &spec).unwrap();
+    let first = ca.sign(&request, &spec).unwrap();
+    let second = ca.sign(&request, &spec).unwrap();
     assert_ne!(
         serial(&first.certificate_pem),
         serial(&second.certificate_pem)
     );
 
-    let folder = world.path().join("client");
+    let directory = world.path().join("client");
     let credentials = Credentials {
-        ca_pem: authority.ca_pem(),
+        ca_pem: ca.ca_pem(),
         certificate_pem: first.certificate_pem,
         key_pem,
     };
-    credentials.write(&folder).unwrap();
-    let read = Credentials::read(&folder).unwrap();
+    credentials.write(&directory).unwrap();
+    let read = Credentials::read(&directory).unwrap();
     assert_eq!(read.caller().unwrap().name.as_str(), "n1");
     assert_eq!(read.validity().unwrap(), first.validity);
 }
@@ -282,12 +268,12 @@ fn a_request_is_signed_for_its_key_and_says_what_we_say() {
 #[test]
 fn a_renewal_keeps_the_name_the_role_and_the_lifetime() {
     let world = tempfile::tempdir().unwrap();
-    let authority = Authority::open(world.path()).unwrap();
+    let ca = Ca::open(world.path()).unwrap();
     let hour = Duration::from_secs(3600);
     let spec = CertificateSpec::caller(name("guest"), Role::Admin);
-    let first = authority.issue(&spec.lasting(hour).unwrap()).unwrap();
+    let first = ca.issue(&spec.lasting(hour).unwrap()).unwrap();
     let renewal = CertificateSpec::renewal_of(&der(&first)).unwrap();
-    let second = authority.issue(&renewal).unwrap();
+    let second = ca.issue(&renewal).unwrap();
     let (old, new) = (first.caller().unwrap(), second.caller().unwrap());
     assert_eq!((old.name, old.role), (new.name, new.role));
     let lifetime = |credentials: &Credentials| {
@@ -295,8 +281,6 @@ fn a_renewal_keeps_the_name_the_role_and_the_lifetime() {
         validity.not_after.duration_since(validity.not_before)
     };
     assert_eq!(lifetime(&first), lifetime(&second));
-    let server = authority
-        .issue(&CertificateSpec::server(name("server")))
-        .unwrap();
+    let server = ca.issue(&CertificateSpec::server(name("server"))).unwrap();
     assert!(CertificateSpec::renewal_of(&der(&server)).is_err());
 }
