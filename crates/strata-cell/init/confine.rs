@@ -1,5 +1,5 @@
-//! What sandboxed runs are held to: capabilities, resource limits, a filter
-//! of system calls. Said once by the daemon, kept here, and put on each run
+//! What sandboxed runs are held to: capabilities, resource limits, a filter of
+//! system calls. Sent once by the daemon, kept here, and put on each run
 //! between its birth and its exec, so that it holds when the daemon is away.
 
 use crate::Once;
@@ -20,13 +20,11 @@ pub static CONFINEMENT: Once<Confinement> = Once::new(Confinement {
     filter: [0; MAX_FILTER],
 });
 
-/// The highest capability that may be asked about.
+/// The highest capability that may be queried.
 const LAST_CAPABILITY: u32 = 63;
 
-const RLIMIT_CORE: u64 = 4;
-
 impl Confinement {
-    /// Takes in a sandbox from the payload of a request.
+    /// Reads a sandbox from the payload of a request.
     pub fn read(&mut self, inbox: &Inbox) -> sys::Result<()> {
         let mut payload = inbox.payload();
         let sandbox: Sandbox = take(&mut payload)?;
@@ -49,14 +47,10 @@ impl Confinement {
         sys::limit_capabilities(self.sandbox.capabilities)
     }
 
-    /// Confines the process that calls this, which has yet to become who it
-    /// will be: the filter needs a privilege that goes with the identity.
-    /// Root keeps what is in the bounding set through exec; others nothing.
+    /// Confines the process that calls this, which has yet to change to its
+    /// user: the filter needs a privilege that goes with the identity. Root
+    /// keeps what is in the bounding set through exec; others nothing.
     pub fn apply(&self) -> sys::Result<()> {
-        if self.sandbox.flags & wire::CORE_DUMPS != 0 {
-            let [_, most] = sys::rlimit(RLIMIT_CORE)?;
-            sys::set_rlimit(RLIMIT_CORE, [most, most])?;
-        }
         for limit in &self.rlimits[..self.sandbox.rlimits as usize] {
             sys::set_rlimit(limit.resource, [limit.soft, limit.hard])?;
         }

@@ -4,10 +4,10 @@
 //! namespace that the pod sees does not have it.
 //!
 //! That process must be there before the program is known: only a process of a
-//! PID namespace can mount the `proc` that shows it, and inside a user namespace
-//! only while the host's own is in sight, so before the root changes. So it is
-//! started by `FURNISH`, mounts `proc`, and waits; `SPAWN` of the main run then
-//! makes it what was asked for, which costs no second process.
+//! PID namespace can mount the `proc` that shows it, and inside a user
+//! namespace only while the host's own is in sight, so before the root changes.
+//! So it is started by `SETUP_ROOT`, mounts `proc`, and waits; `SPAWN` of the
+//! main run then makes it the requested program, which costs no second process.
 //!
 //! ```text
 //!   prepare ── clone ──▶ MAKING ── proc is mounted ──▶ WAITING
@@ -33,7 +33,7 @@ const MAKING: u32 = 0;
 const WAITING: u32 = 1;
 const GO: u32 = 2;
 /// How long a wait lasts before it is looked whether the other side is there.
-const LOOK_MS: i64 = 100;
+const POLL_INTERVAL_MS: i64 = 100;
 
 /// Not that of other children: this one lives beside them.
 static FIRST_STACK: Once<Stack> = Once::new(Stack([0; STACK]));
@@ -64,7 +64,7 @@ pub fn prepare() -> sys::Result<i32> {
         if ALIVE.load(Ordering::SeqCst) == 0 {
             return Err(sys::EIO);
         }
-        sys::futex_wait(&STATE, MAKING, LOOK_MS);
+        sys::futex_wait(&STATE, MAKING, POLL_INTERVAL_MS);
     }
     match PROC.load(Ordering::SeqCst) {
         mount if mount > 0 => Ok(mount),
@@ -94,7 +94,7 @@ pub fn start(pid: i32, child: &mut Child, into_cgroup: Option<i32>) -> Result<(i
     loop {
         match ALIVE.load(Ordering::SeqCst) {
             0 => break,
-            alive => sys::futex_wait(&ALIVE, alive, LOOK_MS),
+            alive => sys::futex_wait(&ALIVE, alive, POLL_INTERVAL_MS),
         }
     }
     sys::close(members);
@@ -110,7 +110,7 @@ extern "C" fn wait(_: usize) -> ! {
     STATE.store(WAITING, Ordering::SeqCst);
     sys::futex_wake(&STATE);
     while STATE.load(Ordering::SeqCst) != GO {
-        sys::futex_wait(&STATE, WAITING, LOOK_MS);
+        sys::futex_wait(&STATE, WAITING, POLL_INTERVAL_MS);
     }
     let child = CHILD.load(Ordering::SeqCst);
     if let Err(errno) = sys::unshare(CLONE_FS | CLONE_FILES) {

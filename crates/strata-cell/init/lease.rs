@@ -1,8 +1,8 @@
 //! The lease of what a server assigned to this node, held where the daemon's
 //! death, a stopped daemon or a full disk cannot reach it: a timer of the boot
 //! clock. The daemon moves its end with every heartbeat that a server answers.
-//! When it fires, every marked cgroup is ended, again and again until the lease
-//! is renewed: whatever is started late is ended too.
+//! When it fires, every marked cgroup is ended, repeatedly until the lease is
+//! renewed: whatever is started late is ended too.
 //!
 //! Which cells the lease holds for is written on their cgroups, as an
 //! attribute: it needs no memory here and no disk, and is there for a shim that
@@ -13,7 +13,7 @@ use crate::sys::{self, NONE};
 use crate::wire::{FENCED, FENCED_USER, LEASE_WAIVED};
 
 /// How soon killed processes are looked for again.
-const SOON_NS: u64 = 20_000_000;
+const RECHECK_INTERVAL_NS: u64 = 20_000_000;
 /// How often what is started after the end is looked for.
 const LATE_NS: u64 = 250_000_000;
 /// How deep groups are looked for. Cells nest, and machines inside them make
@@ -43,7 +43,6 @@ impl Lease {
         sys::boot_time() >= self.deadline
     }
 
-    /// Moves the end.
     pub fn set(&mut self, epoll: i32, deadline: u64, fds: &[i32]) -> sys::Result<()> {
         let root = sys::dup_above(*fds.first().ok_or(sys::EINVAL)?)?;
         sys::close(self.root);
@@ -57,7 +56,6 @@ impl Lease {
         sys::set_timer(self.timer, if deadline == LEASE_WAIVED { 0 } else { deadline.max(1) })
     }
 
-    /// The timer fired.
     pub fn on_timer(&mut self) {
         let mut count = 0u64;
         // SAFETY: 8 bytes of a plain number.
@@ -75,7 +73,7 @@ impl Lease {
             }
             Err(_) => false,
         };
-        let pause = if left { SOON_NS } else { LATE_NS };
+        let pause = if left { RECHECK_INTERVAL_NS } else { LATE_NS };
         let _ = sys::set_timer(self.timer, sys::boot_time() + pause);
     }
 }

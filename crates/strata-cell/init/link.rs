@@ -53,7 +53,7 @@ pub struct Link {
     pub subscribed: bool,
 }
 
-/// A reply that says nothing yet.
+/// A reply without content yet.
 pub fn ok() -> Reply {
     Reply { magic: MAGIC, version: VERSION, ..Reply::default() }
 }
@@ -67,7 +67,7 @@ impl Link {
         sys::close(self.fd);
     }
 
-    /// Takes in the next message; false when there is none now.
+    /// Receives the next message; false when there is none now.
     pub fn receive(&self, inbox: &mut Inbox) -> sys::Result<bool> {
         let mut control = [0u64; CONTROL / 8];
         let mut iov = [inbox.bytes.as_mut_ptr() as usize, MAX_MESSAGE];

@@ -1,7 +1,7 @@
 //! One output channel of one run: bytes go from its pipe to segment files
-//! without passing through this process, and a small index beside each
-//! segment says when. Old segments go when there are too many. A full disk
-//! costs lines, counted, never the process that wrote them.
+//! without passing through this process, and a small index beside each segment
+//! holds the times. Old segments go when there are too many. A full disk costs
+//! lines, counted, never the process that wrote them.
 
 use core::ffi::CStr;
 
@@ -13,7 +13,7 @@ use crate::wire::TimeEntry;
 /// The most segments of one channel.
 const MAX_SEGMENTS: usize = 16;
 /// Bytes moved before others get their turn.
-const TURN: usize = 4 << 20;
+const BYTES_PER_TURN: usize = 4 << 20;
 /// The least time between two index entries: 1 ms.
 const RESOLUTION_NS: u64 = 1_000_000;
 
@@ -22,7 +22,7 @@ static SCRATCH: Once<[u8; 65536]> = Once::new([0; 65536]);
 pub struct Log {
     /// The pipe's end to read from, or the terminal's; none once it is closed.
     pub pipe: i32,
-    /// It is a terminal: bytes have to pass through our hands.
+    /// It is a terminal: bytes have to pass through this process.
     pub terminal: bool,
     file: i32,
     times: i32,
@@ -60,8 +60,8 @@ impl Log {
         last_entry_ns: 0,
     };
 
-    /// Files are made when there is something to put into them: many
-    /// programs say nothing, on one channel or on both.
+    /// Files are made when there is something to put into them: many programs
+    /// write nothing, on one channel or on both.
     pub fn open(&mut self, channel: u8, keep: u32, bytes: u64) {
         *self = Self {
             channel,
@@ -73,12 +73,12 @@ impl Log {
 
     /// Opens the segment that begins where the log now ends, and drops the
     /// oldest one when there are too many.
-    fn begin_segment(&mut self, folder: i32) -> sys::Result<()> {
+    fn begin_segment(&mut self, dir: i32) -> sys::Result<()> {
         let start = self.start + self.len;
         let mut name = Name::new(self.channel, start);
         let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC | sys::O_CLOEXEC;
-        let times = sys::openat(folder, name.times(), flags, 0o600)?;
-        let file = match sys::openat(folder, name.data(), flags, 0o600) {
+        let times = sys::openat(dir, name.times(), flags, 0o600)?;
+        let file = match sys::openat(dir, name.data(), flags, 0o600) {
             Ok(file) => file,
             Err(errno) => {
                 sys::close(times);
@@ -90,8 +90,8 @@ impl Log {
         (self.start, self.len, self.last_entry_ns) = (start, 0, 0);
         if self.count == self.keep {
             let mut oldest = Name::new(self.channel, self.starts[0]);
-            let _ = sys::unlinkat(folder, oldest.data());
-            let _ = sys::unlinkat(folder, oldest.times());
+            let _ = sys::unlinkat(dir, oldest.data());
+            let _ = sys::unlinkat(dir, oldest.times());
             self.starts.copy_within(1..self.count, 0);
             self.count -= 1;
         }
@@ -101,12 +101,12 @@ impl Log {
     }
 
     /// Moves what is in the pipe; true once no writer is left.
-    pub fn pump(&mut self, folder: i32) -> bool {
+    pub fn pump(&mut self, dir: i32) -> bool {
         let mut moved = 0;
-        while self.pipe != sys::NONE && moved < TURN {
+        while self.pipe != sys::NONE && moved < BYTES_PER_TURN {
             let result = match self.file {
-                sys::NONE => self.begin(folder),
-                _ => self.go_on(folder),
+                sys::NONE => self.begin(dir),
+                _ => self.go_on(dir),
             };
             match result {
                 Ok(0) => return true,
@@ -118,15 +118,15 @@ impl Log {
         self.pipe == sys::NONE
     }
 
-    /// The first bytes go through our hands: only they tell that there is
+    /// The first bytes pass through this process: only they show that there is
     /// something to make a file for.
-    fn begin(&mut self, folder: i32) -> sys::Result<usize> {
+    fn begin(&mut self, dir: i32) -> sys::Result<usize> {
         let scratch = SCRATCH.take();
         let n = self.take(scratch)?;
         if n == 0 {
             return Ok(0);
         }
-        match self.begin_segment(folder) {
+        match self.begin_segment(dir) {
             Ok(()) => {
                 self.note_time();
                 self.store(&scratch[..n]);
@@ -136,7 +136,7 @@ impl Log {
         Ok(n)
     }
 
-    /// The next bytes. A terminal that nobody has open any more is an error
+    /// The next bytes. A terminal that no process has open any more is an error
     /// for its other end, and means that there are no more.
     fn take(&self, buffer: &mut [u8]) -> sys::Result<usize> {
         match sys::read(self.pipe, buffer) {
@@ -151,12 +151,12 @@ impl Log {
         self.lost += (bytes.len() - stored) as u64;
     }
 
-    /// Further bytes go from the pipe to the file directly. When the disk
-    /// takes nothing they are read and forgotten, and counted.
-    fn go_on(&mut self, folder: i32) -> sys::Result<usize> {
+    /// Further bytes go from the pipe to the file directly. When the disk takes
+    /// nothing they are read and discarded, and counted.
+    fn go_on(&mut self, dir: i32) -> sys::Result<usize> {
         // The index counts: many small writes make more of it than of lines.
         let is_full = self.len + self.times_len >= self.segment_bytes;
-        if is_full && self.begin_segment(folder).is_err() {
+        if is_full && self.begin_segment(dir).is_err() {
             return self.discard();
         }
         self.note_time();

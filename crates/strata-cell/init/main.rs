@@ -1,12 +1,13 @@
 //! The init of a cell: PID 1 of its PID namespace, and all that stays with a
-//! cell's processes when the daemon is away. It starts executables when the
-//! daemon asks, moves their output from pipes to log files, reaps, writes
-//! down how each run ended, and forwards signals.
+//! cell's processes when the daemon is away. It starts executables at the
+//! request of the daemon, moves their output from pipes to log files, reaps,
+//! writes down how each run ended, and forwards signals.
 //!
-//! One process of it without namespaces, the shim (`keeper` in the code), is
+//! One process of it without namespaces, the shim (`shim` in the code), is
 //! the parent of all outermost cells, so that those too outlive the daemon. It
 //! also holds the lease of what a server assigned (`lease.rs`): when that
-//! ends, it ends those cells, whatever became of the daemon.
+//! ends, it ends those cells, whatever became of the daemon. Should it be gone
+//! as well, the init of each of them ends with the lease (`watched_lease.rs`).
 //!
 //! One thread, one epoll loop, no allocation: all memory is in statics whose
 //! untouched pages cost nothing. No C library and no standard library, which
@@ -17,7 +18,7 @@
 
 mod confine;
 mod first;
-mod furnish;
+mod setup_root;
 mod lease;
 mod link;
 mod log;
@@ -26,6 +27,7 @@ mod setup;
 mod spawn;
 mod start;
 mod sys;
+mod watched_lease;
 #[path = "../src/wire.rs"]
 #[allow(dead_code)]
 mod wire;
@@ -36,6 +38,7 @@ use core::ffi::{CStr, c_char};
 use lease::Lease;
 use link::{Inbox, Link};
 use spawn::Run;
+use watched_lease::WatchedLease;
 use wire::{MAX_RUNS, Reply};
 
 const MAX_LINKS: usize = 8;
@@ -43,6 +46,7 @@ const MOMENT_MS: isize = 100;
 const LISTEN: u64 = 0;
 const SIGNALS: u64 = 1;
 const LEASE: u64 = 2;
+const WATCHED_LEASE: u64 = 3;
 const LINKS: u64 = 0x100;
 const PIPES: u64 = 0x1_0000;
 
@@ -78,12 +82,14 @@ pub struct Init {
     /// `/dev/null`, opened before the root changes.
     null: i32,
     links: [Option<Link>; MAX_LINKS],
-    /// Nobody can be taken in for a moment.
+    /// No connection can be accepted for a moment.
     deaf: bool,
     runs: &'static mut [Run; MAX_RUNS],
     /// Why the set-up failed: step and errno.
     failure: Option<(u32, i32)>,
     lease: Lease,
+    /// Of the init of a cell.
+    watched: WatchedLease,
 }
 
 fn main(argc: usize, argv: *const usize) -> ! {
@@ -111,10 +117,12 @@ impl Init {
             .iter()
             .fold(sys::signal_bit(sys::SIGCHLD), |mask, s| mask | sys::signal_bit(*s));
         sys::signal_mask(sys::SIG_BLOCK, mask);
-        // Whatever else whoever started the daemon had open is not ours.
+        // Other descriptors that the daemon's parent process had open are not
+        // ours.
         sys::close_from(wire::LISTEN_FD + 1);
         sys::set_name(c"strata-init");
         sys::set_undumpable();
+        sys::limit_cores();
         let null = sys::openat(sys::AT_FDCWD, c"/dev/null", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
         let epoll = sys::epoll_create()?;
         let signals = sys::signalfd(mask)?;
@@ -132,14 +140,15 @@ impl Init {
             runs: RUNS.take(),
             failure,
             lease: Lease::UNSET,
+            watched: WatchedLease::NONE,
         })
     }
 
     fn run(&mut self, inbox: &mut Inbox) -> ! {
         let mut events = [sys::Event::default(); 32];
         loop {
-            let patience = if self.deaf { MOMENT_MS } else { -1 };
-            let n = sys::epoll_wait(self.epoll, &mut events, patience);
+            let max_wait = if self.deaf { MOMENT_MS } else { -1 };
+            let n = sys::epoll_wait(self.epoll, &mut events, max_wait);
             if core::mem::take(&mut self.deaf) {
                 let _ = sys::epoll_add(self.epoll, wire::LISTEN_FD, LISTEN);
             }
@@ -148,6 +157,7 @@ impl Init {
                     LISTEN => self.accept(),
                     SIGNALS => self.on_signals(),
                     LEASE => self.lease.on_timer(),
+                    WATCHED_LEASE => self.watched.on_timer(),
                     link @ LINKS..PIPES => self.on_request((link - LINKS) as usize, inbox),
                     pipe => self.on_output((pipe - PIPES) as usize),
                 }
@@ -155,8 +165,8 @@ impl Init {
         }
     }
 
-    /// Takes in whoever connects. When there is no place, they wait in the
-    /// queue until one is free.
+    /// Accepts connections. When there is no place, they wait in the queue
+    /// until one is free.
     fn accept(&mut self) {
         loop {
             let Some(i) = self.links.iter().position(Option::is_none) else {
@@ -165,8 +175,8 @@ impl Init {
             let fd = match sys::accept(wire::LISTEN_FD) {
                 Ok(fd) => fd,
                 Err(sys::EAGAIN | sys::EINTR) => return,
-                // No memory, most likely: this process lives under the limit
-                // of its cell. Whoever knocks is still there in a moment.
+                // No memory, most likely: this process lives under the limit of
+                // its cell. The waiting connection is still there in a moment.
                 Err(_) => {
                     self.deaf = true;
                     return sys::epoll_remove(self.epoll, wire::LISTEN_FD);
@@ -217,8 +227,8 @@ impl Init {
         }
     }
 
-    /// Tells every subscriber that a run has ended. One that does not keep
-    /// up is cut off: it comes back and asks for the list.
+    /// Notifies every subscriber that a run has ended. One that does not keep
+    /// up is cut off: it reconnects and requests the list.
     fn announce(&mut self, run: u64) {
         let news = Reply { kind: wire::EXITED, run, ..link::ok() };
         for i in 0..MAX_LINKS {
@@ -257,7 +267,7 @@ impl Init {
         }
     }
 
-    /// Does what is asked and answers; an error ends the connection.
+    /// Serves a request and answers; an error ends the connection.
     fn answer(&mut self, i: usize, inbox: &Inbox) -> Result<(), ()> {
         let request = inbox.request().ok_or(())?;
         let mut reply = Reply { kind: request.kind, run: request.run, ..link::ok() };
@@ -271,8 +281,9 @@ impl Init {
                 }
                 self.links[i].as_mut().ok_or(())?.subscribed = true;
                 // Its own, so that the daemon can watch and end this very
-                // process whoever started it.
+                // process whichever process started it.
                 pidfd = sys::pidfd_open(pid).ok();
+                reply.detail = wire::WATCHES_LEASE;
             }
             wire::SIGNAL => match self.signal(&request) {
                 Ok(()) => {}
@@ -286,10 +297,10 @@ impl Init {
                 self.list(i, reply)?;
                 reply.run = 0;
             }
-            wire::FURNISH => match furnish::furnish(&request, inbox) {
+            wire::SETUP_ROOT => match setup_root::setup_root(&request, inbox) {
                 Ok(()) => {}
                 Err((text, error)) => {
-                    (reply.step, reply.error) = (wire::STEP_FURNISH, error);
+                    (reply.step, reply.error) = (wire::STEP_SETUP_ROOT, error);
                     reply.detail = text;
                 }
             },
@@ -298,6 +309,10 @@ impl Init {
                 Err(error) => (reply.step, reply.error) = (wire::STEP_CONFINE, error),
             },
             wire::SET_LEASE => match self.lease.set(self.epoll, request.run, inbox.fds()) {
+                Ok(()) => {}
+                Err(error) => (reply.step, reply.error) = (wire::STEP_LEASE, error),
+            },
+            wire::WATCH_LEASE => match self.watched.watch(self.epoll, inbox.fds()) {
                 Ok(()) => {}
                 Err(error) => (reply.step, reply.error) = (wire::STEP_LEASE, error),
             },

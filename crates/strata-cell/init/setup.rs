@@ -5,7 +5,7 @@ use core::ffi::CStr;
 
 use crate::sys;
 use crate::wire::{
-    INIT_CELL, INIT_FOLDER, INIT_HANDED, INIT_NETWORK, INIT_PRIVATE, INIT_READ_ONLY, STEP_MOUNTS, STEP_NETWORK,
+    INIT_CELL, INIT_ROOT_DIR, INIT_HANDED, INIT_NETWORK, INIT_PRIVATE, INIT_READ_ONLY, STEP_MOUNTS, STEP_NETWORK,
 };
 
 const MS_NOSUID: u64 = 2;
@@ -16,7 +16,7 @@ const MS_MOVE: u64 = 8192;
 const MS_REC: u64 = 16384;
 const MS_SLAVE: u64 = 1 << 19;
 
-/// Sets up the cell as the flags say; a failure is a step and an errno.
+/// Sets up the cell according to the flags; a failure is a step and an errno.
 pub fn cell(name: &CStr, flags: u32, root: &CStr) -> Result<(), (u32, i32)> {
     if flags & INIT_CELL == 0 {
         return Ok(());
@@ -47,25 +47,25 @@ fn mounts(flags: u32, root: &CStr) -> sys::Result<()> {
     }
     if flags & INIT_PRIVATE != 0 {
         private_root()?;
-    } else if flags & INIT_FOLDER != 0 {
-        folder_root(root)?;
+    } else if flags & INIT_ROOT_DIR != 0 {
+        directory_root(root)?;
     }
     if flags & INIT_READ_ONLY != 0 {
         sys::mount_read_only(c"/")?;
     }
     match sys::mount(c"proc", c"/proc", c"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, c"") {
-        // A root of somebody's own making may have no /proc.
-        Err(sys::ENOENT | sys::ENOTDIR) if flags & INIT_FOLDER != 0 => Ok(()),
+        // A root that a user built may have no /proc.
+        Err(sys::ENOENT | sys::ENOTDIR) if flags & INIT_ROOT_DIR != 0 => Ok(()),
         done => done,
     }
 }
 
-/// The machine's root below, memory above. `/proc` is the one folder that is
+/// The machine's root below, memory above. `/proc` is the one directory that is
 /// always there and about to be covered anyway, so the parts are built on it.
 fn private_root() -> sys::Result<()> {
     sys::mount(c"strata", c"/proc", c"tmpfs", MS_NOSUID | MS_NODEV, c"mode=0755")?;
-    for folder in [c"/proc/upper", c"/proc/work", c"/proc/root"] {
-        sys::mkdir(folder)?;
+    for dir in [c"/proc/upper", c"/proc/work", c"/proc/root"] {
+        sys::mkdir(dir)?;
     }
     let layers = c"lowerdir=/,upperdir=/proc/upper,workdir=/proc/work";
     sys::mount(c"strata", c"/proc/root", c"overlay", 0, layers)?;
@@ -75,10 +75,10 @@ fn private_root() -> sys::Result<()> {
     enter(c"/proc/root")
 }
 
-fn folder_root(folder: &CStr) -> sys::Result<()> {
-    sys::mount(folder, folder, c"", MS_BIND | MS_REC, c"")?;
-    sys::chdir(folder)?;
-    // Devices are the machine's; a root without the folder does without.
+fn directory_root(dir: &CStr) -> sys::Result<()> {
+    sys::mount(dir, dir, c"", MS_BIND | MS_REC, c"")?;
+    sys::chdir(dir)?;
+    // Devices are the machine's; a root without the directory does without.
     match sys::mount(c"/dev", c"dev", c"", MS_BIND | MS_REC, c"") {
         Err(sys::ENOENT | sys::ENOTDIR) => {}
         done => done?,
@@ -86,9 +86,9 @@ fn folder_root(folder: &CStr) -> sys::Result<()> {
     enter(c".")
 }
 
-/// Makes a mounted folder the root and drops the old one.
-pub fn enter(folder: &CStr) -> sys::Result<()> {
-    sys::chdir(folder)?;
+/// Makes a mounted directory the root and drops the old one.
+pub fn enter(dir: &CStr) -> sys::Result<()> {
+    sys::chdir(dir)?;
     match sys::pivot_root(c".", c".") {
         Ok(()) => sys::unmount_lazily(c".")?,
         // The very first root of a machine cannot be pivoted away.

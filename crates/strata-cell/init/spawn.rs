@@ -41,7 +41,7 @@ pub struct Run {
     pub pid: i32,
     /// Signals for the init are for this run.
     pub main: bool,
-    folder: i32,
+    dir: i32,
     status_file: i32,
     /// Where the status file has what was lost; 0 where it has not.
     lost_at: u64,
@@ -57,7 +57,7 @@ impl Run {
         id: 0,
         pid: 0,
         main: false,
-        folder: sys::NONE,
+        dir: sys::NONE,
         status_file: sys::NONE,
         lost_at: 0,
         lost_written: [0; 2],
@@ -78,7 +78,7 @@ impl Run {
 
     /// Moves waiting output; true once no writer is left.
     pub fn pump(&mut self, channel: usize) -> bool {
-        let is_over = self.logs[channel].pump(self.folder);
+        let is_over = self.logs[channel].pump(self.dir);
         let lost = self.logs[channel].lost;
         if self.lost_at != 0 && lost != self.lost_written[channel] {
             let at = self.lost_at + 8 * channel as u64;
@@ -99,13 +99,13 @@ impl Run {
 
     pub fn release(&mut self) {
         self.logs.iter_mut().for_each(Log::close);
-        sys::close(self.folder);
+        sys::close(self.dir);
         sys::close(self.status_file);
         self.end_input();
         *self = Self::FREE;
     }
 
-    /// Its input ends once others have let go of it.
+    /// Its input ends once others have closed it.
     pub fn end_input(&mut self) {
         sys::close(self.input);
         self.input = sys::NONE;
@@ -136,21 +136,21 @@ impl Run {
 
     /// Opens the files of a run, and in `ends` what its process reads and
     /// writes, where that is not given.
-    fn prepare(&mut self, child: &Child, folder: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
+    fn prepare(&mut self, child: &Child, dir: i32, ends: &mut [i32; 3]) -> sys::Result<()> {
         let request = &child.request;
         self.id = request.run;
         self.main = request.flags & wire::MAIN != 0;
         self.status.magic = wire::MAGIC;
-        self.folder = sys::dup_above(folder)?;
+        self.dir = sys::dup_above(dir)?;
         let flags = sys::O_WRONLY | sys::O_CLOEXEC;
-        self.status_file = sys::openat(folder, c"status", flags, 0)?;
+        self.status_file = sys::openat(dir, c"status", flags, 0)?;
         if request.flags & wire::LOST_BYTES != 0 {
             self.lost_at = sys::size(self.status_file)?.saturating_sub(16);
         }
         if request.flags & wire::STDIN_FILE != 0 {
             // Open both ways, so that it does not end by itself.
-            self.input = sys::openat(folder, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
-            ends[0] = sys::openat(folder, c"stdin", sys::O_CLOEXEC, 0)?;
+            self.input = sys::openat(dir, c"stdin", sys::O_RDWR | sys::O_CLOEXEC, 0)?;
+            ends[0] = sys::openat(dir, c"stdin", sys::O_CLOEXEC, 0)?;
         }
         if child.terminal != sys::NONE {
             let log = &mut self.logs[0];
@@ -165,8 +165,8 @@ impl Run {
             log.open(channel as u8, request.segments, request.segment_bytes);
             let pipe = sys::pipe()?;
             (log.pipe, ends[1 + channel]) = (pipe[0], pipe[1]);
-            // Whoever opens `/dev/stdout` opens the pipe again, by its owner
-            // and mode: it is the user's that writes to it.
+            // A process that opens `/dev/stdout` opens the pipe again, by its
+            // owner and mode: it is the user's that writes to it.
             if request.flags & wire::SET_UID != 0 {
                 let _ = sys::fchown(pipe[1], request.uid, request.gid);
             }
@@ -191,17 +191,17 @@ pub struct Child {
     pub tasks_len: usize,
     request: Request,
     groups: *const u8,
-    folder: *const c_char,
+    dir: *const c_char,
     argv: *const usize,
     envp: *const usize,
     pub failure: Failure,
 }
 
 impl Init {
-    /// Starts what is asked for; answers the pid and, for an init, a pidfd.
+    /// Starts what is requested; answers the pid and, for an init, a pidfd.
     pub fn spawn(&mut self, request: &Request, inbox: &Inbox) -> Result<(i32, i32), Failure> {
         let malformed = (wire::STEP_RUN, sys::EINVAL);
-        let texts = Texts::parse(request, inbox.payload()).ok_or(malformed)?;
+        let texts = ExecStrings::parse(request, inbox.payload()).ok_or(malformed)?;
         let is_cell = request.kind == wire::SPAWN_CELL;
         let extra = |flag: u32, fds: usize| if request.flags & flag != 0 { fds } else { 0 };
         let own_fds = match is_cell {
@@ -222,13 +222,13 @@ impl Init {
             tasks_len: 0,
             request: *request,
             groups: texts.groups,
-            folder: texts.folder,
+            dir: texts.dir,
             argv: texts.argv,
             envp: texts.envp,
             failure: (0, 0),
         };
         let into_cgroup = match cgroup {
-            [folder, ..] if request.flags & wire::CGROUP_V2 != 0 => Some(*folder),
+            [dir, ..] if request.flags & wire::CGROUP_V2 != 0 => Some(*dir),
             tasks => {
                 child.tasks[..tasks.len()].copy_from_slice(tasks);
                 child.tasks_len = tasks.len();
@@ -253,14 +253,14 @@ impl Init {
     fn spawn_run(
         &mut self,
         child: &mut Child,
-        folder: i32,
+        dir: i32,
         into_cgroup: Option<i32>,
     ) -> Result<(i32, i32), Failure> {
         let free = self.runs.iter().position(|run| run.id == 0);
         let i = free.ok_or((wire::STEP_RUN, sys::ENOSPC))?;
         let run = &mut self.runs[i];
         let mut ends = [sys::NONE; 3];
-        let started = match run.prepare(child, folder, &mut ends) {
+        let started = match run.prepare(child, dir, &mut ends) {
             Ok(()) => {
                 for (stdio, end) in child.stdio.iter_mut().zip(ends) {
                     *stdio = if end == sys::NONE { *stdio } else { end };
@@ -347,12 +347,12 @@ pub extern "C" fn child_main(argument: usize) -> ! {
 }
 
 impl Child {
-    /// Turns into what was asked for; comes back only with a failure.
+    /// Becomes the requested program; returns only with a failure.
     fn become_it(&self) -> Failure {
         sys::signal_mask(sys::SIG_SETMASK, 0);
         sys::set_session();
         for tasks in &self.tasks[..self.tasks_len] {
-            // "0" is whoever writes; a thread that moves itself takes no
+            // "0" is the writing thread; a thread that moves itself takes no
             // lock that stops the whole machine's forks.
             if let Err(errno) = sys::write(*tasks, b"0") {
                 return (wire::STEP_CGROUP, errno);
@@ -370,7 +370,8 @@ impl Child {
             return (wire::STEP_EXEC, sys::exec_fd(self.image, self.argv, self.envp));
         }
         // Only now, and not in the init: where cgroups are delegated by
-        // namespace, nobody is moved or born beyond the root of their own.
+        // namespace, no process is moved or created beyond the root of its
+        // namespace.
         if self.request.flags & wire::HOST_CGROUPS == 0
             && let Err(errno) = sys::unshare(CLONE_NEWCGROUP)
         {
@@ -397,10 +398,10 @@ impl Child {
         if let Err(errno) = self.take_identity() {
             return (wire::STEP_IDENTITY, errno);
         }
-        // SAFETY: `Texts` found a NUL.
-        let directory = unsafe { CStr::from_ptr(self.folder) };
+        // SAFETY: `ExecStrings` found a NUL.
+        let directory = unsafe { CStr::from_ptr(self.dir) };
         if let Err(errno) = resolve::change_directory(directory) {
-            return (wire::STEP_FOLDER, errno);
+            return (wire::STEP_DIR, errno);
         }
         if sandboxed && let Err(errno) = CONFINEMENT.take().drop_capabilities() {
             return (wire::STEP_CONFINE, errno);
@@ -428,8 +429,8 @@ impl Child {
         }
         if request.flags & wire::SET_UID != 0 {
             sys::set_uid(request.uid)?;
-            // Whoever is made less than root stays so, unless a sandbox
-            // says otherwise.
+            // A process that is made less than root stays so, unless the
+            // sandbox allows otherwise.
             if request.uid != 0 && request.flags & wire::SANDBOXED == 0 {
                 sys::set_no_new_privileges()?;
             }
@@ -439,22 +440,22 @@ impl Child {
 
     /// Looks along PATH as `execvp` does.
     fn exec(&self) -> i32 {
-        // SAFETY: `Texts` made sure of at least one word.
+        // SAFETY: `ExecStrings` made sure of at least one word.
         let program = unsafe { CStr::from_ptr(*self.argv as *const c_char) }.to_bytes();
         if program.contains(&b'/') {
             // SAFETY: as above.
             return self.exec_path(unsafe { CStr::from_ptr(*self.argv as *const c_char) });
         }
         let mut worst = sys::ENOENT;
-        for folder in self.search_path().split(|byte| *byte == b':') {
+        for dir in self.search_path().split(|byte| *byte == b':') {
             let mut path = [0u8; 4096];
-            let len = folder.len() + 1 + program.len();
+            let len = dir.len() + 1 + program.len();
             if len >= path.len() {
                 continue;
             }
-            path[..folder.len()].copy_from_slice(folder);
-            path[folder.len()] = b'/';
-            path[folder.len() + 1..len].copy_from_slice(program);
+            path[..dir.len()].copy_from_slice(dir);
+            path[dir.len()] = b'/';
+            path[dir.len() + 1..len].copy_from_slice(program);
             // The rest of the buffer is zero.
             let Ok(path) = CStr::from_bytes_until_nul(&path) else { continue };
             match self.exec_path(path) {
@@ -490,14 +491,14 @@ impl Child {
 }
 
 /// The texts behind a request, as exec wants them.
-struct Texts {
+struct ExecStrings {
     groups: *const u8,
-    folder: *const c_char,
+    dir: *const c_char,
     argv: *const usize,
     envp: *const usize,
 }
 
-impl Texts {
+impl ExecStrings {
     fn parse(request: &Request, payload: &[u8]) -> Option<Self> {
         let (argc, envc) = (request.argc as usize, request.envc as usize);
         if argc == 0 || argc + envc > MAX_WORDS {
@@ -510,7 +511,7 @@ impl Texts {
             rest = &rest[end + 1..];
             Some(text)
         };
-        let folder = next()? as *const c_char;
+        let dir = next()? as *const c_char;
         let pointers = POINTERS.take();
         for slot in &mut pointers[..argc] {
             *slot = next()?;
@@ -523,7 +524,7 @@ impl Texts {
         let argv = pointers.as_ptr();
         Some(Self {
             groups: groups.as_ptr(),
-            folder,
+            dir,
             argv,
             envp: pointers[argc + 1..].as_ptr(),
         })

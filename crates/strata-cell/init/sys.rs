@@ -5,7 +5,6 @@ use core::arch::asm;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
-/// An errno.
 pub type Errno = i32;
 /// What a system call answers.
 pub type Result<T> = core::result::Result<T, Errno>;
@@ -112,7 +111,6 @@ macro_rules! call {
     };
 }
 
-/// Ends the process.
 pub fn exit(code: i32) -> ! {
     loop {
         let _ = call!(EXIT_GROUP, code);
@@ -142,6 +140,10 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
     call!(WRITE, fd, bytes.as_ptr(), bytes.len())
 }
 
+pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    call!(PREAD64, fd, buffer.as_mut_ptr(), buffer.len(), offset)
+}
+
 pub fn pwrite(fd: i32, bytes: &[u8], offset: u64) -> Result<usize> {
     call!(PWRITE64, fd, bytes.as_ptr(), bytes.len(), offset)
 }
@@ -152,8 +154,8 @@ pub fn size(fd: i32) -> Result<u64> {
     call!(LSEEK, fd, 0usize, FROM_END).map(|size| size as u64)
 }
 
-pub fn openat(folder: i32, path: &CStr, flags: i32, mode: u32) -> Result<i32> {
-    call!(OPENAT, folder, path.as_ptr(), flags, mode).map(|fd| fd as i32)
+pub fn openat(dir: i32, path: &CStr, flags: i32, mode: u32) -> Result<i32> {
+    call!(OPENAT, dir, path.as_ptr(), flags, mode).map(|fd| fd as i32)
 }
 
 pub fn fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
@@ -178,8 +180,8 @@ pub fn futex_wake(word: &AtomicU32) {
     let _ = call!(FUTEX, word.as_ptr(), WAKE, i32::MAX);
 }
 
-pub fn unlinkat(folder: i32, path: &CStr) -> Result<()> {
-    call!(UNLINKAT, folder, path.as_ptr(), 0).map(drop)
+pub fn unlinkat(dir: i32, path: &CStr) -> Result<()> {
+    call!(UNLINKAT, dir, path.as_ptr(), 0).map(drop)
 }
 
 /// Symbolic links and `..` stay beneath the directory a path begins at.
@@ -190,7 +192,7 @@ pub const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
 /// Links of any kind are refused with ELOOP.
 pub const RESOLVE_NO_SYMLINKS: u64 = 0x04;
 
-/// Opens a path as `resolve` says.
+/// Opens a path according to `resolve`.
 pub fn openat2(directory: i32, path: &CStr, flags: i32, resolve: u64) -> Result<i32> {
     let how: [u64; 3] = [flags as u64, 0, resolve];
     call!(OPENAT2, directory, path.as_ptr(), how.as_ptr(), size_of_val(&how)).map(|fd| fd as i32)
@@ -210,7 +212,7 @@ pub fn pipe() -> Result<[i32; 2]> {
     Ok(ends)
 }
 
-/// Makes a pipe hold `bytes`; a smaller one works too, so errors are nobody's.
+/// Makes a pipe hold `bytes`; a smaller one works too, so errors are ignored.
 pub fn set_pipe_size(fd: i32, bytes: usize) {
     const F_SETPIPE_SZ: i32 = 1031;
     let _ = call!(FCNTL, fd, F_SETPIPE_SZ, bytes);
@@ -354,9 +356,9 @@ pub fn epoll_remove(epoll: i32, fd: i32) {
     let _ = call!(EPOLL_CTL, epoll, REMOVE, fd, 0usize);
 }
 
-/// Waits for as many milliseconds as told; for ever with -1.
-pub fn epoll_wait(epoll: i32, events: &mut [Event], patience: isize) -> usize {
-    call!(EPOLL_PWAIT, epoll, events.as_mut_ptr(), events.len(), patience, 0usize, 8).unwrap_or(0)
+/// Waits for the given milliseconds; forever with -1.
+pub fn epoll_wait(epoll: i32, events: &mut [Event], max_wait: isize) -> usize {
+    call!(EPOLL_PWAIT, epoll, events.as_mut_ptr(), events.len(), max_wait, 0usize, 8).unwrap_or(0)
 }
 
 pub fn accept(fd: i32) -> Result<i32> {
@@ -502,6 +504,18 @@ pub fn set_rlimit(resource: u64, limit: [u64; 2]) -> Result<()> {
 pub fn rlimit(resource: u64) -> Result<[u64; 2]> {
     let mut limit = [0u64; 2];
     call!(PRLIMIT64, 0, resource, 0usize, limit.as_mut_ptr()).map(|_| limit)
+}
+
+/// What a program leaves behind when it crashes, by default: nothing. Runs
+/// inherit it, and may raise it up to the hard limit. A limit of 0 keeps files
+/// away, but the kernel starts the program of a `core_pattern` that begins with
+/// `|` all the same; a limit of 1 stops both.
+pub fn limit_cores() {
+    const CORE: u64 = 4;
+    const NONE: u64 = 1;
+    if let Ok([_, hard]) = rlimit(CORE) {
+        let _ = set_rlimit(CORE, [hard.min(NONE), hard]);
+    }
 }
 
 /// Filters the system calls of this process with a program, 8 bytes for each

@@ -1,6 +1,6 @@
-//! Landlock: rights that a process gives up by itself, for good. Each version
-//! of its interface knows more rights; what the kernel does not know is left
-//! out, and a kernel without Landlock changes nothing.
+//! Landlock: rights that a process gives up by itself, permanently. Each
+//! version of its interface knows more rights; what the kernel does not know is
+//! left out, and a kernel without Landlock changes nothing.
 
 use core::ffi::CStr;
 

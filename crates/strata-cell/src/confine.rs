@@ -11,8 +11,6 @@ pub struct Confinement {
     pub capabilities: u64,
     /// No program gains privileges by exec.
     pub no_new_privileges: bool,
-    /// Processes that crash leave a core, as large as their hard limit says.
-    pub core_dumps: bool,
     /// Resource, soft limit, hard limit; as `prlimit` takes them.
     pub rlimits: Vec<(u32, u64, u64)>,
     /// Which system calls there are.
@@ -24,8 +22,7 @@ impl Confinement {
         let filter = self.filter.as_ref().map_or(&[][..], Filter::instructions);
         let sandbox = Sandbox {
             capabilities: self.capabilities,
-            flags: (u32::from(self.no_new_privileges) * wire::NO_NEW_PRIVILEGES)
-                | (u32::from(self.core_dumps) * wire::CORE_DUMPS),
+            flags: u32::from(self.no_new_privileges) * wire::NO_NEW_PRIVILEGES,
             rlimits: self.rlimits.len() as u32,
             filter: filter.len() as u32,
             reserved: 0,
@@ -58,7 +55,7 @@ impl Confinement {
 }
 
 impl CellInit {
-    /// Says what sandboxed runs are held to from now on.
+    /// Sets what sandboxed runs are confined to from now on.
     pub fn confine(&self, confinement: &Confinement) -> Result<(), InitError> {
         let request = Request {
             magic: MAGIC,

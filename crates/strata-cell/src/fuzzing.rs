@@ -1,5 +1,5 @@
-//! What an init says and leaves on disk, and logs, whose bytes are those of the
-//! processes in a cell: fuzzed by `fuzz/`.
+//! What an init sends and leaves on disk, and logs, whose bytes are those of
+//! the processes in a cell: fuzzed by `fuzz/`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,6 @@ use crate::RunRecord;
 use crate::link::decode;
 use crate::log::{Channel, LogReader, Read};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
@@ -34,17 +33,17 @@ fn log_segment(data: &[u8]) {
         return;
     };
     let (log, index) = data.split_at(data.len() * usize::from(*share) / 256);
-    let folder = folder();
-    let segment = folder.join("stdout.00000000000000000000");
-    let written = fs::create_dir_all(&folder)
+    let dir = dir();
+    let segment = dir.join("stdout.00000000000000000000");
+    let written = fs::create_dir_all(&dir)
         .and_then(|()| fs::write(&segment, log))
-        .and_then(|()| fs::write(folder.join("stdout.00000000000000000000.t"), index));
+        .and_then(|()| fs::write(dir.join("stdout.00000000000000000000.t"), index));
     if written.is_err() {
         return;
     }
     let readers = [
-        LogReader::from_start(&folder, Channel::Stdout),
-        LogReader::from_tail(&folder, Channel::Stdout, 3),
+        LogReader::from_start(&dir, Channel::Stdout),
+        LogReader::from_tail(&dir, Channel::Stdout, 3),
     ];
     for (reader, whole) in readers.into_iter().zip([true, false]) {
         let Ok(mut reader) = reader.and_then(LogReader::until_now) else {
@@ -57,11 +56,11 @@ fn log_segment(data: &[u8]) {
         let ends = log.iter().filter(|byte| **byte == b'\n').count();
         assert!(!whole || bytes + ends == log.len());
     }
-    let _ = fs::remove_dir_all(&folder);
+    let _ = fs::remove_dir_all(&dir);
 }
 
 /// Of this process alone: targets run beside each other.
-fn folder() -> PathBuf {
+fn dir() -> PathBuf {
     std::env::temp_dir().join(format!("strata-fuzz-log-{}", std::process::id()))
 }
 

@@ -1,5 +1,5 @@
 //! Where the kernel's interfaces are found; mounts are read from there. A value, not a constant, so
-//! that tests can bring a folder of their own.
+//! that tests can bring a directory of their own.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Inits as the daemon sees them: the keeper it starts itself, the inits of
-//! cells that the keeper or an outer cell's init starts, and the executables
+//! Inits as the daemon sees them: the shim it starts itself, the inits of
+//! cells that the shim or an outer cell's init starts, and the executables
 //! those start.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use strata_types::{CellSpec, IdMap, RootMode};
 
-use crate::cgroup::{Cgroup, Join};
+use crate::cgroup::{Cgroup, CgroupEntry};
 use crate::launch::{Launch, run_request, texts};
 use crate::link::{InitEvents, InitLink, LinkError, listen};
 use crate::wire::{self, MAGIC, Request};
@@ -24,9 +24,9 @@ use crate::wire::{self, MAGIC, Request};
 /// The init, built by the build script.
 const IMAGE: &[u8] = include_bytes!(env!("STRATA_INIT"));
 /// How long a killed init and all it holds may take to be gone.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an init that should be there may take to say so.
-const SOON: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an init that should be there may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why an init, or what it was to start, did not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,6 @@ pub enum InitError {
     Host {
         /// What was being done.
         what: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
     /// The program cannot be run.
@@ -47,17 +46,11 @@ pub enum InitError {
     Exec {
         /// The first word of the command.
         program: String,
-        /// Why exec failed.
         errno: i32,
     },
-    /// The folder to start in cannot be entered.
-    #[error("{folder:?}: {}", path_reason(*errno))]
-    Folder {
-        /// The folder.
-        folder: String,
-        /// Why chdir failed.
-        errno: i32,
-    },
+    /// The directory to start in cannot be entered.
+    #[error("{dir:?}: {}", path_reason(*errno))]
+    Directory { dir: String, errno: i32 },
     /// The lease of what a server assigned has ended.
     #[error("the lease of this node has ended: it may run elsewhere")]
     LeaseEnded,
@@ -66,21 +59,16 @@ pub enum InitError {
     Step {
         /// One of the protocol's steps.
         step: u32,
-        /// Why it failed.
         errno: i32,
     },
     /// What it was to be held to was refused.
     #[error("it cannot be confined: {}", reason(*errno))]
-    Confine {
-        /// Why it failed.
-        errno: i32,
-    },
+    Confine { errno: i32 },
     /// The root a cell was handed could not be made.
     #[error("cannot {what}: {}", reason(*errno))]
-    Furnish {
+    SetupRoot {
         /// What was being done.
         what: String,
-        /// Why it failed.
         errno: i32,
     },
     /// More words and variables than an init takes.
@@ -209,12 +197,42 @@ impl Lease {
     }
 }
 
+/// The end of a lease in memory that all inits of cells share which it holds
+/// for. It outlives the daemon for as long as one of them watches it.
+#[derive(Debug)]
+pub struct LeaseFile {
+    file: File,
+    /// The same, for reading alone.
+    shown: OwnedFd,
+}
+
+impl LeaseFile {
+    /// A file of its own, which is empty yet.
+    pub fn new() -> io::Result<Self> {
+        let file = rustix::fs::memfd_create("strata-lease", MemfdFlags::CLOEXEC)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let shown = rustix::fs::open(path, flags, Mode::empty())?;
+        let file = Self {
+            file: File::from(file),
+            shown,
+        };
+        file.set(Lease::Unset)?;
+        Ok(file)
+    }
+
+    pub fn set(&self, lease: Lease) -> io::Result<()> {
+        use std::os::unix::fs::FileExt as _;
+        // One aligned word: a reader has the old one or the new one.
+        self.file.write_all_at(&lease.on_wire().to_ne_bytes(), 0)
+    }
+}
+
 /// An init that has been reached.
 #[derive(Debug)]
 pub struct StartedInit {
-    /// The init.
     pub init: CellInit,
-    /// What it tells unasked.
+    /// What it sends unrequested.
     pub events: InitEvents,
 }
 
@@ -222,26 +240,28 @@ pub struct StartedInit {
 #[derive(Debug)]
 pub struct CellInit {
     /// Where its socket is.
-    folder: PathBuf,
+    dir: PathBuf,
     /// None after an error: an answer that comes late must not be taken for
     /// that of the next request.
     link: Mutex<Option<InitLink>>,
     pid: i32,
     pidfd: OwnedFd,
+    /// It can watch a lease.
+    watches_lease: bool,
 }
 
 impl CellInit {
-    /// Reaches an init that runs already, by the folder its socket is in.
-    pub fn connect(folder: &Path) -> Result<StartedInit, InitError> {
-        Self::greet(folder, InitLink::connect(folder)?)
+    /// Reaches an init that runs already, by the directory its socket is in.
+    pub fn connect(dir: &Path) -> Result<StartedInit, InitError> {
+        Self::greet(dir, InitLink::connect(dir)?)
     }
 
     /// The same, giving up soon on one that does not answer.
-    pub fn connect_soon(folder: &Path) -> Result<StartedInit, InitError> {
-        Self::greet(folder, InitLink::connect_within(folder, SOON)?)
+    pub fn connect_soon(dir: &Path) -> Result<StartedInit, InitError> {
+        Self::greet(dir, InitLink::connect_within(dir, CONNECT_TIMEOUT)?)
     }
 
-    fn greet(folder: &Path, link: InitLink) -> Result<StartedInit, InitError> {
+    fn greet(dir: &Path, link: InitLink) -> Result<StartedInit, InitError> {
         let (answer, events) = link.hello()?;
         if answer.reply.error != 0 {
             let (step, errno) = (answer.reply.step, answer.reply.error);
@@ -249,24 +269,25 @@ impl CellInit {
         }
         let pidfd = answer.fd.ok_or(LinkError::Nonsense)?;
         let init = Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             link: Mutex::default(),
             pid: answer.pid,
             pidfd,
+            watches_lease: answer.reply.detail & wire::WATCHES_LEASE != 0,
         };
         Ok(StartedInit { init, events })
     }
 
-    /// Starts the keeper: the parent of all outermost cells, without
+    /// Starts the shim: the parent of all outermost cells, without
     /// namespaces, in a session of its own so that no terminal reaches it.
     #[allow(unsafe_code)]
-    pub fn start_keeper(
+    pub fn start_shim(
         image: &InitImage,
-        folder: &Path,
+        dir: &Path,
         cgroup: &Cgroup,
     ) -> Result<StartedInit, InitError> {
-        let socket = listen(folder)?;
-        let join = cgroup.join().map_err(host("open the keeper's cgroup"))?;
+        let socket = listen(dir)?;
+        let join = cgroup.join().map_err(host("open the shim's cgroup"))?;
         let listen_fd = socket.as_raw_fd();
         let program = format!("/proc/self/fd/{}", image.0.as_raw_fd());
         let mut command = Command::new(program);
@@ -278,9 +299,7 @@ impl CellInit {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let tasks = join
-            .tasks_files()
-            .map_err(host("open the keeper's cgroup"))?;
+        let tasks = join.tasks_files().map_err(host("open the shim's cgroup"))?;
         // SAFETY: only system calls that are safe between fork and exec; the
         // descriptors outlive the call.
         unsafe {
@@ -307,11 +326,11 @@ impl CellInit {
             });
         }
         command.spawn().map_err(|source| InitError::Host {
-            what: "start the keeper",
+            what: "start the shim",
             source,
         })?;
         drop(socket);
-        Self::connect(folder)
+        Self::connect(dir)
     }
 
     /// Has this init start the init of a cell inside it.
@@ -319,10 +338,10 @@ impl CellInit {
         &self,
         image: &InitImage,
         spec: &CellSpec,
-        folder: &Path,
+        dir: &Path,
         cgroup: &Cgroup,
     ) -> Result<StartedInit, InitError> {
-        let socket = listen(folder).map_err(birth)?;
+        let socket = listen(dir).map_err(birth)?;
         let join = cgroup.join().map_err(host("open the cell's cgroup"))?;
         let (flags, root) = init_flags(spec);
         let payload = texts(
@@ -363,7 +382,7 @@ impl CellInit {
         if let Some(maps) = maps {
             maps.write(answer.pid)?;
         }
-        Self::connect(folder).map_err(|error| {
+        Self::connect(dir).map_err(|error| {
             // Whatever came of it must not stay behind unknown.
             if let Some(pidfd) = &answer.fd {
                 let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
@@ -381,10 +400,10 @@ impl CellInit {
         let spec = launch.spec;
         let join = launch.group.join().map_err(host("open the run's cgroup"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(launch.folder, flags, Mode::empty())
-            .map_err(host("open the run's folder"))?;
+        let dir = rustix::fs::open(launch.dir, flags, Mode::empty())
+            .map_err(host("open the run's directory"))?;
         let (request, payload) = run_request(launch, join.flags());
-        let mut fds = vec![folder.as_fd()];
+        let mut fds = vec![dir.as_fd()];
         fds.extend(launch.stdio.fds());
         fds.extend(join.fds());
         let answer = self.with_link(|link| link.ask(&request, &payload, &fds))?;
@@ -397,9 +416,9 @@ impl CellInit {
                     errno,
                 });
             }
-            wire::STEP_FOLDER => {
-                let folder = spec.working_directory.clone().unwrap_or_default();
-                return Err(InitError::Folder { folder, errno });
+            wire::STEP_DIR => {
+                let dir = spec.working_directory.clone().unwrap_or_default();
+                return Err(InitError::Directory { dir, errno });
             }
             wire::STEP_RUN if errno == libc::EINVAL => return Err(InitError::Words),
             wire::STEP_RUN => return Err(InitError::Full),
@@ -425,8 +444,29 @@ impl CellInit {
             ..Request::default()
         };
         // A connection of its own: others wait for starts meanwhile.
-        let link = InitLink::connect_within(&self.folder, SOON)?;
+        let link = InitLink::connect_within(&self.dir, CONNECT_TIMEOUT)?;
         let answer = link.ask(&request, &[], &[root.as_fd()])?;
+        match (answer.reply.step, answer.reply.error) {
+            (_, 0) => Ok(()),
+            (step, errno) => Err(InitError::Step { step, errno }),
+        }
+    }
+
+    /// Has this init of a cell end with the lease of this file, or with none.
+    /// The same again is fine. One of an earlier release cannot, and goes on as
+    /// before: then only the shim ends its cell.
+    pub fn watch_lease(&self, lease: Option<&LeaseFile>) -> Result<(), InitError> {
+        if !self.watches_lease {
+            return Ok(());
+        }
+        let request = Request {
+            magic: MAGIC,
+            kind: wire::WATCH_LEASE,
+            ..Request::default()
+        };
+        let file = lease.map(|lease| lease.shown.as_fd());
+        let link = InitLink::connect_within(&self.dir, CONNECT_TIMEOUT)?;
+        let answer = link.ask(&request, &[], file.as_slice())?;
         match (answer.reply.step, answer.reply.error) {
             (_, 0) => Ok(()),
             (step, errno) => Err(InitError::Step { step, errno }),
@@ -435,7 +475,7 @@ impl CellInit {
 
     /// The lease that this shim holds.
     pub fn lease(&self) -> Result<Lease, InitError> {
-        let link = InitLink::connect_within(&self.folder, SOON)?;
+        let link = InitLink::connect_within(&self.dir, CONNECT_TIMEOUT)?;
         Ok(Lease::from_wire(link.lease()?))
     }
 
@@ -450,7 +490,17 @@ impl CellInit {
         self.own(&path, OFlags::RDONLY)
     }
 
-    /// The root folder it sees, to look at and not to write to.
+    /// Leaves all memory out of the cores of what it starts from now on. The
+    /// setting is one of the address space: runs are born into that of the init
+    /// and take the setting through exec.
+    pub fn leave_memory_out_of_cores(&self) -> io::Result<()> {
+        let path = format!("/proc/{}/coredump_filter", self.pid);
+        let file = self.own(&path, OFlags::WRONLY)?;
+        rustix::io::write(file, b"0")?;
+        Ok(())
+    }
+
+    /// The root directory it sees, to look at and not to write to.
     pub fn root(&self) -> io::Result<OwnedFd> {
         let path = format!("/proc/{}/root", self.pid);
         self.own(&path, OFlags::PATH | OFlags::DIRECTORY)
@@ -466,7 +516,7 @@ impl CellInit {
         }
     }
 
-    /// Asks the init and waits for its answer.
+    /// Sends the init a request and waits for its answer.
     pub(crate) fn ask(
         &self,
         request: &Request,
@@ -487,19 +537,19 @@ impl CellInit {
         self.with_link(|link| link.signal(run, signal, true))
     }
 
-    /// The input of a run that was started with one ends, once nobody has it
-    /// open for writing any more.
+    /// The input of a run that was started with one ends, once no process has
+    /// it open for writing any more.
     pub fn end_input(&self, run: u64) -> Result<(), LinkError> {
         self.with_link(|link| link.end_input(run))
     }
 
-    /// Our end of the terminal of a run that was started with a logged one.
-    /// The init keeps it, so that it is there whichever daemon asks.
+    /// Our end of the terminal of a run that was started with a logged one. The
+    /// init keeps it, so that it is there whichever daemon requests it.
     pub fn terminal(&self) -> io::Result<OwnedFd> {
         use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
         for entry in std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid))? {
             let entry = entry?;
-            // The kernel says this of that end of a terminal alone.
+            // The kernel reports this of that end of a terminal alone.
             let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
             let number = entry.file_name().to_string_lossy().parse();
             if text.lines().any(|line| line.starts_with("tty-index:"))
@@ -545,7 +595,7 @@ impl CellInit {
         let mut current = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let link = match current.take() {
             Some(link) => link,
-            None => InitLink::connect(&self.folder)?,
+            None => InitLink::connect(&self.dir)?,
         };
         let answer = talk(&link)?;
         *current = Some(link);
@@ -553,7 +603,7 @@ impl CellInit {
     }
 }
 
-/// The new cell's own connection failed, not that to whoever started it.
+/// The new cell's own connection failed, not that to the init that started it.
 fn birth(error: LinkError) -> InitError {
     InitError::Host {
         what: "reach the new cell's init",
@@ -561,15 +611,15 @@ fn birth(error: LinkError) -> InitError {
     }
 }
 
-/// Waits for the end of a process, and takes its exit status if it is ours.
-/// One that hangs in the kernel is not waited for for ever.
+/// Waits for the end of a process, and takes its exit status if it is ours. One
+/// that hangs in the kernel is not waited for forever.
 fn wait_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    let patience = Timespec {
-        tv_sec: KILL_PATIENCE.as_secs().cast_signed(),
+    let max_wait = Timespec {
+        tv_sec: KILL_TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
     };
     loop {
-        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience)) {
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&max_wait)) {
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
             Ok(0) => {
@@ -636,21 +686,21 @@ fn init_flags(spec: &CellSpec) -> (u32, &str) {
     } else {
         0
     };
-    let (root, folder) = match &spec.root {
+    let (root, dir) = match &spec.root {
         RootMode::Host => (0, ""),
         RootMode::ReadOnly => (wire::INIT_READ_ONLY, ""),
         RootMode::Private => (wire::INIT_PRIVATE, ""),
-        RootMode::Folder(folder) => (wire::INIT_FOLDER, folder.as_str()),
+        RootMode::Directory(dir) => (wire::INIT_ROOT_DIR, dir.as_str()),
         RootMode::Handed => (wire::INIT_HANDED, ""),
     };
-    (wire::INIT_CELL | network | root, folder)
+    (wire::INIT_CELL | network | root, dir)
 }
 
-impl Join {
+impl CgroupEntry {
     fn flags(&self) -> u32 {
         match self {
             Self::Tasks(_) => 0,
-            Self::Folder(_) => wire::CGROUP_V2,
+            Self::Directory(_) => wire::CGROUP_V2,
         }
     }
 }

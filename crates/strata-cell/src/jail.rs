@@ -68,7 +68,7 @@ pub fn jailed(path: &str, programs: &[&str], command: &[String]) -> Vec<String> 
 pub fn landlock_version() -> Option<u32> {
     const VERSION: libc::c_long = 1;
     let none = std::ptr::null::<u8>();
-    // SAFETY: asks for a number; no memory is passed.
+    // SAFETY: queries a number; no memory is passed.
     let answer = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION) };
     u32::try_from(answer).ok().filter(|version| *version > 0)
 }
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_and_nothing_else_executed_where_there_is_landlock() {
+    fn jailed_process_cannot_write_or_execute_other_files_under_landlock() {
         if landlock_version().is_none() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let null = File::open("/dev/null").unwrap();
         let shell = shell();
         let programs: Vec<&str> = shell.iter().map(String::as_str).collect();
-        let target = folder.path().join("made");
+        let target = dir.path().join("made");
         let script = format!(
             "(echo x >{}) 2>/dev/null || echo refused; /bin/ls / 2>/dev/null || echo no-ls",
             target.display()

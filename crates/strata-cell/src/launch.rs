@@ -1,4 +1,4 @@
-//! What it takes to start an executable, and how an init is told.
+//! What it takes to start an executable, and how it is sent to an init.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use strata_types::{EnvironmentVariable, ExecutableSpec};
 use crate::cgroup::RunGroup;
 use crate::wire::{self, MAGIC, Request};
 
-/// What a process finds as `PATH` unless it is told otherwise.
+/// The default `PATH` of a process.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How much of an executable's output is kept, for each of its channels.
@@ -33,12 +33,11 @@ impl Default for LogLimits {
 /// All that is needed to start an executable.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// What it is asked to be.
     pub spec: &'a ExecutableSpec,
     /// The number of this run, not used before in its cell.
     pub run: u64,
     /// Where its status and its logs go.
-    pub folder: &'a Path,
+    pub dir: &'a Path,
     /// How much is kept of its output.
     pub logs: LogLimits,
     /// The cgroup of this run.
@@ -67,7 +66,7 @@ pub struct Launch<'a> {
 pub enum Stdio<'a> {
     /// Nothing to read; what it writes is logged.
     Logged,
-    /// The named pipe `stdin` in its folder to read; what it writes is logged.
+    /// The named pipe `stdin` in its directory to read; what it writes is logged.
     LoggedWithInput,
     /// This file as its input, whatever it is; what it writes is logged.
     LoggedWithFile(BorrowedFd<'a>),
@@ -147,9 +146,9 @@ pub(crate) fn run_request(launch: &Launch<'_>, join_flags: u32) -> (Request, Vec
         .iter()
         .flat_map(|g| g.to_ne_bytes())
         .collect();
-    let folder = spec.working_directory.as_deref().unwrap_or("/");
+    let dir = spec.working_directory.as_deref().unwrap_or("/");
     let all = words.iter().map(String::as_str).chain(variables);
-    payload.extend(texts(folder, all));
+    payload.extend(texts(dir, all));
     (request, payload)
 }
 
@@ -167,9 +166,9 @@ fn namespaces(launch: &Launch<'_>) -> u64 {
 }
 
 /// Texts as the init reads them: each ended by NUL.
-pub(crate) fn texts<'a>(folder: &'a str, words: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+pub(crate) fn texts<'a>(dir: &'a str, words: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for text in std::iter::once(folder).chain(words) {
+    for text in std::iter::once(dir).chain(words) {
         bytes.extend_from_slice(text.as_bytes());
         bytes.push(0);
     }

@@ -4,14 +4,13 @@
 //!
 //! The only crate with `unsafe` code: the init and the jail (`init/`, `jail/`,
 //! which have no library at all under them) and the one process the daemon
-//! starts itself, the keeper.
+//! starts itself, the shim.
 //!
 //! Everything here blocks for microseconds to a few milliseconds; callers on
 //! an async runtime hand it to a blocking thread.
 
 mod cgroup;
 mod confine;
-mod furnish;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod host;
@@ -23,6 +22,7 @@ pub mod log;
 mod readable;
 mod record;
 pub mod seccomp;
+mod setup_root;
 mod status;
 // Compiled into the init too, where all of it is used and nothing is exported.
 #[allow(dead_code, unreachable_pub)]
@@ -30,9 +30,8 @@ mod wire;
 
 pub use cgroup::{Cgroup, CgroupError, Cgroups, RunGroup, Usage};
 pub use confine::Confinement;
-pub use furnish::Fitting;
 pub use host::HostPaths;
-pub use init::{CellInit, InitError, InitImage, Lease, StartedInit};
+pub use init::{CellInit, InitError, InitImage, Lease, LeaseFile, StartedInit};
 pub use jail::{
     JAIL, JAIL_FIRST_FD, JAIL_LOG_FD, JAIL_MAX_FDS, hand_over, jailed, landlock_version,
 };
@@ -40,4 +39,5 @@ pub use launch::{Launch, LogLimits, Stdio};
 pub use link::{InitEvent, InitEvents, LinkError};
 pub use readable::{both_ways, readable};
 pub use record::{create_record, read_record};
-pub use status::{RunRecord, RunState, Verdict};
+pub use setup_root::MountOp;
+pub use status::{ExitVerdict, RunRecord, RunState};

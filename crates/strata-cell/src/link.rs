@@ -1,4 +1,4 @@
-//! The daemon's side of the conversation with an init.
+//! The daemon's side of the connection to an init.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,20 +14,20 @@ use rustix::net::{
 use crate::wire::{self, MAGIC, MAX_FDS, Reply, Request};
 
 /// How long an init may take to answer: it waits for disks and for exec.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The name of an init's socket in its folder.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The name of an init's socket in its directory.
 pub(crate) const SOCKET: &str = "init.sock";
 
 /// Why an init could not be talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody listens, or the connection broke.
+    /// No process listens, or the connection broke.
     #[error("the cell's init does not answer")]
     Unreachable(#[source] io::Error),
     /// It answered with something else than expected.
     #[error("the cell's init gave an answer that makes no sense")]
     Nonsense,
-    /// It speaks another version.
+    /// It has another version.
     #[error(
         "the cell's init speaks version {theirs} of the protocol, this daemon {}",
         wire::VERSION
@@ -39,8 +39,8 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether it means that there is no init: nobody listens. Anything else
-    /// may be a slow one, or a machine that is short of something.
+    /// Whether it means that there is no init: no process listens. Anything
+    /// else may be a slow one, or a machine that is short of something.
     pub fn is_nobody(&self) -> bool {
         let Self::Unreachable(error) = self else {
             return false;
@@ -64,7 +64,7 @@ pub(crate) struct InitLink {
     socket: OwnedFd,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct InitAnswer {
     pub(crate) reply: Reply,
     /// The process it is about, as this process sees it.
     pub(crate) pid: i32,
@@ -72,30 +72,30 @@ pub(crate) struct Answer {
 }
 
 impl InitLink {
-    /// Connects to the init whose socket is in `folder`.
-    pub(crate) fn connect(folder: &Path) -> Result<Self, LinkError> {
-        Self::connect_within(folder, PATIENCE)
+    /// Connects to the init whose socket is in `dir`.
+    pub(crate) fn connect(dir: &Path) -> Result<Self, LinkError> {
+        Self::connect_within(dir, REPLY_TIMEOUT)
     }
 
-    /// The same for those who do not want to wait long for an answer.
-    pub(crate) fn connect_within(folder: &Path, patience: Duration) -> Result<Self, LinkError> {
+    /// The same for callers that do not wait long for an answer.
+    pub(crate) fn connect_within(dir: &Path, timeout: Duration) -> Result<Self, LinkError> {
         let socket = socket()?;
-        let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
-        for timeout in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, timeout, Some(patience))?;
+        let (address, _dir) = address(dir).map_err(LinkError::Unreachable)?;
+        for direction in [Timeout::Recv, Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, direction, Some(timeout))?;
         }
         sockopt::set_socket_passcred(&socket, true)?;
         rustix::net::connect(&socket, &address)?;
         Ok(Self { socket })
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) fn ask(
         &self,
         request: &Request,
         payload: &[u8],
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Answer, LinkError> {
+    ) -> Result<InitAnswer, LinkError> {
         self.send(request, payload, fds)?;
         let answer = receive(&self.socket)?.ok_or_else(closed)?;
         if answer.reply.kind != request.kind || answer.reply.run != request.run {
@@ -131,7 +131,7 @@ impl InitLink {
         self.send(&request, &[], &[])?;
         let mut runs = Vec::new();
         loop {
-            let Answer { reply, pid, .. } = receive(&self.socket)?.ok_or_else(closed)?;
+            let InitAnswer { reply, pid, .. } = receive(&self.socket)?.ok_or_else(closed)?;
             if reply.run == 0 {
                 return Ok(runs);
             }
@@ -171,16 +171,16 @@ impl InitLink {
             ..Request::default()
         };
         self.send(&request, &[], &[])?;
-        let Answer { reply, .. } = receive(&self.socket)?.ok_or_else(closed)?;
+        let InitAnswer { reply, .. } = receive(&self.socket)?.ok_or_else(closed)?;
         match reply.kind {
             wire::GET_LEASE => Ok(reply.run),
             _ => Err(LinkError::Nonsense),
         }
     }
 
-    /// Asks whether the init is there and well; from then on the connection
-    /// is a stream of news.
-    pub(crate) fn hello(self) -> Result<(Answer, InitEvents), LinkError> {
+    /// Checks whether the init is there and well; from then on the connection
+    /// is a stream of events.
+    pub(crate) fn hello(self) -> Result<(InitAnswer, InitEvents), LinkError> {
         let request = Request {
             magic: MAGIC,
             kind: wire::HELLO,
@@ -197,7 +197,7 @@ impl InitLink {
     }
 }
 
-/// What an init tells unasked.
+/// What an init sends unrequested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitEvent {
     /// The run has ended and its status is written.
@@ -206,17 +206,17 @@ pub enum InitEvent {
     Gone,
 }
 
-/// A stream of news from an init. Its descriptor can be polled for reading.
+/// A stream of events from an init. Its descriptor can be polled for reading.
 #[derive(Debug)]
 pub struct InitEvents {
     socket: OwnedFd,
 }
 
 impl InitEvents {
-    /// The next piece of news; `WouldBlock` when there is none now.
+    /// The next event; `WouldBlock` when there is none now.
     pub fn next(&self) -> io::Result<InitEvent> {
         match receive(&self.socket) {
-            Ok(Some(Answer { reply, .. })) if reply.kind == wire::EXITED => {
+            Ok(Some(InitAnswer { reply, .. })) if reply.kind == wire::EXITED => {
                 Ok(InitEvent::Exited(reply.run))
             }
             Err(LinkError::Unreachable(error)) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -239,19 +239,19 @@ impl std::os::fd::AsRawFd for InitEvents {
     }
 }
 
-/// A socket that listens in `folder`, for an init to inherit.
-pub(crate) fn listen(folder: &Path) -> Result<OwnedFd, LinkError> {
+/// A socket that listens in `dir`, for an init to inherit.
+pub(crate) fn listen(dir: &Path) -> Result<OwnedFd, LinkError> {
     let socket = socket()?;
-    let path = folder.join(SOCKET);
+    let path = dir.join(SOCKET);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(LinkError::Unreachable(error));
         }
         _ => {}
     }
-    let (address, _folder) = address(folder).map_err(LinkError::Unreachable)?;
+    let (address, _dir) = address(dir).map_err(LinkError::Unreachable)?;
     rustix::net::bind(&socket, &address)?;
-    // The folder is 0700 already; this is for who looks at the socket alone.
+    // The directory is 0700 already; this is for a check of the socket alone.
     rustix::fs::chmod(&path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     rustix::net::listen(&socket, 8)?;
     Ok(socket)
@@ -267,19 +267,19 @@ fn socket() -> Result<OwnedFd, LinkError> {
     )?)
 }
 
-/// Socket addresses hold 108 bytes, folders nest deeper: go through an open
-/// folder, whose path under `/proc` is short. It must live as long as the
+/// Socket addresses hold 108 bytes, directories nest deeper: go through an open
+/// directory, whose path under `/proc` is short. It must live as long as the
 /// address is used.
-fn address(folder: &Path) -> io::Result<(SocketAddrUnix, OwnedFd)> {
+fn address(dir: &Path) -> io::Result<(SocketAddrUnix, OwnedFd)> {
     use std::os::fd::AsRawFd as _;
     let flags =
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-    let open = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?;
+    let open = rustix::fs::open(dir, flags, rustix::fs::Mode::empty())?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd());
     Ok((SocketAddrUnix::new(path)?, open))
 }
 
-fn receive(socket: &OwnedFd) -> Result<Option<Answer>, LinkError> {
+fn receive(socket: &OwnedFd) -> Result<Option<InitAnswer>, LinkError> {
     let mut reply = [0u8; size_of::<Reply>()];
     let mut space = [const { std::mem::MaybeUninit::uninit() };
         rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
@@ -301,7 +301,7 @@ fn receive(socket: &OwnedFd) -> Result<Option<Answer>, LinkError> {
     }
     match message.bytes {
         0 => Ok(None),
-        n if n == reply.len() => decode(&reply).map(|reply| Some(Answer { reply, pid, fd })),
+        n if n == reply.len() => decode(&reply).map(|reply| Some(InitAnswer { reply, pid, fd })),
         _ => Err(LinkError::Nonsense),
     }
 }

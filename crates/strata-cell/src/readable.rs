@@ -19,7 +19,7 @@ pub fn both_ways(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 impl InitEvents {
-    /// Lets an async task wait for news.
+    /// Lets an async task wait for events.
     pub fn readable(self) -> io::Result<AsyncFd<Self>> {
         register(self, Interest::READABLE)
     }

@@ -33,10 +33,10 @@ const LAST_KNOWN: u32 = 467;
 const NAMESPACES: u32 = 0x7e02_0000;
 /// `clone` with this makes a thread, without it a process.
 const CLONE_THREAD: u32 = 0x0001_0000;
-/// `socket` of this family speaks to the machine beneath a guest.
+/// `socket` of this family reaches the host of a guest.
 const AF_VSOCK: u32 = 40;
 /// `ioctl` with these changes the project of a file, or whether files in a
-/// folder belong to that of the folder, and so what a disk quota is counted
+/// directory belong to that of the directory, and so what a disk quota is counted
 /// against.
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -127,7 +127,7 @@ const REFUSED_HERE: &[(c_long, u8)] = &[];
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum FilterAction {
     Allow,
     Errno(u32),
     /// Allowed without new namespaces.
@@ -161,31 +161,31 @@ impl Filter {
             let mut listed = REFUSED.iter().chain(REFUSED_HERE);
             let refusal = listed.find(|(refused, _)| *refused == number);
             match number {
-                _ if refusal.is_some_and(|(_, cap)| !has(*cap)) => Verdict::Errno(EPERM),
-                libc::SYS_clone if !has(cap::SYS_ADMIN) => Verdict::Clone,
+                _ if refusal.is_some_and(|(_, cap)| !has(*cap)) => FilterAction::Errno(EPERM),
+                libc::SYS_clone if !has(cap::SYS_ADMIN) => FilterAction::Clone,
                 // Its flags are out of a filter's reach: programs fall back
                 // to `clone`.
-                libc::SYS_clone3 if !has(cap::SYS_ADMIN) => Verdict::Errno(ENOSYS),
-                libc::SYS_socket => Verdict::Socket,
-                libc::SYS_personality => Verdict::Personality,
-                libc::SYS_ioctl => Verdict::Ioctl,
-                libc::SYS_prlimit64 => Verdict::Prlimit,
-                _ => Verdict::Allow,
+                libc::SYS_clone3 if !has(cap::SYS_ADMIN) => FilterAction::Errno(ENOSYS),
+                libc::SYS_socket => FilterAction::Socket,
+                libc::SYS_personality => FilterAction::Personality,
+                libc::SYS_ioctl => FilterAction::Ioctl,
+                libc::SYS_prlimit64 => FilterAction::Prlimit,
+                _ => FilterAction::Allow,
             }
         };
         Self::deciding(verdict)
     }
 
     /// The filter that decides on each number as `verdict` does.
-    fn deciding(verdict: impl Fn(u32) -> Verdict) -> Self {
-        let mut ranges: Vec<(u32, Verdict)> = Vec::new();
+    fn deciding(verdict: impl Fn(u32) -> FilterAction) -> Self {
+        let mut ranges: Vec<(u32, FilterAction)> = Vec::new();
         for number in 0..=LAST_KNOWN {
             let verdict = verdict(number);
             if ranges.last().is_none_or(|(_, last)| *last != verdict) {
                 ranges.push((number, verdict));
             }
         }
-        ranges.push((LAST_KNOWN + 1, Verdict::Errno(ENOSYS)));
+        ranges.push((LAST_KNOWN + 1, FilterAction::Errno(ENOSYS)));
         let mut program = vec![
             load(4),
             jump(Test::Equal, ARCHITECTURE, 1, 0),
@@ -203,7 +203,7 @@ impl Filter {
 }
 
 /// The part of a program that finds a number among ranges.
-fn choose(ranges: &[(u32, Verdict)]) -> Vec<u64> {
+fn choose(ranges: &[(u32, FilterAction)]) -> Vec<u64> {
     let [_, .., _] = ranges else {
         return ranges
             .iter()
@@ -225,33 +225,33 @@ fn choose(ranges: &[(u32, Verdict)]) -> Vec<u64> {
     program
 }
 
-fn decide(verdict: Verdict) -> Vec<u64> {
+fn decide(verdict: FilterAction) -> Vec<u64> {
     // The lower halves of the first two arguments.
     let (argument, second) = (load(16), load(24));
     let refuse = ret(ERRNO | EPERM);
     match verdict {
-        Verdict::Allow => vec![ret(ALLOW)],
-        Verdict::Errno(errno) => vec![ret(ERRNO | errno)],
-        Verdict::Clone => vec![
+        FilterAction::Allow => vec![ret(ALLOW)],
+        FilterAction::Errno(errno) => vec![ret(ERRNO | errno)],
+        FilterAction::Clone => vec![
             argument,
             jump(Test::Bits, NAMESPACES, 0, 1),
             refuse,
             ret(ALLOW),
         ],
-        Verdict::Socket => vec![
+        FilterAction::Socket => vec![
             argument,
             jump(Test::Equal, AF_VSOCK, 0, 1),
             refuse,
             ret(ALLOW),
         ],
-        Verdict::Ioctl => vec![
+        FilterAction::Ioctl => vec![
             second,
             jump(Test::Equal, FS_IOC_FSSETXATTR, 1, 0),
             jump(Test::Equal, FS_IOC_SETFLAGS, 0, 1),
             refuse,
             ret(ALLOW),
         ],
-        Verdict::Prlimit => vec![
+        FilterAction::Prlimit => vec![
             argument,
             jump(Test::Equal, INIT_PID, 0, 5),
             // Both halves of the pointer to new limits.
@@ -262,9 +262,9 @@ fn decide(verdict: Verdict) -> Vec<u64> {
             refuse,
             ret(ALLOW),
         ],
-        Verdict::Personality => one_of(&PERSONALITIES),
-        Verdict::OneOf(values) => one_of(values),
-        Verdict::Thread => vec![
+        FilterAction::Personality => one_of(&PERSONALITIES),
+        FilterAction::OneOf(values) => one_of(values),
+        FilterAction::Thread => vec![
             argument,
             jump(Test::Bits, CLONE_THREAD, 0, 2),
             jump(Test::Bits, NAMESPACES, 1, 0),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn another_architecture_has_no_calls() {
+    fn filter_refuses_system_calls_of_another_architecture() {
         let filter = Filter::for_capabilities(u64::MAX);
         assert_eq!(run(&filter, 0x4000_0003, 1, 0), ERRNO | ENOSYS);
         // The second numbering of x86_64.

@@ -1,12 +1,12 @@
-//! A run on disk: one file that says what was asked for, which pid it got,
-//! and how it went.
+//! A run on disk: one file that holds what was requested, which pid it got, and
+//! how it went.
 //!
 //! ```text
 //! 0    what the init writes: state, times, wait status, use (`RunStatus`)
 //! 56   what the daemon writes: the pid as the daemon sees it, 4 bytes
 //! 60   and, once it is over, its judgement of the end, 2 bytes
-//! 62   and whether it was told to end for good, 2 bytes
-//! 64   what was asked for, as JSON
+//! 62   and whether its permanent end was requested, 2 bytes
+//! 64   what was requested, as JSON
 //! ...  what the init writes: the bytes of output that could not be stored
 //!      (`LostBytes`); not in files of earlier versions
 //! ```
@@ -42,14 +42,13 @@ pub enum RunState {
     New,
     /// Alive when its init last wrote.
     Started,
-    /// Over.
     Ended(Ending),
 }
 
 /// What the daemon made of an end. Written down once: the figures it was
 /// drawn from are gone later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExitVerdict {
     /// As the init wrote it.
     AsWritten,
     /// The kernel ended it for want of memory.
@@ -61,11 +60,11 @@ pub enum Verdict {
 pub struct RunRecord {
     /// Where it is.
     pub state: RunState,
-    /// The pid as the daemon saw it; 0 when it was not told in time.
+    /// The pid as the daemon saw it; 0 when it was not received in time.
     pub pid: i32,
     /// What the daemon made of the end, if it has looked at it.
-    pub verdict: Option<Verdict>,
-    /// Whether somebody wanted it to end: it is not started again.
+    pub verdict: Option<ExitVerdict>,
+    /// Whether its end was requested: it is not restarted.
     pub told_to_end: bool,
     /// Unix nanoseconds.
     pub started_ns: u64,
@@ -81,7 +80,7 @@ pub struct RunRecord {
 
 impl RunRecord {
     /// Makes the file of a run that is about to begin.
-    pub fn create(run_folder: &Path, asked: &impl Serialize) -> io::Result<()> {
+    pub fn create(run_dir: &Path, asked: &impl Serialize) -> io::Result<()> {
         let mut bytes = vec![0; ASKED];
         serde_json::to_writer(&mut bytes, asked)?;
         bytes.extend_from_slice(&wire::LOST_MAGIC);
@@ -90,50 +89,50 @@ impl RunRecord {
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(run_folder.join(FILE))?
+            .open(run_dir.join(FILE))?
             .write_all(&bytes)
     }
 
     /// Lets the init of a cell with users of its own write here.
-    pub fn hand_over(run_folder: &Path, map: IdMap) -> io::Result<()> {
-        for path in [run_folder, &run_folder.join(FILE)] {
+    pub fn hand_over(run_dir: &Path, map: IdMap) -> io::Result<()> {
+        for path in [run_dir, &run_dir.join(FILE)] {
             std::os::unix::fs::lchown(path, Some(map.first), Some(map.first))?;
         }
         Ok(())
     }
 
     /// Writes down the pid, beside what the init writes.
-    pub fn write_pid(run_folder: &Path, pid: i32) -> io::Result<()> {
-        write_at(run_folder, PID, &pid.to_ne_bytes())
+    pub fn write_pid(run_dir: &Path, pid: i32) -> io::Result<()> {
+        write_at(run_dir, PID, &pid.to_ne_bytes())
     }
 
     /// Writes down what the daemon made of the end.
-    pub fn write_verdict(run_folder: &Path, verdict: Verdict) -> io::Result<()> {
+    pub fn write_verdict(run_dir: &Path, verdict: ExitVerdict) -> io::Result<()> {
         let number: u16 = match verdict {
-            Verdict::AsWritten => 1,
-            Verdict::OutOfMemory => 2,
+            ExitVerdict::AsWritten => 1,
+            ExitVerdict::OutOfMemory => 2,
         };
-        write_at(run_folder, VERDICT, &number.to_ne_bytes())
+        write_at(run_dir, VERDICT, &number.to_ne_bytes())
     }
 
-    /// Writes down that it is to end for good.
-    pub fn write_told_to_end(run_folder: &Path) -> io::Result<()> {
-        write_at(run_folder, TOLD, &1u16.to_ne_bytes())
+    /// Records that it is to end permanently.
+    pub fn write_told_to_end(run_dir: &Path) -> io::Result<()> {
+        write_at(run_dir, TOLD, &1u16.to_ne_bytes())
     }
 
     /// Waits until what is written down is on the disk.
-    pub fn sync(run_folder: &Path) -> io::Result<()> {
-        fs::File::open(run_folder.join(FILE))?.sync_all()
+    pub fn sync(run_dir: &Path) -> io::Result<()> {
+        fs::File::open(run_dir.join(FILE))?.sync_all()
     }
 
     /// Reads how it went.
-    pub fn read(run_folder: &Path) -> io::Result<Self> {
-        Self::parse(&fs::read(run_folder.join(FILE))?).ok_or_else(damaged)
+    pub fn read(run_dir: &Path) -> io::Result<Self> {
+        Self::parse(&fs::read(run_dir.join(FILE))?).ok_or_else(damaged)
     }
 
-    /// Reads what was asked for, and how it went.
-    pub fn read_whole<T: DeserializeOwned>(run_folder: &Path) -> io::Result<(T, Self)> {
-        let bytes = fs::read(run_folder.join(FILE))?;
+    /// Reads what was requested, and how it went.
+    pub fn read_whole<T: DeserializeOwned>(run_dir: &Path) -> io::Result<(T, Self)> {
+        let bytes = fs::read(run_dir.join(FILE))?;
         let record = Self::parse(&bytes).ok_or_else(damaged)?;
         let (bytes, _) = split_lost(&bytes);
         let asked = serde_json::from_slice(bytes.get(ASKED..).unwrap_or_default())?;
@@ -141,8 +140,8 @@ impl RunRecord {
     }
 
     /// How many bytes of the output of a run could not be stored so far.
-    pub fn lost_bytes(run_folder: &Path, channel: Channel) -> io::Result<u64> {
-        let bytes = fs::read(run_folder.join(FILE))?;
+    pub fn lost_bytes(run_dir: &Path, channel: Channel) -> io::Result<u64> {
+        let bytes = fs::read(run_dir.join(FILE))?;
         let (_, [stdout, stderr]) = split_lost(&bytes);
         Ok(match channel {
             Channel::Stdout => stdout,
@@ -182,8 +181,8 @@ impl RunRecord {
             },
             pid: half(PID)?.cast_signed(),
             verdict: match quarter(VERDICT)? {
-                1 => Some(Verdict::AsWritten),
-                2 => Some(Verdict::OutOfMemory),
+                1 => Some(ExitVerdict::AsWritten),
+                2 => Some(ExitVerdict::OutOfMemory),
                 _ => None,
             },
             told_to_end: quarter(TOLD)? != 0,
@@ -196,10 +195,10 @@ impl RunRecord {
     }
 }
 
-fn write_at(run_folder: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
+fn write_at(run_dir: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
     let file = fs::OpenOptions::new()
         .write(true)
-        .open(run_folder.join(FILE))?;
+        .open(run_dir.join(FILE))?;
     file.write_all_at(bytes, offset as u64)
 }
 
@@ -244,12 +243,12 @@ mod tests {
 
     #[test]
     fn a_new_file_is_a_run_that_never_started() {
-        let folder = tempfile::tempdir().unwrap();
-        RunRecord::create(folder.path(), &["sleep", "1"]).unwrap();
-        assert_eq!(RunRecord::read(folder.path()).unwrap().state, RunState::New);
-        assert!(RunRecord::create(folder.path(), &()).is_err());
-        RunRecord::write_pid(folder.path(), 77).unwrap();
-        let (asked, record): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        RunRecord::create(dir.path(), &["sleep", "1"]).unwrap();
+        assert_eq!(RunRecord::read(dir.path()).unwrap().state, RunState::New);
+        assert!(RunRecord::create(dir.path(), &()).is_err());
+        RunRecord::write_pid(dir.path(), 77).unwrap();
+        let (asked, record): (Vec<String>, _) = RunRecord::read_whole(dir.path()).unwrap();
         assert_eq!(
             (asked, record.pid),
             (vec!["sleep".to_owned(), "1".to_owned()], 77)
@@ -258,42 +257,42 @@ mod tests {
 
     #[test]
     fn lost_bytes_are_counted_by_channel() {
-        let folder = tempfile::tempdir().unwrap();
-        RunRecord::create(folder.path(), &["sleep"]).unwrap();
-        let lost = |channel| RunRecord::lost_bytes(folder.path(), channel).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        RunRecord::create(dir.path(), &["sleep"]).unwrap();
+        let lost = |channel| RunRecord::lost_bytes(dir.path(), channel).unwrap();
         assert_eq!((lost(Channel::Stdout), lost(Channel::Stderr)), (0, 0));
-        let size = fs::metadata(folder.path().join(FILE)).unwrap().len() as usize;
-        write_at(folder.path(), size - 16, &7u64.to_ne_bytes()).unwrap();
-        write_at(folder.path(), size - 8, &9u64.to_ne_bytes()).unwrap();
+        let size = fs::metadata(dir.path().join(FILE)).unwrap().len() as usize;
+        write_at(dir.path(), size - 16, &7u64.to_ne_bytes()).unwrap();
+        write_at(dir.path(), size - 8, &9u64.to_ne_bytes()).unwrap();
         assert_eq!((lost(Channel::Stdout), lost(Channel::Stderr)), (7, 9));
-        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(dir.path()).unwrap();
         assert_eq!(asked, ["sleep"]);
     }
 
     #[test]
     fn record_of_an_earlier_version_has_lost_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut bytes = vec![0; ASKED];
         bytes.extend_from_slice(br#"["sleep","1"]"#);
-        fs::write(folder.path().join(FILE), bytes).unwrap();
-        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(folder.path()).unwrap();
+        fs::write(dir.path().join(FILE), bytes).unwrap();
+        let (asked, _): (Vec<String>, _) = RunRecord::read_whole(dir.path()).unwrap();
         assert_eq!(asked, ["sleep", "1"]);
         assert_eq!(
-            RunRecord::lost_bytes(folder.path(), Channel::Stdout).unwrap(),
+            RunRecord::lost_bytes(dir.path(), Channel::Stdout).unwrap(),
             0
         );
     }
 
     #[test]
     fn a_judgement_and_an_order_to_end_do_not_touch_each_other() {
-        let folder = tempfile::tempdir().unwrap();
-        RunRecord::create(folder.path(), &()).unwrap();
-        RunRecord::write_told_to_end(folder.path()).unwrap();
-        RunRecord::write_verdict(folder.path(), Verdict::OutOfMemory).unwrap();
-        let record = RunRecord::read(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        RunRecord::create(dir.path(), &()).unwrap();
+        RunRecord::write_told_to_end(dir.path()).unwrap();
+        RunRecord::write_verdict(dir.path(), ExitVerdict::OutOfMemory).unwrap();
+        let record = RunRecord::read(dir.path()).unwrap();
         assert!(record.told_to_end);
-        assert_eq!(record.verdict, Some(Verdict::OutOfMemory));
-        RunRecord::sync(folder.path()).unwrap();
+        assert_eq!(record.verdict, Some(ExitVerdict::OutOfMemory));
+        RunRecord::sync(dir.path()).unwrap();
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The mechanism on the real kernel: a keeper, cells, executables, their
+//! The mechanism on the real kernel: a shim, cells, executables, their
 //! ends and their logs. Needs root; each test has a run of its own.
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ fn an_executable_runs_in_its_own_namespaces_and_leaves_its_end_and_output() {
     let (ending, output) = cell.run(1, script);
     assert_eq!(ending, Ending::Code(3));
     assert_eq!(output, "web\nstrata-init\nhello 2");
-    let errors = world::output(&cell.folder.join("1"), Channel::Stderr);
+    let errors = world::output(&cell.dir.join("1"), Channel::Stderr);
     assert_eq!(errors, "oops");
 }
 
@@ -44,7 +44,7 @@ fn an_executable_inherits_standard_streams_and_nothing_else() {
     let cell = world.cell(&spec("web")).unwrap();
     let inner = world.cell(&spec("other")).unwrap();
     for cell in [cell, inner] {
-        // The one that lists has the folder itself open as well.
+        // The one that lists has the directory itself open as well.
         let (_, output) = cell.run(1, "/bin/busybox ls /proc/self/fd");
         assert_eq!(output, "0\n1\n2\n3");
         let (_, output) = cell.run(2, "/bin/busybox readlink /proc/self/fd/0");
@@ -53,14 +53,14 @@ fn an_executable_inherits_standard_streams_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_run_says_why_and_leaves_nothing() {
+fn failed_start_reports_the_reason_and_leaves_nothing() {
     let world = World::new("badexec");
     let cell = world.cell(&spec("web")).unwrap();
     let missing = cell.launch(1, "no-such-program").unwrap_err();
     assert_eq!(missing.to_string(), "\"no-such-program\": no such file");
-    let folder = cell.launch(2, "/etc").unwrap_err();
-    assert_eq!(folder.to_string(), "\"/etc\": not executable");
-    let text = world.folder.path().join("text");
+    let dir = cell.launch(2, "/etc").unwrap_err();
+    assert_eq!(dir.to_string(), "\"/etc\": not executable");
+    let text = world.dir.path().join("text");
     fs::write(&text, "no program").unwrap();
     fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
     let garbage = cell.launch(3, text.to_str().unwrap()).unwrap_err();
@@ -69,24 +69,24 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn an_executable_becomes_whom_it_is_told_to() {
+fn executable_runs_as_the_requested_user() {
     let world = World::new("identity");
     let cell = world.cell(&spec("web")).unwrap();
-    let events = CellInit::connect(&cell.folder).unwrap().events;
+    let events = CellInit::connect(&cell.dir).unwrap().events;
     let identity = Identity {
         uid: Some(1234),
         gid: Some(2345),
         groups: vec![7, 8],
     };
-    let (folder, _) = cell
+    let (dir, _) = cell
         .launch_as(1, "sh -c 'id -u; id -g; id -G'", identity)
         .unwrap();
     wait_exit(&events, 1);
-    assert_eq!(output(&folder, Channel::Stdout), "1234\n2345\n2345 7 8");
+    assert_eq!(output(&dir, Channel::Stdout), "1234\n2345\n2345 7 8");
 }
 
 #[test]
-fn pids_are_told_as_this_process_sees_them() {
+fn pids_are_reported_in_the_pid_namespace_of_the_caller() {
     let world = World::new("pids");
     let cell = world.cell(&spec("web")).unwrap();
     let (_, pid) = cell.launch(1, "sleep 1000").unwrap();
@@ -105,7 +105,7 @@ fn killing_the_init_ends_all_that_it_holds() {
         .unwrap();
     cell.init.init.kill().unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
-    assert!(CellInit::connect(&cell.folder).is_err());
+    assert!(CellInit::connect(&cell.dir).is_err());
     world.cgroups.cell(&cell.spec.name).remove_tree().unwrap();
     assert!(world.cgroups.outermost().is_empty());
 }
@@ -114,7 +114,7 @@ fn killing_the_init_ends_all_that_it_holds() {
 fn roots_are_as_asked_for() {
     use strata_types::RootMode;
     let world = World::new("roots");
-    let probe = world.folder.path().join("probe");
+    let probe = world.dir.path().join("probe");
     let write = format!(
         "sh -c 'echo x > {} && cat {} && echo written'",
         probe.display(),
@@ -133,13 +133,13 @@ fn roots_are_as_asked_for() {
     assert_eq!((ending, output.as_str()), (Ending::Code(0), "x\nwritten"));
     assert!(!probe.exists());
 
-    let root = world.folder.path().join("root");
-    for folder in ["bin", "proc", "dev"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
+    let root = world.dir.path().join("root");
+    for dir in ["bin", "proc", "dev"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
     }
     fs::copy("/bin/busybox", root.join("bin/sh")).unwrap();
     let mut own = spec("own");
-    own.root = RootMode::Folder(root.to_str().unwrap().into());
+    own.root = RootMode::Directory(root.to_str().unwrap().into());
     let (ending, output) = world
         .cell(&own)
         .unwrap()
@@ -147,7 +147,7 @@ fn roots_are_as_asked_for() {
     assert_eq!((ending, output.as_str()), (Ending::Code(0), "bin dev proc"));
 
     let mut missing = spec("missing");
-    missing.root = RootMode::Folder("/no/such/folder".into());
+    missing.root = RootMode::Directory("/no/such/folder".into());
     let error = world.cell(&missing).err().unwrap();
     assert!(error.to_string().contains("mounts"), "{error}");
 }
@@ -217,7 +217,7 @@ fn garbage_on_its_socket_does_not_hurt_an_init() {
     };
     let world = World::new("garbage");
     let cell = world.cell(&spec("web")).unwrap();
-    let address = SocketAddrUnix::new(cell.folder.join("init.sock")).unwrap();
+    let address = SocketAddrUnix::new(cell.dir.join("init.sock")).unwrap();
     // A generator of our own: the same bytes on every run.
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut random = move || {

@@ -1,5 +1,5 @@
 //! Cells that are handed a root: what is inside, what is hidden, what a
-//! sandboxed process may do, and who it is. Looked at from inside.
+//! sandboxed process may do, and its user. Looked at from inside.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use strata_cell::seccomp::Filter;
-use strata_cell::{CellInit, Confinement, Fitting, Stdio};
+use strata_cell::{CellInit, Confinement, MountOp, Stdio};
 use strata_types::{Ending, IdMap, Identity};
 use world::{Cell, World, handed, proc, tree, wait_exit};
 
@@ -19,11 +19,11 @@ const SYS_ADMIN: u64 = 1 << 21;
 const CHOWN: u64 = 1;
 const RLIMIT_NOFILE: u32 = 7;
 
-/// A folder that is all a container has: busybox and a few names for it.
-fn root_folder(world: &World) -> std::path::PathBuf {
-    let root = world.folder.path().join("root");
-    for folder in ["bin", "dev", "etc", "proc", "tmp", "secret"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
+/// A directory that is all a container has: busybox and a few names for it.
+fn root_dir(world: &World) -> std::path::PathBuf {
+    let root = world.dir.path().join("root");
+    for dir in ["bin", "dev", "etc", "proc", "tmp", "secret"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
     }
     fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
     for applet in [
@@ -37,20 +37,19 @@ fn root_folder(world: &World) -> std::path::PathBuf {
     root
 }
 
-fn furnish(cell: &Cell<'_>, root: &Path, more: Vec<Fitting>) {
-    let mut fittings = vec![
+fn setup_root(cell: &Cell<'_>, root: &Path, more: Vec<MountOp>) {
+    let mut mount_ops = vec![
         proc(),
-        Fitting::Folder("/dev".into(), tree(Path::new("/dev"))),
+        MountOp::Directory("/dev".into(), tree(Path::new("/dev"))),
     ];
-    fittings.extend(more);
-    cell.init.init.furnish(&tree(root), &fittings).unwrap();
+    mount_ops.extend(more);
+    cell.init.init.setup_root(&tree(root), &mount_ops).unwrap();
 }
 
 fn confinement(capabilities: u64) -> Confinement {
     Confinement {
         capabilities,
         no_new_privileges: true,
-        core_dumps: false,
         rlimits: vec![(RLIMIT_NOFILE, 77, 88)],
         filter: Some(Filter::for_capabilities(capabilities)),
     }
@@ -59,25 +58,25 @@ fn confinement(capabilities: u64) -> Confinement {
 #[test]
 fn a_handed_root_is_all_there_is() {
     let world = World::new("handed");
-    let root = root_folder(&world);
-    let volume = world.folder.path().join("volume");
+    let root = root_dir(&world);
+    let volume = world.dir.path().join("volume");
     fs::create_dir(&volume).unwrap();
     fs::write(volume.join("data"), "kept").unwrap();
     let cell = world.cell(&handed("web")).unwrap();
-    let fittings = vec![
-        Fitting::Folder("/var/lib/data".into(), tree(&volume)),
-        Fitting::File("/etc/hosts".into(), tree(&volume.join("data"))),
-        Fitting::Mask("/secret".into()),
-        Fitting::Mask("/etc/shadow".into()),
-        Fitting::Mask("/not/there".into()),
-        Fitting::ReadOnly("/proc/sys".into()),
-        Fitting::Sysctl("net.ipv4.ip_unprivileged_port_start".into(), "80".into()),
+    let mount_ops = vec![
+        MountOp::Directory("/var/lib/data".into(), tree(&volume)),
+        MountOp::File("/etc/hosts".into(), tree(&volume.join("data"))),
+        MountOp::Mask("/secret".into()),
+        MountOp::Mask("/etc/shadow".into()),
+        MountOp::Mask("/not/there".into()),
+        MountOp::ReadOnly("/proc/sys".into()),
+        MountOp::Sysctl("net.ipv4.ip_unprivileged_port_start".into(), "80".into()),
     ];
     // A setting comes before what makes it unchangeable.
-    let mut fittings = fittings;
-    let last = fittings.pop().unwrap();
-    fittings.insert(0, last);
-    furnish(&cell, &root, fittings);
+    let mut mount_ops = mount_ops;
+    let last = mount_ops.pop().unwrap();
+    mount_ops.insert(0, last);
+    setup_root(&cell, &root, mount_ops);
     let (_, ls) = cell.run(1, "ls /");
     assert_eq!(ls, "bin\ndev\netc\nproc\nsecret\ntmp\nvar");
     let see = "sh -c 'cat /var/lib/data/data /etc/hosts; ls /secret; cat /etc/shadow;
@@ -98,16 +97,20 @@ fn a_handed_root_is_all_there_is() {
 #[test]
 fn links_in_an_image_do_not_lead_mounts_out_of_it() {
     let world = World::new("links");
-    let root = root_folder(&world);
-    let outside = world.folder.path().join("outside");
+    let root = root_dir(&world);
+    let outside = world.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::remove_dir(root.join("tmp")).unwrap();
     symlink(&outside, root.join("tmp")).unwrap();
     let cell = world.cell(&handed("web")).unwrap();
-    let volume = tree(&world.folder.path().join("root/etc"));
-    let fittings = [proc(), Fitting::Folder("/tmp/made/here".into(), volume)];
-    // The link points to a folder that the container does not have.
-    let refused = cell.init.init.furnish(&tree(&root), &fittings).unwrap_err();
+    let volume = tree(&world.dir.path().join("root/etc"));
+    let mount_ops = [proc(), MountOp::Directory("/tmp/made/here".into(), volume)];
+    // The link points to a directory that the container does not have.
+    let refused = cell
+        .init
+        .init
+        .setup_root(&tree(&root), &mount_ops)
+        .unwrap_err();
     assert!(
         refused.to_string().contains("mount /tmp/made/here"),
         "{refused}"
@@ -118,9 +121,9 @@ fn links_in_an_image_do_not_lead_mounts_out_of_it() {
 #[test]
 fn a_sandboxed_process_has_what_it_is_given_and_no_more() {
     let world = World::new("sandbox");
-    let root = root_folder(&world);
+    let root = root_dir(&world);
     let cell = world.cell(&handed("web")).unwrap();
-    furnish(&cell, &root, Vec::new());
+    setup_root(&cell, &root, Vec::new());
     cell.init.init.confine(&confinement(CHOWN)).unwrap();
     let root_user = Identity::default();
     let status = "grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs|Seccomp:' /proc/self/status";
@@ -169,16 +172,16 @@ fn a_sandboxed_process_has_what_it_is_given_and_no_more() {
 }
 
 #[test]
-fn root_of_a_user_namespace_is_nobody_outside() {
+fn root_of_a_user_namespace_has_no_privileges_outside() {
     let world = World::new("users");
-    let root = root_folder(&world);
+    let root = root_dir(&world);
     let mut spec = handed("web");
     spec.id_map = Some(IdMap {
         first: 1_000_000,
         count: 65536,
     });
     let cell = world.cell(&spec).unwrap();
-    furnish(&cell, &root, Vec::new());
+    setup_root(&cell, &root, Vec::new());
     let (_, seen) = cell.run(1, "id");
     assert_eq!(seen, "uid=0 gid=0");
     let (_, map) = cell.run(2, "cat /proc/self/uid_map");
@@ -186,7 +189,7 @@ fn root_of_a_user_namespace_is_nobody_outside() {
         map.split_whitespace().collect::<Vec<_>>(),
         ["0", "1000000", "65536"]
     );
-    // A folder of the machine's root is somebody else's.
+    // A directory of the machine's root belongs to another user.
     let (ending, _) = cell.run(3, "sh -c 'echo x > /etc/made'");
     assert_eq!(ending, Ending::Code(1));
     let (ending, _) = cell.run(4, "sh -c 'echo x > /tmp/made'");
@@ -201,13 +204,13 @@ fn root_of_a_user_namespace_is_nobody_outside() {
 #[test]
 fn files_and_terminals_can_be_given() {
     let world = World::new("stdio");
-    let root = root_folder(&world);
+    let root = root_dir(&world);
     let cell = world.cell(&handed("web")).unwrap();
-    furnish(&cell, &root, Vec::new());
+    setup_root(&cell, &root, Vec::new());
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let null = File::open("/dev/null").unwrap();
     let files = Stdio::Files([null.as_fd(), writer.as_fd(), writer.as_fd()]);
-    let events = CellInit::connect(&cell.folder).unwrap().events;
+    let events = CellInit::connect(&cell.dir).unwrap().events;
     let echo = "sh -c 'echo out; echo err >&2'";
     cell.launch_with(1, echo, Identity::default(), files, false)
         .unwrap();

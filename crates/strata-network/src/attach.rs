@@ -21,9 +21,9 @@ use crate::{Endpoint, Network, link, netns};
 
 const LOOPBACK: u32 = 1;
 /// Between two looks at a port that comes up.
-const PAUSE: Duration = Duration::from_micros(100);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// How often it is looked at.
-const LOOKS: usize = 2000;
+const MAX_POLLS: usize = 2000;
 
 impl Network {
     /// Attaches the network namespace of a pod. Attaching the same endpoint
@@ -39,10 +39,28 @@ impl Network {
     /// [`Network::settle`]. The address stays leased. Idempotent.
     pub fn detach(&self, endpoint: &Endpoint) -> Result<()> {
         self.0.unpublish(endpoint)?;
-        self.0.condemn_ports(endpoint.address)?;
+        self.0.mark_ports_for_removal(endpoint.address)?;
         self.0.forget_endpoint(endpoint);
         self.0.state().ports.keep_only(endpoint.address, &[]);
         Ok(())
+    }
+}
+
+/// Refuses an endpoint of another project than those on the bridge.
+fn check_bridge<'a>(
+    endpoint: &Endpoint,
+    attached: impl IntoIterator<Item = &'a Endpoint>,
+) -> Result<()> {
+    let project = endpoint.owner.project();
+    let others = attached.into_iter();
+    match { others }.find(|other| other.owner.project() != project) {
+        None => Ok(()),
+        Some(other) => Err(NetworkError::SharedBridge {
+            name: endpoint.name.clone(),
+            project: project.to_owned(),
+            other: other.name.clone(),
+            other_project: other.owner.project().to_owned(),
+        }),
     }
 }
 
@@ -64,8 +82,8 @@ impl Inner {
         if attached.is_ok() {
             self.state().ports.keep_only(owner, ports);
         } else {
-            if let Err(error) = self.condemn_ports(owner) {
-                tracing::warn!(endpoint = endpoint.name, %error, "left behind");
+            if let Err(error) = self.mark_ports_for_removal(owner) {
+                tracing::warn!(endpoint = endpoint.name, %error, "endpoint not detached after a failed attach");
             }
             self.state().ports.release(owner, &fresh);
         }
@@ -76,13 +94,16 @@ impl Inner {
         let address = endpoint.address;
         let mut state = self.state();
         match state.pool.lease(Some(address)) {
-            Ok(_) | Err(crate::PoolError::Taken(_)) => {}
+            Ok(_) | Err(crate::AddressPoolError::Taken(_)) => {}
             Err(_) => {
                 return Err(NetworkError::ForeignAddress {
                     name: endpoint.name.clone(),
                     address,
                 });
             }
+        }
+        if !self.facts.frames && !self.config.shared_bridge {
+            check_bridge(endpoint, state.endpoints.values())?;
         }
         match state.endpoints.get(&address) {
             Some(other) if other.name != endpoint.name => Err(NetworkError::AddressInUse {
@@ -120,27 +141,30 @@ impl Inner {
         })
     }
 
-    /// Waits until the bridge passes packets of the new port on, and the
-    /// host's own to it. The kernel takes in that both ends are up a moment
-    /// later, on a thread of its own, and later still that a bridge whose
-    /// first port came is up; what is sent before is lost, and the first thing
-    /// most programs do is ask for a name. It tells nobody but those who
-    /// listen to all news of all interfaces, so it is asked.
+    /// Waits until the bridge passes packets of the new port on, and the host's
+    /// own to it. The kernel notices that both ends are up a moment later, on a
+    /// thread of its own, and later still that a bridge whose first port came
+    /// is up; what is sent before is lost, and the first thing most programs do
+    /// is resolve a name. The kernel notifies only listeners for all events of
+    /// all interfaces, so it is polled.
     fn await_port(&self, endpoint: &Endpoint) -> Result<()> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_POLLS {
             if self.port_passes(endpoint)? && self.bridge_passes()? {
                 return Ok(());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        tracing::warn!(endpoint = endpoint.name, "its port is slow to come up");
+        tracing::warn!(
+            endpoint = endpoint.name,
+            "bridge port of the endpoint is slow to come up"
+        );
         Ok(())
     }
 
     fn port_passes(&self, endpoint: &Endpoint) -> Result<bool> {
         for name in self.port_names(endpoint.address) {
             let port = link::find(&mut self.links(), &name)?;
-            if port.is_some_and(|port| port.passes && !port.is_condemned()) {
+            if port.is_some_and(|port| port.passes && !port.is_pending_removal()) {
                 return Ok(true);
             }
         }
@@ -166,7 +190,7 @@ impl Inner {
         self.links().talk(&mut batch).map(drop)
     }
 
-    /// One of the two names is taken: by the very pair that is wanted, by
+    /// One of the two names is taken: by the very pair that is requested, by
     /// what an earlier namespace left, or by something that is not ours.
     fn replace_pair(
         &self,
@@ -185,13 +209,13 @@ impl Inner {
                     name: endpoint.name.clone(),
                 });
             }
-            let wanted = |link: &Link| inner.pair == Some(link.index) && !link.is_condemned();
+            let wanted = |link: &Link| inner.pair == Some(link.index) && !link.is_pending_removal();
             if outer.iter().flatten().any(wanted) {
                 return Ok(());
             }
             link::delete(inside, INSIDE)?;
         }
-        self.condemn_ports(endpoint.address)?;
+        self.mark_ports_for_removal(endpoint.address)?;
         let free = outer.iter().position(Option::is_none).unwrap_or_else(|| {
             // Started again four times within the blink of an eye.
             self.sweeper.settle();
@@ -227,5 +251,37 @@ impl Inner {
             .talk(&mut batch)
             .map(drop)
             .map_err(kernel(format!("give {} its address", endpoint.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Owner;
+
+    fn endpoint(name: &str, owner: Owner) -> Endpoint {
+        Endpoint {
+            name: name.into(),
+            aliases: Vec::new(),
+            address: [10, 42, 0, 2].into(),
+            ports: Vec::new(),
+            owner,
+        }
+    }
+
+    #[test]
+    fn bridge_without_rules_has_one_project_only() {
+        let of = |name: &str, project: &str| endpoint(name, Owner::Project(project.into()));
+        let attached = [of("web", "shop"), of("db", "shop")];
+        check_bridge(&of("more", "shop"), &attached).unwrap();
+        check_bridge(&of("first", "rival"), &[]).unwrap();
+        let refused = check_bridge(&of("spy", "rival"), &attached).unwrap_err();
+        let text = refused.to_string();
+        for part in ["spy", "rival", "web", "shop", "allow_shared_bridge"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // What is of no project is of the default one.
+        check_bridge(&endpoint("own", Owner::Node), &attached).unwrap_err();
+        check_bridge(&endpoint("own", Owner::Node), &[of("d", "default")]).unwrap();
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use crate::anti_spoofing::pin_port;
 use crate::endpoint::{Mac, ipv6_of};
 use crate::error::{NetworkError, Result, kernel};
 use crate::forwarding::set_own;
 use crate::netlink::{Batch, Socket};
 use crate::network::Inner;
-use crate::pin::pin_port;
 use crate::{NetworkConfig, link};
 
 /// What VXLAN over IPv4 puts around a packet: IP, UDP, VXLAN, Ethernet.
@@ -21,7 +21,7 @@ const ETHERNET: u32 = 1500;
 
 /// The size of packets that the way out carries, less what the overlay adds.
 pub(crate) fn usual_mtu(socket: &mut Socket, encrypted: bool) -> Result<u32> {
-    // An address that nobody has, to learn the way to the world.
+    // An address that is not in use, to look up the default route.
     let world = Ipv4Addr::new(192, 0, 2, 1);
     let way_out = link::way_to(socket, world)?;
     let links = link::all(socket)?;
@@ -59,7 +59,7 @@ pub(crate) fn ensure(
     // Only so does what the host sends to its own 127.0.0.1 reach a pod.
     // Pods cannot use it the other way: the rules drop that on arrival.
     set_own("ipv4", &name, "route_localnet", "1")?;
-    // Nobody behind the bridge is a router.
+    // No endpoint behind the bridge is a router.
     set_own("ipv4", &name, "accept_redirects", "0")?;
     let mut batch = Batch::default();
     if bridge.mtu != mtu {
@@ -86,8 +86,9 @@ pub(crate) fn ensure(
 }
 
 /// Forwarding of IPv6 for one interface alone is something new kernels have
-/// (6.17). The old switch is for the whole host, and makes it forget its own
-/// way out where that comes from router advertisements: that is never used.
+/// (6.17). The old switch is for the whole host, and makes it drop its own
+/// default route where that comes from router advertisements: that is never
+/// used.
 pub(crate) fn forward_ipv6(interface: &str) -> Result<()> {
     let switch = format!("/proc/sys/net/ipv6/conf/{interface}/force_forwarding");
     if Path::new(&switch).exists() {
@@ -97,14 +98,15 @@ pub(crate) fn forward_ipv6(interface: &str) -> Result<()> {
 }
 
 impl Inner {
-    /// Makes the bridge anew where it is gone, and its ports ports again.
+    /// Makes the bridge again where it is gone, and its ports ports again.
     pub(crate) fn repair_bridge(&self) -> Result<()> {
         let _alone = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
         let mut links = self.links();
         let bridge = ensure(&mut links, &self.config, self.mtu, self.ipv6)?;
         self.bridge.store(bridge, Ordering::Release);
         for link in link::all(&mut links)? {
-            let ours = self.config.tag.port_index(&link.name).is_some() && !link.is_condemned();
+            let ours =
+                self.config.tag.port_index(&link.name).is_some() && !link.is_pending_removal();
             if ours && (link.master != Some(bridge) || !link.up) {
                 let mut batch = Batch::default();
                 link::join_bridge(&mut batch, &link.name, bridge, self.mtu);
@@ -113,7 +115,7 @@ impl Inner {
                 let index = self.config.tag.port_index(&link.name).unwrap_or(0);
                 let mac = Mac::of(self.config.subnet.at(index));
                 if let Err(error) = joined.and_then(|_| pin_port(&mut links, &link, mac)) {
-                    tracing::warn!(interface = link.name, %error, "not put back on the bridge");
+                    tracing::warn!(interface = link.name, %error, "interface not reattached to the bridge");
                 }
             }
         }

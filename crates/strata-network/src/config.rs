@@ -29,12 +29,7 @@ pub enum ConfigError {
     SubnetSize(Subnet),
     /// The node's subnet is not part of the cluster's range.
     #[error("subnet {subnet} is not in the range {range}")]
-    OutsideRange {
-        /// The node's subnet.
-        subnet: Subnet,
-        /// The cluster's range.
-        range: Subnet,
-    },
+    OutsideRange { subnet: Subnet, range: Subnet },
     /// Nothing works with packets this small or this large.
     #[error("mtu {0}: 576 to 65535 is allowed")]
     Mtu(u32),
@@ -132,8 +127,8 @@ pub struct NetworkConfig {
     /// The size of packets. Default: what the way out carries, less what the
     /// overlay puts around a packet: 50 bytes, 60 with WireGuard.
     pub mtu: Option<u32>,
-    /// Who answers for names that are not ours. Empty: whom
-    /// `/etc/resolv.conf` names.
+    /// The resolvers for names that are not ours. Empty: those in
+    /// `/etc/resolv.conf`.
     pub dns_upstreams: Vec<SocketAddr>,
     /// The UDP port of the overlay, the same on all nodes.
     pub overlay_port: u16,
@@ -146,11 +141,20 @@ pub struct NetworkConfig {
     /// Ports of the host that every pod may reach, by TCP and UDP, besides
     /// names and leases.
     pub host_ports: Vec<u16>,
+    /// Ports of Strata's own on other hosts, to which pods begin few connections
+    /// in a second. Default: 7700 and 7710.
+    pub api_ports: Vec<u16>,
     /// Pods may reach the metadata services of clouds.
     pub metadata: bool,
+    /// How many connections the host tracks for one pod, or other endpoint.
+    /// Default: an eighth of what it tracks in all, at most 16384.
+    pub connections: Option<u32>,
+    /// Pods of different projects may be on this node also if its kernel cannot
+    /// keep apart what is on one bridge.
+    pub shared_bridge: bool,
     /// What instances of other nodes are called.
     pub remote_names: RemoteNames,
-    /// The folder for what must be remembered. It is made when missing.
+    /// The directory for what must be remembered. It is made when missing.
     pub state: PathBuf,
 }
 
@@ -170,7 +174,10 @@ impl NetworkConfig {
             wireguard: None,
             encrypted_only: false,
             host_ports: Vec::new(),
+            api_ports: vec![7700, 7710],
             metadata: false,
+            connections: None,
+            shared_bridge: false,
             remote_names: RemoteNames::default(),
             state: state.into(),
         }

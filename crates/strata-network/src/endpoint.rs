@@ -22,7 +22,7 @@ pub struct Endpoint {
     /// What the host passes on to it.
     #[serde(default)]
     pub ports: Vec<PublishedPort>,
-    /// Whose it is, which decides whom it reaches.
+    /// The project that owns it, which decides what it reaches.
     #[serde(default)]
     pub owner: Owner,
 }
@@ -34,10 +34,9 @@ pub enum Owner {
     /// The node's own: it belongs with the default project.
     #[default]
     Node,
-    /// A project's.
     Project(String),
     /// A machine that may be a node itself: it belongs with the default
-    /// project, speaks to the server, and sends packets of an overlay.
+    /// project, connects to the server, and sends packets of an overlay.
     Machine,
 }
 
@@ -63,13 +62,12 @@ impl Endpoint {
     }
 
     /// Its hardware address, which follows from the address: the same on
-    /// every start, so that neighbours need not learn anew.
+    /// every start, so that neighbours need not learn again.
     pub fn mac(&self) -> Mac {
         Mac::of(self.address)
     }
 }
 
-/// A hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
@@ -80,12 +78,12 @@ impl Mac {
     }
 
     /// That of the overlay's device on the node with this subnet. It follows
-    /// from the subnet, so that nodes need not tell each other.
+    /// from the subnet, so that nodes need not exchange it.
     pub(crate) fn of_overlay(subnet: Subnet) -> Self {
         Self::local(0x06, subnet.network())
     }
 
-    /// `first` has the bit of addresses that no maker of cards gives out.
+    /// `first` has the bit of addresses that no maker of NICs gives out.
     fn local(first: u8, address: Ipv4Addr) -> Self {
         let [a, b, c, d] = address.octets();
         Self([first, b's', a, b, c, d])

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
+use crate::ipam::AddressPoolError;
 use crate::netlink::NetlinkError;
-use crate::pool::PoolError;
 use crate::{Protocol, PublishedPort};
 
 /// A result of the network.
@@ -20,13 +20,12 @@ pub enum NetworkError {
     Config(#[from] ConfigError),
     /// There is no address.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    AddressPool(#[from] AddressPoolError),
     /// The kernel did not do it.
     #[error("{what}")]
     Kernel {
-        /// What was asked of it.
+        /// What was requested of it.
         what: String,
-        /// What it said.
         source: NetlinkError,
     },
     /// A file of the system could not be read or written.
@@ -34,9 +33,8 @@ pub enum NetworkError {
     File {
         /// What was done with it.
         what: &'static str,
-        /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
     /// Another process of the host, or another run, has the port.
@@ -50,51 +48,52 @@ pub enum NetworkError {
     /// Another endpoint of this run has published the port.
     #[error("port {port} is already published by another endpoint of this node")]
     PortPublished {
-        /// The port as it was asked for.
+        /// The port as requested.
         port: PublishedPort,
-        /// Who has it.
         owner: Ipv4Addr,
     },
     /// The host has no such address.
     #[error("port {port}: this host has no address {address}")]
     NoSuchHostAddress {
-        /// The port as it was asked for.
+        /// The port as requested.
         port: PublishedPort,
-        /// The address.
         address: IpAddr,
     },
     /// A port could not be held for another reason.
     #[error("hold port {port}")]
     Port {
-        /// The port as it was asked for.
+        /// The port as requested.
         port: PublishedPort,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
     /// The address of an endpoint is not of this node.
     #[error("{name}: address {address} is not of this node's subnet")]
-    ForeignAddress {
-        /// The endpoint.
+    ForeignAddress { name: String, address: Ipv4Addr },
+    /// The kernel cannot keep projects on one bridge apart.
+    #[error(
+        "{name} of project {project} cannot be on this node beside {other} of project \
+         {other_project}: the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE), so \
+         they would reach each other; allow_shared_bridge of [network] allows it"
+    )]
+    SharedBridge {
         name: String,
-        /// Its address.
-        address: Ipv4Addr,
+        project: String,
+        /// Another one that is attached.
+        other: String,
+        /// The project of that.
+        other_project: String,
     },
     /// Another endpoint is attached at the address.
     #[error("address {address} belongs to {owner}, not to {name}")]
     AddressInUse {
-        /// Who asked.
         name: String,
-        /// The address.
         address: Ipv4Addr,
-        /// Who has it.
         owner: String,
     },
     /// The network namespace has an interface of the name already.
     #[error("{name}: its network namespace has an eth0 that is not ours")]
-    InterfaceTaken {
-        /// The endpoint.
-        name: String,
-    },
+    InterfaceTaken { name: String },
     /// The bridge went away while it was made.
     #[error("the bridge {0} went away while it was set up")]
     BridgeGone(String),
@@ -104,31 +103,29 @@ pub enum NetworkError {
     /// A tap could not be made.
     #[error("make the tap {name}")]
     Tap {
-        /// Its name.
         name: String,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
     /// A server of the network could not listen.
     #[error("listen for {what}")]
     Listen {
-        /// Names or leases.
         what: &'static str,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
-    /// Two peers say they have the same subnet, or one has ours.
+    /// Two peers report the same subnet, or one has ours.
     #[error("peers: subnet {0} is there twice, or is this node's own")]
     PeerSubnet(crate::Subnet),
 }
 
-/// Says what was asked, when the kernel refuses.
+/// Adds what was requested, when the kernel refuses.
 pub(crate) fn kernel(what: impl Into<String>) -> impl FnOnce(NetlinkError) -> NetworkError {
     let what = what.into();
     move |source| NetworkError::Kernel { what, source }
 }
 
-/// Says which file, when the system refuses.
+/// Adds which file, when the system refuses.
 pub(crate) fn file(
     what: &'static str,
     path: impl Into<PathBuf>,

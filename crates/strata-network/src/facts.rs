@@ -1,4 +1,4 @@
-//! What this host can do for the network, for people who ask.
+//! What this host can do for the network, for diagnosis.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::forwarding;
 use crate::netlink::{Batch, Family, Socket, flag, nft};
+use crate::rules::{Meters, Table};
 
 /// What was found. Nothing is changed to find out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkFacts {
-    /// nftables answers.
     pub nftables: bool,
     /// Taps for VMs can be made.
     pub tun: bool,
@@ -32,13 +32,21 @@ pub struct NetworkFacts {
     /// The kernel has WireGuard, or loads it as a module when it is needed, so
     /// the overlay can be encrypted.
     pub wireguard: bool,
+    /// The kernel has nftables for the frames of bridges, which keep projects of
+    /// one node apart.
+    pub bridge_rules: bool,
+    /// The kernel counts the connections of each pod.
+    pub connection_limits: bool,
 }
 
 /// Looks at this host.
 pub fn facts() -> NetworkFacts {
     let on = |path: &str| fs::read_to_string(path).is_ok_and(|value| value.trim() == "1");
     let listed = |path: &str| fs::read_to_string(path).is_ok_and(|text| !text.trim().is_empty());
+    let (bridge_rules, connection_limits) = rules();
     NetworkFacts {
+        bridge_rules,
+        connection_limits,
         nftables: nftables_answers(),
         tun: Path::new("/dev/net/tun").exists(),
         ipv6: forwarding::has_ipv6(),
@@ -51,12 +59,25 @@ pub fn facts() -> NetworkFacts {
     }
 }
 
-/// Asking the kernel would load the module, so its list is looked at first.
+/// Which rules the kernel takes. They are in a table that goes with the
+/// transaction that makes it, so no packet meets them.
+fn rules() -> (bool, bool) {
+    let Ok(mut socket) = Socket::open(Family::Netfilter) else {
+        return (false, false);
+    };
+    let name = "strata-facts";
+    let meters = Meters::of(&mut socket, name, None);
+    let socket = &mut socket;
+    let frames = Table { socket, name }.has_frames();
+    (frames, meters.connections.is_some())
+}
+
+/// A query to the kernel would load the module, so its list is looked at first.
 fn has_wireguard() -> bool {
     let release = rustix::system::uname();
-    let folder = Path::new("/lib/modules").join(release.release().to_string_lossy().as_ref());
+    let dir = Path::new("/lib/modules").join(release.release().to_string_lossy().as_ref());
     let lists = |list: &str| {
-        let text = fs::read_to_string(folder.join(list)).unwrap_or_default();
+        let text = fs::read_to_string(dir.join(list)).unwrap_or_default();
         let file = |line: &str| {
             let path = line.split(':').next().unwrap_or_default();
             path.rsplit('/')

@@ -6,9 +6,9 @@
 //! by itself, never for the host as a whole, and a rule keeps these uplinks
 //! from forwarding to each other, which they did not before either.
 //!
-//! Which uplinks these are is written into the table, where other runs see
-//! it: the last run that needs an uplink turns it off again. The same is in
-//! a file, for the case that somebody flushed the tables and the daemon died.
+//! Which uplinks these are is written into the table, where other runs see it:
+//! the last run that needs an uplink turns it off again. The same is in a file,
+//! for the case that an administrator flushed the tables and the daemon died.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,7 +99,7 @@ fn turn_on(state: &Path, links: &[Link], shared: &BTreeSet<String>) -> Result<BT
             .filter(|n| shared.contains(*n))
             .map(str::to_owned),
     );
-    // Written down before it is done: a death in between forgets nothing.
+    // Recorded before it is done: a death in between loses nothing.
     remember(state, &owned)?;
     for name in off {
         let path = setting("ipv4", name, "forwarding");
@@ -112,7 +112,7 @@ fn turn_on(state: &Path, links: &[Link], shared: &BTreeSet<String>) -> Result<BT
     Ok(owned)
 }
 
-/// Turns it off where it was on because of us, and of nobody else of ours.
+/// Turns it off where it was on because of us, and no other run needs it.
 pub(crate) fn turn_off(
     state: &Path,
     owned: &BTreeSet<String>,
@@ -172,7 +172,7 @@ fn remember(state: &Path, uplinks: &BTreeSet<String>) -> Result<()> {
     fs::rename(&temporary, &record_path).map_err(file("write", record_path))
 }
 
-/// Whether the host speaks IPv6 at all.
+/// Whether the host has IPv6 at all.
 pub(crate) fn has_ipv6() -> bool {
     let setting = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     fs::read_to_string(setting).is_ok_and(|value| value.trim() == "0")

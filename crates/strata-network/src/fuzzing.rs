@@ -7,7 +7,6 @@ use crate::dhcp::{client, packet};
 use crate::names::{Directory, message};
 use crate::{Endpoint, Mac, Subnet};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
@@ -15,7 +14,7 @@ pub const TARGETS: &[(&str, Target)] = &[("dns", dns), ("dhcp", dhcp), ("subnet"
 
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 const POD: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 7);
-const CARD: Mac = Mac([2, 0, 10, 42, 0, 7]);
+const NIC: Mac = Mac([2, 0, 10, 42, 0, 7]);
 /// Of the requests that answers are read for.
 const NUMBER: u32 = 0x0102_0304;
 
@@ -36,8 +35,9 @@ fn dns(data: &[u8]) {
         ports: Vec::new(),
         owner: Default::default(),
     });
-    for asker in [POD, Ipv4Addr::LOCALHOST] {
-        if let message::Reaction::Reply(reply) = message::react(data, &directory, IpAddr::V4(asker))
+    for source in [POD, Ipv4Addr::LOCALHOST] {
+        if let message::QueryAction::Reply(reply) =
+            message::react(data, &directory, IpAddr::V4(source))
         {
             assert!(message::answers(data, &reply) || reply.len() >= 12);
         }
@@ -60,7 +60,7 @@ fn dhcp(data: &[u8]) {
     if let Some(reply) = packet::answer(data, offer) {
         assert!((300..2048).contains(&reply.len()));
     }
-    let _ = client::read(data, NUMBER, CARD);
+    let _ = client::read(data, NUMBER, NIC);
 }
 
 fn subnet(data: &[u8]) {

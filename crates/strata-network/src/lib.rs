@@ -11,20 +11,22 @@
 //!                                  st-<tag>-vx, VXLAN to those without a key
 //! ```
 //!
-//! Everything is asked of the kernel directly, by netlink; no program is
+//! Everything is requested of the kernel directly, by netlink; no program is
 //! run. All names on the host begin with `st-<tag>-` (interfaces) or are
-//! `strata-<tag>` (the nftables table), so runs live side by side and each
-//! can be taken away completely, by [`Network::remove`], also when its daemon
-//! has died. Nothing else of the host is touched but forwarding of uplinks
-//! where it is off, which is put back.
+//! `strata-<tag>` (the nftables table), so runs live side by side and each can
+//! be taken away completely, by [`Network::remove`], also when its daemon has
+//! died. Nothing else of the host is touched but forwarding of uplinks where it
+//! is off, which is put back.
 //!
 //! Calls block for as long as the kernel needs. Servers for names and leases
 //! are async.
 
+mod anti_spoofing;
 mod attach;
 mod bridge;
 mod cluster;
 mod config;
+mod deferred_removal;
 pub mod dhcp;
 mod endpoint;
 mod error;
@@ -32,6 +34,7 @@ mod facts;
 mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod ipam;
 mod link;
 mod names;
 mod neighbour;
@@ -39,8 +42,6 @@ mod netlink;
 mod netns;
 mod network;
 mod overlay;
-mod pin;
-mod pool;
 mod ports;
 mod projects;
 mod publish;
@@ -48,7 +49,6 @@ mod remove;
 mod restore;
 mod rules;
 mod subnet;
-mod sweep;
 mod sys;
 mod tap;
 pub mod uplink;
@@ -60,11 +60,11 @@ pub use config::{ConfigError, NetworkConfig, Tag};
 pub use endpoint::{DEFAULT_PROJECT, Endpoint, Mac, Owner, Protocol, PublishedPort};
 pub use error::{NetworkError, Result};
 pub use facts::{NetworkFacts, facts};
+pub use ipam::AddressPoolError;
 pub use names::{DOMAIN, NameChange, RemoteName, RemoteNames};
 pub use netlink::NetlinkError;
 pub use network::{Network, PortReservation};
 pub use overlay::Peer;
-pub use pool::PoolError;
 pub use projects::ProjectAccess;
 pub use restore::Restored;
 pub use subnet::{Subnet, SubnetError};

@@ -1,5 +1,5 @@
-//! Interfaces, addresses and routes: what is asked of the kernel, and how
-//! its answers are read. No decisions here.
+//! Interfaces, addresses and routes: the requests to the kernel, and how its
+//! answers are read. No decisions here.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +13,7 @@ use crate::netlink::{Attributes, Batch, NetlinkError, Reply, Socket, flag, route
 /// The name of an endpoint's interface, inside.
 pub(crate) const INSIDE: &str = "eth0";
 
-/// An interface as the kernel tells of it.
+/// An interface as the kernel reports it.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) index: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Link {
     pub(crate) mac: Option<Mac>,
     /// A number that marks interfaces.
     pub(crate) group: u32,
-    /// The kernel has taken in that both ends are up: as a port of the bridge,
+    /// The kernel has noticed that both ends are up: as a port of the bridge,
     /// it passes packets on.
     pub(crate) passes: bool,
 }
@@ -74,7 +74,6 @@ pub(crate) fn find(socket: &mut Socket, name: &str) -> Result<Option<Link>> {
     }
 }
 
-/// All interfaces.
 pub(crate) fn all(socket: &mut Socket) -> Result<Vec<Link>> {
     let mut batch = Batch::default();
     batch.message(route::GETLINK, flag::DUMP, &link_header(0, false));
@@ -224,7 +223,8 @@ pub(crate) fn set_group(batch: &mut Batch, index: u32, group: u32) {
         .put_u32(route::IFLA_GROUP, group);
 }
 
-/// Lets only what the bridge was told of into a port of it.
+/// Passes into a port of the bridge only frames of addresses that were set for
+/// it.
 pub(crate) fn lock(batch: &mut Batch, index: u32) {
     batch
         .message(route::NEWLINK, 0, &link_header(index, false))
@@ -239,9 +239,9 @@ pub(crate) fn lock(batch: &mut Batch, index: u32) {
         });
 }
 
-/// Lets nothing pass a port of the bridge any more, and forgets who was
-/// behind it. Switching the port off would be simpler, but the bridge turns
-/// it on again when it hears, a little late, that the cable is in.
+/// Lets nothing pass a port of the bridge any more, and removes the entries of
+/// its endpoint. Switching the port off would be simpler, but the bridge turns
+/// it on again when it is notified, a little late, that the cable is in.
 pub(crate) fn cut_off(batch: &mut Batch, index: u32) {
     let (off, on) = ([0], [1]);
     batch
@@ -322,12 +322,12 @@ pub(crate) fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) to: (IpAddr, u8),
-    /// None where the interface alone says the way.
+    /// None where the interface alone determines the route.
     pub(crate) gateway: Option<IpAddr>,
     pub(crate) interface: u32,
     /// The address of ours that packets of the host itself carry.
     pub(crate) source: Option<IpAddr>,
-    /// The gateway is there although no address of ours says so.
+    /// The gateway is on the link although no address of ours covers it.
     pub(crate) on_link: bool,
     /// The routing table it is in.
     pub(crate) table: u32,
@@ -389,7 +389,6 @@ impl Route {
         self.write(batch, route::NEWROUTE, flag::CREATE | flag::REPLACE);
     }
 
-    /// Removes it.
     pub(crate) fn delete(&self, batch: &mut Batch) {
         self.write(batch, route::DELROUTE, 0);
     }

@@ -1,8 +1,8 @@
-//! Who is behind an address, said once instead of being asked for. Hardware
-//! addresses follow from addresses here, so they need not be found out, and
-//! entries that are said do not count: the kernel keeps one table of found-out
-//! ones for all namespaces together, 1024 unless told, which a few hundred
-//! pods that talk to the gateway and to each other would fill.
+//! The endpoint behind an address, set once instead of being resolved. Hardware
+//! addresses follow from addresses here, so they need not be resolved, and
+//! entries that are set do not count: the kernel keeps one table of resolved
+//! ones for all namespaces together, 1024 by default, which a few hundred pods
+//! that talk to the gateway and to each other would fill.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ impl Inner {
             .flatten()
     }
 
-    /// Tells an endpoint who the gateway is.
+    /// Adds the gateway to an endpoint's neighbours.
     pub(crate) fn say_gateway(&self, batch: &mut Batch, inside: u32) {
         let gateway = self.config.subnet.gateway();
         for address in self.both(gateway) {
@@ -57,7 +57,7 @@ impl Inner {
         }
     }
 
-    /// Tells the host who an endpoint is.
+    /// Adds an endpoint to the host's neighbours.
     pub(crate) fn say_endpoint(&self, batch: &mut Batch, endpoint: &Endpoint) {
         let bridge = self.bridge.load(Ordering::Acquire);
         for address in self.both(endpoint.address) {
@@ -65,8 +65,8 @@ impl Inner {
         }
     }
 
-    /// Lets the host forget an endpoint: who asks for it is told at once that
-    /// nobody is there.
+    /// Removes an endpoint from the host's neighbours: a sender to it receives
+    /// an error at once.
     pub(crate) fn forget_endpoint(&self, endpoint: &Endpoint) {
         let bridge = self.bridge.load(Ordering::Acquire);
         let mut links = self.links();

@@ -1,4 +1,4 @@
-//! Work inside another network namespace. A socket belongs for ever to the
+//! Work inside another network namespace. A socket belongs permanently to the
 //! namespace of the thread that opened it, so a thread goes there, opens one
 //! and ends: no thread that does other work is ever in the wrong namespace.
 
@@ -12,13 +12,13 @@ use crate::error::{NetworkError, Result};
 use crate::netlink::{Family, Socket};
 
 /// A socket on its way.
-pub(crate) struct Opening<'scope>(ScopedJoinHandle<'scope, Result<Socket>>);
+pub(crate) struct SocketRequest<'scope>(ScopedJoinHandle<'scope, Result<Socket>>);
 
 /// Begins to open a netlink socket in a namespace.
 pub(crate) fn open<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     netns: BorrowedFd<'env>,
-) -> Result<Opening<'scope>> {
+) -> Result<SocketRequest<'scope>> {
     let work = move || {
         move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))
             .map_err(|errno| NetworkError::Namespace(errno.into()))?;
@@ -28,12 +28,11 @@ pub(crate) fn open<'scope, 'env>(
         .name("netns".into())
         .stack_size(64 * 1024)
         .spawn_scoped(scope, work)
-        .map(Opening)
+        .map(SocketRequest)
         .map_err(NetworkError::Namespace)
 }
 
-impl Opening<'_> {
-    /// Waits for it.
+impl SocketRequest<'_> {
     pub(crate) fn finish(self) -> Result<Socket> {
         match self.0.join() {
             Ok(opened) => opened,

@@ -8,15 +8,15 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::deferred_removal::RemovalWorker;
 use crate::error::{Result, file, kernel};
+use crate::ipam::{AddressPool, AddressPoolError};
 use crate::names::{Directory, NameSockets};
 use crate::netlink::{Family, Socket};
 use crate::overlay::PeerPlan;
-use crate::pool::{Pool, PoolError};
 use crate::ports::HeldPorts;
 use crate::projects::Projects;
-use crate::rules::{Table, TableFacts};
-use crate::sweep::Sweeper;
+use crate::rules::{Meters, Table, TableFacts};
 use crate::{Endpoint, NetworkConfig, PublishedPort, Subnet, forwarding, link};
 
 /// The network of one node. Cheap to clone.
@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) table: String,
     pub(crate) mtu: u32,
     pub(crate) ipv6: bool,
-    /// The number of the bridge; another one once it was made anew.
+    /// The number of the bridge; another one once it was created again.
     pub(crate) bridge: AtomicU32,
     pub(crate) directory: Directory,
     pub(crate) name_sockets: NameSockets,
@@ -44,13 +44,12 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// Taken last, and for no longer than a lookup.
     pub(crate) projects: Mutex<Projects>,
-    pub(crate) sweeper: Sweeper,
+    pub(crate) sweeper: RemovalWorker,
 }
 
-/// What is known.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) pool: Pool,
+    pub(crate) pool: AddressPool,
     pub(crate) endpoints: BTreeMap<Ipv4Addr, Endpoint>,
     pub(crate) ports: HeldPorts,
     pub(crate) peers: PeerPlan,
@@ -105,6 +104,7 @@ impl Network {
             names_port: name_sockets.port(),
             metadata: config.metadata,
             frames: has_frames(&mut rules, &config.tag.table()),
+            meters: meters(&mut rules, &config),
         };
         let network = Self(Arc::new(Inner {
             table: config.tag.table(),
@@ -123,9 +123,9 @@ impl Network {
             rules_port: rules.port(),
             rules: Mutex::new(rules),
             links: Mutex::new(links),
-            sweeper: Sweeper::start()?,
+            sweeper: RemovalWorker::start()?,
             state: Mutex::new(State {
-                pool: Pool::new(config.subnet),
+                pool: AddressPool::new(config.subnet),
                 endpoints: BTreeMap::new(),
                 ports: HeldPorts::default(),
                 peers: PeerPlan::default(),
@@ -167,8 +167,8 @@ impl Network {
         self.0.config.subnet.gateway()
     }
 
-    /// Gives out an address, the wanted one or the next.
-    pub fn lease(&self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, PoolError> {
+    /// Gives out an address, the requested one or the next.
+    pub fn lease(&self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, AddressPoolError> {
         self.0.state().pool.lease(wanted)
     }
 
@@ -204,8 +204,8 @@ impl Network {
         self.0.sweeper.settle();
     }
 
-    /// Whether bridge and rules are still there. Cheap; says nothing about
-    /// single rules, see [`Network::watch`].
+    /// Whether bridge and rules are still there. Cheap; does not cover single
+    /// rules, see [`Network::watch`].
     pub fn check(&self) -> Result<bool> {
         let mut rules = self.0.rules();
         let table = self.0.table_of(&mut rules).exists()?;
@@ -225,10 +225,29 @@ fn has_frames(rules: &mut Socket, table: &str) -> bool {
     if !has {
         tracing::warn!(
             "the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE): \
-             projects are kept apart between nodes, not within this one"
+             projects are kept apart between nodes, not within this one, so this node has \
+             pods of one project only, unless [network] allow_shared_bridge is set"
         );
     }
     has
+}
+
+/// What the kernel counts for each pod.
+fn meters(rules: &mut Socket, config: &NetworkConfig) -> Meters {
+    let meters = Meters::of(rules, &config.tag.table(), config.connections);
+    if meters.connections.is_none() {
+        tracing::warn!(
+            "the kernel does not count connections (CONFIG_NFT_CONNLIMIT): one pod can fill the \
+             table in which it tracks those of all"
+        );
+    }
+    if !meters.rates {
+        tracing::warn!(
+            "the kernel does not limit rates (CONFIG_NFT_LIMIT): one pod can keep the resolver \
+             from answering others, and its node from reaching its server"
+        );
+    }
+    meters
 }
 
 impl Inner {
@@ -258,12 +277,12 @@ impl Inner {
     }
 
     /// Takes the interfaces of an address away: cut off now, gone soon.
-    pub(crate) fn condemn_ports(&self, address: Ipv4Addr) -> Result<()> {
+    pub(crate) fn mark_ports_for_removal(&self, address: Ipv4Addr) -> Result<()> {
         let mut links = self.links();
         let mut found = Vec::new();
         for name in self.port_names(address) {
             found.extend(link::find(&mut links, &name)?);
         }
-        self.sweeper.condemn(&mut links, &found)
+        self.sweeper.mark_for_removal(&mut links, &found)
     }
 }

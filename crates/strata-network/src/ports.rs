@@ -1,7 +1,7 @@
-//! Ports of the host that are held. A published port never reaches a socket
-//! of the host, so a socket that is bound to it and does nothing costs
-//! nothing, tells whether somebody else has the port, and keeps it from
-//! everybody else for as long as it is published.
+//! Ports of the host that are held. A published port never reaches a socket of
+//! the host, so a socket that is bound to it and does nothing costs nothing,
+//! shows whether another process has the port, and keeps it from all others for
+//! as long as it is published.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,14 +17,14 @@ use crate::{Protocol, PublishedPort};
 
 /// How often and how long to wait for a port that is in use.
 const RETRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The ports of all endpoints, by protocol and port of the host.
 #[derive(Debug, Default)]
-pub(crate) struct HeldPorts(HashMap<(Protocol, u16), Vec<Held>>);
+pub(crate) struct HeldPorts(HashMap<(Protocol, u16), Vec<HeldSocket>>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldSocket {
     port: PublishedPort,
     owner: Ipv4Addr,
     _sockets: Vec<OwnedFd>,
@@ -67,7 +67,7 @@ impl HeldPorts {
         let _sockets = addresses(port, ipv6)
             .map(|address| hold_address(port, address))
             .collect::<Result<_>>()?;
-        self.0.entry(key).or_default().push(Held {
+        self.0.entry(key).or_default().push(HeldSocket {
             port,
             owner,
             _sockets,
@@ -85,14 +85,13 @@ impl HeldPorts {
         self.retain(|held| held.owner != owner || ports.contains(&held.port));
     }
 
-    fn retain(&mut self, keep: impl Fn(&Held) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&HeldSocket) -> bool) {
         self.0.retain(|_, held| {
             held.retain(&keep);
             !held.is_empty()
         });
     }
 
-    /// Gives up everything.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -120,8 +119,8 @@ fn addresses(port: PublishedPort, ipv6: bool) -> impl Iterator<Item = IpAddr> {
 }
 
 fn hold_address(port: PublishedPort, address: IpAddr) -> Result<OwnedFd> {
-    // At first so that nobody can share it. Connections of an earlier
-    // listener that are not forgotten yet refuse that, and only that.
+    // At first so that no other socket can share it. Connections of an earlier
+    // listener that the kernel still remembers refuse that, and only that.
     let attempt = || match try_bind(port, address, false) {
         Err(Errno::ADDRINUSE) if port.protocol == Protocol::Tcp => try_bind(port, address, true),
         other => other,
@@ -133,7 +132,7 @@ fn hold_address(port: PublishedPort, address: IpAddr) -> Result<OwnedFd> {
         if !matches!(bound, Err(Errno::ADDRINUSE)) {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_INTERVAL);
         bound = attempt();
     }
     bound.map_err(|errno| match errno {

@@ -1,12 +1,13 @@
-//! Which project may reach which. Each project has a number on this node, and
-//! a chain of a few rules that judges what it sends. Who is in it and what it
-//! may reach are elements of sets and maps: an endpoint adds one for each
-//! project that may reach it, and no rule.
+//! Which project may reach which. Each project has a number on this node, and a
+//! chain of a few rules that filters what it sends. Which endpoints are in it
+//! and what it may reach are elements of sets and maps: an endpoint adds one
+//! for each project that may reach it, and no rule.
 //!
-//! The node knows whose its own endpoints are. Whose the addresses of other
-//! nodes are, the server says. Both ends of a way ask, so that a node that does
-//! not know yet whose a far address is does not let more through: the other end
-//! knows. Everything of no project is of the default one.
+//! The node knows the projects of its own endpoints. The server sends those of
+//! the addresses of other nodes. Both ends of a connection are checked, so that
+//! a node that does not know yet which project a remote address belongs to does
+//! not let more through: the other end knows. Everything of no project is of
+//! the default one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,14 +21,14 @@ use crate::network::Inner;
 use crate::rules::{DEFAULT_PROJECT_NUMBER, Element};
 use crate::{Endpoint, Network, Peer, Subnet};
 
-/// What the subnet of a node is where nobody says otherwise.
+/// The default subnet of a node.
 const USUAL_PREFIX: u8 = 24;
 
-/// What a server says of projects.
+/// What a server sends about projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProjectAccess {
-    /// Whose addresses of other nodes are; those of which nothing is said are
+    /// The projects of addresses of other nodes; those that are not listed are
     /// the default project's.
     pub remote: BTreeMap<Ipv4Addr, String>,
     /// The first may reach the second. Each reaches itself.
@@ -101,8 +102,8 @@ fn usual_subnet(address: Ipv4Addr) -> Option<Subnet> {
 }
 
 impl Network {
-    /// Says whose the addresses of other nodes are, and which project may
-    /// reach which. Only what differs is changed.
+    /// Sets which projects the addresses of other nodes belong to, and which
+    /// project may reach which. Only what differs is changed.
     pub fn set_projects(&self, access: ProjectAccess) -> Result<()> {
         let inner = &self.0;
         let mut rules = inner.rules();
@@ -155,7 +156,7 @@ impl Inner {
         }
     }
 
-    /// The elements that say whose an endpoint is.
+    /// The elements that hold the project of an endpoint.
     pub(crate) fn elements_of_endpoint(&self, endpoint: &Endpoint) -> Vec<Element> {
         self.elements_of_owner(&self.projects(), endpoint)
     }
@@ -166,7 +167,11 @@ impl Inner {
         let project = endpoint.owner.project();
         let mut all = projects.elements_of(project, &addresses, &ports);
         let mac = endpoint.mac();
-        all.extend(addresses.iter().map(|address| Element::pin(mac, *address)));
+        for address in &addresses {
+            all.push(Element::pin(mac, *address));
+            let pins = ports.iter();
+            all.extend(pins.map(|port| Element::port_pin(port, mac, *address)));
+        }
         if endpoint.owner == Owner::Machine {
             all.extend(addresses.into_iter().map(Element::machine));
         }
@@ -203,6 +208,8 @@ impl Inner {
         let numbers = projects.numbers.values().copied().collect();
         let ports = self.config.host_ports.iter();
         let ports = ports.map(|port| Element::host_port(*port));
+        let api = self.config.api_ports.iter();
+        let ports = ports.chain(api.map(|port| Element::api_port(*port)));
         let remote = self.elements_of_remote(&projects, peers);
         (numbers, remote.into_iter().chain(ports).collect())
     }

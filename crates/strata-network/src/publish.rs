@@ -1,6 +1,6 @@
 //! Names and published ports of endpoints, in memory and in the rules. The
-//! rules are made from memory: where a small change is refused because
-//! somebody was at the table, the table is made anew.
+//! rules are made from memory: where a small change is refused because another
+//! program changed the table, the table is rebuilt.
 
 use crate::error::Result;
 use crate::netlink::{NetlinkError, Socket};
@@ -40,7 +40,7 @@ impl Inner {
         done
     }
 
-    /// Forgets an endpoint and what it publishes.
+    /// Removes an endpoint and what it publishes.
     pub(crate) fn unpublish(&self, endpoint: &Endpoint) -> Result<()> {
         let mut rules = self.rules();
         let known = self.state().endpoints.remove(&endpoint.address);
@@ -49,7 +49,7 @@ impl Inner {
         self.change(&mut rules, &out, &[])
     }
 
-    /// Changes the rules, or makes them anew where they are not as expected.
+    /// Changes the rules, or makes them again where they are not as expected.
     pub(crate) fn change(
         &self,
         rules: &mut Socket,
@@ -75,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// Makes the table anew from what is known.
+    /// Makes the table again from what is known.
     pub(crate) fn rebuild(&self, rules: &mut Socket) -> Result<()> {
         let state = self.state();
         let mut elements: Vec<Element> = Vec::new();

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::deferred_removal::remove_now;
 use crate::error::{Result, kernel};
 use crate::netlink::{Family, Socket};
 use crate::rules::{Table, list_tables, uplinks_of};
-use crate::sweep::remove_now;
 use crate::{Network, Tag, forwarding, link, overlay};
 
 impl Network {
     /// Removes every interface and the table of a run, and puts forwarding
-    /// back to how it was. `state` is the folder of its configuration; it
+    /// back to how it was. `state` is the directory of its configuration; it
     /// stays, empty of ours. Idempotent.
     pub fn remove(tag: &Tag, state: &Path) -> Result<()> {
         let open = |family| Socket::open(family).map_err(kernel("open a netlink socket"));

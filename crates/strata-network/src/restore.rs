@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
+use crate::anti_spoofing::pin_port;
 use crate::error::{NetworkError, Result, kernel};
 use crate::netlink::Batch;
-use crate::pin::pin_port;
 use crate::{Endpoint, Mac, Network, PublishedPort, link};
 
-/// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Interfaces of ours that belonged to nobody, and are gone now.
+    /// Interfaces of ours that had no owner, and are gone now.
     pub removed: Vec<String>,
     /// Endpoints without an interface: what they were is no longer there.
     pub missing: Vec<Ipv4Addr>,
@@ -24,7 +23,7 @@ pub struct Restored {
 
 impl Network {
     /// Sets leases, names, published ports and interfaces to exactly these
-    /// endpoints. The rules are made anew in one transaction.
+    /// endpoints. The rules are rebuilt in one transaction.
     pub fn restore(&self, endpoints: &[Endpoint]) -> Result<Restored> {
         let inner = &self.0;
         let subnet = inner.config.subnet;
@@ -44,7 +43,7 @@ impl Network {
             for endpoint in endpoints {
                 for port in &endpoint.ports {
                     if let Err(error) = state.ports.hold(endpoint.address, &[*port], inner.ipv6) {
-                        tracing::warn!(endpoint = endpoint.name, %port, %error, "port not held");
+                        tracing::warn!(endpoint = endpoint.name, %port, %error, "published port not reserved");
                         restored.contested.push(*port);
                     }
                 }
@@ -67,7 +66,7 @@ impl Network {
             let Some(index) = inner.config.tag.port_index(&found.name) else {
                 continue;
             };
-            if found.is_condemned() || !missing.remove(&inner.config.subnet.at(index)) {
+            if found.is_pending_removal() || !missing.remove(&inner.config.subnet.at(index)) {
                 restored.removed.push(found.name.clone());
                 gone.push(found);
             } else if found.master != Some(bridge) || !found.up {
@@ -76,11 +75,11 @@ impl Network {
                 let joined = links.talk(&mut batch).map_err(kernel("join the bridge"));
                 let mac = Mac::of(inner.config.subnet.at(index));
                 if let Err(error) = joined.and_then(|_| pin_port(&mut links, &found, mac)) {
-                    tracing::warn!(interface = found.name, %error, "not put back on the bridge");
+                    tracing::warn!(interface = found.name, %error, "interface not reattached to the bridge");
                 }
             }
         }
-        crate::sweep::remove_now(&mut links, &gone)?;
+        crate::deferred_removal::remove_now(&mut links, &gone)?;
         restored.missing = missing.into_iter().collect();
         Ok(())
     }

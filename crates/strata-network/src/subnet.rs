@@ -18,7 +18,7 @@ pub struct Subnet {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubnetError {
     /// Not of the form `a.b.c.d/n`.
-    #[error("{0:?} is no subnet; 10.42.0.0/24 is one")]
+    #[error("{0:?} is not a subnet: expected one such as 10.42.0.0/24")]
     Form(String),
     /// More bits than an address has.
     #[error("/{0} is too long; an address has 32 bits")]
@@ -98,7 +98,7 @@ impl Subnet {
         self.at(1)
     }
 
-    /// Its last address, which means everybody.
+    /// Its last address, the broadcast address.
     pub fn broadcast(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.network.to_bits() | !mask(self.prefix))
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_subnet_is_refused() {
+    fn invalid_subnet_is_refused() {
         for text in ["10.42.0.0", "10.42.0.1/24", "10.42.0.0/33", "x/8", ""] {
             assert!(text.parse::<Subnet>().is_err(), "{text}");
         }

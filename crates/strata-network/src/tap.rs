@@ -1,4 +1,4 @@
-//! A tap on the bridge for a VM. It lives as long as somebody has its
+//! A tap on the bridge for a VM. It lives as long as a process has its
 //! descriptor: when daemon and VM are gone, so is the interface.
 
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::{Endpoint, Network, link, sys};
 
 impl Network {
     /// Makes a tap for a VM, with the header of virtio before each packet.
-    /// The descriptor is for QEMU; [`Endpoint::mac`] is what its card must
+    /// The descriptor is for QEMU; [`Endpoint::mac`] is what its NIC must
     /// have. An earlier tap of the endpoint is replaced.
     pub fn attach_tap(&self, endpoint: &Endpoint) -> Result<OwnedFd> {
         let inner = &self.0;
@@ -44,7 +44,7 @@ impl Network {
 impl Inner {
     /// Takes away what the endpoint had, and finds a name that is free.
     fn free_port(&self, endpoint: &Endpoint) -> Result<String> {
-        self.condemn_ports(endpoint.address)?;
+        self.mark_ports_for_removal(endpoint.address)?;
         for name in self.port_names(endpoint.address) {
             if link::find(&mut self.links(), &name)?.is_none() {
                 return Ok(name);

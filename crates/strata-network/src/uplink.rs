@@ -1,5 +1,5 @@
-//! The way of a whole machine to its network, for who is PID 1 there: switches
-//! a card on, and gives it what a server of addresses has told.
+//! The way of a whole machine to its network, for its PID 1: switches a NIC on,
+//! and gives it what a DHCP server has sent.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The watcher: hears from the kernel what changes, and repairs what others
+//! The watcher: receives changes from the kernel, and repairs what others
 //! broke: a flushed ruleset, a removed bridge. Nothing is polled.
 
 use std::os::fd::OwnedFd;
@@ -36,9 +36,9 @@ impl Drop for Watcher {
     }
 }
 
-/// What is broken, as far as was heard.
+/// What is broken, as far as notified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Broken {
+struct RepairNeeds {
     rules: bool,
     bridge: bool,
     overlay: bool,
@@ -46,7 +46,7 @@ struct Broken {
     uplinks: bool,
 }
 
-impl Broken {
+impl RepairNeeds {
     const ALL: Self = Self {
         rules: true,
         bridge: true,
@@ -73,7 +73,7 @@ impl Network {
             stop: Arc::clone(&stop),
             rules,
             links,
-            // What happened before it listened was not heard.
+            // What happened before it listened was not received.
             broken: self.0.broken_now(),
         };
         let thread = std::thread::Builder::new()
@@ -92,7 +92,7 @@ struct Watch {
     stop: Arc<OwnedFd>,
     rules: Socket,
     links: Socket,
-    broken: Broken,
+    broken: RepairNeeds,
 }
 
 impl Watch {
@@ -128,11 +128,11 @@ impl Watch {
         match heard {
             Ok(replies) => replies.iter().for_each(|reply| each(self, reply)),
             // There was more than the socket holds: anything may have happened.
-            Err(_) => self.broken = Broken::ALL,
+            Err(_) => self.broken = RepairNeeds::ALL,
         }
     }
 
-    /// A change of our table by somebody else.
+    /// A change of our table by another program.
     fn note_rules(&mut self, reply: &Reply) {
         let ours = reply.port == self.inner.rules_port;
         if reply.kind >> 8 != nft::SUBSYSTEM || reply.kind == nft::NEWGEN || ours {
@@ -172,30 +172,30 @@ impl Watch {
             }
             match work() {
                 Ok(()) => {
-                    tracing::warn!(what, "somebody changed it; repaired");
+                    tracing::warn!(what, "network was changed from outside; repaired");
                     false
                 }
                 Err(error) => {
-                    tracing::error!(what, %error, "cannot be repaired; trying again");
+                    tracing::error!(what, %error, "network was changed from outside and is not repaired; retrying");
                     true
                 }
             }
         };
-        self.broken = Broken {
+        self.broken = RepairNeeds {
             bridge: tried("bridge", broken.bridge, &|| inner.repair_bridge()),
             uplinks: broken.uplinks && inner.refresh_uplinks().is_err(),
             overlay: tried("overlay", broken.overlay, &|| inner.repair_overlay()),
             rules: tried("rules", broken.rules, &|| inner.rebuild(&mut inner.rules())),
         };
-        self.broken == Broken::default()
+        self.broken == RepairNeeds::default()
     }
 }
 
 impl Inner {
-    fn broken_now(&self) -> Broken {
+    fn broken_now(&self) -> RepairNeeds {
         let rules = !matches!(self.table_of(&mut self.rules()).exists(), Ok(true));
         let bridge = crate::link::find(&mut self.links(), &self.config.tag.bridge());
-        Broken {
+        RepairNeeds {
             rules,
             bridge: !matches!(bridge, Ok(Some(bridge)) if bridge.up),
             overlay: false,

@@ -1,4 +1,4 @@
-//! Volumes: a folder or a file of the host, to be seen inside a pod.
+//! Volumes: a directory or a file of the host, to be seen inside a pod.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct BindOptions<'a> {
     /// Nothing can be written through it.
     pub read_only: bool,
     /// With everything that is mounted below it; otherwise those places are
-    /// seen as the folders they cover.
+    /// seen as the directories they cover.
     pub recursive: bool,
     /// Set-user-id and file capabilities mean nothing.
     pub no_suid: bool,
@@ -44,15 +44,15 @@ impl BindOptions<'_> {
     }
 }
 
-/// A detached mount of a folder or file. A link at the end of the path is
-/// followed; for a path that a pod had its hands on, open it with care and
-/// use [`bind_fd`].
+/// A detached mount of a directory or file. A link at the end of the path is
+/// followed; for a path that a pod could change, open it with care and use
+/// [`bind_fd`].
 pub fn bind(path: &Path, options: BindOptions<'_>) -> Result<OwnedFd, RootError> {
     let mount = clone_path(path, options.recursive)?;
     finish(mount, options)
 }
 
-/// A detached mount of the folder or file that is open here (`O_PATH` will do).
+/// A detached mount of the directory or file that is open here (`O_PATH` will do).
 pub fn bind_fd(file: BorrowedFd<'_>, options: BindOptions<'_>) -> Result<OwnedFd, RootError> {
     let mount = clone_fd(file, options.recursive)?;
     finish(mount, options)

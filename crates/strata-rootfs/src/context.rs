@@ -1,5 +1,5 @@
 //! A file system on its way to becoming a detached mount: `fsopen`, settings,
-//! `fsmount`. What the kernel has to say about a mistake goes into the error.
+//! `fsmount`. The kernel's message about a mistake goes into the error.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use rustix::mount::{
 use crate::RootError;
 
 /// The longest value the kernel takes for one setting, without the final zero.
-pub(crate) const LONGEST_VALUE: usize = 255;
+pub(crate) const MAX_VALUE: usize = 255;
 
 pub(crate) struct FsContext {
     fd: OwnedFd,

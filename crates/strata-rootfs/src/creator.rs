@@ -1,7 +1,7 @@
-//! As whom an overlay is made. An overlay does its own work in the writable
-//! layer with the ids of whoever made it. Where that layer is seen through a
-//! user namespace, root of the host does not exist, and the overlay would be
-//! read-only. So it is made by a thread that has the ids of the namespace's
+//! As which user an overlay is created. An overlay does its own work in the
+//! writable layer with the ids of its creator. Where that layer is seen through
+//! a user namespace, root of the host does not exist, and the overlay would be
+//! read-only. So it is created by a thread that has the ids of the namespace's
 //! root, and all capabilities of the daemon, and ends right after.
 
 use std::os::fd::OwnedFd;
@@ -17,11 +17,11 @@ use crate::{Owner, RootError};
 /// What the kernel shows for an id that has no meaning here.
 const NOBODY: u32 = 65534;
 
-/// Who root of a user namespace is on the host: the owner of something that
-/// belongs to root, seen through that namespace.
-pub(crate) fn root_of(mapped: &OwnedFd, folder: &Path) -> Result<Owner, RootError> {
+/// The host's user that is root of a user namespace: the owner of something
+/// that belongs to root, seen through that namespace.
+pub(crate) fn root_of(mapped: &OwnedFd, dir: &Path) -> Result<Owner, RootError> {
     let status =
-        statat(mapped, folder, AtFlags::empty()).map_err(failed("look at a mapped folder"))?;
+        statat(mapped, dir, AtFlags::empty()).map_err(failed("look at a mapped directory"))?;
     let owner = Owner {
         uid: status.st_uid,
         gid: status.st_gid,
@@ -44,18 +44,20 @@ pub(crate) fn as_owner<T: Send>(
     keep_dumpable(|| on_thread(|| become_owner(owner).and_then(|()| work())))
 }
 
-/// A change of ids, on any thread, makes the whole process undumpable. What
-/// it was before is asked once: a later answer may be another thread's doing.
+/// A change of ids, on any thread, gives the whole process the value of
+/// `fs.suid_dumpable`: nothing, or a core that root's program is handed. So
+/// whether it is dumpable is put back to what it was. That is read once: a
+/// later answer may be another thread's doing.
 pub(crate) fn keep_dumpable<T>(
     work: impl FnOnce() -> Result<T, RootError>,
 ) -> Result<T, RootError> {
-    static DUMPABLE: OnceLock<bool> = OnceLock::new();
-    let dumpable = *DUMPABLE.get_or_init(|| dumpable_behavior() == Ok(DumpableBehavior::Dumpable));
+    static BEFORE: OnceLock<DumpableBehavior> = OnceLock::new();
+    let before = *BEFORE.get_or_init(|| match dumpable_behavior() {
+        Ok(DumpableBehavior::Dumpable) => DumpableBehavior::Dumpable,
+        _ => DumpableBehavior::NotDumpable,
+    });
     let result = work();
-    if dumpable {
-        set_dumpable_behavior(DumpableBehavior::Dumpable)
-            .map_err(failed("become dumpable again"))?;
-    }
+    set_dumpable_behavior(before).map_err(failed("restore the dumpable flag"))?;
     result
 }
 

@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// How many folders are held open at once.
+/// How many directories are held open at once.
 const DEEPEST: usize = 40;
-/// How often a folder is read again that filled up while it was emptied.
+/// How often a directory is read again that filled up while it was emptied.
 const PASSES: usize = 16;
 const BUFFER: usize = 32 * 1024;
 
-/// Removes what this name in this folder stands for; nothing there is no error.
+/// Removes what this name in this directory stands for; nothing there is no error.
 pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     // Most of what is removed never held anything.
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
@@ -29,8 +29,8 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         Err(_) => {}
     }
     unlock_entry(parent, name)?;
-    empty_directory(&open_folder(parent, name)?)?;
-    remove_folder(parent, name)
+    empty_directory(&open_dir(parent, name)?)?;
+    remove_dir(parent, name)
 }
 
 /// Removes all that is in a directory.
@@ -48,16 +48,16 @@ pub(crate) fn empty_directory(top: &OwnedFd) -> Result<()> {
 
 struct Removal<'a> {
     top: &'a OwnedFd,
-    /// How many folders were moved to the top so far.
+    /// How many directories were moved to the top so far.
     moved: u64,
 }
 
 impl Removal<'_> {
-    fn empty(&mut self, folder: &OwnedFd, depth: usize) -> Result<()> {
+    fn empty(&mut self, dir: &OwnedFd, depth: usize) -> Result<()> {
         // It may have been read before.
-        seek(folder, SeekFrom::Start(0))?;
+        seek(dir, SeekFrom::Start(0))?;
         let mut buffer: Vec<MaybeUninit<u8>> = vec![MaybeUninit::uninit(); BUFFER];
-        let mut entries = RawDir::new(folder, &mut buffer);
+        let mut entries = RawDir::new(dir, &mut buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
@@ -65,18 +65,18 @@ impl Removal<'_> {
                 continue;
             }
             match entry.file_type() {
-                FileType::Directory => self.folder(folder, name, depth)?,
-                FileType::Unknown => match remove_file(folder.as_fd(), name) {
-                    Err(Errno::ISDIR) => self.folder(folder, name, depth)?,
+                FileType::Directory => self.dir(dir, name, depth)?,
+                FileType::Unknown => match remove_file(dir.as_fd(), name) {
+                    Err(Errno::ISDIR) => self.dir(dir, name, depth)?,
                     other => other?,
                 },
-                _ => remove_file(folder.as_fd(), name)?,
+                _ => remove_file(dir.as_fd(), name)?,
             }
         }
         Ok(())
     }
 
-    fn folder(&mut self, parent: &OwnedFd, name: &CStr, depth: usize) -> Result<()> {
+    fn dir(&mut self, parent: &OwnedFd, name: &CStr, depth: usize) -> Result<()> {
         match unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::PERM) => {
@@ -88,10 +88,10 @@ impl Removal<'_> {
         if depth >= DEEPEST {
             return self.move_up(parent, name);
         }
-        let folder = open_folder(parent.as_fd(), name)?;
+        let dir = open_dir(parent.as_fd(), name)?;
         for _ in 0..PASSES {
-            self.empty(&folder, depth + 1)?;
-            match remove_folder(parent.as_fd(), name) {
+            self.empty(&dir, depth + 1)?;
+            match remove_dir(parent.as_fd(), name) {
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 other => return other,
             }
@@ -119,12 +119,12 @@ impl Removal<'_> {
     }
 }
 
-fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+fn open_dir(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::empty())
 }
 
-fn remove_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+fn remove_dir(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     remove(parent, name, AtFlags::REMOVEDIR)
 }
 
@@ -144,7 +144,7 @@ fn remove(parent: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<()> {
     }
 }
 
-/// Takes "immutable" and "append only" off a file or folder. Everything else
+/// Takes "immutable" and "append only" off a file or directory. Everything else
 /// cannot carry them, and is not opened: opening a device does things.
 fn unlock_entry(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,7 +1,7 @@
 //! `/dev` and `/dev/pts` of a pod: its own, so what it makes or breaks there
-//! is nobody else's.
+//! affects no other pod.
 //!
-//! The nodes are made anew for every pod. That is some twenty calls and takes
+//! The nodes are created for every pod. That is some twenty calls and takes
 //! less than one mount does; anything shared and copied would take more.
 
 use std::os::fd::OwnedFd;
@@ -35,14 +35,14 @@ const LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
 ];
 /// Mount points, for the pod's init.
-const FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
+const DIRS: [&str; 3] = ["pts", "shm", "mqueue"];
 /// Room for sockets and pipes a program makes there, not for data.
 const BYTES: u64 = 1 << 20;
 /// The group of terminals, everywhere.
 const TTY_GROUP: u32 = 5;
 
-/// The `/dev` of a pod, detached: the usual devices, open to everybody in the
-/// pod; folders to mount `pts`, `shm` and `mqueue` on. Set-user-id and
+/// The `/dev` of a pod, detached: the usual devices, open to all users of the
+/// pod; directories to mount `pts`, `shm` and `mqueue` on. Set-user-id and
 /// execution mean nothing there.
 ///
 /// No `/dev/core`: it would lead to the memory of the host.
@@ -64,12 +64,21 @@ pub fn devices(owner: Owner) -> Result<OwnedFd, RootError> {
         symlinkat(target, &mount, name).map_err(RootError::at("make the link", Path::new(name)))?;
         give(&mount, name, owner)?;
     }
-    for name in FOLDERS {
+    for name in DIRS {
         mkdirat(&mount, name, mode(0o755))
-            .map_err(RootError::at("make the folder", Path::new(name)))?;
+            .map_err(RootError::at("make the directory", Path::new(name)))?;
         give(&mount, name, owner)?;
     }
     Ok(mount)
+}
+
+/// Makes `/dev/console` in such a `/dev`: the first terminal of the pod, which is
+/// that of its main process. A link, since a terminal has a path only once the
+/// pod's `/dev/pts` is in its place.
+pub fn console(devices: &OwnedFd, owner: Owner) -> Result<(), RootError> {
+    symlinkat("pts/0", devices, "console")
+        .map_err(RootError::at("make the link", Path::new("console")))?;
+    give(devices, "console", owner)
 }
 
 /// The `/dev` of an emulator, detached: `null`, `zero` and `urandom`, and with

@@ -8,24 +8,15 @@ use rustix::io::Errno;
 /// Why something with a root or a mount did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// The name of a root becomes the name of a folder.
+    /// The name of a root becomes the name of a directory.
     #[error("{id:?} cannot name a root: 1 to 128 of a-z A-Z 0-9 . _ - and no dot at the start")]
-    BadId {
-        /// What was given.
-        id: String,
-    },
-    /// Another process has the folder of all roots open.
+    BadId { id: String },
+    /// Another process has the directory of all roots open.
     #[error("the roots in {} are in use by another process", path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// There is no such root.
     #[error("there is no root {id}")]
-    NotFound {
-        /// Its name.
-        id: String,
-    },
+    NotFound { id: String },
     /// A root with this name is there, with another limit.
     #[error(
         "root {id} is there already with {}, not {}",
@@ -33,19 +24,14 @@ pub enum RootError {
         limit_text(*wanted)
     )]
     OtherLimit {
-        /// Its name.
         id: String,
-        /// The limit asked for.
         wanted: Option<u64>,
         /// The limit it has.
         has: Option<u64>,
     },
     /// The root is mounted already, and can be only once.
-    #[error("root {id} is still mounted by somebody else")]
-    Busy {
-        /// Its name.
-        id: String,
-    },
+    #[error("root {id} is still mounted by another process")]
+    Busy { id: String },
     /// This node cannot hold a pod to a disk limit.
     #[error("a disk limit cannot be enforced here: {reason}")]
     LimitUnsupported {
@@ -55,7 +41,6 @@ pub enum RootError {
     /// The limit is too small to hold anything.
     #[error("a disk limit of {wanted} bytes is too small: the least is {least}")]
     LimitTooSmall {
-        /// The limit asked for.
         wanted: u64,
         /// The least that works.
         least: u64,
@@ -66,7 +51,6 @@ pub enum RootError {
     /// The node's disk is full.
     #[error("the disk is full: cannot {what} {}", path.display())]
     DiskFull {
-        /// What was tried.
         what: &'static str,
         /// Where.
         path: PathBuf,
@@ -81,52 +65,38 @@ pub enum RootError {
     },
     /// A mount point that is not a plain absolute path.
     #[error("{} cannot be a mount point: it must be absolute, without `..`", path.display())]
-    BadMountPoint {
-        /// What was given.
-        path: PathBuf,
-    },
+    BadMountPoint { path: PathBuf },
     /// The kernel did not make a mount.
     #[error("cannot mount {kind}: {what}{}", kernel_text(kernel))]
     Mount {
-        /// Which file system.
         kind: &'static str,
-        /// What was tried.
         what: String,
-        /// What the kernel said about it, if it did.
+        /// The kernel's message about it, if there was one.
         kernel: String,
-        /// The error itself.
         source: io::Error,
     },
     /// A program that we need did not do its work.
     #[error("{program} failed: {output}")]
     Program {
-        /// Its name.
         program: &'static str,
-        /// The end of what it said.
+        /// The end of its output.
         output: String,
     },
-    /// What a root's folder says about its limit makes no sense.
-    #[error("{} says {text:?}, which is no limit of a root", path.display())]
-    BadRecord {
-        /// The file.
-        path: PathBuf,
-        /// What it says.
-        text: String,
-    },
+    /// The recorded limit in a root's directory makes no sense.
+    #[error("{} says {text:?}, which is not a valid limit", path.display())]
+    BadRecord { path: PathBuf, text: String },
     /// The file system refused something.
     #[error("cannot {what} {}", path.display())]
     Io {
-        /// What was tried.
         what: &'static str,
         /// Where.
         path: PathBuf,
-        /// The error itself.
         source: io::Error,
     },
 }
 
 impl RootError {
-    /// Something failed at a path. A full disk is told apart here, once.
+    /// Something failed at a path. A full disk is distinguished here, once.
     pub(crate) fn io(
         what: &'static str,
         path: impl AsRef<Path>,

@@ -1,8 +1,8 @@
-//! The root of a machine inside the machine: the host's own root below, memory
+//! The root of a nested node: the host's own root below, memory
 //! above. Its programs are the host's, so there is nothing to install; what it
 //! changes stays inside, and is gone when it is switched off.
 //!
-//! The upper layer is prepared before the overlay is made of it: folders that
+//! The upper layer is prepared before the overlay is made of it: directories that
 //! are the host's alone are hidden by being opaque there, and files are simply
 //! laid over those of the host, whatever links these were.
 
@@ -26,13 +26,13 @@ pub struct HostRoot<'a> {
     pub lower: &'a Path,
     /// How much may be changed.
     pub bytes: u64,
-    /// Folders that are seen empty, where the root below has them.
+    /// Directories that are seen empty, where the root below has them.
     pub hidden: &'a [PathBuf],
     /// Files that it has of its own, and what is in them.
     pub files: &'a [(String, String)],
     /// Links that it has of its own, and where they lead.
     pub links: &'a [(&'a str, &'a str)],
-    /// An empty folder that kernels before 6.15 need to stand on.
+    /// An empty directory that kernels before 6.15 need to stand on.
     pub place: &'a Path,
 }
 
@@ -48,11 +48,11 @@ impl HostRoot<'_> {
         let memory = make(options, MountAttrFlags::empty())?;
         let top = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
         let upper = top.join("upper");
-        folder(&upper, 0o755)?;
-        folder(&top.join("work"), 0o755)?;
+        dir(&upper, 0o755)?;
+        dir(&top.join("work"), 0o755)?;
         self.prepare(&upper)?;
         let overlay = Overlay {
-            lowers: vec![Place::Folder(self.lower.to_owned())],
+            lowers: vec![Place::Directory(self.lower.to_owned())],
             upper: Some(Place::Detached(memory)),
             mapped: None,
             attributes: MountAttrFlags::empty(),
@@ -70,8 +70,8 @@ impl HostRoot<'_> {
 
     fn prepare(&self, upper: &Path) -> Result<(), RootError> {
         for path in self.hidden {
-            if self.is_folder(path) {
-                let above = self.folders_to(upper, path)?;
+            if self.is_directory(path) {
+                let above = self.dirs_to(upper, path)?;
                 hide(&above)?;
             }
         }
@@ -89,8 +89,8 @@ impl HostRoot<'_> {
         Ok(())
     }
 
-    /// Whether this is a folder of the root below, reached without links.
-    fn is_folder(&self, path: &Path) -> bool {
+    /// Whether this is a directory of the root below, reached without links.
+    fn is_directory(&self, path: &Path) -> bool {
         let mut below = self.lower.to_owned();
         names(path).all(|name| {
             below.push(name);
@@ -102,11 +102,11 @@ impl HostRoot<'_> {
         let path = Path::new(path);
         let parent = path.parent().unwrap_or(Path::new("/"));
         let name = path.file_name().unwrap_or_default();
-        Ok(self.folders_to(upper, parent)?.join(name))
+        Ok(self.dirs_to(upper, parent)?.join(name))
     }
 
-    /// Makes a folder of the upper layer and those above it, like those below.
-    fn folders_to(&self, upper: &Path, path: &Path) -> Result<PathBuf, RootError> {
+    /// Makes a directory of the upper layer and those above it, like those below.
+    fn dirs_to(&self, upper: &Path, path: &Path) -> Result<PathBuf, RootError> {
         let (mut above, mut below) = (upper.to_owned(), self.lower.to_owned());
         for name in names(path) {
             above.push(name);
@@ -118,7 +118,7 @@ impl HostRoot<'_> {
                 Ok(like) if like.is_dir() => (like.mode(), like.uid(), like.gid()),
                 _ => (0o755, 0, 0),
             };
-            folder(&above, mode & 0o7777)?;
+            dir(&above, mode & 0o7777)?;
             std::os::unix::fs::chown(&above, Some(uid), Some(gid))
                 .map_err(RootError::at("give away", &above))?;
         }
@@ -134,7 +134,7 @@ fn names(path: &Path) -> impl Iterator<Item = &std::ffi::OsStr> {
     })
 }
 
-fn folder(path: &Path, mode: u32) -> Result<(), RootError> {
+fn dir(path: &Path, mode: u32) -> Result<(), RootError> {
     fs::DirBuilder::new()
         .mode(mode)
         .create(path)
@@ -144,9 +144,9 @@ fn folder(path: &Path, mode: u32) -> Result<(), RootError> {
 }
 
 /// Nothing of what is below is seen here.
-fn hide(folder: &Path) -> Result<(), RootError> {
-    rustix::fs::lsetxattr(folder, "trusted.overlay.opaque", b"y", XattrFlags::empty())
-        .map_err(RootError::at("hide what is below", folder))
+fn hide(dir: &Path) -> Result<(), RootError> {
+    rustix::fs::lsetxattr(dir, "trusted.overlay.opaque", b"y", XattrFlags::empty())
+        .map_err(RootError::at("hide what is below", dir))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_stays_inside() {
+    fn changes_to_the_host_root_stay_inside() {
         let lower = tempfile::tempdir().unwrap();
         let place = tempfile::tempdir().unwrap();
         for (path, text) in [

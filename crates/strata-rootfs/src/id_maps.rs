@@ -12,7 +12,8 @@ type Version = (u32, u32);
 /// Since when an overlay takes idmapped layers.
 const FIRST_KERNEL: Version = (5, 19);
 /// File systems that support idmapped mounts, as mount tables name them, and
-/// since which kernel. Those that did before overlays say the same as these.
+/// since which kernel. Those that did before overlays have the version of
+/// overlays.
 const FILE_SYSTEMS: [(&str, Version); 8] = [
     ("bcachefs", (6, 15)),
     ("btrfs", FIRST_KERNEL),

@@ -1,10 +1,9 @@
-//! `/dev` of a machine inside the machine: what every pod has, and what it
-//! takes to run pods, virtual machines and file systems of its own. Copies of
-//! the host's nodes, not the host's folder: what is removed there is not
-//! missed by anybody else.
+//! `/dev` of a nested node: what every pod has, and what it takes to run pods,
+//! virtual machines and file systems of its own. Copies of the host's nodes,
+//! not the host's directory: what is removed there is still present for others.
 //!
-//! No disks. Loop devices appear when the kernel is asked for one, on the host
-//! alone, so their nodes are made beforehand.
+//! No disks. Loop devices appear when one is requested from the kernel, on the
+//! host alone, so their nodes are made beforehand.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -80,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_the_hosts_tools_and_none_of_its_disks() {
+    fn nested_node_has_host_devices_without_its_disks() {
         let mount = machine_devices(Path::new("/dev")).unwrap();
-        let folder = format!("/proc/self/fd/{}", mount.as_raw_fd());
-        let has = |name: &str| Path::new(&folder).join(name).exists();
+        let dir = format!("/proc/self/fd/{}", mount.as_raw_fd());
+        let has = |name: &str| Path::new(&dir).join(name).exists();
         assert!(has("null") && has("pts"));
         assert_eq!(has("loop-control"), Path::new("/dev/loop-control").exists());
         assert_eq!(has("loop100"), has("loop-control"));
         assert_eq!(has("net/tun"), Path::new("/dev/net/tun").exists());
-        let disks = fs::read_dir(&folder).unwrap().flatten().filter(|entry| {
+        let disks = fs::read_dir(&dir).unwrap().flatten().filter(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             entry.file_type().unwrap().is_block_device() && !name.starts_with("loop")
         });

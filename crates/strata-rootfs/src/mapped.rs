@@ -1,6 +1,6 @@
-//! All folders of a root seen through a user namespace, by one mount. Each
+//! All directories of a root seen through a user namespace, by one mount. Each
 //! detached mount costs the kernel a wait for all processors when it goes, so
-//! a hundred layers are not a hundred mounts: one clone of the folder that
+//! a hundred layers are not a hundred mounts: one clone of the directory that
 //! they all lie under serves them all.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,21 +19,21 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps what lies above all of these folders.
+    /// Maps what lies above all of these directories.
     pub(crate) fn above<'a>(
-        folders: impl IntoIterator<Item = &'a Path>,
+        dirs: impl IntoIterator<Item = &'a Path>,
         namespace: BorrowedFd<'_>,
     ) -> Result<Self, RootError> {
-        let top = common(folders).unwrap_or_else(|| PathBuf::from("/"));
+        let top = common(dirs).unwrap_or_else(|| PathBuf::from("/"));
         let mount = map(&top, namespace)?;
         Ok(Self { mount, top })
     }
 
-    /// Where a folder is below the clone; none if it is not there, which is
+    /// Where a directory is below the clone; none if it is not there, which is
     /// so when another mount or a link lies between.
-    pub(crate) fn find(&self, folder: &Path) -> Option<PathBuf> {
-        let below = folder.strip_prefix(&self.top).ok()?;
-        let real = statat(CWD, folder, AtFlags::empty()).ok()?;
+    pub(crate) fn find(&self, dir: &Path) -> Option<PathBuf> {
+        let below = dir.strip_prefix(&self.top).ok()?;
+        let real = statat(CWD, dir, AtFlags::empty()).ok()?;
         let name = if below.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -41,24 +41,24 @@ impl Mapped {
         };
         let seen = statat(&self.mount, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let same = (real.st_dev, real.st_ino) == (seen.st_dev, seen.st_ino);
-        // A link on the way could lead out of the clone, to the same folder
+        // A link on the way could lead out of the clone, to the same directory
         // without its mapping: then its owner would be seen as it is.
         (same && real.st_uid != seen.st_uid).then(|| name.to_owned())
     }
 }
 
-/// A detached clone of one folder, seen through a user namespace.
-pub(crate) fn map(folder: &Path, namespace: BorrowedFd<'_>) -> Result<OwnedFd, RootError> {
-    let mount = clone_path(folder, false)?;
+/// A detached clone of one directory, seen through a user namespace.
+pub(crate) fn map(dir: &Path, namespace: BorrowedFd<'_>) -> Result<OwnedFd, RootError> {
+    let mount = clone_path(dir, false)?;
     change(&mount, false, MountAttrFlags::empty(), Some(namespace))?;
     Ok(mount)
 }
 
-fn common<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
-    let mut folders = folders.into_iter();
-    let mut top = folders.next()?.to_owned();
-    for folder in folders {
-        while !folder.starts_with(&top) {
+fn common<'a>(dirs: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
+    let mut dirs = dirs.into_iter();
+    let mut top = dirs.next()?.to_owned();
+    for dir in dirs {
+        while !dir.starts_with(&top) {
             if !top.pop() {
                 return None;
             }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_common_folder_is_the_nearest() {
+    fn the_common_directory_is_the_nearest() {
         let common = |paths: &[&str]| common(paths.iter().map(Path::new));
         let is = |path: &str| Some(PathBuf::from(path));
         assert_eq!(

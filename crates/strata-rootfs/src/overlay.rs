@@ -1,7 +1,7 @@
 //! One overlay, detached: shared layers below, a pod's own writable one above.
 //!
 //! What is set, and why:
-//! - `redirect_dir=on`: a folder of the image can be renamed, as on any file
+//! - `redirect_dir=on`: a directory of the image can be renamed, as on any file
 //!   system; without it `rename` fails with `EXDEV`. Layers cannot misuse it:
 //!   the unpacker refuses the attributes that steer an overlay.
 //! - `metacopy=off`: the writable layer has whole files, so a changed mode
@@ -19,12 +19,12 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
-use crate::context::{FsContext, LONGEST_VALUE};
+use crate::context::{FsContext, MAX_VALUE};
 use crate::creator::as_owner;
 use crate::{Owner, RootError};
 
 /// An overlay takes 500 lower layers; one of them is ours.
-pub(crate) const MOST_LAYERS: usize = 499;
+pub(crate) const MAX_LAYERS: usize = 499;
 
 /// Settings of every overlay.
 pub(crate) const SETTINGS: [(&str, &str); 3] =
@@ -34,27 +34,27 @@ pub(crate) const WRITABLE: (&str, &str) = ("redirect_dir", "on");
 
 /// Where a layer is.
 pub(crate) enum Place {
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// The top of a detached mount.
     Detached(OwnedFd),
-    /// A folder of the overlay's mapped mount.
+    /// A directory of the overlay's mapped mount.
     Mapped(PathBuf),
 }
 
 pub(crate) struct Overlay {
     /// The lowest first.
     pub(crate) lowers: Vec<Place>,
-    /// Has the folders `upper` and `work`.
+    /// Has the directories `upper` and `work`.
     pub(crate) upper: Option<Place>,
     /// What mapped places are below.
     pub(crate) mapped: Option<OwnedFd>,
     pub(crate) attributes: MountAttrFlags,
-    /// As whom it is made, if not as ourselves.
+    /// The user that creates it, if not our own.
     pub(crate) creator: Option<Owner>,
 }
 
 impl Overlay {
-    /// Makes it with the new mount calls alone. Layers in folders need Linux
+    /// Makes it with the new mount calls alone. Layers in directories need Linux
     /// 6.7, detached ones 6.15.
     pub(crate) fn mount(&self) -> Result<OwnedFd, RootError> {
         let context = FsContext::open("overlay")?;
@@ -79,24 +79,24 @@ impl Overlay {
     }
 
     fn name<'a>(&self, place: &'a Place) -> Result<Name<'a>, RootError> {
-        let fits = |path: &'a Path| path.to_str().filter(|name| name.len() <= LONGEST_PATH);
+        let fits = |path: &'a Path| path.to_str().filter(|name| name.len() <= MAX_PATH);
         match (place, &self.mapped) {
             (Place::Detached(mount), _) => Ok(Name::Held(mount.as_raw_fd(), "")),
-            (Place::Folder(path), _) => match fits(path) {
+            (Place::Directory(path), _) => match fits(path) {
                 Some(name) => Ok(Name::Path(name)),
-                None => open_folder(CWD, path).map(Name::Opened),
+                None => open_dir(CWD, path).map(Name::Opened),
             },
             (Place::Mapped(path), Some(mount)) => match fits(path) {
                 Some(name) => Ok(Name::Held(mount.as_raw_fd(), name)),
-                None => open_folder(mount, path).map(Name::Opened),
+                None => open_dir(mount, path).map(Name::Opened),
             },
             (Place::Mapped(path), None) => Err(RootError::io("find", path, Errno::NOENT)),
         }
     }
 }
 
-/// Leaves room for `/proc/self/fd/…/` before it and a folder behind it.
-const LONGEST_PATH: usize = LONGEST_VALUE - 40;
+/// Leaves room for `/proc/self/fd/…/` before it and a directory behind it.
+const MAX_PATH: usize = MAX_VALUE - 40;
 
 /// How a place is named to the kernel, which takes short names only.
 enum Name<'a> {
@@ -106,16 +106,16 @@ enum Name<'a> {
 }
 
 impl Name<'_> {
-    fn below(&self, folder: &str) -> String {
+    fn below(&self, dir: &str) -> String {
         match self {
-            Self::Path(name) => format!("{name}{folder}"),
-            Self::Held(fd, name) => format!("/proc/self/fd/{fd}/{name}{folder}"),
-            Self::Opened(fd) => format!("/proc/self/fd/{}{folder}", fd.as_raw_fd()),
+            Self::Path(name) => format!("{name}{dir}"),
+            Self::Held(fd, name) => format!("/proc/self/fd/{fd}/{name}{dir}"),
+            Self::Opened(fd) => format!("/proc/self/fd/{}{dir}", fd.as_raw_fd()),
         }
     }
 }
 
-pub(crate) fn open_folder(parent: impl AsFd, path: &Path) -> Result<OwnedFd, RootError> {
+pub(crate) fn open_dir(parent: impl AsFd, path: &Path) -> Result<OwnedFd, RootError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(parent, path, flags, Mode::empty()).map_err(RootError::at("open", path))
 }

@@ -1,8 +1,7 @@
 //! The same overlay on kernels whose overlay does not take single layers
-//! (before 6.7) or detached ones (before 6.15): a thread with a mount
-//! namespace of its own mounts it there the old way and takes a detached
-//! clone with it. The namespace ends with the thread, and nobody else ever
-//! sees it.
+//! (before 6.7) or detached ones (before 6.15): a thread with a mount namespace
+//! of its own mounts it there the old way and takes a detached clone with it.
+//! The namespace ends with the thread, and no other process ever sees it.
 //!
 //! The old way has one page for all its settings. Layers are named by the
 //! numbers of their descriptors, relative to `/proc/self/fd`, so hundreds fit.
@@ -20,11 +19,11 @@ use rustix::mount::{
 use crate::RootError;
 use crate::attributes::clone_path;
 use crate::creator::{become_owner, keep_dumpable, on_thread};
-use crate::overlay::{Overlay, Place, SETTINGS, WRITABLE, open_folder};
+use crate::overlay::{Overlay, Place, SETTINGS, WRITABLE, open_dir};
 use crate::sys;
 use crate::tmpfs::{Owner, TmpfsOptions, tmpfs};
 
-/// Makes the overlay; `place` is an empty folder to mount things on, in the
+/// Makes the overlay; `place` is an empty directory to mount things on, in the
 /// namespace of the thread only.
 pub(crate) fn mount_overlay(overlay: &Overlay, place: &Path) -> Result<OwnedFd, RootError> {
     keep_dumpable(|| on_thread(|| in_own_namespace(overlay, place)))
@@ -44,7 +43,7 @@ fn in_own_namespace(overlay: &Overlay, place: &Path) -> Result<OwnedFd, RootErro
 
     let mapped = place.join("mapped");
     if let Some(mount) = &overlay.mapped {
-        folder(&mapped)?;
+        dir(&mapped)?;
         attach(mount, &mapped)?;
     }
     let mut held = Vec::with_capacity(overlay.lowers.len() + 1);
@@ -56,7 +55,7 @@ fn in_own_namespace(overlay: &Overlay, place: &Path) -> Result<OwnedFd, RootErro
         None => None,
     };
     let root = place.join("root");
-    folder(&root)?;
+    dir(&root)?;
     // Relative names below start here.
     rustix::process::chdir("/proc/self/fd").map_err(failed("go to /proc/self/fd"))?;
     let mut flags = MountFlags::empty();
@@ -97,18 +96,18 @@ fn settings(lowers: &[OwnedFd], upper: Option<&OwnedFd>) -> CString {
 /// A layer as the new namespace sees it: an overlay takes no others.
 fn enter(layer: &Place, place: &Path, number: usize) -> Result<OwnedFd, RootError> {
     match layer {
-        Place::Folder(path) => open_folder(CWD, path),
-        Place::Mapped(path) => open_folder(CWD, &place.join("mapped").join(path)),
+        Place::Directory(path) => open_dir(CWD, path),
+        Place::Mapped(path) => open_dir(CWD, &place.join("mapped").join(path)),
         Place::Detached(mount) => {
             let target = place.join(number.to_string());
-            folder(&target)?;
+            dir(&target)?;
             attach(mount, &target)?;
-            open_folder(CWD, &target)
+            open_dir(CWD, &target)
         }
     }
 }
 
-fn folder(path: &Path) -> Result<(), RootError> {
+fn dir(path: &Path) -> Result<(), RootError> {
     mkdirat(CWD, path, Mode::from_raw_mode(0o700)).map_err(RootError::at("make", path))
 }
 

@@ -11,7 +11,7 @@ use crate::attributes::clone_path;
 use crate::overlay::{Overlay, Place};
 use crate::private::mount_overlay;
 
-fn folder(home: &Path, name: &str) -> PathBuf {
+fn dir(home: &Path, name: &str) -> PathBuf {
     let path = home.join(name);
     fs::create_dir_all(&path).unwrap();
     path
@@ -27,18 +27,18 @@ fn overlay(home: &Path, detached: bool, upper: bool) -> Overlay {
         if detached {
             Place::Detached(clone_path(&path, false).unwrap())
         } else {
-            Place::Folder(path)
+            Place::Directory(path)
         }
     };
     let lowers = (0..200)
         .map(|number| {
-            let layer = folder(home, &format!("layer-{number}"));
+            let layer = dir(home, &format!("layer-{number}"));
             fs::write(layer.join(format!("file-{number}")), "").unwrap();
             place(layer)
         })
         .collect();
-    folder(home, "root/upper");
-    folder(home, "root/work");
+    dir(home, "root/upper");
+    dir(home, "root/work");
     Overlay {
         lowers,
         upper: upper.then(|| place(home.join("root"))),
@@ -53,13 +53,13 @@ fn overlay(home: &Path, detached: bool, upper: bool) -> Overlay {
 }
 
 #[test]
-fn it_makes_the_same_overlay() {
+fn private_overlay_equals_the_mounted_one() {
     for detached in [false, true] {
         for upper in [false, true] {
             let home = tempfile::tempdir_in("/var/tmp").unwrap();
             let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
             let overlay = overlay(home.path(), detached, upper);
-            let place = folder(home.path(), "place");
+            let place = dir(home.path(), "place");
             let mount = mount_overlay(&overlay, &place).unwrap();
             assert!(open(&mount, "file-0", OFlags::RDONLY).is_ok());
             assert!(open(&mount, "file-199", OFlags::RDONLY).is_ok());
@@ -77,17 +77,17 @@ fn it_makes_the_same_overlay() {
 }
 
 #[test]
-fn it_is_made_by_the_owner_that_was_asked_for() {
+fn private_overlay_is_created_by_the_requested_owner() {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let mut overlay = overlay(home.path(), true, true);
     overlay.creator = Some(crate::Owner {
         uid: 100_000,
         gid: 100_000,
     });
-    drop(mount_overlay(&overlay, &folder(home.path(), "place")).unwrap());
+    drop(mount_overlay(&overlay, &dir(home.path(), "place")).unwrap());
     let work = fs::File::open(home.path().join("root/work/work")).unwrap();
     assert_eq!(fstat(work.as_fd()).unwrap().st_uid, 100_000);
-    // This thread, and every other, is still who it was.
+    // This thread, and every other, still has its user.
     assert!(rustix::process::geteuid().is_root());
     assert_eq!(
         rustix::process::dumpable_behavior().unwrap(),

@@ -51,8 +51,8 @@ pub(crate) fn mount_setattr(
     if recursive {
         flags |= libc::AT_RECURSIVE;
     }
-    // SAFETY: the path is a C string, and the structure lives through the
-    // call with the size that is told; the kernel only reads both.
+    // SAFETY: the path is a C string, and the structure lives through the call
+    // with the size that is passed; the kernel only reads both.
     let result = unsafe {
         libc::syscall(
             SYS_MOUNT_SETATTR,
@@ -81,7 +81,7 @@ fn last() -> Errno {
 /// `request`.
 unsafe fn ioctl<T>(fd: BorrowedFd<'_>, request: u64, argument: &mut T) -> Result<i32> {
     // SAFETY: the argument lives through the call and, as the caller
-    // promises, has the layout and size that the request works on.
+    // guarantees, has the layout and size that the request works on.
     let result = unsafe {
         libc::ioctl(
             fd.as_raw_fd(),
@@ -176,8 +176,8 @@ pub(crate) fn set_project_quota(file: impl AsFd, id: u32, blocks: u64, inodes: u
     unsafe { quotactl(file.as_fd(), Q_SETQUOTA, id, &mut quota) }
 }
 
-/// Puts a folder into a project; `inherit` hands it down to what is made in it.
-pub(crate) fn set_project(folder: impl AsFd, id: u32, inherit: bool) -> Result<()> {
+/// Puts a directory into a project; `inherit` hands it down to what is made in it.
+pub(crate) fn set_project(dir: impl AsFd, id: u32, inherit: bool) -> Result<()> {
     const FS_IOC_FSGETXATTR: u64 = 0x801c_581f;
     const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
     const PROJECT_INHERIT: u32 = 0x200;
@@ -194,7 +194,7 @@ pub(crate) fn set_project(folder: impl AsFd, id: u32, inherit: bool) -> Result<(
     }
     let mut attributes = FsXattr::default();
     // SAFETY: `FsXattr` is the structure of both requests.
-    unsafe { ioctl(folder.as_fd(), FS_IOC_FSGETXATTR, &mut attributes)? };
+    unsafe { ioctl(dir.as_fd(), FS_IOC_FSGETXATTR, &mut attributes)? };
     attributes.project = id;
     if inherit {
         attributes.flags |= PROJECT_INHERIT;
@@ -202,7 +202,7 @@ pub(crate) fn set_project(folder: impl AsFd, id: u32, inherit: bool) -> Result<(
         attributes.flags &= !PROJECT_INHERIT;
     }
     // SAFETY: as above.
-    unsafe { ioctl(folder.as_fd(), FS_IOC_FSSETXATTR, &mut attributes)? };
+    unsafe { ioctl(dir.as_fd(), FS_IOC_FSSETXATTR, &mut attributes)? };
     Ok(())
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn trim(dir: impl AsFd) -> Result<()> {
     unsafe { ioctl(dir.as_fd(), FITRIM, &mut all) }.map(drop)
 }
 
-/// The number of a loop device that nobody uses at the moment.
+/// The number of a loop device that is unused at the moment.
 pub(crate) fn free_loop_device(control: impl AsFd) -> Result<i32> {
     const LOOP_CTL_GET_FREE: u64 = 0x4C82;
     let mut nothing = [0_u8; 0];
@@ -233,8 +233,8 @@ pub(crate) fn free_loop_device(control: impl AsFd) -> Result<i32> {
     unsafe { ioctl(control.as_fd(), LOOP_CTL_GET_FREE, &mut nothing) }
 }
 
-/// Attaches a file to a loop device, which lets go of it by itself when its
-/// last user is gone.
+/// Attaches a file to a loop device, which releases it by itself when its last
+/// user is gone.
 pub(crate) fn configure_loop(device: impl AsFd, file: impl AsFd) -> Result<()> {
     const LOOP_CONFIGURE: u64 = 0x4C0A;
     const AUTOCLEAR: u32 = 4;
@@ -304,26 +304,26 @@ fn volume_arguments(name: &str) -> Result<VolumeArguments> {
     Ok(arguments)
 }
 
-/// Makes a subvolume with this name in a folder of a btrfs.
-pub(crate) fn create_subvolume(folder: impl AsFd, name: &str) -> Result<()> {
+/// Makes a subvolume with this name in a directory of a btrfs.
+pub(crate) fn create_subvolume(dir: impl AsFd, name: &str) -> Result<()> {
     const BTRFS_IOC_SUBVOL_CREATE: u64 = 0x5000_940e;
     let mut arguments = volume_arguments(name)?;
     // SAFETY: `VolumeArguments` is the structure of this request.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_SUBVOL_CREATE, &mut arguments)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_SUBVOL_CREATE, &mut arguments)? };
     Ok(())
 }
 
 /// Takes a subvolume away with everything in it.
-pub(crate) fn destroy_subvolume(folder: impl AsFd, name: &str) -> Result<()> {
+pub(crate) fn destroy_subvolume(dir: impl AsFd, name: &str) -> Result<()> {
     const BTRFS_IOC_SNAP_DESTROY: u64 = 0x5000_940f;
     let mut arguments = volume_arguments(name)?;
     // SAFETY: `VolumeArguments` is the structure of this request.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_SNAP_DESTROY, &mut arguments)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_SNAP_DESTROY, &mut arguments)? };
     Ok(())
 }
 
-/// The number of the subvolume that this folder is in.
-pub(crate) fn subvolume_id(folder: impl AsFd) -> Result<u64> {
+/// The number of the subvolume that this directory is in.
+pub(crate) fn subvolume_id(dir: impl AsFd) -> Result<u64> {
     const BTRFS_IOC_INO_LOOKUP: u64 = 0xd000_9412;
     const FIRST_FREE_OBJECT: u64 = 256;
     #[repr(C)]
@@ -338,32 +338,32 @@ pub(crate) fn subvolume_id(folder: impl AsFd) -> Result<u64> {
         name: [0; 4080],
     };
     // SAFETY: `Lookup` is the structure of this request.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_INO_LOOKUP, &mut lookup)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_INO_LOOKUP, &mut lookup)? };
     Ok(lookup.tree)
 }
 
-/// Limits the subvolume that this folder is in.
-pub(crate) fn limit_subvolume(folder: impl AsFd, bytes: u64) -> Result<()> {
+/// Limits the subvolume that this directory is in.
+pub(crate) fn limit_subvolume(dir: impl AsFd, bytes: u64) -> Result<()> {
     const BTRFS_IOC_QGROUP_LIMIT: u64 = 0x8030_942b;
     const MAX_REFERENCED: u64 = 1;
     // The group (0: the one of this subvolume), then flags and limits.
     let mut limit: [u64; 6] = [0, MAX_REFERENCED, bytes, 0, 0, 0];
     // SAFETY: six 64-bit numbers are the structure of this request.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_QGROUP_LIMIT, &mut limit)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_QGROUP_LIMIT, &mut limit)? };
     Ok(())
 }
 
 /// Takes the quota group of a subvolume away.
-pub(crate) fn destroy_qgroup(folder: impl AsFd, id: u64) -> Result<()> {
+pub(crate) fn destroy_qgroup(dir: impl AsFd, id: u64) -> Result<()> {
     const BTRFS_IOC_QGROUP_CREATE: u64 = 0x4010_942a;
     let mut arguments: [u64; 2] = [0, id];
     // SAFETY: two 64-bit numbers are the structure of this request.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_QGROUP_CREATE, &mut arguments)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_QGROUP_CREATE, &mut arguments)? };
     Ok(())
 }
 
 /// The id of a btrfs, by which `/sys/fs/btrfs` knows it.
-pub(crate) fn btrfs_id(folder: impl AsFd) -> Result<[u8; 16]> {
+pub(crate) fn btrfs_id(dir: impl AsFd) -> Result<[u8; 16]> {
     const BTRFS_IOC_FS_INFO: u64 = 0x8400_941f;
     #[repr(C)]
     struct Info {
@@ -377,6 +377,6 @@ pub(crate) fn btrfs_id(folder: impl AsFd) -> Result<[u8; 16]> {
         rest: [0; 124],
     };
     // SAFETY: `Info` is as large as the structure of this request: 1024 bytes.
-    unsafe { ioctl(folder.as_fd(), BTRFS_IOC_FS_INFO, &mut info)? };
+    unsafe { ioctl(dir.as_fd(), BTRFS_IOC_FS_INFO, &mut info)? };
     Ok(info.id)
 }

@@ -10,8 +10,8 @@ use crate::RootError;
 use crate::attributes::change;
 use crate::context::FsContext;
 
-/// Who owns what is made for a pod: the ids, on the host, of root in the pod.
-/// Without a user namespace that is 0 and 0.
+/// The owner of what is made for a pod: the ids, on the host, of root in the
+/// pod. Without a user namespace that is 0 and 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The user id on the host.
@@ -25,9 +25,9 @@ pub struct Owner {
 pub struct TmpfsOptions {
     /// How much it holds.
     pub bytes: u64,
-    /// The mode of its top folder.
+    /// The mode of its top directory.
     pub mode: u32,
-    /// Who owns its top folder.
+    /// The owner of its top directory.
     pub owner: Owner,
     /// Nothing in it can be executed.
     pub no_exec: bool,
@@ -37,7 +37,7 @@ pub struct TmpfsOptions {
 /// empty ones, which a limit on bytes does not see.
 const BYTES_PER_FILE: u64 = 4096;
 /// Small file systems hold at least so many files.
-const LEAST_FILES: u64 = 1024;
+const MIN_FILES: u64 = 1024;
 
 /// A detached file system in memory, without set-user-id and devices.
 pub fn tmpfs(options: TmpfsOptions) -> Result<OwnedFd, RootError> {
@@ -48,7 +48,7 @@ pub fn tmpfs(options: TmpfsOptions) -> Result<OwnedFd, RootError> {
     make(options, attributes)
 }
 
-/// The `/dev/shm` of a pod, open to everybody in it.
+/// The `/dev/shm` of a pod, open to all users in it.
 pub fn shm(bytes: u64, owner: Owner) -> Result<OwnedFd, RootError> {
     tmpfs(TmpfsOptions {
         bytes,
@@ -58,7 +58,7 @@ pub fn shm(bytes: u64, owner: Owner) -> Result<OwnedFd, RootError> {
     })
 }
 
-/// Empty folders to mount on, which nobody can change.
+/// Empty directories to mount on, which no process can change.
 pub fn places<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<OwnedFd, RootError> {
     let options = TmpfsOptions {
         bytes: 4096,
@@ -75,7 +75,7 @@ pub fn places<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<OwnedFd, R
     Ok(mount)
 }
 
-/// A file system that holds one executable file and that nobody can change.
+/// A file system that holds one executable file and that no process can change.
 pub fn program(name: &str, bytes: &[u8]) -> Result<OwnedFd, RootError> {
     let options = TmpfsOptions {
         bytes: (bytes.len() as u64).next_multiple_of(4096),
@@ -104,7 +104,7 @@ pub(crate) fn make(
     options: TmpfsOptions,
     attributes: MountAttrFlags,
 ) -> Result<OwnedFd, RootError> {
-    let files = (options.bytes / BYTES_PER_FILE).max(LEAST_FILES);
+    let files = (options.bytes / BYTES_PER_FILE).max(MIN_FILES);
     let context = FsContext::open("tmpfs")?;
     context
         .string("size", &options.bytes.to_string())?

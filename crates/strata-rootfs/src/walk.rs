@@ -1,6 +1,6 @@
 //! How much a tree takes on the disk, for roots without a quota that knows.
 //! Bounded in files, depth and time: what a pod made decides how long this
-//! takes, and nobody should wait for a million files.
+//! takes, and no caller should wait for a million files.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
-const MOST_FILES: usize = 200_000;
+const MAX_FILES: usize = 200_000;
 const DEEPEST: usize = 64;
-const LONGEST: Duration = Duration::from_secs(2);
+const WALK_TIMEOUT: Duration = Duration::from_secs(2);
 const BUFFER: usize = 16 * 1024;
 
 /// Bytes found, and whether that was everything.
@@ -28,10 +28,10 @@ pub(crate) fn disk_usage(parent: BorrowedFd<'_>, name: &str) -> Result<Walked, E
         files: 0,
         whole: true,
         linked: HashSet::new(),
-        until: Instant::now() + LONGEST,
+        until: Instant::now() + WALK_TIMEOUT,
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    walk.folder(&openat(parent, name, flags, Mode::empty())?, 0)?;
+    walk.dir(&openat(parent, name, flags, Mode::empty())?, 0)?;
     Ok(Walked {
         bytes: walk.bytes,
         whole: walk.whole,
@@ -48,9 +48,10 @@ struct Walk {
 }
 
 impl Walk {
-    fn folder(&mut self, folder: &OwnedFd, depth: usize) -> Result<(), Errno> {
-        let mut buffer = [MaybeUninit::<u8>::uninit(); BUFFER];
-        let mut entries = RawDir::new(folder, &mut buffer);
+    fn dir(&mut self, dir: &OwnedFd, depth: usize) -> Result<(), Errno> {
+        // Not on the stack: a pod decides how many of these there are at once.
+        let mut buffer: Vec<MaybeUninit<u8>> = vec![MaybeUninit::uninit(); BUFFER];
+        let mut entries = RawDir::new(dir, &mut buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
@@ -58,23 +59,23 @@ impl Walk {
                 continue;
             }
             self.files += 1;
-            if self.files > MOST_FILES || depth > DEEPEST || Instant::now() > self.until {
+            if self.files > MAX_FILES || depth > DEEPEST || Instant::now() > self.until {
                 self.whole = false;
                 return Ok(());
             }
-            let status = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let status = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => continue,
                 other => other?,
             };
-            let is_folder = FileType::from_raw_mode(status.st_mode) == FileType::Directory;
-            if is_folder || status.st_nlink == 1 || self.linked.insert(status.st_ino) {
+            let is_directory = FileType::from_raw_mode(status.st_mode) == FileType::Directory;
+            if is_directory || status.st_nlink == 1 || self.linked.insert(status.st_ino) {
                 self.bytes += u64::try_from(status.st_blocks).unwrap_or(0) * 512;
             }
-            if is_folder {
+            if is_directory {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                match openat(folder, name, flags, Mode::empty()) {
+                match openat(dir, name, flags, Mode::empty()) {
                     Err(Errno::NOENT) => {}
-                    other => self.folder(&other?, depth + 1)?,
+                    other => self.dir(&other?, depth + 1)?,
                 }
             }
         }

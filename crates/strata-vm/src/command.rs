@@ -1,9 +1,9 @@
-//! The command line of a guest, as a pure function of what is wanted and what
-//! the probe found.
+//! The command line of a guest, as a pure function of the specification and
+//! what the probe found.
 //!
-//! QEMU gets nothing that is not asked for here: no default devices, no
-//! configuration of a user, no display, no monitor for people. Formats of
-//! disks and what they stand on are said, never probed.
+//! QEMU gets nothing that is not configured here: no default devices, no
+//! configuration of a user, no display, no monitor for people. Formats of disks
+//! and what they stand on are set explicitly, never probed.
 //!
 //! QEMU opens nothing of a guest by a path but its kernel: sockets, disks and
 //! the tap are open files that it inherits, so its user needs no right to any
@@ -27,7 +27,7 @@ const FIRST_INHERITED: u32 = 4;
 /// take an eighth of the host's memory; less made no boot slower.
 const TCG_CODE: u64 = 128;
 const _: () = assert!(TCG_CODE * MIB < VM_OVERHEAD);
-/// Where devices sit. Fixed, for guests name their cards by it: one more disk
+/// Where devices sit. Fixed, for guests name their NICs by it: one more disk
 /// must not rename the network.
 const NETWORK_SLOT: usize = 2;
 const RANDOM_SLOT: usize = 3;
@@ -56,15 +56,14 @@ pub struct Launch {
 /// An open file that QEMU expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inherited {
-    /// A socket that listens at [`crate::VmFolder::qmp`].
+    /// A socket that listens at [`crate::VmDir::qmp`].
     Qmp,
-    /// A socket that listens at [`crate::VmFolder::console`].
+    /// A socket that listens at [`crate::VmDir::console`].
     Console,
-    /// The tap interface of the guest's card.
+    /// The tap interface of the guest's NIC.
     Tap,
     /// A disk, or the base that one stands on.
     File {
-        /// The file.
         path: PathBuf,
         /// Open for reading only; otherwise for reading and writing.
         read_only: bool,
@@ -75,11 +74,11 @@ pub enum Inherited {
 pub fn command(spec: &VmSpec, host: &Host) -> Result<Launch> {
     spec.check()?;
     let kvm = uses_kvm(spec.accel, host)?;
-    let mut words = Words::new(&host.qemu)?;
+    let mut words = Arguments::new(&host.qemu)?;
     words.base(spec, host);
     words.board(spec, kvm);
     words.sockets();
-    words.boot(&spec.boot)?;
+    words.boot(&spec.boot, kvm)?;
     if let Some(network) = &spec.network {
         words.network(network);
     }
@@ -118,12 +117,12 @@ fn uses_kvm(wanted: Accel, host: &Host) -> Result<bool> {
 }
 
 /// The words so far, and the files that they are about.
-struct Words {
+struct Arguments {
     words: Vec<String>,
     inherits: Vec<Inherited>,
 }
 
-impl Words {
+impl Arguments {
     fn new(program: &Path) -> Result<Self> {
         Ok(Self {
             words: vec![text(program)?.to_owned()],
@@ -195,7 +194,7 @@ impl Words {
         self.option("-m", format!("size={}M", spec.memory / MIB));
     }
 
-    /// Both wait for nobody. The console's socket is also its log: what a
+    /// Neither waits for a client. The console's socket is also its log: what a
     /// client reads or misses, stdout has.
     fn sockets(&mut self) {
         let qmp = self.inherit(Inherited::Qmp);
@@ -209,7 +208,7 @@ impl Words {
         self.option("-serial", "chardev:console0");
     }
 
-    fn boot(&mut self, boot: &Boot) -> Result<()> {
+    fn boot(&mut self, boot: &Boot, kvm: bool) -> Result<()> {
         let Boot::Kernel {
             kernel,
             initrd,
@@ -232,6 +231,13 @@ impl Words {
             (false, true) => "console=ttyS0".to_owned(),
             // First: what stands behind two dashes goes to the init.
             (false, false) => format!("console=ttyS0 {cmdline}"),
+        };
+        // The kernel counts interrupts for some milliseconds at its start, and
+        // panics where emulation on a busy host has delivered none of them. It
+        // omits that by itself under KVM.
+        let cmdline = match kvm {
+            true => cmdline,
+            false => format!("no_timer_check {cmdline}"),
         };
         self.option("-append", cmdline);
         Ok(())

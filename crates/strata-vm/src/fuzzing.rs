@@ -1,12 +1,11 @@
-//! What a QEMU that its guest has taken over says, disks that are given to us,
-//! and what a guest is told at its first boot: fuzzed by `fuzz/`.
+//! What a QEMU that its guest has taken over sends, disks that are given to us,
+//! and what a guest receives at its first boot: fuzzed by `fuzz/`.
 
 use crate::Seed;
 use crate::disk::qcow2::Header;
 use crate::qmp::event::Event;
 use crate::qmp::message::Incoming;
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.

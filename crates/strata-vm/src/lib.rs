@@ -1,16 +1,14 @@
 //! QEMU guests: the command line, QMP, disks, and whether KVM works.
 //!
 //! This crate knows QEMU and starts none but the tiny guest of the probe. The
-//! node starts what [`command`] says inside a cell, whose init is the parent,
-//! so a guest outlives the daemon; after a restart the daemon finds the
-//! guest's sockets again by [`VmFolder`] and connects with [`Qmp`].
+//! node starts what [`command`] returns inside a cell, whose init is the
+//! parent, so a guest outlives the daemon; after a restart the daemon finds the
+//! guest's sockets again by [`VmDir`] and connects with [`Qmp`].
 
 mod command;
 mod disk;
-mod folder;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-pub mod iso9660;
 mod network;
 mod probe;
 mod program;
@@ -18,13 +16,13 @@ mod qmp;
 mod seed;
 mod shutdown;
 mod spec;
+mod vm_dir;
 
 pub use command::{Inherited, Launch, command};
 pub use disk::{
     Backing, DiskError, DiskInfo, check_image, check_overlay, clone_disk, clone_open_disk,
     copy_disk, create_disk, disk_info,
 };
-pub use folder::VmFolder;
 pub use network::{MacAddress, ip_parameter};
 pub use probe::{Host, Kvm, ProbeError, Version, probe};
 pub use program::{ProgramFiles, ProgramId};
@@ -34,3 +32,4 @@ pub use shutdown::{Stopped, shut_down};
 pub use spec::{
     Accel, Base, Boot, Disk, DiskBus, DiskFormat, Machine, Network, OnReboot, Tap, VmSpec,
 };
+pub use vm_dir::VmDir;

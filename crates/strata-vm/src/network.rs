@@ -7,14 +7,14 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use strata_types::{Error, Label};
 
-/// The address of a network card: of one card, not of a group.
+/// The address of a NIC: of one NIC, not of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MacAddress([u8; 6]);
 
 impl MacAddress {
-    /// Takes the six bytes; none when they are the address of a group, or of
-    /// nobody.
+    /// Takes the six bytes; none when they are the address of a group, or all
+    /// zero.
     pub fn new(bytes: [u8; 6]) -> Option<Self> {
         (bytes[0] & 1 == 0 && bytes != [0; 6]).then_some(Self(bytes))
     }
@@ -23,7 +23,7 @@ impl MacAddress {
     /// one is, and the same after every restart.
     pub fn of(address: Ipv4Addr) -> Self {
         let [a, b, c, d] = address.octets();
-        // The 2 says "given by the owner of the network, not by a vendor".
+        // The 2 means "given by the owner of the network, not by a vendor".
         Self([0x02, 0x53, a, b, c, d])
     }
 
@@ -55,7 +55,7 @@ impl FromStr for MacAddress {
             Error::invalid("network.mac", format!("{text:?} {why}"))
         };
         let bytes = parse().ok_or_else(|| refuse("is not like 02:53:0a:00:00:02"))?;
-        Self::new(bytes).ok_or_else(|| refuse("is not the address of one card"))
+        Self::new(bytes).ok_or_else(|| refuse("is not a unicast MAC address"))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_a_card_is_refused() {
+    fn invalid_mac_address_is_refused() {
         let bad = [
             "",
             "02:53:0a:00:00",

@@ -2,8 +2,8 @@
 //! the modules it loads to translate code, its firmware. They are all that a
 //! cell has to hold for QEMU to run there.
 //!
-//! The program's own loader says which libraries it would load, from where;
-//! nothing of QEMU runs for that. QEMU says where its firmware is.
+//! The program's own loader reports which libraries it would load, from where;
+//! nothing of QEMU runs for that. QEMU reports where its firmware is.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -33,7 +33,6 @@ pub struct ProgramFiles {
     pub programs: Vec<PathBuf>,
     /// Libraries and modules, and what the loader finds them by.
     pub libraries: Vec<PathBuf>,
-    /// Directories with firmware.
     pub firmware: Vec<PathBuf>,
 }
 
@@ -68,7 +67,7 @@ impl ProgramFiles {
     }
 }
 
-/// What tells whether a program is still the one that was looked at.
+/// What shows whether a program is still the one that was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId([u64; 4]);
 
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn non_elf_program_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), [b'#'; 100]).unwrap();
         assert!(loader(file.path()).is_err());

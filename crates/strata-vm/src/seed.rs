@@ -3,16 +3,15 @@
 
 use std::path::Path;
 
+use strata_bootimage::files_image;
 use strata_types::{Error, Label};
 
 use crate::DiskError;
 
-mod iso;
-
 /// The longest file: what a person writes, not a disk.
-const LONGEST: usize = 1 << 20;
+const MAX_FILE_LEN: usize = 1 << 20;
 
-/// What a guest is told at its first boot.
+/// What a guest receives at its first boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     /// Names this guest: with another one, it takes it for its first boot.
@@ -28,7 +27,6 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Checks every field.
     pub fn check(&self) -> Result<(), Error> {
         let one_line = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
         if !one_line(&self.instance_id) {
@@ -42,7 +40,7 @@ impl Seed {
         }
         let network = self.network_config.as_deref().unwrap_or_default();
         for (field, text) in [("user_data", &*self.user_data), ("network_config", network)] {
-            if text.len() > LONGEST {
+            if text.len() > MAX_FILE_LEN {
                 let why = format!("is {} bytes long; 1 MiB is the most", text.len());
                 return Err(Error::invalid(field, why));
             }
@@ -73,7 +71,7 @@ impl Seed {
         if let Some(network) = &self.network_config {
             files.insert(1, ("network-config", network.as_bytes()));
         }
-        iso::image("cidata", &files)
+        files_image("cidata", &files)
     }
 
     /// JSON, which is YAML with all its quotes.

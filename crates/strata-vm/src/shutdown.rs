@@ -1,4 +1,4 @@
-//! How a guest is stopped: asked, asked again, then without its consent.
+//! How a guest is stopped: by request, by another request, then by force.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Event, Qmp, QmpError};
 
-/// How often the button is pressed: a guest that is still booting hears none
-/// of it, and one that is on its way off does not mind.
-const AGAIN: Duration = Duration::from_secs(3);
+/// How often the button is pressed: a guest that is still booting ignores it,
+/// and one that is shutting down is not harmed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// How long QEMU may take to close its disks and end.
 const QUIT: Duration = Duration::from_secs(10);
 
@@ -28,7 +28,7 @@ pub enum Stopped {
 pub async fn shut_down(qmp: &Qmp, grace: Duration) -> Result<Stopped, QmpError> {
     let deadline = Instant::now() + grace;
     let mut events = qmp.events();
-    // A guest whose cpus stand still hears no button.
+    // A guest whose cpus are stopped does not see the button.
     if !qmp.status().await?.running {
         match qmp.resume().await {
             // One that cannot go on will not switch itself off, either.
@@ -44,7 +44,7 @@ pub async fn shut_down(qmp: &Qmp, grace: Duration) -> Result<Stopped, QmpError> 
             Err(QmpError::Closed) => return Ok(Stopped::ByItself),
             Err(error) => return Err(error),
         }
-        let until = deadline.min(Instant::now() + AGAIN);
+        let until = deadline.min(Instant::now() + RETRY_INTERVAL);
         is_off = timeout_at(until, hears_of_shutdown(&mut events))
             .await
             .is_ok();

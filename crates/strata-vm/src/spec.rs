@@ -1,4 +1,4 @@
-//! What a guest is asked to be. Everything is checked here, at the border:
+//! The specification of a guest. Everything is checked here, at the border:
 //! what [`VmSpec::check`] lets pass, the command line can be made from.
 
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::MacAddress;
 /// The smallest unit of memory that QEMU is given.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// What a guest is asked to be.
+/// The specification of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmSpec {
-    /// Its name, for people who look at the process list.
+    /// Its name, for readers of the process list.
     pub name: Label,
     /// The board it sees.
     #[serde(default)]
@@ -26,10 +26,9 @@ pub struct VmSpec {
     pub memory: u64,
     /// Where its first program comes from.
     pub boot: Boot,
-    /// Further disks.
     #[serde(default)]
     pub disks: Vec<Disk>,
-    /// Its network card; none without.
+    /// Its NIC; none without.
     #[serde(default)]
     pub network: Option<Network>,
     /// What runs its instructions.
@@ -77,7 +76,6 @@ pub enum Boot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// Its file.
     pub path: PathBuf,
     /// What the file is. Never guessed at the start: a guest can write the
     /// beginning of its raw disk, and so make it look like anything.
@@ -93,11 +91,10 @@ pub struct Disk {
     pub bus: DiskBus,
 }
 
-/// The base of a copy-on-write disk: a file that nobody changes.
+/// The base of a copy-on-write disk: a file that no process changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// Its file.
     pub path: PathBuf,
     /// What the file is.
     pub format: DiskFormat,
@@ -134,7 +131,7 @@ pub enum DiskBus {
     Nvme,
 }
 
-/// The network card of a guest.
+/// The NIC of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -144,7 +141,7 @@ pub struct Network {
     pub tap: Tap,
 }
 
-/// The interface on our side of a guest's network card.
+/// The interface on our side of a guest's NIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tap {
@@ -162,7 +159,6 @@ pub enum Accel {
     /// KVM where it truly works, else TCG.
     #[default]
     Auto,
-    /// The processor itself.
     Kvm,
     /// QEMU's translator: works everywhere, several times slower.
     Tcg,
@@ -175,24 +171,19 @@ pub enum OnReboot {
     /// The guest boots again, in the same process.
     #[default]
     Restart,
-    /// QEMU ends: for guests that do one job, and for kernels told to
-    /// `panic=-1`.
+    /// QEMU ends: for guests that do one job, and for kernels with `panic=-1`.
     Exit,
 }
 
 impl VmSpec {
-    /// The most cpus.
     pub const MAX_CPUS: u32 = 128;
-    /// The least memory.
     pub const MIN_MEMORY: u64 = 16 * MIB;
-    /// The most memory.
     pub const MAX_MEMORY: u64 = 4 << 40;
     /// The most further disks: each takes one of the slots of the board.
     pub const MAX_DISKS: usize = 16;
     /// The longest command line of a kernel: Linux takes no more.
     pub const MAX_CMDLINE: usize = 2047;
 
-    /// Checks every field.
     pub fn check(&self) -> Result<()> {
         if !(1..=Self::MAX_CPUS).contains(&self.cpus) {
             let (cpus, most) = (self.cpus, Self::MAX_CPUS);
@@ -284,7 +275,7 @@ fn check_memory(memory: u64) -> Result<()> {
     Ok(())
 }
 
-/// QEMU is started in another folder than we are, and words are text.
+/// QEMU is started in another directory than we are, and words are text.
 fn check_path(field: &str, path: &Path) -> Result<()> {
     let Some(text) = path.to_str() else {
         return Err(Error::invalid(field, "is not UTF-8"));
@@ -312,12 +303,12 @@ fn check_cmdline(cmdline: &str) -> Result<()> {
     Ok(())
 }
 
-/// As the kernel judges names of interfaces.
+/// As the kernel checks names of interfaces.
 fn check_interface(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let fits = (1..=15).contains(&name.len()) && name.chars().all(allowed);
     if !fits || name.starts_with('.') {
-        let why = format!("{name:?} is no name of an interface (1 to 15 of a-z, 0-9, - _ .)");
+        let why = format!("{name:?} is not a name of an interface (1 to 15 of a-z, 0-9, - _ .)");
         return Err(Error::invalid("network.tap", why));
     }
     Ok(())

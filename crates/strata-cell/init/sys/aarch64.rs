@@ -4,6 +4,7 @@ pub const READ: usize = 63;
 pub const WRITE: usize = 64;
 pub const CLOSE: usize = 57;
 pub const LSEEK: usize = 62;
+pub const PREAD64: usize = 67;
 pub const PWRITE64: usize = 68;
 pub const RT_SIGPROCMASK: usize = 135;
 pub const IOCTL: usize = 29;

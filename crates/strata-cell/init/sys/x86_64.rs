@@ -4,6 +4,7 @@ pub const READ: usize = 0;
 pub const WRITE: usize = 1;
 pub const CLOSE: usize = 3;
 pub const LSEEK: usize = 8;
+pub const PREAD64: usize = 17;
 pub const PWRITE64: usize = 18;
 pub const RT_SIGPROCMASK: usize = 14;
 pub const IOCTL: usize = 16;

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_controllers_are_named() {
         let error = detect("", None).unwrap_err();
         assert!(error.to_string().contains("cpu"), "{error}");
     }

@@ -14,10 +14,10 @@ use crate::wire::{FENCED, FENCED_USER};
 /// Trusted attributes cannot be set by root of a user namespace.
 const NAMES: [&CStr; 2] = [FENCED, FENCED_USER];
 
-pub(super) fn mark(folder: &Path) -> io::Result<()> {
+pub(super) fn mark(dir: &Path) -> io::Result<()> {
     let mut refused = Errno::NOTSUP;
     for name in NAMES {
-        match setxattr(folder, name, b"1", XattrFlags::empty()) {
+        match setxattr(dir, name, b"1", XattrFlags::empty()) {
             Ok(()) => return Ok(()),
             Err(errno) => refused = errno,
         }
@@ -26,9 +26,9 @@ pub(super) fn mark(folder: &Path) -> io::Result<()> {
 }
 
 /// One that is not marked, or gone, is fine.
-pub(super) fn unmark(folder: &Path) -> io::Result<()> {
+pub(super) fn unmark(dir: &Path) -> io::Result<()> {
     for name in NAMES {
-        match removexattr(folder, name) {
+        match removexattr(dir, name) {
             Ok(()) | Err(Errno::NODATA | Errno::NOENT | Errno::NOTSUP | Errno::PERM) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -36,7 +36,7 @@ pub(super) fn unmark(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn is_marked(folder: &Path) -> bool {
-    let has = |name: &&CStr| getxattr(folder, *name, &mut [0u8; 1]).is_ok();
+pub(super) fn is_marked(dir: &Path) -> bool {
+    let has = |name: &&CStr| getxattr(dir, *name, &mut [0u8; 1]).is_ok();
     NAMES.iter().any(has)
 }

@@ -11,27 +11,27 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How long a killed process may take to be gone; one that hangs in the
 /// kernel longer than this is reported, not waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Forks race with kills; each round there are fewer.
 const ROUNDS: usize = 1000;
 
-/// Kills until nobody is left. A group that is gone has no members.
-pub(super) fn kill_members(folder: &Path) -> io::Result<()> {
+/// Kills until no process is left. A group that is gone has no members.
+pub(super) fn kill_members(dir: &Path) -> io::Result<()> {
     let mut stopped_forks = false;
     for _ in 0..ROUNDS {
-        let members = members(folder)?;
+        let members = members(dir)?;
         if members.is_empty() {
             return Ok(());
         }
         if !stopped_forks {
             // One write ends all of a v2 group; where there is no such file,
             // a limit of nothing keeps a fork bomb from outrunning us.
-            if fs::write(folder.join("cgroup.kill"), "1").is_err() {
-                let _ = fs::write(folder.join("pids.max"), "0");
+            if fs::write(dir.join("cgroup.kill"), "1").is_err() {
+                let _ = fs::write(dir.join("pids.max"), "0");
             }
             stopped_forks = true;
         }
-        wait_all(&kill_all(folder, members)?)?;
+        wait_all(&kill_all(dir, members)?)?;
     }
     Err(io::Error::new(
         ErrorKind::TimedOut,
@@ -39,8 +39,8 @@ pub(super) fn kill_members(folder: &Path) -> io::Result<()> {
     ))
 }
 
-fn members(folder: &Path) -> io::Result<Vec<Pid>> {
-    match fs::read_to_string(folder.join("cgroup.procs")) {
+fn members(dir: &Path) -> io::Result<Vec<Pid>> {
+    match fs::read_to_string(dir.join("cgroup.procs")) {
         // 0 stands for a process outside of our view of the machine.
         Ok(text) => Ok(text
             .lines()
@@ -52,12 +52,12 @@ fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     }
 }
 
-/// Kills by pidfd, and only who is still a member once it is open: the pid
-/// may have gone to somebody else meanwhile.
-fn kill_all(folder: &Path, pids: Vec<Pid>) -> io::Result<Vec<OwnedFd>> {
+/// Kills by pidfd, and only a process that is still a member once it is open:
+/// the pid may belong to another process by then.
+fn kill_all(dir: &Path, pids: Vec<Pid>) -> io::Result<Vec<OwnedFd>> {
     let open = |pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?));
     let opened: Vec<(Pid, OwnedFd)> = pids.into_iter().filter_map(open).collect();
-    let still = members(folder)?;
+    let still = members(dir)?;
     let ours = opened.into_iter().filter(|(pid, _)| still.contains(pid));
     Ok(ours
         .map(|(_, pidfd)| {
@@ -69,7 +69,7 @@ fn kill_all(folder: &Path, pids: Vec<Pid>) -> io::Result<Vec<OwnedFd>> {
 
 fn wait_all(pidfds: &[OwnedFd]) -> io::Result<()> {
     let timeout = Timespec {
-        tv_sec: PATIENCE.as_secs().cast_signed(),
+        tv_sec: KILL_TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
     };
     for pidfd in pidfds {

@@ -17,6 +17,7 @@ mod detect;
 mod fence;
 mod group;
 mod kill;
+mod processors;
 mod run;
 mod usage;
 mod v1;
@@ -50,9 +51,7 @@ pub enum CgroupError {
     Refused {
         /// The file, by its name alone.
         file: String,
-        /// What was written.
         value: String,
-        /// Why.
         source: io::Error,
     },
     /// The kernel refused something else.
@@ -60,9 +59,8 @@ pub enum CgroupError {
     Io {
         /// What was being done.
         what: &'static str,
-        /// To which file or folder.
+        /// To which file or directory.
         path: PathBuf,
-        /// Why it failed.
         source: io::Error,
     },
 }
@@ -79,7 +77,7 @@ pub struct Unsupported {
 
 /// One value for one file of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct CgroupSetting {
     pub(crate) controller: &'static str,
     pub(crate) file: &'static str,
     pub(crate) value: String,
@@ -87,7 +85,7 @@ pub(crate) struct Setting {
     pub(crate) optional: bool,
 }
 
-impl Setting {
+impl CgroupSetting {
     pub(crate) fn new(controller: &'static str, file: &'static str, value: impl Display) -> Self {
         Self {
             controller,
@@ -98,7 +96,7 @@ impl Setting {
     }
 }
 
-/// The controllers every cell has; `cpuset` is joined only where asked for.
+/// The controllers every cell has; `cpuset` is joined only where requested.
 pub(crate) const V1_CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
 /// What a whole machine has beyond that, where the kernel has it.
 pub(crate) const V1_FURTHER: [&str; 8] = [
@@ -203,7 +201,7 @@ impl Cgroups {
         }
     }
 
-    /// The group that holds all others of this run, and the keeper.
+    /// The group that holds all others of this run, and the shim.
     pub fn root(&self) -> Cgroup {
         Cgroup::new(self.hierarchy.clone(), self.base.clone(), self.whole)
     }
@@ -216,13 +214,13 @@ impl Cgroups {
         Cgroup::new(self.hierarchy.clone(), path, self.whole)
     }
 
-    /// The outermost cells that have a group, wanted or not.
+    /// The outermost cells that have a group, desired or not.
     pub fn outermost(&self) -> Vec<String> {
         self.root().children()
     }
 
     /// Ends every process in this run's groups and removes them all, and the
-    /// folder above when no other run is in it.
+    /// directory above when no other run is in it.
     pub fn remove_all(&self) -> Result<(), CgroupError> {
         let root = self.whole().root();
         root.remove_tree()?;
@@ -233,18 +231,18 @@ impl Cgroups {
 
 /// How a new process gets into a group.
 #[derive(Debug)]
-pub(crate) enum Join {
+pub(crate) enum CgroupEntry {
     /// It writes itself into these `tasks` files.
     Tasks(Vec<OwnedFd>),
-    /// It is born into this folder.
-    Folder(OwnedFd),
+    /// It is born into this directory.
+    Directory(OwnedFd),
 }
 
-impl Join {
+impl CgroupEntry {
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let files = match self {
             Self::Tasks(files) => files.as_slice(),
-            Self::Folder(folder) => std::slice::from_ref(folder),
+            Self::Directory(dir) => std::slice::from_ref(dir),
         };
         files.iter().map(AsFd::as_fd)
     }
@@ -253,10 +251,10 @@ impl Join {
     pub(crate) fn tasks_files(self) -> rustix::io::Result<Vec<OwnedFd>> {
         match self {
             Self::Tasks(files) => Ok(files),
-            Self::Folder(folder) => {
+            Self::Directory(dir) => {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
                 Ok(vec![rustix::fs::openat(
-                    folder,
+                    dir,
                     "cgroup.procs",
                     flags,
                     Mode::empty(),

@@ -5,33 +5,33 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::group::{count_kills, kill_tree, open_folder, remove_tree, settle_io};
-use super::{CgroupError, Join};
+use super::group::{count_kills, kill_tree, open_dir, remove_tree, settle_io};
+use super::{CgroupEntry, CgroupError};
 
 /// The group of one run, to find all that it forked.
 #[derive(Clone, Debug)]
 pub struct RunGroup {
-    folder: PathBuf,
+    dir: PathBuf,
     v2: bool,
 }
 
 impl RunGroup {
-    pub(super) fn new(folder: PathBuf, v2: bool) -> Self {
-        Self { folder, v2 }
+    pub(super) fn new(dir: PathBuf, v2: bool) -> Self {
+        Self { dir, v2 }
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The way in for the run's process.
-    pub(crate) fn join(&self) -> rustix::io::Result<Join> {
+    pub(crate) fn join(&self) -> rustix::io::Result<CgroupEntry> {
         if self.v2 {
-            return open_folder(&self.folder);
+            return open_dir(&self.dir);
         }
-        let tasks = self.folder.join("tasks");
+        let tasks = self.dir.join("tasks");
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        Ok(Join::Tasks(vec![rustix::fs::open(
+        Ok(CgroupEntry::Tasks(vec![rustix::fs::open(
             tasks,
             flags,
             Mode::empty(),
@@ -42,20 +42,20 @@ impl RunGroup {
     /// memory; none where runs have no memory group of their own (v1).
     pub fn out_of_memory_kills(&self) -> Option<u64> {
         self.v2
-            .then(|| count_kills(&self.folder.join("memory.events")))
+            .then(|| count_kills(&self.dir.join("memory.events")))
     }
 
     /// Ends whatever is in the group, and in groups that the run made in it.
     pub fn kill(&self) -> Result<(), CgroupError> {
-        kill_tree(&self.folder)
+        kill_tree(&self.dir)
     }
 
     /// Ends whatever is still in the group and removes it.
     pub fn remove(&self) -> Result<(), CgroupError> {
         self.kill()?;
         if self.v2 {
-            settle_io(&self.folder);
+            settle_io(&self.dir);
         }
-        remove_tree(&self.folder)
+        remove_tree(&self.dir)
     }
 }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 pub struct Usage {
     /// Cpu time since the cell was made.
     pub cpu_usec: u64,
-    /// Memory now.
     pub memory_bytes: u64,
     /// The most memory at any time.
     pub memory_peak_bytes: u64,
@@ -21,19 +20,18 @@ pub struct Usage {
     pub io_write_bytes: u64,
 }
 
-fn text(folder: Option<&Path>, file: &str) -> String {
-    folder
-        .and_then(|folder| fs::read_to_string(folder.join(file)).ok())
+fn text(dir: Option<&Path>, file: &str) -> String {
+    dir.and_then(|dir| fs::read_to_string(dir.join(file)).ok())
         .unwrap_or_default()
 }
 
-fn number(folder: Option<&Path>, file: &str) -> u64 {
-    text(folder, file).trim().parse().unwrap_or(0)
+fn number(dir: Option<&Path>, file: &str) -> u64 {
+    text(dir, file).trim().parse().unwrap_or(0)
 }
 
 impl Usage {
-    pub(super) fn read_v1(folder: impl Fn(&str) -> Option<PathBuf>) -> Self {
-        let [cpuacct, memory, pids, blkio] = ["cpuacct", "memory", "pids", "blkio"].map(folder);
+    pub(super) fn read_v1(dir: impl Fn(&str) -> Option<PathBuf>) -> Self {
+        let [cpuacct, memory, pids, blkio] = ["cpuacct", "memory", "pids", "blkio"].map(dir);
         let memory = memory.as_deref();
         let io = text(
             blkio.as_deref(),
@@ -49,16 +47,16 @@ impl Usage {
         }
     }
 
-    pub(super) fn read_v2(folder: &Path) -> Self {
-        let folder = Some(folder);
-        let io = text(folder, "io.stat");
-        let cpu = text(folder, "cpu.stat");
+    pub(super) fn read_v2(dir: &Path) -> Self {
+        let dir = Some(dir);
+        let io = text(dir, "io.stat");
+        let cpu = text(dir, "cpu.stat");
         let usage = |line: &str| line.strip_prefix("usage_usec ")?.parse().ok();
         Self {
             cpu_usec: cpu.lines().find_map(usage).unwrap_or(0),
-            memory_bytes: number(folder, "memory.current"),
-            memory_peak_bytes: number(folder, "memory.peak"),
-            pids: number(folder, "pids.current"),
+            memory_bytes: number(dir, "memory.current"),
+            memory_peak_bytes: number(dir, "memory.peak"),
+            pids: number(dir, "pids.current"),
             io_read_bytes: sum_v2(&io, "rbytes="),
             io_write_bytes: sum_v2(&io, "wbytes="),
         }
@@ -95,17 +93,17 @@ mod tests {
     }
 
     #[test]
-    fn v2_figures_are_read_from_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
+    fn v2_figures_are_read_from_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("cpu.stat", "usage_usec 42\nuser_usec 40\n"),
             ("memory.current", "1000\n"),
             ("memory.peak", "2000\n"),
             ("pids.current", "3\n"),
         ] {
-            fs::write(folder.path().join(file), text).unwrap();
+            fs::write(dir.path().join(file), text).unwrap();
         }
-        let usage = Usage::read_v2(folder.path());
+        let usage = Usage::read_v2(dir.path());
         assert_eq!(
             (usage.cpu_usec, usage.memory_bytes, usage.pids),
             (42, 1000, 3)

@@ -2,21 +2,29 @@
 
 use strata_types::{CellSpec, IoLimit};
 
-use super::{Setting, Unsupported};
+use super::{CgroupSetting, Unsupported};
 
 /// What to write, and where, for a cell. `device` finds a device's numbers.
 pub(super) fn settings(
     spec: &CellSpec,
     device: impl Fn(&IoLimit) -> Result<(u32, u32), Unsupported>,
-) -> Result<Vec<Setting>, Unsupported> {
+) -> Result<Vec<CgroupSetting>, Unsupported> {
     let limits = &spec.limits;
-    let mut all = vec![Setting::new("cpu", "cpu.shares", spec.cpu_shares.get())];
+    let mut all = vec![CgroupSetting::new(
+        "cpu",
+        "cpu.shares",
+        spec.cpu_shares.get(),
+    )];
     if let Some(cpu) = limits.cpu {
-        all.push(Setting::new("cpu", "cpu.cfs_period_us", cpu.period_us));
-        all.push(Setting::new("cpu", "cpu.cfs_quota_us", cpu.quota_us));
+        all.push(CgroupSetting::new(
+            "cpu",
+            "cpu.cfs_period_us",
+            cpu.period_us,
+        ));
+        all.push(CgroupSetting::new("cpu", "cpu.cfs_quota_us", cpu.quota_us));
     }
     if let Some(cpus) = &limits.cpuset {
-        all.push(Setting::new("cpuset", "cpuset.cpus", cpus));
+        all.push(CgroupSetting::new("cpuset", "cpuset.cpus", cpus));
     }
     if limits.memory.high.is_some() {
         return Err(Unsupported {
@@ -25,17 +33,21 @@ pub(super) fn settings(
         });
     }
     if let Some(low) = limits.memory.low {
-        all.push(Setting::new("memory", "memory.soft_limit_in_bytes", low));
+        all.push(CgroupSetting::new(
+            "memory",
+            "memory.soft_limit_in_bytes",
+            low,
+        ));
     }
     if let Some(max) = limits.memory.max {
-        all.push(Setting::new("memory", "memory.limit_in_bytes", max));
+        all.push(CgroupSetting::new("memory", "memory.limit_in_bytes", max));
         // Without this the cell would go on in swap.
-        let mut swap = Setting::new("memory", "memory.memsw.limit_in_bytes", max);
+        let mut swap = CgroupSetting::new("memory", "memory.memsw.limit_in_bytes", max);
         swap.optional = true;
         all.push(swap);
     }
     if let Some(pids) = limits.pids_max {
-        all.push(Setting::new("pids", "pids.max", pids));
+        all.push(CgroupSetting::new("pids", "pids.max", pids));
     }
     for limit in &limits.io {
         let (major, minor) = device(limit)?;
@@ -47,7 +59,7 @@ pub(super) fn settings(
         ];
         for (file, value) in files {
             if let Some(value) = value {
-                all.push(Setting::new(
+                all.push(CgroupSetting::new(
                     "blkio",
                     file,
                     format!("{major}:{minor} {value}"),
@@ -112,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v1_cannot_keep_is_refused_by_name() {
+    fn limits_that_cgroup_v1_lacks_are_refused_by_name() {
         let mut spec = spec();
         spec.limits.memory.high = Some(1 << 30);
         let error = settings(&spec, |_| Ok((0, 0))).unwrap_err();

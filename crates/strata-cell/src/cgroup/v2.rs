@@ -2,7 +2,7 @@
 
 use strata_types::{CellSpec, IoLimit};
 
-use super::{Setting, Unsupported};
+use super::{CgroupSetting, Unsupported};
 
 /// The group of a cell's init: processes live in leaves alone in v2.
 pub(super) const LEAF: &str = "_init";
@@ -13,15 +13,19 @@ pub(super) const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "io", "memory", "pid
 pub(super) fn settings(
     spec: &CellSpec,
     device: impl Fn(&IoLimit) -> Result<(u32, u32), Unsupported>,
-) -> Result<Vec<Setting>, Unsupported> {
+) -> Result<Vec<CgroupSetting>, Unsupported> {
     let limits = &spec.limits;
-    let mut all = vec![Setting::new("cpu", "cpu.weight", spec.cpu_shares.weight())];
+    let mut all = vec![CgroupSetting::new(
+        "cpu",
+        "cpu.weight",
+        spec.cpu_shares.weight(),
+    )];
     if let Some(cpu) = limits.cpu {
         let value = format!("{} {}", cpu.quota_us, cpu.period_us);
-        all.push(Setting::new("cpu", "cpu.max", value));
+        all.push(CgroupSetting::new("cpu", "cpu.max", value));
     }
     if let Some(cpus) = &limits.cpuset {
-        all.push(Setting::new("cpuset", "cpuset.cpus", cpus));
+        all.push(CgroupSetting::new("cpuset", "cpuset.cpus", cpus));
     }
     let memory = [
         ("memory.low", limits.memory.low),
@@ -30,17 +34,17 @@ pub(super) fn settings(
     ];
     for (file, value) in memory {
         if let Some(value) = value {
-            all.push(Setting::new("memory", file, value));
+            all.push(CgroupSetting::new("memory", file, value));
         }
     }
     if limits.memory.max.is_some() {
         // Without this the cell would go on in swap.
-        let mut swap = Setting::new("memory", "memory.swap.max", 0);
+        let mut swap = CgroupSetting::new("memory", "memory.swap.max", 0);
         swap.optional = true;
         all.push(swap);
     }
     if let Some(pids) = limits.pids_max {
-        all.push(Setting::new("pids", "pids.max", pids));
+        all.push(CgroupSetting::new("pids", "pids.max", pids));
     }
     for limit in &limits.io {
         let (major, minor) = device(limit)?;
@@ -56,7 +60,7 @@ pub(super) fn settings(
                 value.push_str(&format!(" {key}={figure}"));
             }
         }
-        all.push(Setting::new("io", "io.max", value));
+        all.push(CgroupSetting::new("io", "io.max", value));
     }
     Ok(all)
 }

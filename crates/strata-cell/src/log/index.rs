@@ -26,7 +26,7 @@ impl TimeIndex {
         }
     }
 
-    /// Takes in what was added since the last time.
+    /// Reads what was added since the last time.
     pub(super) fn refresh(&mut self) -> io::Result<()> {
         let Some(file) = &self.file else {
             return Ok(());

@@ -22,9 +22,7 @@ pub use writer::SegmentWriter;
 /// Which output of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
     /// The daemon's own log.
     Daemon,

@@ -41,19 +41,19 @@ pub enum Read {
 /// A place in a log.
 #[derive(Debug)]
 pub struct LogReader {
-    folder: PathBuf,
+    dir: PathBuf,
     channel: Channel,
     /// The next byte to read, counted over the whole log.
     position: u64,
-    /// Where to stop; none to go on for ever.
+    /// Where to stop; none to go on forever.
     end: Option<u64>,
     segment: Option<Segment>,
     /// A line whose end has not been read, and where it begins.
     partial: BytesMut,
     partial_start: u64,
-    /// Bytes lost and not yet told of.
+    /// Bytes lost and not yet reported.
     lost: u64,
-    /// What the index has told of losses so far.
+    /// Losses according to the index so far.
     lost_known: u64,
 }
 
@@ -66,40 +66,43 @@ struct Segment {
 
 impl LogReader {
     /// Begins at the oldest line there is.
-    pub fn from_start(folder: &Path, channel: Channel) -> io::Result<Self> {
-        let oldest = segments::starts(folder, channel)?
+    pub fn from_start(dir: &Path, channel: Channel) -> io::Result<Self> {
+        let oldest = segments::starts(dir, channel)?
             .first()
             .copied()
             .unwrap_or(0);
-        let mut reader = Self::at(folder, channel, oldest);
-        // What was rotated away before anybody came is missing all the same.
+        let mut reader = Self::at(dir, channel, oldest);
+        // What was rotated away before the first read is missing all the same.
         reader.lost = oldest;
         Ok(reader)
     }
 
     /// Begins with the last `lines` lines there are.
-    pub fn from_tail(folder: &Path, channel: Channel, lines: u32) -> io::Result<Self> {
-        let position = tail_position(folder, channel, lines)?;
-        Ok(Self::at(folder, channel, position))
+    pub fn from_tail(dir: &Path, channel: Channel, lines: u32) -> io::Result<Self> {
+        let position = tail_position(dir, channel, lines)?;
+        Ok(Self::at(dir, channel, position))
     }
 
     /// Ends where the log ends now: a writer in a hurry must not keep a reader
-    /// who wants the history alone.
+    /// that wants the history alone.
     pub fn until_now(mut self) -> io::Result<Self> {
-        let newest = segments::starts(&self.folder, self.channel)?
-            .last()
-            .copied();
+        let newest = segments::starts(&self.dir, self.channel)?.last().copied();
         let end = newest.map(|start| {
-            let file = segments::path(&self.folder, self.channel, start);
+            let file = segments::path(&self.dir, self.channel, start);
             start + file.metadata().map_or(0, |metadata| metadata.len())
         });
         self.end = Some(end.unwrap_or(0));
         Ok(self)
     }
 
-    fn at(folder: &Path, channel: Channel, position: u64) -> Self {
+    /// Reads beyond the end that [`LogReader::until_now`] set.
+    pub fn read_on(&mut self) {
+        self.end = None;
+    }
+
+    fn at(dir: &Path, channel: Channel, position: u64) -> Self {
         Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             channel,
             position,
             end: None,
@@ -165,7 +168,7 @@ impl LogReader {
     }
 
     /// As [`LogReader::finish`]; then, where more was lost than lines have
-    /// said, `lost_in_all` bytes since the log began, the gap at its end.
+    /// reported, `lost_in_all` bytes since the log began, the gap at its end.
     pub fn end(&mut self, lost_in_all: u64, out: &mut Vec<LogEntry>) {
         self.finish(out);
         let at_end = lost_in_all.saturating_sub(self.lost_known);
@@ -195,21 +198,21 @@ impl LogReader {
         }
         let after = starts.partition_point(|start| *start <= self.position);
         let start = starts[after.max(1) - 1];
-        let file = match File::open(segments::path(&self.folder, self.channel, start)) {
+        let file = match File::open(segments::path(&self.dir, self.channel, start)) {
             Ok(file) => file,
             // Rotated away between the look and the open: look again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
         };
-        let times = TimeIndex::open(&segments::times_path(&self.folder, self.channel, start));
+        let times = TimeIndex::open(&segments::times_path(&self.dir, self.channel, start));
         self.segment = Some(Segment { start, file, times });
         Ok(true)
     }
 
-    /// A log whose folder was removed meanwhile has no more segments; what is
+    /// A log whose directory was removed meanwhile has no more segments; what is
     /// open can still be read.
     fn starts(&self) -> io::Result<Vec<u64>> {
-        match segments::starts(&self.folder, self.channel) {
+        match segments::starts(&self.dir, self.channel) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             starts => starts,
         }
@@ -280,12 +283,12 @@ impl LogReader {
 }
 
 /// Where the last `lines` lines begin, found from the end backwards.
-fn tail_position(folder: &Path, channel: Channel, lines: u32) -> io::Result<u64> {
-    let starts = segments::starts(folder, channel)?;
+fn tail_position(dir: &Path, channel: Channel, lines: u32) -> io::Result<u64> {
+    let starts = segments::starts(dir, channel)?;
     let mut left = lines;
     let mut at_end = true;
     for start in starts.iter().rev() {
-        let Ok(file) = File::open(segments::path(folder, channel, *start)) else {
+        let Ok(file) = File::open(segments::path(dir, channel, *start)) else {
             break;
         };
         let mut end = file.metadata()?.len();

@@ -20,20 +20,20 @@ fn lines(reader: &mut LogReader) -> Vec<String> {
 
 #[test]
 fn reads_across_segments_and_delivers_a_partial_last_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 10, 100).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 10, 100).unwrap();
     for line in ["one\n", "two\n", "a longer line\n", "end"] {
         writer.write(line.as_bytes(), 7).unwrap();
     }
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     assert_eq!(lines(&mut reader), ["one", "two", "a longer line", "end"]);
 }
 
 #[test]
-fn a_reader_that_is_overtaken_tells_how_much_it_missed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 8, 2).unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+fn overtaken_reader_reports_how_much_it_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 8, 2).unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     for i in 0..10 {
         writer.write(format!("line {i}\n").as_bytes(), 1).unwrap();
     }
@@ -47,10 +47,10 @@ fn a_reader_that_is_overtaken_tells_how_much_it_missed() {
 
 #[test]
 fn loss_after_the_last_line_is_a_gap_at_the_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 1000, 2).unwrap();
     writer.write(b"a\nb", 5).unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     let mut out = Vec::new();
     while reader.read(&mut out).unwrap() == Read::Some {}
     reader.end(30, &mut out);
@@ -69,8 +69,8 @@ fn loss_after_the_last_line_is_a_gap_at_the_end() {
 
 #[test]
 fn log_that_was_lost_whole_is_one_gap() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     let mut out = Vec::new();
     assert_eq!(reader.read(&mut out).unwrap(), Read::CaughtUp);
     reader.end(9, &mut out);
@@ -79,11 +79,11 @@ fn log_that_was_lost_whole_is_one_gap() {
 
 #[test]
 fn lines_carry_the_time_they_were_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 1000, 2).unwrap();
     writer.write(b"a\n", 1_000_000_000).unwrap();
     writer.write(b"b\n", 2_000_000_000).unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     let mut out = Vec::new();
     reader.read(&mut out).unwrap();
     assert_eq!(
@@ -94,10 +94,10 @@ fn lines_carry_the_time_they_were_written() {
 
 #[test]
 fn a_reader_of_the_history_alone_ends_where_the_log_ended_when_it_came() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 1000, 2).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 1000, 2).unwrap();
     writer.write(b"a\nb", 1).unwrap();
-    let reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     let mut reader = reader.until_now().unwrap();
     writer.write(b"c\nd\n", 1).unwrap();
     assert_eq!(lines(&mut reader), ["a", "b"]);
@@ -105,18 +105,18 @@ fn a_reader_of_the_history_alone_ends_where_the_log_ended_when_it_came() {
 
 #[test]
 fn an_empty_or_missing_log_is_caught_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     assert_eq!(reader.read(&mut Vec::new()).unwrap(), Read::CaughtUp);
-    assert!(LogReader::from_start(&folder.path().join("gone"), CHANNEL).is_err());
+    assert!(LogReader::from_start(&dir.path().join("gone"), CHANNEL).is_err());
 }
 
 #[test]
 fn a_line_without_end_is_delivered_in_pieces() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = SegmentWriter::open(folder.path(), CHANNEL, 64 << 20, 2).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = SegmentWriter::open(dir.path(), CHANNEL, 64 << 20, 2).unwrap();
     writer.write(&vec![b'x'; 3 * MAX_LINE], 1).unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     let mut out = Vec::new();
     while reader.read(&mut out).unwrap() == Read::Some {}
     reader.finish(&mut out);
@@ -128,10 +128,10 @@ fn a_line_without_end_is_delivered_in_pieces() {
 }
 
 #[test]
-fn a_foreign_file_in_the_folder_is_no_segment() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("stdout.x"), "no").unwrap();
-    let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+fn a_foreign_file_in_the_directory_is_no_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("stdout.x"), "no").unwrap();
+    let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
     assert_eq!(lines(&mut reader), Vec::<String>::new());
 }
 
@@ -139,19 +139,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_was_written_is_read_in_order(
+    fn log_entries_are_read_in_the_order_they_were_written(
         written in proptest::collection::vec("[a-z]{0,30}", 0..60),
         segment in 5u64..200,
         tail in 0u32..70,
     ) {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), CHANNEL, segment, 1000).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(dir.path(), CHANNEL, segment, 1000).unwrap();
         for line in &written {
             writer.write(format!("{line}\n").as_bytes(), 1).unwrap();
         }
-        let mut reader = LogReader::from_start(folder.path(), CHANNEL).unwrap();
+        let mut reader = LogReader::from_start(dir.path(), CHANNEL).unwrap();
         prop_assert_eq!(&lines(&mut reader), &written);
-        let mut reader = LogReader::from_tail(folder.path(), CHANNEL, tail).unwrap();
+        let mut reader = LogReader::from_tail(dir.path(), CHANNEL, tail).unwrap();
         let skip = written.len().saturating_sub(tail as usize);
         prop_assert_eq!(&lines(&mut reader)[..], &written[skip..]);
     }

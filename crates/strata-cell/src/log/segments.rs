@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::Channel;
 
 /// The beginnings of all segments of a channel, oldest first.
-pub(super) fn starts(folder: &Path, channel: Channel) -> io::Result<Vec<u64>> {
-    let mut starts: Vec<u64> = fs::read_dir(folder)?
+pub(super) fn starts(dir: &Path, channel: Channel) -> io::Result<Vec<u64>> {
+    let mut starts: Vec<u64> = fs::read_dir(dir)?
         .flatten()
         .filter_map(|entry| start(entry.file_name().to_str()?, channel))
         .collect();
@@ -23,13 +23,13 @@ fn start(name: &str, channel: Channel) -> Option<u64> {
 }
 
 /// The file of the segment that begins at `start`.
-pub(super) fn path(folder: &Path, channel: Channel, start: u64) -> PathBuf {
-    folder.join(format!("{}.{start:020}", channel.as_str()))
+pub(super) fn path(dir: &Path, channel: Channel, start: u64) -> PathBuf {
+    dir.join(format!("{}.{start:020}", channel.as_str()))
 }
 
 /// The file of its times.
-pub(super) fn times_path(folder: &Path, channel: Channel, start: u64) -> PathBuf {
-    folder.join(format!("{}.{start:020}.t", channel.as_str()))
+pub(super) fn times_path(dir: &Path, channel: Channel, start: u64) -> PathBuf {
+    dir.join(format!("{}.{start:020}.t", channel.as_str()))
 }
 
 #[cfg(test)]

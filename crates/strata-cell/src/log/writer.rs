@@ -13,7 +13,7 @@ use crate::wire::TimeEntry;
 /// The end of a log. Opening one that exists goes on where it ends.
 #[derive(Debug)]
 pub struct SegmentWriter {
-    folder: PathBuf,
+    dir: PathBuf,
     channel: Channel,
     segment_bytes: u64,
     keep: usize,
@@ -32,21 +32,13 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     /// Opens a log of at most `keep` segments of `segment_bytes`.
-    pub fn open(
-        folder: &Path,
-        channel: Channel,
-        segment_bytes: u64,
-        keep: usize,
-    ) -> io::Result<Self> {
-        let start = segments::starts(folder, channel)?
-            .last()
-            .copied()
-            .unwrap_or(0);
-        let (file, times) = open_files(folder, channel, start)?;
+    pub fn open(dir: &Path, channel: Channel, segment_bytes: u64, keep: usize) -> io::Result<Self> {
+        let start = segments::starts(dir, channel)?.last().copied().unwrap_or(0);
+        let (file, times) = open_files(dir, channel, start)?;
         let len = file.metadata()?.len();
-        let lost = lost_before(folder, channel, start);
+        let lost = lost_before(dir, channel, start);
         Ok(Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             channel,
             segment_bytes,
             keep: keep.max(2),
@@ -62,7 +54,7 @@ impl SegmentWriter {
     }
 
     /// Adds bytes that were written at `at_ns`. What a full disk does not take
-    /// is counted, and said with the next bytes that are stored.
+    /// is counted, and reported with the next bytes that are stored.
     pub fn write(&mut self, bytes: &[u8], at_ns: u64) -> io::Result<()> {
         let mut stored = 0;
         let result = self.store(bytes, at_ns, &mut stored);
@@ -105,27 +97,27 @@ impl SegmentWriter {
 
     fn rotate(&mut self) -> io::Result<()> {
         let start = self.start + self.len;
-        (self.file, self.times) = open_files(&self.folder, self.channel, start)?;
+        (self.file, self.times) = open_files(&self.dir, self.channel, start)?;
         (self.start, self.len, self.last_ns) = (start, 0, 0);
-        let starts = segments::starts(&self.folder, self.channel)?;
+        let starts = segments::starts(&self.dir, self.channel)?;
         for old in &starts[..starts.len().saturating_sub(self.keep)] {
-            fs::remove_file(segments::path(&self.folder, self.channel, *old))?;
-            let _ = fs::remove_file(segments::times_path(&self.folder, self.channel, *old));
+            fs::remove_file(segments::path(&self.dir, self.channel, *old))?;
+            let _ = fs::remove_file(segments::times_path(&self.dir, self.channel, *old));
         }
         Ok(())
     }
 }
 
 /// What had been lost when a log was last written to.
-fn lost_before(folder: &Path, channel: Channel, start: u64) -> u64 {
-    let mut times = TimeIndex::open(&segments::times_path(folder, channel, start));
+fn lost_before(dir: &Path, channel: Channel, start: u64) -> u64 {
+    let mut times = TimeIndex::open(&segments::times_path(dir, channel, start));
     match times.refresh() {
         Ok(()) => times.at(u64::MAX).lost,
         Err(_) => 0,
     }
 }
 
-fn open_files(folder: &Path, channel: Channel, start: u64) -> io::Result<(File, File)> {
+fn open_files(dir: &Path, channel: Channel, start: u64) -> io::Result<(File, File)> {
     let open = |path| {
         OpenOptions::new()
             .create(true)
@@ -133,8 +125,8 @@ fn open_files(folder: &Path, channel: Channel, start: u64) -> io::Result<(File, 
             .mode(0o600)
             .open(path)
     };
-    let times = open(segments::times_path(folder, channel, start))?;
-    Ok((open(segments::path(folder, channel, start))?, times))
+    let times = open(segments::times_path(dir, channel, start))?;
+    Ok((open(segments::path(dir, channel, start))?, times))
 }
 
 #[cfg(test)]
@@ -144,32 +136,32 @@ mod tests {
 
     #[test]
     fn old_segments_go_and_the_rest_stays_bounded() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(dir.path(), Channel::Daemon, 100, 3).unwrap();
         for _ in 0..100 {
             writer.write(&[b'x'; 50], 1).unwrap();
         }
-        let starts = segments::starts(folder.path(), Channel::Daemon).unwrap();
+        let starts = segments::starts(dir.path(), Channel::Daemon).unwrap();
         assert_eq!(starts.len(), 3);
-        let files = fs::read_dir(folder.path()).unwrap().count();
+        let files = fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(files, 6);
     }
 
     #[test]
     fn bytes_that_were_not_stored_are_a_gap_before_the_next_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::open(dir.path(), Channel::Daemon, 100, 3).unwrap();
         writer.write(b"one\n", 1).unwrap();
         // Nothing can be written to a file that is open for reading alone.
-        let path = segments::path(folder.path(), Channel::Daemon, 0);
+        let path = segments::path(dir.path(), Channel::Daemon, 0);
         let whole = std::mem::replace(&mut writer.file, File::open(path).unwrap());
         writer.write(b"lost\n", 2).unwrap_err();
         writer.write(b"lost too\n", 3).unwrap_err();
         writer.file = whole;
         writer.write(b"two\n", 4).unwrap();
-        let mut again = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+        let mut again = SegmentWriter::open(dir.path(), Channel::Daemon, 100, 3).unwrap();
         again.write(b"three\n", 5).unwrap();
-        let mut reader = LogReader::from_start(folder.path(), Channel::Daemon).unwrap();
+        let mut reader = LogReader::from_start(dir.path(), Channel::Daemon).unwrap();
         let mut out = Vec::new();
         while reader.read(&mut out).unwrap() == Read::Some {}
         let shown: Vec<_> = out.iter().map(|e| (&e.line[..], e.lost)).collect();
@@ -178,12 +170,12 @@ mod tests {
 
     #[test]
     fn opening_again_goes_on_at_the_end() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for text in ["a\n", "b\n"] {
-            let mut writer = SegmentWriter::open(folder.path(), Channel::Daemon, 100, 3).unwrap();
+            let mut writer = SegmentWriter::open(dir.path(), Channel::Daemon, 100, 3).unwrap();
             writer.write(text.as_bytes(), 1).unwrap();
         }
-        let path = segments::path(folder.path(), Channel::Daemon, 0);
+        let path = segments::path(dir.path(), Channel::Daemon, 0);
         assert_eq!(fs::read_to_string(path).unwrap(), "a\nb\n");
     }
 }

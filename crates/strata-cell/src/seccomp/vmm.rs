@@ -1,7 +1,7 @@
-//! Which system calls an emulator has. A list of what is allowed, and short:
-//! an emulator is one process with threads that reads and writes files it was
-//! handed. It makes no process, no socket and no namespace, changes no names
-//! in the file system, and looks at nobody else. What is not listed answers
+//! Which system calls an emulator has. A list of what is allowed, and short: an
+//! emulator is one process with threads that reads and writes files it was
+//! handed. It makes no process, no socket and no namespace, changes no names in
+//! the file system, and inspects no other process. What is not listed answers
 //! `EPERM`, so that a QEMU which only tries something takes another way.
 //!
 //! The filter is put on before the emulator's exec. So it has what the way
@@ -12,7 +12,7 @@
 
 use libc::c_long;
 
-use super::{ENOSYS, EPERM, Filter, Verdict};
+use super::{ENOSYS, EPERM, Filter, FilterAction};
 
 /// What QEMU calls, by what it is for.
 const ALLOWED: &[c_long] = &[
@@ -206,15 +206,17 @@ impl Filter {
     /// The filter of an emulator, whichever accelerator it uses.
     pub fn for_vmm() -> Self {
         Self::deciding(|number| match c_long::from(number) {
-            libc::SYS_clone => Verdict::Thread,
+            libc::SYS_clone => FilterAction::Thread,
             // Its flags are out of a filter's reach: libraries fall back to
             // `clone`.
-            libc::SYS_clone3 => Verdict::Errno(ENOSYS),
-            libc::SYS_ioctl => Verdict::Ioctl,
-            libc::SYS_prctl => Verdict::OneOf(PRCTL),
-            libc::SYS_prlimit64 => Verdict::Prlimit,
-            number if ALLOWED.contains(&number) || ALLOWED_HERE.contains(&number) => Verdict::Allow,
-            _ => Verdict::Errno(EPERM),
+            libc::SYS_clone3 => FilterAction::Errno(ENOSYS),
+            libc::SYS_ioctl => FilterAction::Ioctl,
+            libc::SYS_prctl => FilterAction::OneOf(PRCTL),
+            libc::SYS_prlimit64 => FilterAction::Prlimit,
+            number if ALLOWED.contains(&number) || ALLOWED_HERE.contains(&number) => {
+                FilterAction::Allow
+            }
+            _ => FilterAction::Errno(EPERM),
         })
     }
 }
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_out_of_a_process_is_refused() {
+    fn filter_refuses_calls_that_escape_the_process() {
         let refused = [
             libc::SYS_bpf,
             libc::SYS_bind,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::world::{Cell, World, handed, proc, tree, wait_exit};
 use strata_cell::seccomp::Filter;
-use strata_cell::{CellInit, Confinement, Fitting, InitError, Stdio};
+use strata_cell::{CellInit, Confinement, InitError, MountOp, Stdio};
 use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, IdMap, Identity};
 
 /// More than the init ever has open; fewer where a processor is emulated and
@@ -47,7 +47,7 @@ const OTHERS: [&str; 6] = [
 
 /// The root of an image with busybox and a link to each descriptor.
 fn hostile_root(world: &World) -> PathBuf {
-    let root = world.folder.path().join("root");
+    let root = world.dir.path().join("root");
     for directory in ["bin", "dev", "etc", "proc", "sys", "tmp", "links", "srv"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -65,13 +65,12 @@ fn hostile_root(world: &World) -> PathBuf {
 /// A cell as pods have it, in which a process runs.
 fn pod<'a>(world: &'a World, spec: &CellSpec, root: &Path) -> Cell<'a> {
     let cell = world.cell(spec).unwrap();
-    let device = Fitting::Folder("/dev".into(), tree(Path::new("/dev")));
+    let device = MountOp::Directory("/dev".into(), tree(Path::new("/dev")));
     let init = &cell.init.init;
-    init.furnish(&tree(root), &[proc(), device]).unwrap();
+    init.setup_root(&tree(root), &[proc(), device]).unwrap();
     let confinement = Confinement {
         capabilities: DEFAULT_CAPABILITIES,
         no_new_privileges: true,
-        core_dumps: false,
         rlimits: Vec::new(),
         filter: Some(Filter::for_capabilities(DEFAULT_CAPABILITIES)),
     };
@@ -92,7 +91,7 @@ fn all_refused(cell: &Cell<'_>, specs: impl Iterator<Item = ExecutableSpec>) -> 
             let started = run.start(&spec, Stdio::Logged, sandboxed);
             let refused = matches!(
                 started,
-                Err(InitError::Folder { .. } | InitError::Exec { .. })
+                Err(InitError::Directory { .. } | InitError::Exec { .. })
             );
             let (directory, command) = (&spec.working_directory, spec.command.words());
             assert!(refused, "{directory:?} {command:?}: {started:?}");
@@ -177,38 +176,38 @@ fn volume_targets_stay_within_the_root() {
     let root = hostile_root(&world);
     symlink("/proc/self", root.join("links/self")).unwrap();
     symlink("/proc/sys", root.join("links/sysctl")).unwrap();
-    let volume = world.folder.path().join("volume");
+    let volume = world.dir.path().join("volume");
     fs::create_dir(&volume).unwrap();
     fs::write(volume.join("file"), "mine").unwrap();
     let entries = |path: &Path| fs::read_dir(path).unwrap().count();
-    let before = entries(world.folder.path());
+    let before = entries(world.dir.path());
     let links = LOW_DESCRIPTORS.map(|descriptor| format!("/links/{descriptor}"));
     let links = links.chain(["/links/self", "/links/sysctl"].map(str::to_owned));
     let mut cells = 0;
     for link in links {
         let file = || tree(&volume.join("file"));
         let mut hostile = vec![
-            Fitting::Folder(link.clone(), tree(&volume)),
-            Fitting::Folder(format!("{link}/made/here"), tree(&volume)),
-            Fitting::File(format!("{link}/made"), file()),
+            MountOp::Directory(link.clone(), tree(&volume)),
+            MountOp::Directory(format!("{link}/made/here"), tree(&volume)),
+            MountOp::File(format!("{link}/made"), file()),
         ];
         // From a plain directory of `/proc` this leads to the root itself.
         if !link.ends_with(char::is_alphabetic) {
             let up = format!("{link}/{UP}/made");
-            hostile.push(Fitting::Folder(up, tree(&volume)));
+            hostile.push(MountOp::Directory(up, tree(&volume)));
         }
-        for fitting in hostile {
+        for mount_op in hostile {
             cells += 1;
             let cell = world.cell(&handed(&format!("c{cells}"))).unwrap();
-            let target = fitting.to_string();
-            let device = Fitting::Folder("/dev".into(), tree(Path::new("/dev")));
-            let fittings = [proc(), device, fitting];
-            let done = cell.init.init.furnish(&tree(&root), &fittings);
+            let target = mount_op.to_string();
+            let device = MountOp::Directory("/dev".into(), tree(Path::new("/dev")));
+            let mount_ops = [proc(), device, mount_op];
+            let done = cell.init.init.setup_root(&tree(&root), &mount_ops);
             assert!(done.is_err(), "{target}");
-            assert_eq!(entries(&cell.folder), 1, "{target}: its socket alone");
+            assert_eq!(entries(&cell.dir), 1, "{target}: its socket alone");
         }
     }
-    assert_eq!(entries(world.folder.path()), before + cells);
+    assert_eq!(entries(world.dir.path()), before + cells);
     assert!(!Path::new("/made").exists());
 }
 
@@ -219,7 +218,7 @@ fn links_within_an_image_still_lead_to_its_own_directories() {
     symlink("/srv", root.join("work")).unwrap();
     symlink("../../../srv", root.join("tmp/up")).unwrap();
     let cell = pod(&world, &handed("web"), &root);
-    let events = CellInit::connect(&cell.folder).unwrap().events;
+    let events = CellInit::connect(&cell.dir).unwrap().events;
     for (i, directory) in ["/work", "/tmp/up", "/../srv", "/srv/."].iter().enumerate() {
         let mut spec = cell.executable("pwd");
         spec.working_directory = Some((*directory).to_owned());
@@ -227,8 +226,8 @@ fn links_within_an_image_still_lead_to_its_own_directories() {
         let prepared = cell.prepare(run, &spec);
         prepared.start(&spec, Stdio::Logged, true).unwrap();
         wait_exit(&events, run);
-        assert_eq!(super::world::ending(&prepared.folder), Ending::Code(0));
-        let said = super::world::output(&prepared.folder, strata_cell::log::Channel::Stdout);
+        assert_eq!(super::world::ending(&prepared.dir), Ending::Code(0));
+        let said = super::world::output(&prepared.dir, strata_cell::log::Channel::Stdout);
         assert_eq!(said, "/srv", "{directory}");
     }
 }

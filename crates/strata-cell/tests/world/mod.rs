@@ -1,4 +1,4 @@
-//! A keeper, cells and executables for tests.
+//! A shim, cells and executables for tests.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 use std::fs;
@@ -9,50 +9,47 @@ use std::time::Duration;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use strata_cell::log::{Channel, LogReader, Read};
 use strata_cell::{
-    CellInit, Cgroups, Fitting, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits,
+    CellInit, Cgroups, HostPaths, InitError, InitEvent, InitImage, Launch, LogLimits, MountOp,
     RunGroup, RunRecord, RunState, StartedInit, Stdio,
 };
 use strata_types::{CellSpec, CommandLine, Ending, ExecutableSpec, Identity, RootMode};
 
 pub struct World {
-    pub folder: tempfile::TempDir,
+    pub dir: tempfile::TempDir,
     pub cgroups: Cgroups,
     pub image: InitImage,
-    pub keeper: StartedInit,
+    pub shim: StartedInit,
 }
 
 impl World {
     pub fn new(test: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let run = format!("test-{test}-{}", std::process::id());
         let cgroups = Cgroups::detect(&HostPaths::default(), &run).unwrap();
         cgroups.root().create_plain().unwrap();
         let image = InitImage::new().unwrap();
-        let keeper = CellInit::start_keeper(&image, folder.path(), &cgroups.root()).unwrap();
+        let shim = CellInit::start_shim(&image, dir.path(), &cgroups.root()).unwrap();
         Self {
-            folder,
+            dir,
             cgroups,
             image,
-            keeper,
+            shim,
         }
     }
 
     pub fn cell(&self, spec: &CellSpec) -> Result<Cell<'_>, InitError> {
-        let folder = self
-            .folder
+        let dir = self
+            .dir
             .path()
             .join(spec.name.to_string().replace('/', "+"));
-        fs::create_dir(&folder).unwrap();
+        fs::create_dir(&dir).unwrap();
         self.cgroups.cell(&spec.name).create(spec).unwrap();
         let group = self.cgroups.cell(&spec.name);
-        let init = self
-            .keeper
-            .init
-            .start_cell(&self.image, spec, &folder, &group)?;
+        let init = self.shim.init.start_cell(&self.image, spec, &dir, &group)?;
         Ok(Cell {
             world: self,
             spec: spec.clone(),
-            folder,
+            dir,
             init,
         })
     }
@@ -61,14 +58,14 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.cgroups.remove_all().unwrap();
-        self.keeper.init.kill().unwrap();
+        self.shim.init.kill().unwrap();
     }
 }
 
 pub struct Cell<'a> {
     pub world: &'a World,
     pub spec: CellSpec,
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     pub init: StartedInit,
 }
 
@@ -98,7 +95,7 @@ impl Cell<'_> {
         spec.identity = identity;
         let run = self.prepare(run, &spec);
         let pid = run.start(&spec, stdio, sandboxed)?;
-        Ok((run.folder, pid))
+        Ok((run.dir, pid))
     }
 
     pub fn executable(&self, command: &str) -> ExecutableSpec {
@@ -119,44 +116,44 @@ impl Cell<'_> {
     /// The directory and the cgroup of a run, which is started later, or
     /// several times until one start succeeds.
     pub fn prepare(&self, run: u64, spec: &ExecutableSpec) -> Run<'_> {
-        let folder = self.folder.join(run.to_string());
-        fs::create_dir(&folder).unwrap();
-        RunRecord::create(&folder, spec).unwrap();
+        let dir = self.dir.join(run.to_string());
+        fs::create_dir(&dir).unwrap();
+        RunRecord::create(&dir, spec).unwrap();
         if let Some(map) = self.spec.id_map {
-            RunRecord::hand_over(&folder, map).unwrap();
+            RunRecord::hand_over(&dir, map).unwrap();
         }
         let cgroup = self.world.cgroups.cell(&self.spec.name);
         let group = cgroup.create_run(run, self.spec.id_map).unwrap();
         Run {
             cell: self,
             run,
-            folder,
+            dir,
             group,
         }
     }
 
     /// Runs a command in the cell's sandbox; answers its ending and output.
     pub fn run_sandboxed(&self, run: u64, command: &str, identity: Identity) -> (Ending, String) {
-        let events = CellInit::connect(&self.folder).unwrap().events;
+        let events = CellInit::connect(&self.dir).unwrap().events;
         let launched = self.launch_with(run, command, identity, Stdio::Logged, true);
-        let (folder, _) = launched.unwrap();
+        let (dir, _) = launched.unwrap();
         wait_exit(&events, run);
-        (ending(&folder), output(&folder, Channel::Stdout))
+        (ending(&dir), output(&dir, Channel::Stdout))
     }
 
     /// Runs a command to its end; answers its ending and its output.
     pub fn run(&self, run: u64, command: &str) -> (Ending, String) {
-        let events = CellInit::connect(&self.folder).unwrap().events;
-        let (folder, _) = self.launch(run, command).unwrap();
+        let events = CellInit::connect(&self.dir).unwrap().events;
+        let (dir, _) = self.launch(run, command).unwrap();
         wait_exit(&events, run);
-        (ending(&folder), output(&folder, Channel::Stdout))
+        (ending(&dir), output(&dir, Channel::Stdout))
     }
 }
 
 pub struct Run<'a> {
     cell: &'a Cell<'a>,
     run: u64,
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     group: RunGroup,
 }
 
@@ -185,7 +182,7 @@ impl Run<'_> {
         self.cell.init.init.start(&Launch {
             spec,
             run: self.run,
-            folder: &self.folder,
+            dir: &self.dir,
             logs: LogLimits::default(),
             group: &self.group,
             stdio,
@@ -209,15 +206,15 @@ pub fn wait_exit(events: &strata_cell::InitEvents, run: u64) {
     }
 }
 
-pub fn ending(folder: &Path) -> Ending {
-    match RunRecord::read(folder).unwrap().state {
+pub fn ending(dir: &Path) -> Ending {
+    match RunRecord::read(dir).unwrap().state {
         RunState::Ended(ending) => ending,
         state => panic!("not ended: {state:?}"),
     }
 }
 
-pub fn output(folder: &Path, channel: Channel) -> String {
-    let mut reader = LogReader::from_start(folder, channel).unwrap();
+pub fn output(dir: &Path, channel: Channel) -> String {
+    let mut reader = LogReader::from_start(dir, channel).unwrap();
     let mut out = Vec::new();
     while reader.read(&mut out).unwrap() == Read::Some {}
     reader.finish(&mut out);
@@ -234,8 +231,8 @@ pub fn tree(path: &Path) -> OwnedFd {
     open_tree(rustix::fs::CWD, path, flags).unwrap()
 }
 
-pub fn proc() -> Fitting {
-    Fitting::New {
+pub fn proc() -> MountOp {
+    MountOp::New {
         kind: "proc",
         path: "/proc",
         read_only: false,

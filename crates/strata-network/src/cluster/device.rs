@@ -11,7 +11,7 @@ use crate::{ClusterOverlayConfig, Mac};
 
 /// What cannot be changed once the device is there.
 #[derive(Debug, PartialEq, Eq)]
-struct Nature {
+struct DeviceParameters {
     id: u32,
     port: u16,
     local: Ipv4Addr,
@@ -19,7 +19,7 @@ struct Nature {
     mac: Mac,
 }
 
-impl Nature {
+impl DeviceParameters {
     fn wanted(config: &ClusterOverlayConfig) -> Self {
         Self {
             id: config.id,
@@ -51,12 +51,12 @@ impl Nature {
     }
 }
 
-/// Sees to it that the device is there, as wanted and up. Gives its number,
+/// Ensures that the device is there, as configured and up. Returns its number,
 /// and whether something had to be done for it.
 pub(super) fn ensure(socket: &mut Socket, config: &ClusterOverlayConfig) -> Result<(u32, bool)> {
     let name = config.device.as_str();
     if let Some((link, nature)) = find(socket, name)? {
-        if nature == Some(Nature::wanted(config)) {
+        if nature == Some(DeviceParameters::wanted(config)) {
             let mut batch = Batch::default();
             if link.mtu != config.mtu {
                 link::set_mtu(&mut batch, link.index, config.mtu);
@@ -83,7 +83,7 @@ pub(super) fn ensure(socket: &mut Socket, config: &ClusterOverlayConfig) -> Resu
     }
 }
 
-fn find(socket: &mut Socket, name: &str) -> Result<Option<(Link, Option<Nature>)>> {
+fn find(socket: &mut Socket, name: &str) -> Result<Option<(Link, Option<DeviceParameters>)>> {
     let mut batch = Batch::default();
     batch
         .message(route::GETLINK, 0, &[0; route::LINK_HEADER])
@@ -96,19 +96,19 @@ fn find(socket: &mut Socket, name: &str) -> Result<Option<(Link, Option<Nature>)
         return Ok(None);
     };
     Ok(Link::read(reply).map(|link| {
-        let nature = Nature::read(reply, &link);
+        let nature = DeviceParameters::read(reply, &link);
         (link, nature)
     }))
 }
 
 fn add(batch: &mut Batch, config: &ClusterOverlayConfig) {
-    let Nature {
+    let DeviceParameters {
         id,
         port,
         local,
         mac,
         ..
-    } = Nature::wanted(config);
+    } = DeviceParameters::wanted(config);
     let mut header = [0; route::LINK_HEADER];
     header[8..12].copy_from_slice(&route::IFF_UP.to_ne_bytes());
     header[12..16].copy_from_slice(&route::IFF_UP.to_ne_bytes());

@@ -24,7 +24,7 @@ const HOST: u8 = 32;
 pub(super) enum Entry {
     /// An address of this machine, with its prefix.
     Address(Ipv4Addr, u8),
-    /// Who has an address.
+    /// The holder of an address.
     Neighbour(Ipv4Addr, Mac),
     /// On which machine that one is.
     Place(Mac, Ipv4Addr),
@@ -81,7 +81,7 @@ fn address(reply: &Reply, device: u32) -> Option<Entry> {
     (reply.header_u32(4) == device).then_some(Entry::Address(local, prefix))
 }
 
-/// One that was said; those that the kernel finds out are its own.
+/// One that was set; those that the kernel resolves are its own.
 fn neighbour_of(reply: &Reply, device: u32) -> Option<Entry> {
     let attributes = reply.attributes(route::NEIGHBOUR_HEADER);
     let state = reply.header_u32(8) as u16;
@@ -102,7 +102,7 @@ fn place(reply: &Reply, device: u32) -> Option<Entry> {
     (reply.header_u32(4) == device).then_some(entry)
 }
 
-/// A route of the kind that is made here: others are somebody else's.
+/// A route of the kind that is made here: others belong to other programs.
 fn way(reply: &Reply, device: u32) -> Option<Entry> {
     let attributes = reply.attributes(route::ROUTE_HEADER);
     let body = reply.body();

@@ -2,11 +2,11 @@
 //! of all machines of the cluster reach each other.
 //!
 //! It is a sibling of the overlay between nodes (`overlay`) for machines whose
-//! pods are attached by somebody else. Nothing is learned here either: each
-//! peer is a route, a neighbour and an entry that says where it is. What the
+//! pods are attached by another program. Nothing is learned here either: each
+//! peer is a route, a neighbour and an entry that holds its address. What the
 //! kernel has is read, compared with what it should have, and only the
-//! difference is changed, so that it can be asked for again at any time. All
-//! of it stays when the process that made it ends.
+//! difference is changed, so that it can be applied again at any time. All of
+//! it stays when the process that made it ends.
 
 mod device;
 mod entry;
@@ -86,7 +86,7 @@ impl ClusterOverlay {
         })
     }
 
-    /// Makes everything as it should be, and says whether anything was not.
+    /// Makes everything as it should be, and returns whether anything was not.
     /// Forwarding is switched on for the namespace as a whole.
     pub fn apply(&mut self, wanted: &ClusterOverlayConfig) -> Result<bool> {
         wanted.check()?;

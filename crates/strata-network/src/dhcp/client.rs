@@ -1,15 +1,14 @@
-//! The other side of DHCP: what a machine says that wants an address, and how
-//! it reads what it is told. Pure: bytes in, bytes out.
+//! The client side of DHCP: what a machine that needs an address sends, and how
+//! it reads the answers. Pure: bytes in, bytes out.
 
 use std::net::Ipv4Addr;
 
 use super::packet::{COOKIE, ETHERNET, FIXED, REPLY, REQUEST, SHORTEST, find, kind, option};
 use crate::Mac;
 
-/// Asks for the answer to be sent to everybody: whoever has no address yet
-/// cannot be sent to.
+/// Requests a broadcast answer: a client without an address cannot be sent to.
 const TO_EVERYBODY: u8 = 0x80;
-/// What a machine wants to be told.
+/// The options that a machine requests.
 const ASKED_FOR: [u8; 6] = [
     option::MASK,
     option::ROUTER,
@@ -18,58 +17,55 @@ const ASKED_FOR: [u8; 6] = [
     option::MTU,
     option::LEASE,
 ];
-/// Packets smaller than this are of nobody who means well.
-const LEAST_MTU: u32 = 576;
+/// No legitimate client sends packets smaller than this.
+const MIN_MTU: u32 = 576;
 
 /// An address, and what goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The address.
     pub address: Ipv4Addr,
     /// How many bits of it are the network's.
     pub prefix: u8,
     /// The way to everything else.
     pub gateway: Option<Ipv4Addr>,
-    /// Who knows names.
     pub names: Vec<Ipv4Addr>,
     /// What short names are looked up in.
     pub domain: Option<String>,
     /// The size of packets.
     pub mtu: Option<u32>,
-    /// Who told.
+    /// The server that sent it.
     pub server: Ipv4Addr,
-    /// For how long; none for ever.
+    /// For how long; none is forever.
     pub seconds: Option<u32>,
 }
 
-/// What a machine is told.
+/// A reply of the server to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum DhcpReply {
     /// It could have this.
     Offered(Lease),
-    /// It has this.
     Granted(Lease),
-    /// It has not what it asked for.
+    /// It does not have what was requested.
     Refused,
 }
 
-/// Asks who has an address for this card.
-pub fn discover(number: u32, card: Mac) -> Vec<u8> {
-    said(number, card, kind::DISCOVER, None)
+/// Discovers the servers that have an address for this NIC.
+pub fn discover(number: u32, nic: Mac) -> Vec<u8> {
+    said(number, nic, kind::DISCOVER, None)
 }
 
-/// Asks for this address, or to keep it.
-pub fn request(number: u32, card: Mac, lease: &Lease) -> Vec<u8> {
-    said(number, card, kind::REQUEST, Some(lease))
+/// Requests this address, or its renewal.
+pub fn request(number: u32, nic: Mac, lease: &Lease) -> Vec<u8> {
+    said(number, nic, kind::REQUEST, Some(lease))
 }
 
-fn said(number: u32, card: Mac, what: u8, wanted: Option<&Lease>) -> Vec<u8> {
+fn said(number: u32, nic: Mac, what: u8, wanted: Option<&Lease>) -> Vec<u8> {
     let mut packet = vec![0; FIXED];
     packet[0] = REQUEST;
     packet[1..3].copy_from_slice(&ETHERNET);
     packet[4..8].copy_from_slice(&number.to_be_bytes());
     packet[10] = TO_EVERYBODY;
-    packet[28..34].copy_from_slice(&card.0);
+    packet[28..34].copy_from_slice(&nic.0);
     packet.extend(COOKIE);
     packet.extend([option::KIND, 1, what]);
     if let Some(lease) = wanted {
@@ -85,18 +81,18 @@ fn said(number: u32, card: Mac, what: u8, wanted: Option<&Lease>) -> Vec<u8> {
     packet
 }
 
-/// Reads an answer to what was said under this number for this card.
-pub fn read(packet: &[u8], number: u32, card: Mac) -> Option<Told> {
+/// Reads an answer to the transaction of this number for this NIC.
+pub fn read(packet: &[u8], number: u32, nic: Mac) -> Option<DhcpReply> {
     let fixed = packet.get(..FIXED)?;
-    let ours = fixed[0] == REPLY && fixed[4..8] == number.to_be_bytes() && fixed[28..34] == card.0;
+    let ours = fixed[0] == REPLY && fixed[4..8] == number.to_be_bytes() && fixed[28..34] == nic.0;
     if !ours || packet.get(FIXED..FIXED + 4)? != COOKIE {
         return None;
     }
     let options = packet.get(FIXED + 4..)?;
     match *find(options, option::KIND)?.first()? {
-        kind::OFFER => lease(fixed, options).map(Told::Offered),
-        kind::ACK => lease(fixed, options).map(Told::Granted),
-        kind::NAK => Some(Told::Refused),
+        kind::OFFER => lease(fixed, options).map(DhcpReply::Offered),
+        kind::ACK => lease(fixed, options).map(DhcpReply::Granted),
+        kind::NAK => Some(DhcpReply::Refused),
         _ => None,
     }
 }
@@ -120,7 +116,7 @@ fn lease(fixed: &[u8], options: &[u8]) -> Option<Lease> {
         gateway: all(option::ROUTER).next(),
         names: all(option::NAMES).take(3).collect(),
         domain: find(options, option::DOMAIN).and_then(domain),
-        mtu: mtu.filter(|mtu| *mtu >= LEAST_MTU),
+        mtu: mtu.filter(|mtu| *mtu >= MIN_MTU),
         server: all(option::SERVER).next()?,
         seconds: seconds
             .map(u32::from_be_bytes)
@@ -156,15 +152,15 @@ mod tests {
         }
     }
 
-    fn card() -> Mac {
+    fn nic() -> Mac {
         Mac::of(offer().address)
     }
 
     #[test]
-    fn both_sides_understand_each_other() {
-        let asked = discover(7, card());
-        let offered = answer(&asked, |mac| (mac == card()).then(offer)).unwrap();
-        let Some(Told::Offered(lease)) = read(&offered, 7, card()) else {
+    fn dhcp_client_and_server_agree() {
+        let asked = discover(7, nic());
+        let offered = answer(&asked, |mac| (mac == nic()).then(offer)).unwrap();
+        let Some(DhcpReply::Offered(lease)) = read(&offered, 7, nic()) else {
             panic!("no offer");
         };
         assert_eq!(lease.address, offer().address);
@@ -175,27 +171,27 @@ mod tests {
             (lease.domain.as_deref(), lease.seconds),
             (Some(crate::DOMAIN), None)
         );
-        let asked = request(8, card(), &lease);
+        let asked = request(8, nic(), &lease);
         let granted = answer(&asked, |_| Some(offer())).unwrap();
         assert_eq!(
-            read(&granted, 8, card()),
-            Some(Told::Granted(lease.clone()))
+            read(&granted, 8, nic()),
+            Some(DhcpReply::Granted(lease.clone()))
         );
         let other = Lease {
             address: Ipv4Addr::new(10, 42, 0, 9),
             ..lease
         };
-        let refused = answer(&request(9, card(), &other), |_| Some(offer())).unwrap();
-        assert_eq!(read(&refused, 9, card()), Some(Told::Refused));
+        let refused = answer(&request(9, nic(), &other), |_| Some(offer())).unwrap();
+        assert_eq!(read(&refused, 9, nic()), Some(DhcpReply::Refused));
     }
 
     #[test]
-    fn what_is_for_others_is_not_heard() {
-        let asked = discover(7, card());
+    fn dhcp_messages_for_other_clients_are_ignored() {
+        let asked = discover(7, nic());
         let offered = answer(&asked, |_| Some(offer())).unwrap();
-        assert_eq!(read(&offered, 8, card()), None);
+        assert_eq!(read(&offered, 8, nic()), None);
         assert_eq!(read(&offered, 7, Mac([2, 0, 0, 0, 0, 1])), None);
-        assert_eq!(read(&asked, 7, card()), None);
+        assert_eq!(read(&asked, 7, nic()), None);
     }
 
     #[test]
@@ -208,13 +204,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_is_too_strange(mut bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-            let _ = read(&bytes, 7, card());
+            let _ = read(&bytes, 7, nic());
             if bytes.len() >= FIXED + 4 {
                 bytes[0] = REPLY;
                 bytes[4..8].copy_from_slice(&7u32.to_be_bytes());
-                bytes[28..34].copy_from_slice(&card().0);
+                bytes[28..34].copy_from_slice(&nic().0);
                 bytes[FIXED..FIXED + 4].copy_from_slice(&COOKIE);
-                let _ = read(&bytes, 7, card());
+                let _ = read(&bytes, 7, nic());
             }
         }
     }

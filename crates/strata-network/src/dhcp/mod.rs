@@ -1,5 +1,5 @@
-//! Addresses for VMs: a server on the bridge that tells each card we know
-//! the one address it has, and nobody else anything.
+//! Addresses for VMs: a server on the bridge that answers each known NIC with
+//! its one address, and no other NIC.
 
 pub mod client;
 pub(crate) mod packet;
@@ -20,7 +20,7 @@ const CLIENT: u16 = 68;
 const LARGEST: usize = 2048;
 
 impl Network {
-    /// Serves addresses to VMs until told to stop.
+    /// Serves addresses to VMs until it is stopped.
     pub async fn serve_leases(&self, stop: CancellationToken) -> Result<()> {
         let socket = self
             .lease_socket()
@@ -38,7 +38,7 @@ impl Network {
                 received = socket.recv(&mut buffer) => match received {
                     Ok(length) => length,
                     Err(error) => {
-                        tracing::debug!(%error, "a request for an address was lost");
+                        tracing::debug!(%error, "DHCP request not received");
                         continue;
                     }
                 },
@@ -56,13 +56,13 @@ impl Network {
             if let Some(reply) = answer(&buffer[..length], known)
                 && let Err(error) = socket.send_to(&reply, everybody).await
             {
-                tracing::debug!(%error, "an address could not be told");
+                tracing::debug!(%error, "DHCP reply not sent");
             }
         }
     }
 
-    /// A socket that hears the bridge alone: the host may serve addresses to
-    /// others, and other runs have bridges of their own.
+    /// A socket that receives from the bridge alone: the host may serve
+    /// addresses to others, and other runs have bridges of their own.
     async fn lease_socket(&self) -> std::io::Result<UdpSocket> {
         use rustix::net::sockopt::set_socket_reuseaddr;
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};

@@ -41,7 +41,7 @@ pub(super) mod kind {
     pub(in crate::dhcp) const INFORM: u8 = 8;
 }
 
-/// What a card is told.
+/// What a NIC is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) address: Ipv4Addr,
@@ -50,7 +50,7 @@ pub(crate) struct Offer {
     pub(crate) mtu: u32,
 }
 
-/// Answers a packet, when it is a request of a card that is known.
+/// Answers a packet, when it is a request of a NIC that is known.
 pub(crate) fn answer(packet: &[u8], known: impl FnOnce(Mac) -> Option<Offer>) -> Option<Vec<u8>> {
     let fixed = packet.get(..FIXED)?;
     if fixed[0] != REQUEST || fixed[1..3] != ETHERNET || packet.get(FIXED..FIXED + 4)? != COOKIE {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_card_is_offered_its_address() {
+    fn known_nic_is_offered_its_address() {
         let reply = answer(&request(kind::DISCOVER, &[]), |_| Some(offer())).unwrap();
         assert_eq!(told(&reply), kind::OFFER);
         assert_eq!(reply[4..8], [9, 8, 7, 6]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_card_hears_nothing() {
+    fn unknown_nic_gets_no_offer() {
         assert!(answer(&request(kind::DISCOVER, &[]), |_| None).is_none());
     }
 

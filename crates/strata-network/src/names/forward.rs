@@ -1,4 +1,4 @@
-//! Asking others for names that are not ours.
+//! Querying others for names that are not ours.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,11 +11,11 @@ use tokio::time::timeout;
 
 use super::message::answers;
 
-/// How long one of them may take before the next is asked.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LARGEST: usize = 65_535;
+/// How long one of them may take before the next is queried.
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_MESSAGE: usize = 65_535;
 
-/// Whom to ask, in order.
+/// The servers to query, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Upstreams(Vec<SocketAddr>);
 
@@ -30,7 +30,7 @@ impl Upstreams {
         Self(all)
     }
 
-    /// Asks one after the other until somebody answers.
+    /// Queries one server after the other until one answers.
     pub(super) async fn ask(&self, question: &[u8], over_tcp: bool) -> Option<Vec<u8>> {
         for upstream in &self.0 {
             let asked = async {
@@ -40,10 +40,10 @@ impl Upstreams {
                     ask_udp(*upstream, question).await
                 }
             };
-            match timeout(PATIENCE, asked).await {
+            match timeout(UPSTREAM_TIMEOUT, asked).await {
                 Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(error)) => tracing::debug!(%upstream, %error, "no answer"),
-                Err(_) => tracing::debug!(%upstream, "no answer in time"),
+                Ok(Err(error)) => tracing::debug!(%upstream, %error, "DNS upstream failed"),
+                Err(_) => tracing::debug!(%upstream, "DNS upstream timed out"),
             }
         }
         None
@@ -60,7 +60,7 @@ async fn ask_udp(upstream: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(upstream).await?;
     socket.send(question).await?;
-    let mut buffer = vec![0; LARGEST];
+    let mut buffer = vec![0; MAX_MESSAGE];
     loop {
         let length = socket.recv(&mut buffer).await?;
         if answers(question, &buffer[..length]) {
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn the_hosts_servers_are_read_without_ourselves() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("resolv.conf");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("resolv.conf");
         let text = "# x\nsearch a\nnameserver 10.0.0.1\n nameserver\t::1 # y\nnameserver bad\n";
         std::fs::write(&file, text).unwrap();
         let servers = read_resolv_conf(&file);

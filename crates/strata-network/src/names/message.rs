@@ -1,5 +1,5 @@
 //! Questions read and answers written, with a parser that is used on the
-//! open internet: what arrives here was written by strangers.
+//! open internet: what arrives here was written by untrusted parties.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -8,30 +8,30 @@ use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, ToName as _, Ttl};
 use domain::rdata::{A, Aaaa, Ptr};
 
-use super::directory::{Answer, Directory, Kind};
+use super::directory::{Answer, Directory, QueryType};
 
 /// How long others may remember an answer: pods come and go.
 const KEEP: Ttl = Ttl::from_secs(5);
 
 /// What to do with a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reaction {
+pub(crate) enum QueryAction {
     /// Send this back.
     Reply(Vec<u8>),
-    /// Ask somebody else.
+    /// The client should query another server.
     Forward,
     /// It deserves no answer.
     Ignore,
 }
 
 /// Decides about a message.
-pub(crate) fn react(bytes: &[u8], directory: &Directory, asker: IpAddr) -> Reaction {
+pub(crate) fn react(bytes: &[u8], directory: &Directory, client: IpAddr) -> QueryAction {
     let Ok(message) = Message::from_slice(bytes) else {
-        return Reaction::Ignore;
+        return QueryAction::Ignore;
     };
     let header = message.header();
     if header.qr() {
-        return Reaction::Ignore;
+        return QueryAction::Ignore;
     }
     if header.opcode() != Opcode::QUERY {
         return error(message, Rcode::NOTIMP);
@@ -40,27 +40,27 @@ pub(crate) fn react(bytes: &[u8], directory: &Directory, asker: IpAddr) -> React
         return error(message, Rcode::FORMERR);
     };
     if question.qclass() != Class::IN {
-        return Reaction::Forward;
+        return QueryAction::Forward;
     }
     let kind = match question.qtype() {
-        Rtype::A => Kind::A,
-        Rtype::AAAA => Kind::Aaaa,
-        Rtype::PTR => Kind::Ptr,
-        _ => Kind::Other,
+        Rtype::A => QueryType::A,
+        Rtype::AAAA => QueryType::Aaaa,
+        Rtype::PTR => QueryType::Ptr,
+        _ => QueryType::Other,
     };
-    match directory.answer(&question.qname().to_string(), kind, asker) {
-        Answer::NotOurs => Reaction::Forward,
+    match directory.answer(&question.qname().to_string(), kind, client) {
+        Answer::NotOurs => QueryAction::Forward,
         Answer::NoSuchName => error(message, Rcode::NXDOMAIN),
         Answer::Addresses(addresses) => reply(write_addresses(message, &addresses)),
         Answer::Name(name) => reply(write_name(message, &name)),
     }
 }
 
-/// Says that nobody could be asked.
+/// Reports that no server could be queried.
 pub(crate) fn failure(bytes: &[u8]) -> Option<Vec<u8>> {
     let message = Message::from_slice(bytes).ok()?;
     match error(message, Rcode::SERVFAIL) {
-        Reaction::Reply(bytes) => Some(bytes),
+        QueryAction::Reply(bytes) => Some(bytes),
         _ => None,
     }
 }
@@ -81,11 +81,11 @@ pub(crate) fn answers(question: &[u8], answer: &[u8]) -> bool {
         }
 }
 
-fn reply(written: Option<Vec<u8>>) -> Reaction {
-    written.map_or(Reaction::Ignore, Reaction::Reply)
+fn reply(written: Option<Vec<u8>>) -> QueryAction {
+    written.map_or(QueryAction::Ignore, QueryAction::Reply)
 }
 
-fn error(message: &Message<[u8]>, code: Rcode) -> Reaction {
+fn error(message: &Message<[u8]>, code: Rcode) -> QueryAction {
     let started = MessageBuilder::new_vec().start_answer(message, code);
     reply(started.ok().map(|mut builder| {
         builder.header_mut().set_aa(code == Rcode::NXDOMAIN);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn an_answer_answers_its_question() {
         let asked = question("web.strata.internal", Rtype::A);
-        let Reaction::Reply(answer) = react(&asked, &directory(), HOST) else {
+        let QueryAction::Reply(answer) = react(&asked, &directory(), HOST) else {
             panic!("no reply");
         };
         assert!(answers(&asked, &answer));
@@ -178,7 +178,7 @@ mod tests {
     fn an_answer_is_not_answered() {
         let mut bytes = question("web", Rtype::A);
         bytes[2] |= 0x80;
-        assert_eq!(react(&bytes, &directory(), HOST), Reaction::Ignore);
+        assert_eq!(react(&bytes, &directory(), HOST), QueryAction::Ignore);
     }
 
     proptest! {

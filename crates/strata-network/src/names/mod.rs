@@ -1,6 +1,6 @@
-//! Names of endpoints: a server at the gateway's address that answers for
-//! what is on the node and, by what a server says, on other nodes, and passes
-//! everything else on.
+//! Names of endpoints: a server at the gateway's address that answers for what
+//! is on the node and, by what the control plane sends, on other nodes, and
+//! passes everything else on.
 //!
 //! `web` and `web.strata.internal` are the same. A server of the host that
 //! already listens on port 53 is no hindrance: ours listens on a port of its
@@ -11,6 +11,7 @@ mod forward;
 pub(crate) mod message;
 mod remote;
 mod server;
+mod shares;
 mod sockets;
 
 pub(crate) use directory::Directory;

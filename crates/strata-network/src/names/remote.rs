@@ -1,5 +1,5 @@
-//! What the instances of other nodes are called, as a server says. It outlives
-//! the network of a node, which is made when something first needs it.
+//! The names of instances of other nodes, as a server sends them. It outlives
+//! the network of a node, which is created when something first needs it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// An instance on another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteName {
-    /// Its address.
     pub address: Ipv4Addr,
     /// Its project: others do not find it, unless they may reach it.
     pub project: String,
@@ -75,7 +74,6 @@ impl Index {
 }
 
 impl RemoteNames {
-    /// Takes in a change.
     pub fn update(&self, change: NameChange) {
         let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if change.complete {
@@ -87,7 +85,7 @@ impl RemoteNames {
         }
     }
 
-    /// Who is called so, of the projects that may be found.
+    /// The endpoints of this name, of the projects that may be found.
     pub(super) fn find(
         &self,
         name: &str,

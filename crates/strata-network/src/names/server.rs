@@ -1,42 +1,42 @@
-//! The server: a bounded number of questions at once, each for a bounded
-//! time. What comes beyond that is dropped, and asked again by those who
-//! asked.
+//! The server: a bounded number of queries at once, each for a bounded time.
+//! What exceeds that is dropped, and repeated by the client.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use strata_tasks::log_panics;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::forward::{Upstreams, receive, send};
-use super::message::{Reaction, failure, react};
+use super::message::{QueryAction, failure, react};
+use super::shares::{Share, Shares};
 use crate::Network;
 use crate::error::{NetworkError, Result};
 use crate::network::Inner;
 
 /// Questions that wait for others at the same time.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_QUERIES: usize = 256;
 /// Connections at the same time.
 const CONNECTIONS: usize = 64;
 /// How long a connection may be silent, or an answer take to be sent.
 const IDLE: Duration = Duration::from_secs(10);
 /// Questions have no business to be longer.
-const LONGEST_QUESTION: usize = 4096;
+const MAX_QUERY_LEN: usize = 4096;
 
 struct Server {
     inner: Arc<Inner>,
     upstreams: Upstreams,
-    questions: Semaphore,
-    connections: Semaphore,
+    questions: Arc<Shares>,
+    connections: Arc<Shares>,
 }
 
 impl Network {
-    /// Answers questions for names until told to stop.
+    /// Answers queries for names until it is stopped.
     pub async fn serve_names(&self, stop: CancellationToken) -> Result<()> {
         let (udp, tcp) = self.name_sockets().map_err(|source| NetworkError::Listen {
             what: "questions for names",
@@ -46,11 +46,11 @@ impl Network {
         let server = Arc::new(Server {
             inner: Arc::clone(&self.0),
             upstreams: Upstreams::new(&config.dns_upstreams, config.subnet.gateway()),
-            questions: Semaphore::new(AT_ONCE),
-            connections: Semaphore::new(CONNECTIONS),
+            questions: Shares::of(MAX_CONCURRENT_QUERIES),
+            connections: Shares::of(CONNECTIONS),
         });
         let mut tasks = JoinSet::new();
-        let mut buffer = vec![0; LONGEST_QUESTION];
+        let mut buffer = vec![0; MAX_QUERY_LEN];
         let udp = Arc::new(udp);
         loop {
             tokio::select! {
@@ -58,14 +58,14 @@ impl Network {
                 () = stop.cancelled() => return Ok(()),
                 Some(_) = tasks.join_next() => {}
                 received = udp.recv_from(&mut buffer) => {
-                    if let Ok((length, asker)) = received {
+                    if let Ok((length, client)) = received {
                         let question = &buffer[..length];
-                        Arc::clone(&server).on_packet(&udp, question, asker, &mut tasks).await;
+                        Arc::clone(&server).on_packet(&udp, question, client, &mut tasks);
                     }
                 }
                 accepted = tcp.accept() => match accepted {
-                    Ok((stream, asker)) => {
-                        tasks.spawn(Arc::clone(&server).on_connection(stream, asker));
+                    Ok((stream, client)) => {
+                        Arc::clone(&server).on_connect(stream, client, &mut tasks);
                     }
                     // Out of descriptors, most likely: not at full speed.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -84,45 +84,61 @@ impl Network {
 
 impl Server {
     /// What we know is answered at once; only what others know takes a task.
-    async fn on_packet(
+    /// It has its share before it has a task: tasks that were not run yet would
+    /// take the room of others.
+    fn on_packet(
         self: Arc<Self>,
         udp: &Arc<UdpSocket>,
         question: &[u8],
-        asker: SocketAddr,
+        client: SocketAddr,
         tasks: &mut JoinSet<()>,
     ) {
-        if !self.inner.directory.may_ask(asker.ip()) {
+        if !self.inner.directory.may_ask(client.ip()) {
             return;
         }
-        match react(question, &self.inner.directory, asker.ip()) {
-            Reaction::Ignore => {}
-            Reaction::Reply(reply) => {
-                let _ = udp.try_send_to(&reply, asker);
+        match react(question, &self.inner.directory, client.ip()) {
+            QueryAction::Ignore => {}
+            QueryAction::Reply(reply) => {
+                let _ = udp.try_send_to(&reply, client);
             }
-            Reaction::Forward if tasks.len() >= AT_ONCE + CONNECTIONS => {}
-            Reaction::Forward => {
+            QueryAction::Forward => {
+                let Some(share) = self.share_of(&self.questions, client.ip()) else {
+                    return;
+                };
                 let (udp, question) = (Arc::clone(udp), question.to_vec());
-                tasks.spawn(async move {
+                tasks.spawn(log_panics("dns-question", async move {
+                    let _share = share;
                     if let Some(answer) = self.ask(&question, false).await {
-                        let _ = udp.send_to(&answer, asker).await;
+                        let _ = udp.send_to(&answer, client).await;
                     }
-                });
+                }));
             }
         }
     }
 
-    async fn on_connection(self: Arc<Self>, mut stream: TcpStream, asker: SocketAddr) {
-        if !self.inner.directory.may_ask(asker.ip()) {
+    fn on_connect(self: Arc<Self>, stream: TcpStream, client: SocketAddr, tasks: &mut JoinSet<()>) {
+        if !self.inner.directory.may_ask(client.ip()) {
             return;
         }
-        let Ok(_permit) = self.connections.try_acquire() else {
-            return;
-        };
+        if let Some(share) = self.share_of(&self.connections, client.ip()) {
+            tasks.spawn(log_panics("dns-connection", async move {
+                let _share = share;
+                self.answer_all(stream, client.ip()).await;
+            }));
+        }
+    }
+
+    async fn answer_all(&self, mut stream: TcpStream, client: IpAddr) {
         while let Ok(Ok(question)) = timeout(IDLE, receive(&mut stream)).await {
-            let answer = match react(&question, &self.inner.directory, asker.ip()) {
-                Reaction::Ignore => return,
-                Reaction::Reply(reply) => Some(reply),
-                Reaction::Forward => self.ask(&question, true).await,
+            let answer = match react(&question, &self.inner.directory, client) {
+                QueryAction::Ignore => return,
+                QueryAction::Reply(reply) => Some(reply),
+                QueryAction::Forward => {
+                    let Some(_share) = self.share_of(&self.questions, client) else {
+                        return;
+                    };
+                    self.ask(&question, true).await
+                }
             };
             let Some(answer) = answer else { return };
             if !matches!(timeout(IDLE, send(&mut stream, &answer)).await, Ok(Ok(()))) {
@@ -131,8 +147,11 @@ impl Server {
         }
     }
 
+    fn share_of(&self, shares: &Arc<Shares>, client: IpAddr) -> Option<Share> {
+        shares.take(client, self.inner.directory.project_of(client))
+    }
+
     async fn ask(&self, question: &[u8], over_tcp: bool) -> Option<Vec<u8>> {
-        let _permit = self.questions.try_acquire().ok()?;
         match self.upstreams.ask(question, over_tcp).await {
             Some(answer) => Some(answer),
             None => failure(question),

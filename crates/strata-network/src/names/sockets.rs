@@ -30,8 +30,8 @@ impl NameSockets {
                 break;
             }
             if attempt < 8 {
-                // Whoever has it may be a process that is just being started
-                // by an earlier owner.
+                // Its holder may be a process that is just being started by an
+                // earlier owner.
                 std::thread::sleep(Duration::from_millis(2));
                 result = Self::bind_to(gateway, usual);
             } else {

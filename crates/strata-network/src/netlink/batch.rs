@@ -29,7 +29,6 @@ impl Batch {
         self.close_message()
     }
 
-    /// Adds an attribute.
     pub(crate) fn put(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         self.attribute(kind, value);
         self.close_message()
@@ -79,7 +78,7 @@ impl Batch {
         self.starts.is_empty()
     }
 
-    /// Asks for an answer to one message and numbers all of them.
+    /// Requests an answer to one message and numbers all of them.
     pub(super) fn seal(&mut self, first: u32, answered: usize) -> &[u8] {
         for (index, start) in self.starts.iter().enumerate() {
             let sequence = first.wrapping_add(index as u32);
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn netlink_batch_round_trips() {
         let mut batch = Batch::default();
         batch.message(7, 0, &[1, 2, 3, 4]).put_text(1, "abc");
         batch.message(8, 0, &[]).nest(2, |inner| {

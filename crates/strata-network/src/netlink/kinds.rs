@@ -14,7 +14,6 @@ pub(crate) mod flag {
     pub(crate) const APPEND: u16 = 0x800;
 }
 
-/// Messages about messages.
 pub(super) mod control {
     pub(in crate::netlink) const ERROR: u16 = 2;
     pub(in crate::netlink) const DONE: u16 = 3;
@@ -160,7 +159,12 @@ pub(crate) mod nft {
     pub(crate) const SET_DATA_LEN: u16 = 7;
     pub(crate) const SET_ID: u16 = 10;
     pub(crate) const SET_USERDATA: u16 = 13;
+    pub(crate) const SET_DESC: u16 = 9;
+    pub(crate) const SET_DESC_SIZE: u16 = 1;
+    pub(crate) const SET_TIMEOUT_MS: u16 = 11;
     pub(crate) const SET_MAP: u32 = 8;
+    pub(crate) const SET_TIMEOUT: u32 = 0x10;
+    pub(crate) const SET_EVAL: u32 = 0x20;
     pub(crate) const ELEMS_TABLE: u16 = 1;
     pub(crate) const ELEMS_SET: u16 = 2;
     pub(crate) const ELEMS_ELEMENTS: u16 = 3;

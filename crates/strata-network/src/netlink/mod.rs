@@ -1,6 +1,6 @@
-//! Netlink, spoken directly: messages are written into one buffer, sent in
-//! one call, and the kernel has done all of them when that call returns.
-//! The same writer serves links, addresses and routes as well as nftables.
+//! Netlink, used directly: messages are written into one buffer, sent in one
+//! call, and the kernel has done all of them when that call returns. The same
+//! writer serves links, addresses and routes as well as nftables.
 
 mod batch;
 mod kinds;

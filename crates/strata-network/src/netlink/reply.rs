@@ -10,7 +10,7 @@ pub(crate) struct Reply {
     pub(crate) kind: u16,
     /// Which request it answers.
     pub(crate) sequence: u32,
-    /// Whose request it answers, or whose change it tells of.
+    /// Whose request it answers, or whose change it reports.
     pub(crate) port: u32,
     body: Vec<u8>,
 }
@@ -84,7 +84,6 @@ impl<'a> Attributes<'a> {
         number(self.get(kind)?.get(0..4))
     }
 
-    /// A text.
     pub(crate) fn text(self, kind: u16) -> Option<&'a str> {
         let value = self.get(kind)?;
         let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());

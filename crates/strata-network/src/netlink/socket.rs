@@ -1,5 +1,5 @@
 //! A netlink socket: a batch out, the answers in. It blocks, and never for
-//! longer than [`PATIENCE`]: the kernel works while the call that sends is
+//! longer than [`REPLY_TIMEOUT`]: the kernel works while the call that sends is
 //! under way, so an answer that is not there then will not come.
 
 use std::io;
@@ -18,16 +18,15 @@ use super::kinds::control;
 use super::reply::{Reply, replies};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The kernel sends dumps in pieces of at most 32 KiB.
 const PIECE: usize = 64 * 1024;
 
-/// Which part of the kernel a socket speaks to.
+/// Which part of the kernel a socket connects to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
     /// Links, addresses, routes, neighbours.
     Route,
-    /// nftables.
     Netfilter,
     /// Families that are found by name, WireGuard among them.
     Generic,
@@ -37,14 +36,12 @@ pub(crate) enum Family {
 pub(crate) mod groups {
     /// Links that come, change and go.
     pub(crate) const LINK: u32 = 1;
-    /// Changes of nftables.
     pub(crate) const NFTABLES: u32 = 1 << 6;
 }
 
-/// Why the kernel did not do what it was asked.
+/// Why the kernel did not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// The socket failed.
     #[error("netlink: {0}")]
     Socket(#[source] io::Error),
     /// The kernel refused one message of a batch.
@@ -52,7 +49,6 @@ pub enum NetlinkError {
     Refused {
         /// Which message of the batch, from 0.
         message: usize,
-        /// What it said.
         source: io::Error,
     },
 }
@@ -64,7 +60,6 @@ impl NetlinkError {
     }
 }
 
-/// One socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -79,7 +74,7 @@ impl Socket {
         Self::listen(family, 0)
     }
 
-    /// Opens a socket that hears the notifications of these groups.
+    /// Opens a socket that receives the notifications of these groups.
     pub(crate) fn listen(family: Family, groups: u32) -> Result<Self, NetlinkError> {
         let fail = |errno: Errno| NetlinkError::Socket(errno.into());
         let protocol = match family {
@@ -97,7 +92,7 @@ impl Socket {
         .map_err(fail)?;
         bind(&fd, &SocketAddrNetlink::new(0, groups)).map_err(fail)?;
         if groups == 0 {
-            set_socket_timeout(&fd, Timeout::Recv, Some(PATIENCE)).map_err(fail)?;
+            set_socket_timeout(&fd, Timeout::Recv, Some(REPLY_TIMEOUT)).map_err(fail)?;
         } else {
             // A burst of changes by others should not overflow at once.
             let _ = set_socket_recv_buffer_size(&fd, 1 << 20);
@@ -119,9 +114,9 @@ impl Socket {
         self.port
     }
 
-    /// Sends a batch of independent messages and waits until all are done.
-    /// The kernel goes on after one it refused; the first refusal is the
-    /// error. Gives back what the kernel told besides.
+    /// Sends a batch of independent messages and waits until all are done. The
+    /// kernel goes on after one it refused; the first refusal is the error.
+    /// Returns what the kernel sent besides.
     pub(crate) fn talk(&mut self, batch: &mut Batch) -> Result<Vec<Reply>, NetlinkError> {
         let last = batch.len().saturating_sub(1);
         self.exchange(batch, last)

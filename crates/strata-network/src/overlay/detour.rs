@@ -27,7 +27,7 @@ use crate::network::Inner;
 const PRIORITY: u32 = 30_000;
 /// What the numbers of our tables begin with.
 const TABLES: u32 = 0x5300_0000;
-/// Says which subnet has a rule, so that it is found without its daemon.
+/// Marks the rule of a subnet, so that it is found without its daemon.
 const FILE: &str = "detour";
 
 /// The table of a node. Subnets have 8 addresses at least.

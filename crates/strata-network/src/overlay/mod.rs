@@ -1,12 +1,11 @@
 //! The overlay, by which every pod reaches every pod: a WireGuard device for
 //! peers that have a key, and a VXLAN device for those that have none.
 //!
-//! Nothing is learned and nobody is asked. With WireGuard each peer is a key
-//! that is bound to its subnet, and a route ([`crate::wireguard`]). With VXLAN
-//! it is a route to its subnet, a neighbour entry that knows the hardware
-//! address of its device, and an entry that says behind which address of the
-//! underlay that one is; hardware addresses follow from subnets, so peers
-//! exchange nothing.
+//! Nothing is learned or queried. With WireGuard each peer is a key that is
+//! bound to its subnet, and a route ([`crate::wireguard`]). With VXLAN it is a
+//! route to its subnet, a neighbour entry with the hardware address of its
+//! device, and an entry with its address of the underlay; hardware addresses
+//! follow from subnets, so peers exchange nothing.
 //!
 //! A subnet has one route, which is replaced in place when its node gets a
 //! key: what is on its way is lost, and nothing takes a third way.
@@ -36,7 +35,6 @@ pub(crate) use plan::PeerPlan;
 /// Another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its subnet.
     pub subnet: Subnet,
     /// Its address as this node reaches it.
     pub underlay: Ipv4Addr,
@@ -70,7 +68,7 @@ impl Peer {
 
 /// What carries packets to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carrier {
+enum OverlayTransport {
     WireGuard,
     Vxlan,
 }
@@ -149,16 +147,16 @@ impl Inner {
         if fresh {
             known.clear();
         } else if known.is_empty() {
-            self.remove_stale(links, (Carrier::WireGuard, device), wanted)?;
+            self.remove_stale(links, (OverlayTransport::WireGuard, device), wanted)?;
         }
         // Before the routes: nothing is sent to a peer that is not there.
         self.set_wireguard_peers(&known, &wanted.encrypted)?;
         for gone in known.difference(&wanted.encrypted) {
-            self.delete_routes(links, (Carrier::WireGuard, device), gone, wanted)?;
+            self.delete_routes(links, (OverlayTransport::WireGuard, device), gone, wanted)?;
         }
         let mut batch = Batch::default();
         for new in wanted.encrypted.difference(&known) {
-            for way in self.ways(Carrier::WireGuard, device, new) {
+            for way in self.ways(OverlayTransport::WireGuard, device, new) {
                 way.add(&mut batch);
             }
         }
@@ -175,8 +173,8 @@ impl Inner {
         if fresh {
             known.clear();
         } else if known.is_empty() {
-            // Of an earlier daemon: whatever is there and not wanted goes.
-            self.remove_stale(links, (Carrier::Vxlan, device), wanted)?;
+            // Of an earlier daemon: whatever is there and not desired goes.
+            self.remove_stale(links, (OverlayTransport::Vxlan, device), wanted)?;
         }
         for gone in known.difference(&wanted.plain) {
             self.delete_peer(links, device, gone, wanted)?;
@@ -217,7 +215,7 @@ impl Inner {
         }
     }
 
-    /// Makes the device anew where it is gone, and its routes: they go with
+    /// Makes the device again where it is gone, and its routes: they go with
     /// the bridge too, whose address they name.
     pub(crate) fn repair_overlay(&self) -> Result<()> {
         let _alone = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +233,7 @@ impl Inner {
         if peer.via.is_none() {
             forwarding_entry(batch, neighbour::SAY, device, mac, peer.underlay);
         }
-        for way in self.ways(Carrier::Vxlan, device, peer) {
+        for way in self.ways(OverlayTransport::Vxlan, device, peer) {
             if let Some(gateway) = way.gateway.filter(|_| peer.via.is_none()) {
                 neighbour::entry(batch, neighbour::SAY, device, gateway, mac);
             }
@@ -253,7 +251,7 @@ impl Inner {
         wanted: &PeerPlan,
     ) -> Result<()> {
         let stays = is_reached(peer.subnet, wanted);
-        self.delete_routes(links, (Carrier::Vxlan, device), peer, wanted)?;
+        self.delete_routes(links, (OverlayTransport::Vxlan, device), peer, wanted)?;
         if peer.via.is_some() || (stays && !is_behind(peer.subnet, wanted)) {
             return Ok(());
         }
@@ -261,7 +259,7 @@ impl Inner {
         let mut place = Batch::default();
         forwarding_entry(&mut place, delete, device, mac, peer.underlay);
         delete_all(links, peer.subnet, [place])?;
-        let gateways = self.ways(Carrier::Vxlan, device, peer).into_iter();
+        let gateways = self.ways(OverlayTransport::Vxlan, device, peer).into_iter();
         let entries = gateways.filter_map(|way| way.gateway).map(|gateway| {
             let mut entry = Batch::default();
             neighbour::entry(&mut entry, delete, device, gateway, mac);
@@ -275,7 +273,7 @@ impl Inner {
     fn delete_routes(
         &self,
         links: &mut Socket,
-        (carrier, device): (Carrier, u32),
+        (carrier, device): (OverlayTransport, u32),
         peer: &Peer,
         wanted: &PeerPlan,
     ) -> Result<()> {
@@ -291,12 +289,12 @@ impl Inner {
     }
 
     /// The routes to a peer.
-    fn ways(&self, carrier: Carrier, device: u32, peer: &Peer) -> Vec<Route> {
+    fn ways(&self, carrier: OverlayTransport, device: u32, peer: &Peer) -> Vec<Route> {
         let own = self.config.subnet;
         let (subnet, next_hop) = (peer.subnet, peer.next_hop());
         let table = self.routing_table(subnet);
         // WireGuard knows by the address whose it is.
-        let direct = carrier == Carrier::WireGuard;
+        let direct = carrier == OverlayTransport::WireGuard;
         let way = |to: (IpAddr, u8), gateway: IpAddr, source: IpAddr| Route {
             to,
             gateway: (!direct).then_some(gateway),
@@ -325,7 +323,7 @@ impl Inner {
     fn remove_stale(
         &self,
         links: &mut Socket,
-        (carrier, device): (Carrier, u32),
+        (carrier, device): (OverlayTransport, u32),
         wanted: &PeerPlan,
     ) -> Result<()> {
         let mut batch = Batch::default();
@@ -349,10 +347,10 @@ impl Inner {
             }
             let stale = Peer::new(subnet, Ipv4Addr::UNSPECIFIED);
             match carrier {
-                Carrier::WireGuard => {
+                OverlayTransport::WireGuard => {
                     self.delete_routes(links, (carrier, device), &stale, wanted)?;
                 }
-                Carrier::Vxlan => self.delete_peer(links, device, &stale, wanted)?,
+                OverlayTransport::Vxlan => self.delete_peer(links, device, &stale, wanted)?,
             }
         }
         Ok(())

@@ -10,11 +10,9 @@ use crate::NetworkConfig;
 /// The peers, by how they are reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PeerPlan {
-    /// By WireGuard.
     pub(crate) encrypted: BTreeSet<Peer>,
     /// By VXLAN, in the clear.
     pub(crate) plain: BTreeSet<Peer>,
-    /// Not at all.
     pub(crate) refused: BTreeSet<Peer>,
 }
 
@@ -51,7 +49,6 @@ impl PeerPlan {
         self.encrypted.iter().chain(&self.plain)
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> BTreeSet<Peer> {
         self.reached().chain(&self.refused).copied().collect()
     }
@@ -120,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_is_not_admitted_for_the_sake_of_another_peer_behind_it() {
+    fn address_is_not_admitted_for_another_peer_behind_the_same_gateway() {
         let (own, theirs) = (PrivateKey::generate(), PrivateKey::generate().unwrap());
         let encrypted = peer(1, Some(&theirs));
         let mut plain = peer(2, None);
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn where_encryption_is_required_a_peer_without_a_key_is_refused() {
+    fn peer_without_a_key_is_refused_where_encryption_is_required() {
         let (own, theirs) = (PrivateKey::generate(), PrivateKey::generate().unwrap());
         let peers = [peer(1, Some(&theirs)), peer(2, None)];
         let plan = PeerPlan::of(&peers, &config(own.ok(), true));
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_two_show_or_that_is_our_own_is_nobodys() {
+    fn duplicate_or_own_peer_key_is_rejected() {
         let (own, theirs) = (
             PrivateKey::generate().unwrap(),
             PrivateKey::generate().unwrap(),

@@ -11,6 +11,7 @@
 //!                                  otherwise find a short cut back
 //! host         input               what pods may reach of the host itself
 //! through      forward             from outside only what is published
+//! api          from through        to Strata on other hosts only so fast
 //! projects     from through        between projects only what is allowed
 //! ```
 
@@ -21,28 +22,40 @@ use crate::link::family_of;
 use crate::netlink::{Batch, flag, nft, route};
 
 use super::elements::{SetName, chain_of_project};
-use super::expression::{Is, Rule, Side, Verdict, rule};
+use super::expression::{Match, PacketSide, PacketVerdict, Rule, rule};
+use super::meters;
 use super::table::{DEFAULT_PROJECT_NUMBER, TableFacts};
 
 const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
 const LOOPBACK: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
-const LINK_LOCAL: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10);
+pub(super) const LINK_LOCAL: (IpAddr, u8) =
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10);
 const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const MACHINES: [(IpAddr, SetName); 2] = [(V4, SetName::Machines4), (NOBODY, SetName::Machines6)];
-/// Where clouds answer for the metadata of their machines.
-const METADATA: [(IpAddr, u8); 2] = [
-    (IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 32),
+/// Where clouds answer for the metadata of their machines, and for credentials:
+/// all link-local addresses, and those of single clouds.
+const METADATA: [(IpAddr, u8); 6] = [
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    // Azure, Alibaba Cloud, Oracle Cloud.
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32),
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)), 32),
+    // AWS, Google Cloud.
     (
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
         128,
     ),
 ];
 /// The usual ports of VXLAN: of nodes, and of clusters.
 const OVERLAY: u16 = crate::NetworkConfig::OVERLAY_PORT;
 const CLUSTER_OVERLAY: u16 = 8472;
-/// The bit of a packet's mark that says to the table of frames: it was sent to
-/// a port that the host passes on. With br_netfilter such a packet is turned
+/// The bit of a packet's mark that marks for the table of frames: it was sent
+/// to a port that the host passes on. With br_netfilter such a packet is turned
 /// around within the bridge, and looks there like one between two pods. Pods
 /// cannot set it: marks do not leave a network namespace.
 pub(super) const PASSED_ON: u32 = 1 << 28;
@@ -56,7 +69,8 @@ const LEASES: u16 = 67;
 /// Where a chain hangs: kind, hook, priority.
 pub(super) type Hook = (&'static str, u32, i32);
 
-const HOOKS: [(&str, Option<Hook>); 10] = [
+const HOOKS: [(&str, Option<Hook>); 11] = [
+    ("api", None),
     ("publish", None),
     ("from-pods", None),
     ("projects", None),
@@ -91,7 +105,6 @@ pub(super) fn write(batch: &mut Batch, facts: &TableFacts) {
     writer.projects();
 }
 
-/// Makes one chain.
 pub(super) fn chain(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
     chain_of(batch, nft::NFPROTO_INET, table, name, hook);
 }
@@ -112,7 +125,7 @@ pub(super) fn chain_of(batch: &mut Batch, family: u8, table: &str, name: &str, h
     }
 }
 
-/// Writes the chain that judges what a project sends.
+/// Writes the chain that filters what a project sends.
 pub(super) fn write_project(batch: &mut Batch, table: &str, project: u32) {
     let name = chain_of_project(project);
     chain(batch, table, &name, None);
@@ -123,16 +136,16 @@ pub(super) fn write_project(batch: &mut Batch, table: &str, project: u32) {
         rule(batch, table, &name, |r| {
             r.version(family_of(like))
                 .reaches_address(project, like, reach.text())
-                .verdict(&Verdict::Return);
+                .verdict(&PacketVerdict::Return);
         });
         // Of what is not known, and so the default project's, that one alone
         // may reach.
         rule(batch, table, &name, |r| {
             r.version(family_of(like));
             if project == DEFAULT_PROJECT_NUMBER {
-                r.address_like(Side::Destination, Is::In, owned.text(), like);
+                r.address_like(PacketSide::Destination, Match::In, owned.text(), like);
             }
-            r.verdict(&Verdict::Drop);
+            r.verdict(&PacketVerdict::Drop);
         });
     }
 }
@@ -173,74 +186,75 @@ impl Writer<'_> {
             64,
         );
         let v4 = |r: &mut Rule<'_>| {
-            r.came_by(Is::In, &bridge).version(route::AF_INET);
+            r.came_by(Match::In, &bridge).version(route::AF_INET);
         };
         let v6 = |r: &mut Rule<'_>| {
-            r.came_by(Is::In, &bridge).version(route::AF_INET6);
+            r.came_by(Match::In, &bridge).version(route::AF_INET6);
         };
         self.overlays();
         self.metadata();
         self.rule("arriving", |r| {
             v4(r);
-            r.address(Side::Destination, Is::In, LOOPBACK)
-                .verdict(&Verdict::Drop);
+            r.address(PacketSide::Destination, Match::In, LOOPBACK)
+                .verdict(&PacketVerdict::Drop);
         });
-        // Whoever passes for another would pass for one of its project.
+        // An endpoint that passes for another would pass for one of its
+        // project.
         self.rule("arriving", |r| {
             v4(r);
-            r.subnet(Side::Source, Is::In, facts.subnet)
-                .pinned(Is::In, SetName::Pins4.text(), V4)
-                .verdict(&Verdict::Accept);
+            r.subnet(PacketSide::Source, Match::In, facts.subnet)
+                .pinned(Match::In, SetName::Pins4.text(), V4)
+                .verdict(&PacketVerdict::Accept);
         });
         self.rule("arriving", |r| {
-            // A VM that asks for its address has none yet.
+            // A VM that requests its address has none yet.
             v4(r);
             r.address(
-                Side::Source,
-                Is::In,
+                PacketSide::Source,
+                Match::In,
                 (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 32),
             )
             .protocol(17)
             .wants_port(LEASES)
-            .verdict(&Verdict::Accept);
+            .verdict(&PacketVerdict::Accept);
         });
         self.rule("arriving", |r| {
             v4(r);
-            r.verdict(&Verdict::Drop);
+            r.verdict(&PacketVerdict::Drop);
         });
         self.rule("arriving", |r| {
             v6(r);
-            r.address(Side::Source, Is::In, ours6)
-                .pinned(Is::In, SetName::Pins6.text(), NOBODY)
-                .verdict(&Verdict::Accept);
+            r.address(PacketSide::Source, Match::In, ours6)
+                .pinned(Match::In, SetName::Pins6.text(), NOBODY)
+                .verdict(&PacketVerdict::Accept);
         });
         for allowed in [LINK_LOCAL, (NOBODY, 128)] {
             self.rule("arriving", |r| {
                 v6(r);
-                r.address(Side::Source, Is::In, allowed)
-                    .verdict(&Verdict::Accept);
+                r.address(PacketSide::Source, Match::In, allowed)
+                    .verdict(&PacketVerdict::Accept);
             });
         }
         self.rule("arriving", |r| {
             v6(r);
-            r.verdict(&Verdict::Drop);
+            r.verdict(&PacketVerdict::Drop);
         });
         for overlay in &overlays {
             self.rule("arriving", |r| {
-                r.came_by(Is::In, overlay)
+                r.came_by(Match::In, overlay)
                     .version(route::AF_INET)
-                    .subnet(Side::Source, Is::NotIn, facts.range)
-                    .verdict(&Verdict::Drop);
+                    .subnet(PacketSide::Source, Match::NotIn, facts.range)
+                    .verdict(&PacketVerdict::Drop);
             });
         }
     }
 
-    /// Packets of an overlay carry any address inside, so who sends them is
-    /// who counts: ours come from its peers alone, and from those alone with
-    /// which nothing is encrypted. WireGuard drops by itself what is not of a
-    /// peer's key. Pods send none, to nobody:
-    /// what they sent to another node would arrive there under the address of
-    /// this one, which is a peer. Machines may be nodes, and send.
+    /// Packets of an overlay carry any address inside, so the sender is what
+    /// counts: ours come from its peers alone, and from those alone with which
+    /// nothing is encrypted. WireGuard drops by itself what is not of a peer's
+    /// key. Pods send none, to any destination: what they sent to another node
+    /// would arrive there under the address of this one, which is a peer.
+    /// Machines may be nodes, and send.
     ///
     /// This comes before the addresses of pods are let through.
     fn overlays(&mut self) {
@@ -249,8 +263,8 @@ impl Writer<'_> {
         self.rule("arriving", |r| {
             r.version(route::AF_INET)
                 .overlay(facts.overlay_port, facts.overlay_id())
-                .address_in(Side::Source, Is::NotIn, SetName::Peers.text())
-                .verdict(&Verdict::Drop);
+                .address_in(PacketSide::Source, Match::NotIn, SetName::Peers.text())
+                .verdict(&PacketVerdict::Drop);
         });
         let mut ports = vec![facts.overlay_port, OVERLAY, CLUSTER_OVERLAY];
         ports.sort_unstable();
@@ -258,18 +272,18 @@ impl Writer<'_> {
         for (like, machines) in MACHINES {
             for port in &ports {
                 self.rule("arriving", |r| {
-                    r.came_by(Is::In, &bridge)
+                    r.came_by(Match::In, &bridge)
                         .version(family_of(like))
                         .protocol(17)
                         .wants_port(*port)
-                        .address_like(Side::Source, Is::NotIn, machines.text(), like)
-                        .verdict(&Verdict::Drop);
+                        .address_like(PacketSide::Source, Match::NotIn, machines.text(), like)
+                        .verdict(&PacketVerdict::Drop);
                 });
             }
         }
     }
 
-    /// What a cloud tells its machines, credentials among it, is not for pods.
+    /// The metadata service of a cloud, which has credentials, is not for pods.
     fn metadata(&mut self) {
         if self.facts.metadata {
             return;
@@ -277,10 +291,10 @@ impl Writer<'_> {
         let bridge = self.bridge.clone();
         for (address, prefix) in METADATA {
             self.rule("arriving", |r| {
-                r.came_by(Is::In, &bridge)
+                r.came_by(Match::In, &bridge)
                     .version(family_of(address))
-                    .address(Side::Destination, Is::In, (address, prefix))
-                    .verdict(&Verdict::Drop);
+                    .address(PacketSide::Destination, Match::In, (address, prefix))
+                    .verdict(&PacketVerdict::Drop);
             });
         }
     }
@@ -289,19 +303,24 @@ impl Writer<'_> {
     /// configuration allows. Machines reach all: they follow its server.
     fn host(&mut self) {
         let (bridge, [vxlan, wireguard]) = (self.bridge.clone(), self.overlays.clone());
-        for inside in [bridge, vxlan, wireguard] {
+        for inside in [&bridge, &vxlan, &wireguard] {
             self.rule("host", |r| {
-                r.came_by(Is::In, &inside)
-                    .verdict(&Verdict::Jump("from-pods"));
+                r.came_by(Match::In, inside)
+                    .verdict(&PacketVerdict::Jump("from-pods"));
             });
         }
         let chain = "from-pods";
+        // Before what is established: a question after an answer is.
+        meters::write_questions(self.batch, self.facts, chain);
+        let meters = self.facts.meters;
+        meters::write_connections(self.batch, self.table, &bridge, meters, chain);
         self.rule(chain, |r| {
-            r.state(ESTABLISHED_OR_RELATED).verdict(&Verdict::Accept);
+            r.state(ESTABLISHED_OR_RELATED)
+                .verdict(&PacketVerdict::Accept);
         });
         for protocol in [ICMP, ICMP6] {
             self.rule(chain, |r| {
-                r.protocol(protocol).verdict(&Verdict::Accept);
+                r.protocol(protocol).verdict(&PacketVerdict::Accept);
             });
         }
         let gateway = IpAddr::V4(self.facts.subnet.gateway());
@@ -309,35 +328,35 @@ impl Writer<'_> {
         for protocol in [6, 17] {
             self.rule(chain, |r| {
                 r.version(route::AF_INET)
-                    .address(Side::Destination, Is::In, (gateway, 32))
+                    .address(PacketSide::Destination, Match::In, (gateway, 32))
                     .protocol(protocol)
                     .wants_port(names)
-                    .verdict(&Verdict::Accept);
+                    .verdict(&PacketVerdict::Accept);
             });
             self.rule(chain, |r| {
                 r.protocol(protocol)
                     .wants_port_of(SetName::HostPorts.text())
-                    .verdict(&Verdict::Accept);
+                    .verdict(&PacketVerdict::Accept);
             });
         }
         self.rule(chain, |r| {
             r.version(route::AF_INET)
                 .protocol(17)
                 .wants_port(LEASES)
-                .verdict(&Verdict::Accept);
+                .verdict(&PacketVerdict::Accept);
         });
         for (like, machines) in MACHINES {
             self.rule(chain, |r| {
                 r.version(family_of(like))
-                    .address_like(Side::Source, Is::In, machines.text(), like)
-                    .verdict(&Verdict::Accept);
+                    .address_like(PacketSide::Source, Match::In, machines.text(), like)
+                    .verdict(&PacketVerdict::Accept);
             });
         }
-        self.rule(chain, |r| r.verdict(&Verdict::Drop));
+        self.rule(chain, |r| r.verdict(&PacketVerdict::Drop));
     }
 
     /// Between projects passes what is allowed, what answers it, and what was
-    /// published on the host. Who sends decides on the chain. An address of
+    /// published on the host. The sender decides on the chain. An address of
     /// which nothing is known is one of the default project: what is another
     /// project's is closed to it.
     fn projects(&mut self) {
@@ -347,17 +366,18 @@ impl Writer<'_> {
         ] {
             let chain = if like == V4 { "projects" } else { "projects6" };
             self.rule(chain, |r| {
-                r.state(ESTABLISHED_OR_RELATED).verdict(&Verdict::Return);
+                r.state(ESTABLISHED_OR_RELATED)
+                    .verdict(&PacketVerdict::Return);
             });
             self.rule(chain, |r| {
-                r.passed_on().verdict(&Verdict::Return);
+                r.passed_on().verdict(&PacketVerdict::Return);
             });
             self.rule(chain, |r| {
-                r.decided_by_address(Side::Source, like, from.text());
+                r.decided_by_address(PacketSide::Source, like, from.text());
             });
             self.rule(chain, |r| {
-                r.address_like(Side::Destination, Is::In, owned.text(), like)
-                    .verdict(&Verdict::Drop);
+                r.address_like(PacketSide::Destination, Match::In, owned.text(), like)
+                    .verdict(&PacketVerdict::Drop);
             });
         }
     }
@@ -369,14 +389,15 @@ impl Writer<'_> {
             for protocol in [6, 17] {
                 self.rule(chain, |r| {
                     r.version(route::AF_INET)
-                        .address(Side::Destination, Is::In, (gateway, 32))
+                        .address(PacketSide::Destination, Match::In, (gateway, 32))
                         .protocol(protocol)
                         .wants_port(NAMES)
                         .send_to(gateway, names);
                 });
             }
             self.rule(chain, |r| {
-                r.is_for_this_host().verdict(&Verdict::Jump("publish"));
+                r.is_for_this_host()
+                    .verdict(&PacketVerdict::Jump("publish"));
             });
         }
     }
@@ -390,35 +411,39 @@ impl Writer<'_> {
         );
         self.rule("leaving", |r| {
             r.version(route::AF_INET)
-                .subnet(Side::Source, Is::In, facts.subnet)
-                .subnet(Side::Destination, Is::NotIn, facts.range)
+                .subnet(PacketSide::Source, Match::In, facts.subnet)
+                .subnet(PacketSide::Destination, Match::NotIn, facts.range)
                 .masquerade();
         });
         self.rule("leaving", |r| {
             // The other pod would answer directly, under a wrong address.
-            r.leaves_by(Is::In, &bridge)
+            r.leaves_by(Match::In, &bridge)
                 .version(route::AF_INET)
-                .subnet(Side::Source, Is::In, facts.subnet)
+                .subnet(PacketSide::Source, Match::In, facts.subnet)
                 .passed_on()
                 .masquerade();
         });
         self.rule("leaving", |r| {
-            r.leaves_by(Is::In, &bridge)
+            r.leaves_by(Match::In, &bridge)
                 .version(route::AF_INET)
-                .address(Side::Source, Is::In, LOOPBACK)
+                .address(PacketSide::Source, Match::In, LOOPBACK)
                 .masquerade();
         });
         self.rule("leaving", |r| {
             let (range, prefix) = IPV6_RANGE;
             r.version(route::AF_INET6)
-                .address(Side::Source, Is::In, ours6)
-                .address(Side::Destination, Is::NotIn, (IpAddr::V6(range), prefix))
+                .address(PacketSide::Source, Match::In, ours6)
+                .address(
+                    PacketSide::Destination,
+                    Match::NotIn,
+                    (IpAddr::V6(range), prefix),
+                )
                 .masquerade();
         });
         self.rule("leaving", |r| {
-            r.leaves_by(Is::In, &bridge)
+            r.leaves_by(Match::In, &bridge)
                 .version(route::AF_INET6)
-                .address(Side::Source, Is::In, ours6)
+                .address(PacketSide::Source, Match::In, ours6)
                 .passed_on()
                 .masquerade();
         });
@@ -432,59 +457,74 @@ impl Writer<'_> {
         let all6 = (IpAddr::V6(IPV6_RANGE.0), IPV6_RANGE.1);
         for block in [(IpAddr::V4(range.network()), range.prefix()), all6] {
             self.rule("through", |r| {
-                r.came_by(Is::In, &bridge)
+                r.came_by(Match::In, &bridge)
                     .version(family_of(block.0))
-                    .address(Side::Destination, Is::In, block)
-                    .leaves_by_prefix(Is::NotIn, INTERFACES)
-                    .verdict(&Verdict::Drop);
+                    .address(PacketSide::Destination, Match::In, block)
+                    .leaves_by_prefix(Match::NotIn, INTERFACES)
+                    .verdict(&PacketVerdict::Drop);
             });
         }
     }
 
     fn through(&mut self) {
         let (bridge, [vxlan, wireguard]) = (self.bridge.clone(), self.overlays.clone());
+        let meters = self.facts.meters;
+        meters::write_connections(self.batch, self.table, &bridge, meters, "through");
         self.rule("through", |r| {
             // They forward because of us; to each other they did not before.
             r.between_interfaces(SetName::Uplinks.text())
-                .verdict(&Verdict::Drop);
+                .verdict(&PacketVerdict::Drop);
         });
         self.rule("through", |r| {
-            r.came_by(Is::In, &bridge)
-                .leaves_by(Is::In, &bridge)
+            r.came_by(Match::In, &bridge)
+                .leaves_by(Match::In, &bridge)
                 .passed_on()
                 .mark(PASSED_ON, true);
         });
         let range = self.facts.range;
         self.outside_overlay();
+        // Between pods these ports are theirs.
+        let inside6 = (IpAddr::V6(IPV6_RANGE.0), IPV6_RANGE.1);
+        for inside in [(IpAddr::V4(range.network()), range.prefix()), inside6] {
+            self.rule("through", |r| {
+                r.came_by(Match::In, &bridge)
+                    .version(family_of(inside.0))
+                    .address(PacketSide::Destination, Match::NotIn, inside)
+                    .verdict(&PacketVerdict::Jump("api"));
+            });
+        }
+        meters::write_api(self.batch, self.table, &bridge, meters, "api");
         self.rule("through", |r| {
             r.version(route::AF_INET)
-                .subnet(Side::Source, Is::In, range)
-                .subnet(Side::Destination, Is::In, range)
-                .verdict(&Verdict::Jump("projects"));
+                .subnet(PacketSide::Source, Match::In, range)
+                .subnet(PacketSide::Destination, Match::In, range)
+                .verdict(&PacketVerdict::Jump("projects"));
         });
         self.rule("through", |r| {
             let all = (IpAddr::V6(IPV6_RANGE.0), IPV6_RANGE.1);
             r.version(route::AF_INET6)
-                .address(Side::Source, Is::In, all)
-                .address(Side::Destination, Is::In, all)
-                .verdict(&Verdict::Jump("projects6"));
+                .address(PacketSide::Source, Match::In, all)
+                .address(PacketSide::Destination, Match::In, all)
+                .verdict(&PacketVerdict::Jump("projects6"));
         });
         for inside in [&bridge, &vxlan, &wireguard] {
             self.rule("through", |r| {
-                r.came_by(Is::In, inside).verdict(&Verdict::Accept);
+                r.came_by(Match::In, inside).verdict(&PacketVerdict::Accept);
             });
         }
         self.rule("through", |r| {
-            r.leaves_by(Is::NotIn, &bridge).verdict(&Verdict::Accept);
+            r.leaves_by(Match::NotIn, &bridge)
+                .verdict(&PacketVerdict::Accept);
         });
         self.rule("through", |r| {
-            r.state(ESTABLISHED_OR_RELATED).verdict(&Verdict::Accept);
+            r.state(ESTABLISHED_OR_RELATED)
+                .verdict(&PacketVerdict::Accept);
         });
         self.rule("through", |r| {
-            r.passed_on().verdict(&Verdict::Accept);
+            r.passed_on().verdict(&PacketVerdict::Accept);
         });
         self.rule("through", |r| {
-            r.verdict(&Verdict::Drop);
+            r.verdict(&PacketVerdict::Drop);
         });
     }
 }

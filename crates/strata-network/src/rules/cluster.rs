@@ -1,6 +1,6 @@
 //! The table of a cluster's machine. Pods reach each other under their own
-//! addresses; whatever they send elsewhere goes under the machine's, since
-//! nobody else knows a way back to a pod.
+//! addresses; whatever they send elsewhere goes under the machine's, since no
+//! other host has a route back to a pod.
 //!
 //! ```text
 //! arriving   prerouting, first   packets of the overlay: from peers alone
@@ -18,7 +18,7 @@ use crate::error::{Result, kernel};
 use crate::netlink::{Batch, Socket, flag, nft, route};
 
 use super::chains::chain;
-use super::expression::{Is, Side, Verdict, rule};
+use super::expression::{Match, PacketSide, PacketVerdict, rule};
 use super::table::Table;
 
 const MULTICAST: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
@@ -54,34 +54,34 @@ fn write(batch: &mut Batch, table: &str, rules: &ClusterRules<'_>) {
     rule(batch, table, "arriving", |r| {
         r.version(route::AF_INET)
             .overlay(port, id)
-            .verdict(&Verdict::Jump("peers"));
+            .verdict(&PacketVerdict::Jump("peers"));
     });
     for peer in &rules.peers {
         rule(batch, table, "peers", |r| {
-            r.address(Side::Source, Is::In, (IpAddr::V4(*peer), 32))
-                .verdict(&Verdict::Accept);
+            r.address(PacketSide::Source, Match::In, (IpAddr::V4(*peer), 32))
+                .verdict(&PacketVerdict::Accept);
         });
     }
-    rule(batch, table, "peers", |r| r.verdict(&Verdict::Drop));
+    rule(batch, table, "peers", |r| r.verdict(&PacketVerdict::Drop));
     rule(batch, table, "leaving", |r| {
         r.version(route::AF_INET)
-            .subnet(Side::Source, Is::In, rules.subnet)
-            .subnet(Side::Destination, Is::NotIn, rules.range)
-            .address(Side::Destination, Is::NotIn, MULTICAST)
+            .subnet(PacketSide::Source, Match::In, rules.subnet)
+            .subnet(PacketSide::Destination, Match::NotIn, rules.range)
+            .address(PacketSide::Destination, Match::NotIn, MULTICAST)
             .masquerade();
     });
     rule(batch, table, "leaving", |r| {
         // Its answer would take another way than it came.
         r.version(route::AF_INET)
-            .leaves_by(Is::In, rules.device)
-            .subnet(Side::Source, Is::NotIn, rules.range)
+            .leaves_by(Match::In, rules.device)
+            .subnet(PacketSide::Source, Match::NotIn, rules.range)
             .masquerade();
     });
 }
 
-/// The numbers that the kernel gave to the rules of a table. Whoever changes
-/// a rule gets another number for it, so that they tell whether it is as it
-/// was left. Empty when there is no table.
+/// The numbers that the kernel gave to the rules of a table. A changed rule has
+/// another number, so the numbers show whether the table is as it was left.
+/// Empty when there is no table.
 pub(crate) fn rules_of(socket: &mut Socket, table: &str) -> Result<Vec<u64>> {
     let mut batch = Batch::default();
     batch

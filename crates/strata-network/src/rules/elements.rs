@@ -42,10 +42,17 @@ pub(crate) enum SetName {
     Machines6,
     /// Ports of the host that every pod may reach.
     HostPorts,
+    /// Ports of Strata's own on other hosts.
+    ApiPorts,
     /// Hardware addresses, and the IPv4 address that each sends from.
     Pins4,
     /// Hardware addresses, and the IPv6 address that each sends from.
     Pins6,
+    /// On the bridge: ports, with the hardware address and the IPv4 address that
+    /// each sends from.
+    BridgePins4,
+    /// The same with IPv6 addresses.
+    BridgePins6,
     /// On the bridge: where to go on for each port that sends.
     BridgeFrom,
     /// On the bridge: all ports of endpoints.
@@ -53,11 +60,11 @@ pub(crate) enum SetName {
     /// On the bridge: projects, and the ports that each may reach.
     BridgeReach,
     /// On the bridge: projects, and the ports that each may answer, and not
-    /// begin to speak to.
+    /// open connections to.
     BridgeAnswers,
 }
 
-/// How a set is made: the types are for people who look at it with `nft`.
+/// How a set is made: the types are for readers of the output of `nft`.
 pub(crate) struct SetShape {
     pub(super) name: SetName,
     pub(super) key: (u32, u32),
@@ -85,8 +92,9 @@ impl SetName {
             Self::Machines4 => "machines",
             Self::Machines6 => "machines6",
             Self::HostPorts => "host-ports",
-            Self::Pins4 => "pins",
-            Self::Pins6 => "pins6",
+            Self::ApiPorts => "api-ports",
+            Self::Pins4 | Self::BridgePins4 => "pins",
+            Self::Pins6 | Self::BridgePins6 => "pins6",
             Self::BridgeAnswers => "answers",
         }
     }
@@ -94,16 +102,19 @@ impl SetName {
     /// The table it is in: that of packets, or that of the bridge's frames.
     pub(crate) fn family(self) -> u8 {
         match self {
-            Self::BridgeFrom | Self::BridgePorts | Self::BridgeReach | Self::BridgeAnswers => {
-                nft::NFPROTO_BRIDGE
-            }
+            Self::BridgeFrom
+            | Self::BridgePorts
+            | Self::BridgeReach
+            | Self::BridgeAnswers
+            | Self::BridgePins4
+            | Self::BridgePins6 => nft::NFPROTO_BRIDGE,
             _ => nft::NFPROTO_INET,
         }
     }
 }
 
 /// All sets, with types and lengths of what is in them.
-pub(crate) fn element_sets() -> [SetShape; 21] {
+pub(crate) fn element_sets() -> [SetShape; 24] {
     const IPV4: u32 = 7;
     const IPV6: u32 = 8;
     const HARDWARE: u32 = 9;
@@ -148,8 +159,19 @@ pub(crate) fn element_sets() -> [SetShape; 21] {
         set(SetName::Machines4, (IPV4, 4), 2),
         set(SetName::Machines6, (IPV6, 16), 2),
         set(SetName::HostPorts, (PORT, 2), 2),
+        set(SetName::ApiPorts, (PORT, 2), 2),
         set(SetName::Pins4, (joined(&[HARDWARE, IPV4]), 12), 2),
         set(SetName::Pins6, (joined(&[HARDWARE, IPV6]), 24), 2),
+        set(
+            SetName::BridgePins4,
+            (joined(&[INTERFACE, HARDWARE, IPV4]), 28),
+            1,
+        ),
+        set(
+            SetName::BridgePins6,
+            (joined(&[INTERFACE, HARDWARE, IPV6]), 40),
+            1,
+        ),
         verdicts(SetName::BridgeFrom, (INTERFACE, 16)),
         set(SetName::BridgePorts, (INTERFACE, 16), 1),
         set(SetName::BridgeReach, (joined(&[MARK, INTERFACE]), 20), 1),
@@ -157,7 +179,6 @@ pub(crate) fn element_sets() -> [SetShape; 21] {
     ]
 }
 
-/// One element.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Element {
     pub(super) set: SetName,
@@ -166,7 +187,6 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// Another node.
     pub(crate) fn peer(underlay: Ipv4Addr) -> Self {
         Self {
             set: SetName::Peers,
@@ -192,7 +212,7 @@ impl Element {
         }
     }
 
-    /// What is sent from an address is judged in the chain of a project.
+    /// What is sent from an address is filtered in the chain of a project.
     pub(crate) fn sends_from(address: IpAddr, project: u32) -> Self {
         let set = match address {
             IpAddr::V4(_) => SetName::From4,
@@ -258,9 +278,26 @@ impl Element {
         Self::of(set, &key, None)
     }
 
+    /// The hardware address and the address that a port of the bridge sends
+    /// from.
+    pub(crate) fn port_pin(name: &str, mac: Mac, address: IpAddr) -> Self {
+        let set = match address {
+            IpAddr::V4(_) => SetName::BridgePins4,
+            IpAddr::V6(_) => SetName::BridgePins6,
+        };
+        let hardware = [mac.0.to_vec(), vec![0; 2]].concat();
+        let key = [padded(name).to_vec(), hardware, octets(address)].concat();
+        Self::of(set, &key, None)
+    }
+
     /// A port of the host that every pod may reach.
     pub(crate) fn host_port(port: u16) -> Self {
         Self::of(SetName::HostPorts, &port.to_be_bytes(), None)
+    }
+
+    /// A port of Strata's own on other hosts.
+    pub(crate) fn api_port(port: u16) -> Self {
+        Self::of(SetName::ApiPorts, &port.to_be_bytes(), None)
     }
 
     /// The chain where it goes on, where it is one of those.
@@ -312,7 +349,7 @@ fn of_project(project: u32, name: &str) -> Vec<u8> {
     key
 }
 
-/// The chain that judges what a project sends.
+/// The chain that filters what a project sends.
 pub(super) fn chain_of_project(project: u32) -> String {
     format!("from-{project}")
 }

@@ -7,8 +7,10 @@ mod chains;
 mod cluster;
 mod elements;
 mod expression;
+mod meters;
 mod table;
 
 pub(crate) use cluster::{ClusterRules, rules_of};
 pub(crate) use elements::Element;
+pub(crate) use meters::Meters;
 pub(crate) use table::{DEFAULT_PROJECT_NUMBER, Table, TableFacts, list_tables, uplinks_of};

@@ -1,5 +1,5 @@
-//! The table as a whole: made anew in one transaction, changed by elements,
-//! removed, asked for.
+//! The table as a whole: rebuilt in one transaction, changed by elements,
+//! removed, queried.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,8 @@ use crate::netlink::{Attributes, Batch, NetlinkError, Socket, flag, nft};
 use crate::{Subnet, Tag};
 
 use super::elements::{Element, SetName, add, delete, element_sets};
-use super::{between, chains};
+use super::meters::Meters;
+use super::{between, chains, meters};
 
 const HEADER: [u8; nft::HEADER] = [nft::NFPROTO_INET, 0, 0, 0];
 
@@ -30,13 +31,15 @@ pub(crate) struct TableFacts {
     pub(crate) metadata: bool,
     /// The kernel has nftables for the frames of bridges.
     pub(crate) frames: bool,
+    /// What is counted for each pod.
+    pub(crate) meters: Meters,
 }
 
 impl TableFacts {
-    /// The number of the overlay: the first 24 bits of the cluster's range,
-    /// so that clusters side by side do not mix. The default range grows with
-    /// the cluster, and nodes hear of it one after the other: its number stays
-    /// that of its beginning.
+    /// The number of the overlay: the first 24 bits of the cluster's range, so
+    /// that clusters side by side do not mix. The default range grows with the
+    /// cluster, and nodes receive it one after the other: its number stays that
+    /// of its beginning.
     pub(crate) fn overlay_id(&self) -> u32 {
         const DEFAULT: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 0);
         let grown = self.range.contains(DEFAULT) && self.range.prefix() <= 16;
@@ -65,7 +68,7 @@ impl Table<'_> {
         }
     }
 
-    /// Makes it, or makes it anew in the place of what is there. Packets see
+    /// Makes it, or makes it again in the place of what is there. Packets see
     /// the old one or the new one, never none.
     pub(crate) fn rebuild(
         &mut self,
@@ -76,6 +79,7 @@ impl Table<'_> {
         let name = self.name;
         self.replace(|batch| {
             write_sets(batch, name, nft::NFPROTO_INET);
+            meters::write_sets(batch, name, facts.meters);
             chains::write(batch, facts);
             if facts.frames {
                 add_table(batch, nft::NFPROTO_BRIDGE, name);
@@ -154,10 +158,15 @@ impl Table<'_> {
         self.commit(batch).is_ok()
     }
 
-    fn commit(&mut self, mut batch: Batch) -> Result<(), NetlinkError> {
-        batch.message(nft::BATCH_END, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
-        self.socket.transact(&mut batch)
+    fn commit(&mut self, batch: Batch) -> Result<(), NetlinkError> {
+        commit(self.socket, batch)
     }
+}
+
+/// Ends a transaction and sends it.
+pub(super) fn commit(socket: &mut Socket, mut batch: Batch) -> Result<(), NetlinkError> {
+    batch.message(nft::BATCH_END, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
+    socket.transact(&mut batch)
 }
 
 fn write_projects(batch: &mut Batch, table: &str, frames: bool, projects: &[u32]) {
@@ -169,20 +178,20 @@ fn write_projects(batch: &mut Batch, table: &str, frames: bool, projects: &[u32]
     }
 }
 
-fn add_table(batch: &mut Batch, family: u8, name: &str) {
+pub(super) fn add_table(batch: &mut Batch, family: u8, name: &str) {
     batch
         .message(nft::NEWTABLE, flag::CREATE, &[family, 0, 0, 0])
         .put_text(nft::TABLE_NAME, name);
 }
 
-fn delete_table(batch: &mut Batch, family: u8, name: &str) {
+pub(super) fn delete_table(batch: &mut Batch, family: u8, name: &str) {
     batch
         .message(nft::DELTABLE, 0, &[family, 0, 0, 0])
         .put_text(nft::TABLE_NAME, name);
 }
 
 /// Makes the sets of a family, empty.
-fn write_sets(batch: &mut Batch, table: &str, family: u8) {
+pub(super) fn write_sets(batch: &mut Batch, table: &str, family: u8) {
     let shapes = element_sets().into_iter();
     let shapes = shapes.filter(|shape| shape.name.family() == family);
     for (id, shape) in (1..).zip(shapes) {
@@ -210,7 +219,7 @@ fn write_sets(batch: &mut Batch, table: &str, family: u8) {
     }
 }
 
-fn begin() -> Batch {
+pub(super) fn begin() -> Batch {
     let mut batch = Batch::default();
     batch.message(nft::BATCH_BEGIN, 0, &[0, 0, 0, nft::SUBSYSTEM as u8]);
     batch

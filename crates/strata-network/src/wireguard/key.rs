@@ -18,7 +18,7 @@ pub enum KeyError {
     /// It has another length, or is not base64.
     #[error("is not 32 bytes in base64")]
     Form,
-    /// Nobody has the private key of it.
+    /// No node has the private key of it.
     #[error("is zero")]
     Zero,
     /// The cryptographic library failed.
@@ -89,7 +89,6 @@ impl fmt::Debug for PublicKey {
 pub struct PrivateKey([u8; LENGTH]);
 
 impl PrivateKey {
-    /// A new one.
     pub fn generate() -> Result<Self, KeyError> {
         let mut key = [0; LENGTH];
         aws_lc_rs::rand::fill(&mut key).map_err(|_| KeyError::Library)?;
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn invalid_key_is_refused() {
         let short = STANDARD.encode([7; 31]);
         let zero = STANDARD.encode([0; 32]);
         for (text, error) in [

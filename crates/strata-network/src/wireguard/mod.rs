@@ -4,7 +4,7 @@
 //! A peer's key is bound to its subnet twice. What goes to the subnet is
 //! encrypted for that key; what comes by that key is dropped by the kernel
 //! unless its source is in the subnet. So a node reads and sends for itself
-//! alone, whatever it says. Sessions, their keys, the change of these every
+//! alone, whatever it sends. Sessions, their keys, the change of these every
 //! two minutes and the protection against replay are the kernel's.
 //!
 //! The device outlives the daemon, so traffic goes on without it. A daemon
@@ -29,10 +29,8 @@ use crate::netlink::{Batch, Socket};
 use crate::network::Inner;
 use crate::{Peer, Subnet, bridge, link};
 
-/// Of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireGuardConfig {
-    /// Its key.
     pub key: PrivateKey,
     /// The UDP port to listen on. Where another process has it, the kernel
     /// chooses one: see [`crate::Network::wireguard_port`].
@@ -42,7 +40,6 @@ pub struct WireGuardConfig {
 /// Of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WireGuardPeer {
-    /// Its key.
     pub key: PublicKey,
     /// The UDP port that it listens on.
     pub port: u16,
@@ -280,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_takes_the_subnet_over_before_the_old_one_goes() {
+    fn new_peer_key_takes_over_the_subnet_before_the_old_key_is_removed() {
         let (old, new) = (key(), key());
         let before = BTreeSet::from([peer("10.42.1.0/24", old)]);
         let wanted = BTreeSet::from([peer("10.42.1.0/24", new)]);

@@ -1,4 +1,4 @@
-//! What is asked of the kernel's WireGuard, by generic netlink. No decisions
+//! The requests to the kernel's WireGuard, by generic netlink. No decisions
 //! here.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::netlink::{
 /// So many peers are in one message: an attribute holds at most 64 KiB.
 const PEERS_AT_ONCE: usize = 128;
 
-/// A device as the kernel tells of it.
+/// A device as the kernel reports it.
 #[derive(Debug, Default)]
 pub(super) struct Device {
     pub(super) port: u16,

@@ -1,13 +1,15 @@
 //! What pods reach of the host, of the overlay, and of the cloud around it.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use crate::world::{Host, Pod, ask_tcp, ask_udp, is_cut_off, on_a_host, run, serve_tcp, serve_udp};
+use crate::world::{
+    Host, Pod, ask_tcp, ask_udp, is_cut_off, on_a_host, run, serve_tcp, serve_udp, wait_until,
+};
 use strata_network::{Network, Owner, Peer};
 
 /// A frame of the overlay that carries a datagram from one address to another:
-/// what a pod would have to send to pass for somebody on another node.
+/// what a pod would have to send to pass for an endpoint of another node.
 fn injected(vni: u32, mac: [u8; 6], from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Vec<u8> {
     let payload = b"spoofed";
     let length = (8 + payload.len()) as u16;
@@ -129,23 +131,50 @@ fn of_the_host_a_pod_reaches_what_the_configuration_allows() {
 }
 
 #[test]
-fn the_metadata_of_a_cloud_is_not_for_pods_unless_allowed() {
+fn cloud_metadata_is_blocked_for_pods_by_default() {
+    let services: [IpAddr; 8] = [
+        "169.254.169.254",
+        "169.254.170.2",
+        "169.254.169.123",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    ]
+    .map(|address| address.parse().unwrap());
     for allowed in [false, true] {
         on_a_host(|host| {
             let there = host.neighbour("up0", 9);
+            run("ip addr add fd00:9::1/64 dev up0 nodad");
             there.run(|| {
-                run("ip addr add 169.254.169.254/32 dev lo");
+                run("ip addr add fd00:9::9/64 dev eth0 nodad");
+                for service in services {
+                    run(&format!("ip addr add {service} dev lo"));
+                }
             });
-            run("ip route add 169.254.169.254/32 via 192.0.2.9");
+            for service in services {
+                let way = if service.is_ipv4() {
+                    "192.0.2.9"
+                } else {
+                    "fd00:9::9"
+                };
+                run(&format!("ip route add {service} via {way}"));
+            }
             let mut config = host.config("10.42.0.0/24");
             config.metadata = allowed;
             let network = Network::open(config).unwrap();
             network.restore(&[]).unwrap();
             let pod = Pod::attach(&network, "pod", &[]);
             let _server = serve_tcp(&there, 80, "metadata");
-            let to = Ipv4Addr::new(169, 254, 169, 254);
-            assert!(ask_tcp(&host.namespace, to, 80).is_ok());
-            assert_eq!(ask_tcp(&pod.namespace, to, 80).is_ok(), allowed);
+            for to in services {
+                let reached = || ask_tcp(&host.namespace, to, 80).is_ok();
+                wait_until("the host reaches the service", reached);
+                // Not every kernel forwards IPv6 for single interfaces.
+                if !allowed || to.is_ipv4() {
+                    assert_eq!(is_cut_off(&pod.namespace, to, 80), !allowed, "{to}");
+                }
+            }
         });
     }
 }
@@ -153,7 +182,7 @@ fn the_metadata_of_a_cloud_is_not_for_pods_unless_allowed() {
 /// Without a route to its node it would take the way out of the host, in the
 /// clear.
 #[test]
-fn what_is_for_a_node_that_is_not_reached_does_not_leave_by_the_uplink() {
+fn packets_for_an_unreachable_node_do_not_leave_by_the_uplink() {
     on_a_host(|host| {
         let there = host.neighbour("up0", 9);
         run("ip route add default via 192.0.2.9");

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::world::{PATIENCE, on_a_host, run, wait_until};
+use crate::world::{TEST_TIMEOUT, on_a_host, run, wait_until};
 use strata_network::{Endpoint, Mac, Network};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ fn an_exhausted_subnet_says_so_and_recovers() {
 }
 
 #[test]
-fn a_tap_is_on_the_bridge_for_as_long_as_somebody_has_it() {
+fn tap_stays_on_the_bridge_while_its_file_is_open() {
     on_a_host(|host| {
         let network = host.open();
         let endpoint = Endpoint {
@@ -57,8 +57,8 @@ fn checksum(header: &[u8]) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// A frame as the firmware of a VM sends it: everybody, listen, I have this
-/// card and want an address.
+/// A frame as the firmware of a VM sends it: a broadcast that requests an
+/// address for this NIC.
 fn discover(mac: Mac) -> Vec<u8> {
     let mut dhcp = vec![0; 240];
     dhcp[0..3].copy_from_slice(&[1, 1, 6]);
@@ -85,7 +85,7 @@ fn discover(mac: Mac) -> Vec<u8> {
 }
 
 #[test]
-fn a_vm_is_told_its_address_and_a_stranger_nothing() {
+fn dhcp_answers_known_nics_and_ignores_unknown_ones() {
     on_a_host(|host| {
         let network = host.open();
         let endpoint = Endpoint {
@@ -111,9 +111,9 @@ fn a_vm_is_told_its_address_and_a_stranger_nothing() {
                     served.unwrap();
                 });
             });
-            is_ready.recv_timeout(PATIENCE).unwrap();
+            is_ready.recv_timeout(TEST_TIMEOUT).unwrap();
             let _stop = stop.clone().drop_guard();
-            // As guests do: again, when nobody answers.
+            // As guests do: again, when no server answers.
             let ask = |tap: &mut std::fs::File| {
                 tap.write_all(&discover(Mac([2, 9, 9, 9, 9, 9]))).unwrap();
                 tap.write_all(&discover(endpoint.mac())).unwrap();

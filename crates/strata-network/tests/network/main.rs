@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod boundary;
+mod guests;
 mod leases;
 mod load;
+mod meters;
 mod names;
 mod overlay;
 mod pods;

@@ -1,9 +1,11 @@
-//! Names, asked for as a pod asks: packets to port 53 of the gateway.
+//! Names, queried as a pod does: packets to port 53 of the gateway.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::world::{Host, Namespace, PATIENCE, Pod, on_a_host, published};
+use crate::world::{Host, Namespace, Pod, TEST_TIMEOUT, on_a_host, published, wait_until};
 use strata_network::{Network, Protocol};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +16,7 @@ const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 
 /// A question, byte by byte.
-fn question(name: &str, kind: u16) -> Vec<u8> {
+pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     let mut bytes = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         bytes.push(label.len() as u8);
@@ -29,7 +31,7 @@ fn question(name: &str, kind: u16) -> Vec<u8> {
 fn ask_over_udp(from: &Namespace, to: Ipv4Addr, question: &[u8]) -> Vec<u8> {
     from.run(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket.connect((to, 53)).unwrap();
         socket.send(question).unwrap();
         let mut buffer = vec![0; 2048];
@@ -42,8 +44,8 @@ fn ask_over_udp(from: &Namespace, to: Ipv4Addr, question: &[u8]) -> Vec<u8> {
 fn ask_over_tcp(from: &Namespace, to: Ipv4Addr, question: &[u8]) -> Vec<u8> {
     from.run(|| {
         let address = SocketAddr::from((to, 53));
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = TcpStream::connect_timeout(&address, TEST_TIMEOUT).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let length = (question.len() as u16).to_be_bytes();
         stream.write_all(&[&length[..], question].concat()).unwrap();
         let mut length = [0; 2];
@@ -59,7 +61,7 @@ fn code(answer: &[u8]) -> u8 {
 }
 
 /// Serves names while something is done.
-fn while_serving(network: &Network, work: impl FnOnce()) {
+pub(crate) fn while_serving(network: &Network, work: impl FnOnce()) {
     let stop = CancellationToken::new();
     std::thread::scope(|scope| {
         let _stop = stop.clone().drop_guard();
@@ -85,28 +87,28 @@ fn pods_find_each_other_by_name() {
     on_a_host(|host| {
         let network = host.open();
         let web = Pod::attach(&network, "web", &[]);
-        let asker = Pod::attach(&network, "asker", &[]);
+        let client = Pod::attach(&network, "asker", &[]);
         let gateway = network.gateway();
         while_serving(&network, || {
             for name in ["web", "WEB.strata.INTERNAL"] {
                 let question = question(name, A);
-                let answer = ask_over_udp(&asker.namespace, gateway, &question);
+                let answer = ask_over_udp(&client.namespace, gateway, &question);
                 assert_eq!((code(&answer), answer[7]), (NO_ERROR, 1), "{name}");
                 assert!(answer.ends_with(&web.address().octets()));
                 assert_eq!(answer[..2], question[..2]);
-                let over_tcp = ask_over_tcp(&asker.namespace, gateway, &question);
+                let over_tcp = ask_over_tcp(&client.namespace, gateway, &question);
                 assert_eq!(over_tcp, answer);
                 assert_eq!(ask_over_udp(&host.namespace, gateway, &question), answer);
             }
             let reverse = question("2.0.42.10.in-addr.arpa", PTR);
-            let answer = ask_over_udp(&asker.namespace, gateway, &reverse);
+            let answer = ask_over_udp(&client.namespace, gateway, &reverse);
             assert!(answer.windows(4).any(|w| w == b"\x03web"));
             let unknown = question("nobody.strata.internal", A);
-            let answer = ask_over_udp(&asker.namespace, gateway, &unknown);
+            let answer = ask_over_udp(&client.namespace, gateway, &unknown);
             assert_eq!(code(&answer), NO_SUCH_NAME);
             network.detach(&web.endpoint).unwrap();
             let gone = question("web.strata.internal", A);
-            let answer = ask_over_udp(&asker.namespace, gateway, &gone);
+            let answer = ask_over_udp(&client.namespace, gateway, &gone);
             assert_eq!(code(&answer), NO_SUCH_NAME);
         });
     });
@@ -211,9 +213,9 @@ fn other_names_are_asked_of_others() {
 }
 
 #[test]
-fn when_nobody_knows_it_is_said_so() {
+fn name_unknown_upstream_is_answered_with_an_error() {
     on_a_host(|host| {
-        // Nobody listens there, and the kernel says so at once.
+        // No process listens there, and the kernel reports it at once.
         let network = open_with_upstream(host, "127.0.0.1:9".parse().unwrap());
         let pod = Pod::attach(&network, "pod", &[]);
         while_serving(&network, || {
@@ -222,4 +224,105 @@ fn when_nobody_knows_it_is_said_so() {
             assert_eq!(code(&answer), SERVER_FAILURE);
         });
     });
+}
+
+/// A pod that keeps connections open and never ceases to query names that
+/// nothing answers leaves room for the others.
+#[test]
+fn pod_that_takes_all_it_can_get_leaves_room_for_others() {
+    on_a_host(|host| {
+        let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
+        upstream.set_read_timeout(Some(REPEAT)).unwrap();
+        let network = open_with_upstream(host, upstream.local_addr().unwrap());
+        let greedy = Pod::attach(&network, "greedy", &[]);
+        let other = Pod::attach(&network, "other", &[]);
+        let gateway = network.gateway();
+        while_serving(&network, || {
+            let _silent: Vec<TcpStream> = greedy.namespace.run(|| {
+                let address = SocketAddr::from((gateway, 53));
+                let open = |_| TcpStream::connect_timeout(&address, TEST_TIMEOUT).unwrap();
+                (0..100).map(open).collect()
+            });
+            let own = question("greedy", A);
+            let answer = ask_over_tcp(&other.namespace, gateway, &own);
+            assert_eq!(code(&answer), NO_ERROR);
+            let asked = question("example.org", A);
+            let done = AtomicBool::new(false);
+            let (sent, passed_on) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    greedy.namespace.run(|| {
+                        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                        socket.connect((gateway, 53)).unwrap();
+                        // More than are passed on at once, from then on.
+                        while !done.load(Ordering::Relaxed) {
+                            let number = sent.fetch_add(1, Ordering::Relaxed);
+                            let name = format!("n{number}.example.com");
+                            let _ = socket.send(&question(&name, A));
+                            if number % 100 == 99 {
+                                std::thread::sleep(Duration::from_millis(10));
+                            }
+                        }
+                    });
+                });
+                // Answers what the other one asks, and nothing else.
+                scope.spawn(|| {
+                    let mut buffer = [0; 512];
+                    while !done.load(Ordering::Relaxed) {
+                        let Ok((length, from)) = upstream.recv_from(&mut buffer) else {
+                            continue;
+                        };
+                        if buffer[..length].ends_with(&asked[12..]) {
+                            buffer[2] |= 0x80;
+                            upstream.send_to(&buffer[..length], from).unwrap();
+                        } else {
+                            passed_on.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+                let _done = SetOnDrop(&done);
+                wait_until("the pod has asked often", || {
+                    sent.load(Ordering::Relaxed) > 400
+                });
+                let answer = ask_until_answered(&other.namespace, gateway, &asked);
+                assert_eq!(answer[..2], asked[..2]);
+                assert_eq!(code(&answer), NO_ERROR);
+                assert!(
+                    passed_on.load(Ordering::Relaxed) > 0,
+                    "the pod was not greedy"
+                );
+            });
+        });
+    });
+}
+
+/// How long a resolver waits before it repeats a query.
+const REPEAT: Duration = Duration::from_millis(250);
+
+/// Repeats a query as resolvers do: a packet may be lost on a busy host.
+fn ask_until_answered(from: &Namespace, to: Ipv4Addr, question: &[u8]) -> Vec<u8> {
+    from.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(REPEAT)).unwrap();
+        socket.connect((to, 53)).unwrap();
+        let mut buffer = vec![0; 2048];
+        let end = Instant::now() + TEST_TIMEOUT;
+        while Instant::now() < end {
+            socket.send(question).unwrap();
+            if let Ok(length) = socket.recv(&mut buffer) {
+                buffer.truncate(length);
+                return buffer;
+            }
+        }
+        panic!("no answer within {TEST_TIMEOUT:?}");
+    })
+}
+
+/// Ends the threads of a test that panics too.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -118,8 +118,9 @@ fn a_pod_cannot_use_an_address_that_is_not_of_the_subnet() {
         });
         run("ip route add 172.16.0.5/32 dev st-t1-br");
         assert!(is_cut_off(&pod.namespace, network.gateway(), 80));
-        // It is this rule that does it.
+        // It is these rules that do it, of packets and of frames.
         run("nft flush chain inet strata-t1 arriving");
+        run("nft flush chain bridge strata-t1 arriving");
         assert!(ask_tcp(&pod.namespace, network.gateway(), 80).is_ok());
     });
 }
@@ -245,7 +246,7 @@ fn a_pod_that_starts_again_at_once_is_reached_at_once() {
             assert!(ask_tcp(&host.namespace, pod.address(), 80).is_ok());
             drop(server);
             network.detach(&pod.endpoint).unwrap();
-            // What ran before does not hear of it and is still there.
+            // What ran before is not affected and is still there.
             old.push(std::mem::replace(&mut pod.namespace, Namespace::new()));
             network.attach(pod.namespace.fd(), &pod.endpoint).unwrap();
         }
@@ -258,7 +259,7 @@ fn a_pod_that_starts_again_at_once_is_reached_at_once() {
 }
 
 #[test]
-fn nobody_on_the_bridge_passes_for_another() {
+fn spoofed_source_addresses_are_dropped_on_the_bridge() {
     on_a_host(|host| {
         let network = host.open();
         let victim = Pod::attach(&network, "victim", &[]);
@@ -269,7 +270,7 @@ fn nobody_on_the_bridge_passes_for_another() {
                 .unwrap()
                 .starts_with("victim")
         );
-        // Takes the victim's addresses, and says so to everybody.
+        // Takes the victim's addresses, and announces them by broadcast.
         let (mac, address) = (victim.endpoint.mac(), victim.address());
         thief.namespace.run(|| {
             run("ip link set eth0 down");

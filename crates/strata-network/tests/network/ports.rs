@@ -1,5 +1,5 @@
-//! Published ports: from outside, from the host, from the pod itself, and
-//! when somebody else has them.
+//! Published ports: from outside, from the host, from the pod itself, and when
+//! another process has them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 
@@ -153,7 +153,7 @@ fn a_port_that_another_process_has_is_refused_by_name() {
 }
 
 #[test]
-fn a_published_port_is_kept_from_everybody_else() {
+fn published_port_is_reserved_on_the_host() {
     on_a_host(|host| {
         let network = host.open();
         let web = web(&network);

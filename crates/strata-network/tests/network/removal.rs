@@ -32,7 +32,7 @@ fn removing_leaves_the_host_as_it_was() {
         };
         let tap = network.attach_tap(&tap).unwrap();
         assert_ne!(picture(), before);
-        // The daemon died; nobody is there who knows.
+        // The daemon died; no process knows of it.
         drop(network);
         Network::remove(&tag(), host.state.path()).unwrap();
         assert_as_before(&before);

@@ -11,7 +11,7 @@ fn ruleset() -> String {
 }
 
 #[test]
-fn a_flushed_ruleset_is_made_anew() {
+fn flushed_ruleset_is_rebuilt() {
     on_a_host(|host| {
         let network = host.open();
         let pod = Pod::attach(&network, "pod", &[published(8080, 80, Protocol::Tcp)]);
@@ -92,7 +92,7 @@ fn without_a_watcher_the_next_change_repairs() {
 }
 
 #[test]
-fn a_removed_bridge_and_overlay_are_made_anew() {
+fn removed_bridge_and_overlay_are_recreated() {
     on_a_host(|host| {
         let network = host.open();
         let (a, b) = (
@@ -102,7 +102,7 @@ fn a_removed_bridge_and_overlay_are_made_anew() {
         let peer = Peer::new("10.42.7.0/24".parse().unwrap(), Ipv4Addr::new(192, 0, 2, 7));
         network.set_peers(&[peer]).unwrap();
         let _server = serve_tcp(&b.namespace, 80, "b");
-        // The kernel notes a little late that a bridge has somebody on it.
+        // The kernel notes a little late that a bridge has a port.
         let routes = || -> BTreeSet<String> {
             let text = run("ip route").replace("linkdown", "");
             text.lines().map(|line| line.trim().to_owned()).collect()

@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use strata_network::{Endpoint, Network, NetworkConfig, Owner, Protocol, PublishedPort};
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Moves this thread into a new network namespace.
 fn leave() {
@@ -178,8 +178,7 @@ pub(crate) fn published(host_port: u16, port: u16, protocol: Protocol) -> Publis
     }
 }
 
-/// Answers everybody with its name and the address they come from, until
-/// dropped.
+/// Answers every client with its name and the client's address, until dropped.
 pub(crate) struct Server {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -221,7 +220,7 @@ pub(crate) fn serve_udp(namespace: &Namespace, port: u16, name: &'static str) ->
     let stop = Arc::new(OwnedFd::from(socket.try_clone().unwrap()));
     let thread = std::thread::spawn(move || {
         let mut buffer = [0; 64];
-        // A socket that is shut down reads nothing, for ever.
+        // A socket that is shut down reads nothing, forever.
         while let Ok((1.., from)) = socket.recv_from(&mut buffer) {
             let answer = format!("{name} {}", from.ip().to_canonical());
             let _ = socket.send_to(answer.as_bytes(), from);
@@ -233,12 +232,12 @@ pub(crate) fn serve_udp(namespace: &Namespace, port: u16, name: &'static str) ->
     }
 }
 
-/// Connects and reads what is said.
+/// Connects and reads what is sent.
 pub(crate) fn ask_tcp(from: &Namespace, to: impl Into<IpAddr>, port: u16) -> io::Result<String> {
     let to = SocketAddr::new(to.into(), port);
     from.run(|| {
-        let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&to, TEST_TIMEOUT)?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         let mut said = String::new();
         stream.read_to_string(&mut said)?;
         Ok(said)
@@ -251,7 +250,7 @@ pub(crate) fn ask_udp(from: &Namespace, to: impl Into<IpAddr>, port: u16) -> io:
     from.run(|| {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TEST_TIMEOUT))?;
         socket.connect(to)?;
         socket.send(b"?")?;
         let mut buffer = [0; 64];
@@ -289,8 +288,8 @@ pub(crate) fn picture() -> BTreeSet<String> {
         "nft list ruleset",
     ] {
         let lines = run(look);
-        // What the kernel does when it has the time: addresses it gives
-        // itself, and whether there is somebody at the other end.
+        // What the kernel does when it has the time: addresses it gives itself,
+        // and whether the other end is up.
         let late = |line: &str| line.contains("fe80::") || line.starts_with("local fd73:");
         for line in lines.lines().filter(|line| !late(line)) {
             let words = line.split_whitespace().filter(|word| *word != "linkdown");
@@ -301,8 +300,8 @@ pub(crate) fn picture() -> BTreeSet<String> {
         }
     }
     for version in ["ipv4", "ipv6"] {
-        let folder = format!("/proc/sys/net/{version}/conf");
-        for interface in std::fs::read_dir(folder).unwrap().flatten() {
+        let dir = format!("/proc/sys/net/{version}/conf");
+        for interface in std::fs::read_dir(dir).unwrap().flatten() {
             for setting in std::fs::read_dir(interface.path()).unwrap().flatten() {
                 let value = std::fs::read_to_string(setting.path()).unwrap_or_default();
                 all.insert(format!("{} {}", setting.path().display(), value.trim()));
@@ -317,7 +316,7 @@ pub(crate) fn picture() -> BTreeSet<String> {
 /// Waits until the host is as it was: the kernel takes its time with some
 /// things, like addresses of IPv6 that it gives itself.
 pub(crate) fn assert_as_before(before: &BTreeSet<String>) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     loop {
         let now = picture();
         let changes: Vec<_> = now.symmetric_difference(before).collect();
@@ -339,7 +338,7 @@ pub(crate) fn settled() -> BTreeSet<String> {
     picture()
 }
 
-/// Waits until nobody has a port of the host.
+/// Waits until no process has a port of the host.
 pub(crate) fn assert_port_is_free(port: u16) {
     wait_until("the port is free", || {
         TcpListener::bind(("0.0.0.0", port)).is_ok()
@@ -348,9 +347,19 @@ pub(crate) fn assert_port_is_free(port: u16) {
 
 /// Waits until something is so.
 pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     while !so() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::yield_now();
+    }
+}
+
+/// Nothing of br_netfilter: the rules for packets do not see what is switched.
+pub(crate) fn without_bridge_netfilter() {
+    for switch in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+        let path = format!("/proc/sys/net/bridge/{switch}");
+        if std::path::Path::new(&path).exists() {
+            std::fs::write(path, "0").unwrap();
+        }
     }
 }

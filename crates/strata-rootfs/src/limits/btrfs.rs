@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use crate::sys;
 
-/// Whether somebody turned quotas on, simple or full ones.
-pub(super) fn quota_is_on(folder: BorrowedFd<'_>) -> bool {
-    groups(folder).is_ok_and(|groups| groups.is_dir())
+/// Whether quotas are on, simple or full ones.
+pub(super) fn quota_is_on(dir: BorrowedFd<'_>) -> bool {
+    groups(dir).is_ok_and(|groups| groups.is_dir())
 }
 
-/// The kernel shows a folder for quota groups while quotas are on.
-fn groups(folder: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+/// The kernel shows a directory for quota groups while quotas are on.
+fn groups(dir: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let mut id = String::with_capacity(36);
-    for (at, byte) in sys::btrfs_id(folder)?.iter().enumerate() {
+    for (at, byte) in sys::btrfs_id(dir)?.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
             id.push('-');
         }
@@ -27,15 +27,15 @@ fn groups(folder: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(format!("/sys/fs/btrfs/{id}/qgroups")))
 }
 
-/// Limits the subvolume that this folder is the top of; gives its number.
+/// Limits the subvolume that this directory is the top of; gives its number.
 pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> Result<u64, Errno> {
     sys::limit_subvolume(&subvolume, bytes)?;
     sys::subvolume_id(&subvolume)
 }
 
 /// Bytes in the subvolume, as of the last commit of the file system.
-pub(crate) fn usage(folder: BorrowedFd<'_>, id: u64) -> std::io::Result<u64> {
-    let file = groups(folder)?.join(format!("0_{id}/referenced"));
+pub(crate) fn usage(dir: BorrowedFd<'_>, id: u64) -> std::io::Result<u64> {
+    let file = groups(dir)?.join(format!("0_{id}/referenced"));
     let text = std::fs::read_to_string(file)?;
     text.trim().parse().map_err(|_| Errno::INVAL.into())
 }
@@ -46,7 +46,7 @@ pub(crate) fn usage(folder: BorrowedFd<'_>, id: u64) -> std::io::Result<u64> {
 pub(crate) fn destroy(parent: BorrowedFd<'_>, name: &str, id: u64) -> Result<(), Errno> {
     sys::destroy_subvolume(parent, name)?;
     if let Err(errno) = sys::destroy_qgroup(parent, id) {
-        tracing::debug!(id, %errno, "the quota group of a removed root stays for now");
+        tracing::debug!(id, %errno, "quota group of a removed root not destroyed yet");
     }
     Ok(())
 }

@@ -5,9 +5,9 @@
 //! size: the result is kept as a template, of which a root gets a copy of the
 //! few hundred kilobytes that are not holes.
 //!
-//! A file may be attached once only. Whoever attaches it to a loop device locks
-//! it first, and the device keeps the lock for as long as it has the file,
-//! through the death of the process.
+//! A file may be attached once only. A process that attaches it to a loop
+//! device locks it first, and the device keeps the lock for as long as it has
+//! the file, through the death of the process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -28,13 +28,13 @@ use super::{loop_device, mkfs};
 use crate::RootError;
 use crate::context::FsContext;
 
-/// The least that a limit may be: journal and folders must fit beside it.
-pub(crate) const LEAST: u64 = 1 << 20;
+/// The least that a limit may be: journal and directories must fit beside it.
+pub(crate) const MIN_LIMIT: u64 = 1 << 20;
 /// How many sizes are kept ready.
-const MOST_TEMPLATES: usize = 16;
+const MAX_TEMPLATES: usize = 16;
 /// The mounts of a pod that just ended go away a moment after it.
-const PATIENCE: Duration = Duration::from_secs(3);
-const PAUSE: Duration = Duration::from_millis(2);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Whether this machine can do it; the reason why not is for people.
 pub(super) fn possible() -> Result<(), String> {
@@ -46,17 +46,17 @@ pub(super) fn possible() -> Result<(), String> {
 
 /// Formatted file systems, one per size.
 pub(crate) struct Templates {
-    folder: PathBuf,
-    /// What is in a new one: folders, by name and mode.
+    dir: PathBuf,
+    /// What is in a new one: directories, by name and mode.
     content: &'static [(&'static str, u32)],
     /// Formatting the same size twice at once would be wasted.
     making: Mutex<()>,
 }
 
 impl Templates {
-    pub(crate) fn new(folder: PathBuf, content: &'static [(&'static str, u32)]) -> Self {
+    pub(crate) fn new(dir: PathBuf, content: &'static [(&'static str, u32)]) -> Self {
         Self {
-            folder,
+            dir,
             content,
             making: Mutex::new(()),
         }
@@ -75,7 +75,7 @@ impl Templates {
 
     fn get(&self, size: u64) -> Result<File, RootError> {
         let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = self.folder.join(format!("{size}.ext4"));
+        let path = self.dir.join(format!("{size}.ext4"));
         match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(&path, size)?,
             other => return other.map_err(RootError::at("open", &path)),
@@ -87,11 +87,11 @@ impl Templates {
     /// first and not used again: its mkfs may have outlived us.
     fn make(&self, path: &Path, size: u64) -> Result<(), RootError> {
         self.make_room()?;
-        let content = self.folder.join("content");
-        let new = self.folder.join("new");
-        make_folder(&content, 0o755)?;
+        let content = self.dir.join("content");
+        let new = self.dir.join("new");
+        make_dir(&content, 0o755)?;
         for (name, mode) in self.content {
-            make_folder(&content.join(name), *mode)?;
+            make_dir(&content.join(name), *mode)?;
         }
         match fs::remove_file(&new) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -110,9 +110,9 @@ impl Templates {
     }
 
     fn make_room(&self) -> Result<(), RootError> {
-        let failed = || RootError::at::<io::Error>("look through", &self.folder);
+        let failed = || RootError::at::<io::Error>("look through", &self.dir);
         let mut templates = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed())? {
+        for entry in fs::read_dir(&self.dir).map_err(failed())? {
             let path = entry.map_err(failed())?.path();
             if path
                 .extension()
@@ -121,7 +121,7 @@ impl Templates {
                 templates.push(path);
             }
         }
-        for old in templates.iter().skip(MOST_TEMPLATES - 1) {
+        for old in templates.iter().skip(MAX_TEMPLATES - 1) {
             fs::remove_file(old).map_err(RootError::at("remove", old))?;
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Templates {
 }
 
 /// The umask of the process may have taken bits away.
-fn make_folder(path: &Path, mode: u32) -> Result<(), RootError> {
+fn make_dir(path: &Path, mode: u32) -> Result<(), RootError> {
     let mut builder = fs::DirBuilder::new();
     let made = builder.recursive(true).mode(mode).create(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
@@ -165,7 +165,7 @@ fn copy_sparse(from: &File, to: &File) -> Result<(), Errno> {
 /// the last mount of it goes.
 pub(crate) fn mount(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
     let file = open(image)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + UNMOUNT_TIMEOUT;
     while !lock(image, &file)? {
         wait(id, until)?;
     }
@@ -198,7 +198,7 @@ fn trim(mount: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let trimmed = openat(mount, ".", flags, Mode::empty()).and_then(crate::sys::trim);
     if let Err(error) = trimmed {
-        tracing::debug!(%error, "file system of a root not trimmed");
+        tracing::debug!(%error, "root file system not trimmed");
     }
 }
 
@@ -206,7 +206,7 @@ fn trim(mount: &OwnedFd) {
 /// for all, on the loop device that the first of them attached.
 pub(crate) fn mount_shared(id: &str, image: &Path) -> Result<OwnedFd, RootError> {
     let file = open(image)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + UNMOUNT_TIMEOUT;
     loop {
         if lock(image, &file)? {
             return mount_alone(&file);
@@ -246,6 +246,6 @@ fn wait(id: &str, until: Instant) -> Result<(), RootError> {
     if Instant::now() >= until {
         return Err(RootError::Busy { id: id.into() });
     }
-    std::thread::sleep(PAUSE);
+    std::thread::sleep(POLL_INTERVAL);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Loop devices that let go of their file by themselves: when the last who
+//! Loop devices that release their file by themselves: when the last user that
 //! has one open is gone, be it a mount, this process or its corpse.
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::{RootError, sys};
 
 const CONTROL: &str = "/dev/loop-control";
-/// Others take loop devices too, between our asking and our taking.
+/// Others take loop devices too, between our query and our attach.
 const ATTEMPTS: usize = 64;
 
 pub(super) struct LoopDevice {
@@ -64,7 +64,7 @@ pub(super) fn of(image: &File) -> Result<Option<LoopDevice>, RootError> {
             continue;
         }
         let path = format!("/dev/{}", entry.file_name().to_string_lossy());
-        // One that lets go of its file just now is not opened, or has none.
+        // A device that is just releasing its file is not opened, or has none.
         let Ok(device) = open_device(&path) else {
             continue;
         };

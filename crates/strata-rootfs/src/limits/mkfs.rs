@@ -13,15 +13,15 @@ use crate::RootError;
 
 const PROGRAM: &str = "mkfs.ext4";
 /// Daemons are often started with a path that lacks these.
-const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
+const DIRS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
 /// An inode for every block: small files run out of room before they run out
 /// of inodes, as on any other disk.
 const BYTES_PER_INODE: u64 = 4096;
 const INODE_SIZE: u64 = 256;
 const JOURNAL_MIB: u64 = 4;
 /// It takes milliseconds, also for terabytes: little is written.
-const PATIENCE: Duration = Duration::from_secs(60);
-const MOST_SAID: usize = 500;
+const MKFS_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_MESSAGE: usize = 500;
 
 /// How large the file must be for a file system that holds so many bytes.
 /// What is never written takes no room, so tables for all inodes cost nothing.
@@ -36,9 +36,9 @@ pub(super) fn image_size(bytes: u64) -> u64 {
 pub(super) fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain(FOLDERS.iter().map(PathBuf::from))
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(PROGRAM))
+        .chain(DIRS.iter().map(PathBuf::from))
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(PROGRAM))
         .find(|program| program.is_file())
 }
 
@@ -67,7 +67,8 @@ pub(super) fn format(image: &Path, content: &Path) -> Result<(), RootError> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(RootError::at("run mkfs.ext4 for", image))?;
-    let ended = wait(&child, PATIENCE).map_err(RootError::at("wait for mkfs.ext4 of", image))?;
+    let ended =
+        wait(&child, MKFS_TIMEOUT).map_err(RootError::at("wait for mkfs.ext4 of", image))?;
     if !ended {
         // It may have ended just now, which is as good.
         let _ = child.kill();
@@ -82,17 +83,17 @@ pub(super) fn format(image: &Path, content: &Path) -> Result<(), RootError> {
     Err(RootError::Program {
         program: PROGRAM,
         output: match said.trim() {
-            _ if !ended => format!("not done after {} s", PATIENCE.as_secs()),
+            _ if !ended => format!("not done after {} s", MKFS_TIMEOUT.as_secs()),
             "" => output.status.to_string(),
-            said => said.chars().take(MOST_SAID).collect(),
+            said => said.chars().take(MAX_MESSAGE).collect(),
         },
     })
 }
 
 /// Waits for the end of a process; whether it came in time.
-fn wait(child: &Child, patience: Duration) -> Result<bool, Errno> {
+fn wait(child: &Child, max_wait: Duration) -> Result<bool, Errno> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut ends = [PollFd::new(&process, PollFlags::IN)];
-    let patience = Timespec::try_from(patience).map_err(|_| Errno::INVAL)?;
-    rustix::io::retry_on_intr(|| poll(&mut ends, Some(&patience))).map(|ready| ready > 0)
+    let max_wait = Timespec::try_from(max_wait).map_err(|_| Errno::INVAL)?;
+    rustix::io::retry_on_intr(|| poll(&mut ends, Some(&max_wait))).map(|ready| ready > 0)
 }

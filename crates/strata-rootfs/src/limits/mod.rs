@@ -3,7 +3,7 @@
 //!
 //! - **btrfs** with quotas on: a subvolume per limited root, with a limit on
 //!   its quota group. Quotas are never turned on by us: that is a change for
-//!   everybody on that file system, and can slow it down.
+//!   all users of that file system, and can slow it down.
 //! - **Project quotas** (xfs, ext4, f2fs, mounted with `prjquota`): a project
 //!   id per limited root.
 //! - Otherwise a **file system in a file** per limited root, on a loop device.
@@ -27,7 +27,6 @@ use crate::{RootError, sys};
 pub enum DiskLimits {
     /// Subvolumes with quota groups.
     Btrfs,
-    /// Project quotas.
     Project,
     /// A file system in a file, per limited root.
     Loop,
@@ -36,12 +35,12 @@ pub enum DiskLimits {
 }
 
 impl DiskLimits {
-    /// What the file system of a folder can do, for people who ask.
-    pub fn of(folder: &Path) -> Result<Self, RootError> {
+    /// What the file system of a directory can do, for diagnosis.
+    pub fn of(dir: &Path) -> Result<Self, RootError> {
         let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-        let opened = rustix::fs::open(folder, flags, rustix::fs::Mode::empty())
-            .map_err(RootError::at("open", folder))?;
-        detect(std::os::fd::AsFd::as_fd(&opened), folder)
+        let opened = rustix::fs::open(dir, flags, rustix::fs::Mode::empty())
+            .map_err(RootError::at("open", dir))?;
+        detect(std::os::fd::AsFd::as_fd(&opened), dir)
     }
 }
 
@@ -60,16 +59,16 @@ impl fmt::Display for DiskLimits {
 
 const BTRFS_MAGIC: i64 = 0x9123_683E;
 
-/// Finds out what the file system of this folder can do.
-pub(crate) fn detect(folder: BorrowedFd<'_>, path: &Path) -> Result<DiskLimits, RootError> {
-    let kind = fstatfs(folder)
+/// Finds out what the file system of this directory can do.
+pub(crate) fn detect(dir: BorrowedFd<'_>, path: &Path) -> Result<DiskLimits, RootError> {
+    let kind = fstatfs(dir)
         .map_err(RootError::at("look at the file system of", path))?
         .f_type;
-    if kind == BTRFS_MAGIC && btrfs::quota_is_on(folder) {
+    if kind == BTRFS_MAGIC && btrfs::quota_is_on(dir) {
         return Ok(DiskLimits::Btrfs);
     }
     // A file system, or kernel, without quotas has an error for an answer.
-    if sys::project_quota_enforced(folder).unwrap_or(false) {
+    if sys::project_quota_enforced(dir).unwrap_or(false) {
         return Ok(DiskLimits::Project);
     }
     Ok(match image::possible() {

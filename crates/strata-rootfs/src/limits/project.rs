@@ -1,9 +1,9 @@
 //! A limited root as a project of the file system's quotas: everything made
-//! in its folder inherits the project id, and the project has a limit.
+//! in its directory inherits the project id, and the project has a limit.
 //!
-//! The id stands in the root's record. A process that may change the project
-//! of its own files can leave the limit behind: pods need a user namespace or
-//! a filter on that call, as the decision record on roots says.
+//! The id stands in the root's record. A process that may change the project of
+//! its own files can leave the limit behind: pods need a user namespace or a
+//! filter on that call, see the decision record on roots.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::{RootError, sys};
 
-/// Ids that we hand out: a range that nobody else is known to use.
+/// Ids that we hand out: a range that no other program is known to use.
 const FIRST: u32 = 0x5300_0000;
 const COUNT: u32 = 1 << 20;
 /// Quotas count bytes in blocks of so many.
@@ -62,7 +62,7 @@ impl Projects {
     /// Takes the limit off an id and gives it back.
     pub(crate) fn give_back(&self, file: impl AsFd, id: u32) {
         if let Err(errno) = sys::set_project_quota(file, id, 0, 0) {
-            tracing::warn!(id, %errno, "cannot take the quota off a project");
+            tracing::warn!(id, %errno, "project quota not removed");
         }
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.remove(&id);
@@ -77,15 +77,15 @@ fn is_unknown(file: BorrowedFd<'_>, id: u32) -> bool {
     }
 }
 
-/// Limits an empty folder: the project first, so nothing is ever without it.
-pub(crate) fn limit(folder: impl AsFd, id: u32, bytes: u64) -> Result<(), Errno> {
+/// Limits an empty directory: the project first, so nothing is ever without it.
+pub(crate) fn limit(dir: impl AsFd, id: u32, bytes: u64) -> Result<(), Errno> {
     let files = bytes / BYTES_PER_FILE + MORE_FILES;
-    sys::set_project_quota(&folder, id, bytes.div_ceil(BLOCK), files)?;
-    sys::set_project(&folder, id, true)
+    sys::set_project_quota(&dir, id, bytes.div_ceil(BLOCK), files)?;
+    sys::set_project(&dir, id, true)
 }
 
-/// Makes a folder's project one that anything can be moved into, so that it
+/// Makes a directory's project one that anything can be moved into, so that it
 /// can be emptied whatever projects a pod gave to what is in it.
-pub(crate) fn release(folder: impl AsFd) -> Result<(), Errno> {
-    sys::set_project(folder, 0, false)
+pub(crate) fn release(dir: impl AsFd) -> Result<(), Errno> {
+    sys::set_project(dir, 0, false)
 }

@@ -17,14 +17,14 @@ impl Roots {
     /// A writer beyond the limit gets `ENOSPC` or `EDQUOT`.
     pub fn create(&self, id: &str, disk: Option<u64>) -> Result<(), RootError> {
         check(id)?;
-        if let Some(bytes) = disk.filter(|bytes| *bytes < image::LEAST) {
+        if let Some(bytes) = disk.filter(|bytes| *bytes < image::MIN_LIMIT) {
             return Err(RootError::LimitTooSmall {
                 wanted: bytes,
-                least: image::LEAST,
+                least: image::MIN_LIMIT,
             });
         }
         // Nothing is made in vain, nor refused for want of room.
-        if self.folder(id).is_dir() {
+        if self.root_dir(id).is_dir() {
             return self.same_limit(id, disk);
         }
         let name = self.unique(id);
@@ -35,21 +35,21 @@ impl Roots {
             match renameat_with(CWD, &new, &self.dir, id, flags) {
                 Ok(()) => Ok(true),
                 Err(Errno::EXIST) => self.same_limit(id, disk).map(|()| false),
-                Err(errno) => Err(RootError::io("make", self.folder(id), errno)),
+                Err(errno) => Err(RootError::io("make", self.root_dir(id), errno)),
             }
         });
         match made {
             Ok(true) => Ok(()),
             other => {
                 if let Err(error) = self.destroy(TMP, &name) {
-                    tracing::warn!(%error, "what was made of a root stays until the next start");
+                    tracing::warn!(%error, "incomplete root not removed; retried at the next start");
                 }
                 other.map(drop)
             }
         }
     }
 
-    /// Notes that nobody has put anything into a volume.
+    /// Notes that nothing was put into a volume yet.
     fn mark_new(&self, new: &Path) -> Result<(), RootError> {
         if self.shape != Shape::Volumes {
             return Ok(());
@@ -72,7 +72,7 @@ impl Roots {
 
     fn make(&self, new: &Path, name: &str, disk: Option<u64>) -> Result<(), RootError> {
         let Some(bytes) = disk else {
-            folder(new, 0o700)?;
+            dir(new, 0o700)?;
             return self.writable_in(new);
         };
         match &self.limits {
@@ -80,7 +80,7 @@ impl Roots {
                 reason: reason.clone(),
             }),
             DiskLimits::Loop => {
-                folder(new, 0o700)?;
+                dir(new, 0o700)?;
                 let image = new.join(IMAGE);
                 self.templates.copy_to(&image, bytes)?;
                 if self.shape == Shape::Volumes {
@@ -98,7 +98,7 @@ impl Roots {
             DiskLimits::Project => {
                 let id = self.projects.take(&self.dir)?;
                 let made = self.make_project(new, bytes, id);
-                // With a record, the removal of the folder frees the id.
+                // With a record, the removal of the directory frees the id.
                 if made.is_err() && !matches!(Limit::read(new), Ok(Some(_))) {
                     self.projects.give_back(&self.dir, id);
                 }
@@ -108,17 +108,17 @@ impl Roots {
     }
 
     fn make_project(&self, new: &Path, bytes: u64, id: u32) -> Result<(), RootError> {
-        folder(new, 0o700)?;
+        dir(new, 0o700)?;
         Limit::Project { bytes, id }.write(new)?;
         project::limit(open(new)?, id, bytes).map_err(RootError::at("limit", new))?;
         self.writable_in(new)
     }
 
-    /// The folders that are written to.
+    /// The directories that are written to.
     fn writable_in(&self, new: &Path) -> Result<(), RootError> {
-        for (name, mode) in self.shape.folders() {
+        for (name, mode) in self.shape.dirs() {
             let path = new.join(name);
-            folder(&path, *mode)?;
+            dir(&path, *mode)?;
             // The umask of the process may have taken bits away.
             let mode = Mode::from_raw_mode(*mode);
             rustix::fs::chmod(&path, mode).map_err(RootError::at("open up", &path))?;
@@ -127,7 +127,7 @@ impl Roots {
     }
 }
 
-fn folder(path: &Path, mode: u32) -> Result<(), RootError> {
+fn dir(path: &Path, mode: u32) -> Result<(), RootError> {
     mkdirat(CWD, path, Mode::from_raw_mode(mode)).map_err(RootError::at("make", path))
 }
 

@@ -2,12 +2,12 @@
 //! before any pod has it.
 //!
 //! ```text
-//! <name>/new        nobody has put anything into it
+//! <name>/new        nothing was put into it yet
 //! <name>/filling    it is being filled; whatever is in it is part of that
 //! ```
 //!
 //! A volume that is being filled is in no pod yet, so a death in the middle
-//! leaves nothing that somebody wrote: who comes next empties it and begins
+//! leaves nothing that a pod wrote: the next caller empties it and begins
 //! again. All of it is on the disk before it counts as filled.
 
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ impl Volumes {
         copy: impl FnOnce(&OwnedFd) -> Result<(), RootError>,
     ) -> Result<(), RootError> {
         check(name)?;
-        let directory = self.0.folder(name);
+        let directory = self.0.root_dir(name);
         let (new, filling) = (directory.join(NEW), directory.join(FILLING));
         let begun = filling.exists();
         if !begun && !new.exists() && !unused {

@@ -1,5 +1,5 @@
 //! The writable layers of one node's pods. Its volumes are kept in the same
-//! way, in a folder of their own.
+//! way, in a directory of their own.
 //!
 //! ```text
 //! <id>/upper, <id>/work   what a pod wrote, and the overlay's workshop
@@ -12,7 +12,7 @@
 //! .templates/             formatted file systems, to be copied
 //! .tmp/                   what is being made; emptied at every opening
 //! .gone/                  what is being removed; emptied at every opening
-//! .place/                 an empty folder to mount on, in private namespaces
+//! .place/                 an empty directory to mount on, in private namespaces
 //! ```
 //!
 //! A root comes into its place by one rename and leaves it by one, so a death
@@ -52,9 +52,9 @@ const UPPER: &str = "upper";
 const WORK: &str = "work";
 const DATA: &str = "data";
 const IMAGE: &str = "disk.ext4";
-const LONGEST_ID: usize = 128;
+const MAX_ID: usize = 128;
 
-/// What the things in a folder of roots are: folders, by name and mode.
+/// What the things in a directory of roots are: directories, by name and mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// Writable layers. The mode of `upper` is that of the pod's `/`.
@@ -64,7 +64,7 @@ enum Shape {
 }
 
 impl Shape {
-    fn folders(self) -> &'static [(&'static str, u32)] {
+    fn dirs(self) -> &'static [(&'static str, u32)] {
         match self {
             Self::Layers => &[(WORK, 0o700), (UPPER, 0o755)],
             Self::Volumes => &[(DATA, 0o755)],
@@ -74,7 +74,7 @@ impl Shape {
     /// The same in a file system in a file; the top of one is a volume.
     fn in_image(self) -> &'static [(&'static str, u32)] {
         match self {
-            Self::Layers => self.folders(),
+            Self::Layers => self.dirs(),
             Self::Volumes => &[],
         }
     }
@@ -88,10 +88,10 @@ impl Shape {
     }
 }
 
-/// All writable layers of one node. One process at a time has a folder open.
+/// All writable layers of one node. One process at a time has a directory open.
 pub struct Roots {
     path: PathBuf,
-    /// The folder itself, locked.
+    /// The directory itself, locked.
     dir: OwnedFd,
     limits: DiskLimits,
     shape: Shape,
@@ -99,7 +99,7 @@ pub struct Roots {
     projects: Projects,
     /// Makes names in `.tmp` and `.gone` unique.
     count: AtomicU64,
-    /// The overlay of this kernel needs a private namespace for folders.
+    /// The overlay of this kernel needs a private namespace for directories.
     old_overlay: AtomicBool,
     /// It needs one for detached layers.
     old_detached: AtomicBool,
@@ -131,15 +131,15 @@ impl Roots {
         format!("{id}.{}", self.count.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn folder(&self, id: &str) -> PathBuf {
+    fn root_dir(&self, id: &str) -> PathBuf {
         self.path.join(id)
     }
 }
 
-/// A name becomes that of a folder; ours begin with a dot.
+/// A name becomes that of a directory; ours begin with a dot.
 fn check(id: &str) -> Result<(), RootError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if id.is_empty() || id.len() > LONGEST_ID || id.starts_with('.') || !id.bytes().all(plain) {
+    if id.is_empty() || id.len() > MAX_ID || id.starts_with('.') || !id.bytes().all(plain) {
         return Err(RootError::BadId { id: id.into() });
     }
     Ok(())

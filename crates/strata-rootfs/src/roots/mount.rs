@@ -1,4 +1,4 @@
-//! From layers and a writable layer to a mount that nobody sees yet.
+//! From layers and a writable layer to a mount that no process sees yet.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::attributes::change;
 use crate::creator::root_of;
 use crate::limits::image;
 use crate::mapped::{Mapped, map};
-use crate::overlay::{MOST_LAYERS, Overlay, Place};
+use crate::overlay::{MAX_LAYERS, Overlay, Place};
 use crate::{RootError, private};
 
 /// How a root is mounted.
@@ -41,7 +41,7 @@ pub struct RootOptions<'a> {
 impl Roots {
     /// Mounts the layers, the lowest first, with the root's writable layer on
     /// top. The mount is detached: it is the returned descriptor's alone, until
-    /// somebody moves it to a place, and goes with its last user.
+    /// a caller moves it to a place, and goes with its last user.
     ///
     /// A root is mounted once at a time. Where that can be known, a second
     /// mount waits a moment for the end of the first and then fails.
@@ -52,15 +52,15 @@ impl Roots {
         options: RootOptions<'_>,
     ) -> Result<OwnedFd, RootError> {
         check(id)?;
-        if layers.len() >= MOST_LAYERS {
+        if layers.len() >= MAX_LAYERS {
             return Err(RootError::TooManyLayers {
                 count: layers.len(),
-                most: MOST_LAYERS - 1,
+                most: MAX_LAYERS - 1,
             });
         }
         let overlay = self.plan(id, layers, options)?;
         self.make_overlay(&overlay).map_err(|error| {
-            if self.folder(id).is_dir() {
+            if self.root_dir(id).is_dir() {
                 error
             } else {
                 RootError::NotFound { id: id.into() }
@@ -76,11 +76,11 @@ impl Roots {
         layers: &[PathBuf],
         options: RootOptions<'_>,
     ) -> Result<Overlay, RootError> {
-        let mut folders = vec![self.path.join(BASE)];
+        let mut dirs = vec![self.path.join(BASE)];
         if !options.mount_points.is_empty() {
-            folders.push(self.make_points(id, options.mount_points)?);
+            dirs.push(self.make_points(id, options.mount_points)?);
         }
-        folders.extend_from_slice(layers);
+        dirs.extend_from_slice(layers);
         let mut attributes = MountAttrFlags::empty();
         if options.no_dev {
             attributes |= MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -95,7 +95,7 @@ impl Roots {
             Some(self.writable(id, options.id_map)?)
         };
         let overlay = Overlay {
-            lowers: folders.into_iter().map(Place::Folder).collect(),
+            lowers: dirs.into_iter().map(Place::Directory).collect(),
             upper,
             mapped: None,
             attributes,
@@ -109,11 +109,11 @@ impl Roots {
 
     /// Where this root's `upper` and `work` are.
     fn writable(&self, id: &str, id_map: Option<BorrowedFd<'_>>) -> Result<Place, RootError> {
-        let folder = self.folder(id);
-        let Some(Limit::Image { .. }) = Limit::read(&folder)? else {
-            return Ok(Place::Folder(folder));
+        let dir = self.root_dir(id);
+        let Some(Limit::Image { .. }) = Limit::read(&dir)? else {
+            return Ok(Place::Directory(dir));
         };
-        let mount = image::mount(id, &folder.join(IMAGE))?;
+        let mount = image::mount(id, &dir.join(IMAGE))?;
         if id_map.is_some() {
             change(&mount, false, MountAttrFlags::empty(), id_map)?;
         }
@@ -123,7 +123,7 @@ impl Roots {
     /// Tries the short way, and remembers when this kernel has only the long.
     fn make_overlay(&self, overlay: &Overlay) -> Result<OwnedFd, RootError> {
         let mut places = overlay.lowers.iter().chain(&overlay.upper);
-        let detached = places.any(|place| !matches!(place, Place::Folder(_)));
+        let detached = places.any(|place| !matches!(place, Place::Directory(_)));
         let old = if detached {
             &self.old_detached
         } else {
@@ -148,13 +148,13 @@ fn is_invalid(error: &io::Error) -> bool {
 /// Lets a user namespace see all places that are not mapped yet.
 fn map_all(mut overlay: Overlay, namespace: BorrowedFd<'_>) -> Result<Overlay, RootError> {
     let places = overlay.lowers.iter().chain(&overlay.upper);
-    let folders = places.filter_map(|place| match place {
-        Place::Folder(path) => Some(path.as_path()),
+    let dirs = places.filter_map(|place| match place {
+        Place::Directory(path) => Some(path.as_path()),
         _ => None,
     });
-    let mapped = Mapped::above(folders, namespace)?;
+    let mapped = Mapped::above(dirs, namespace)?;
     for place in overlay.lowers.iter_mut().chain(&mut overlay.upper) {
-        if let Place::Folder(path) = place {
+        if let Place::Directory(path) = place {
             *place = match mapped.find(path) {
                 Some(below) => Place::Mapped(below),
                 None => Place::Detached(map(path, namespace)?),
@@ -165,7 +165,7 @@ fn map_all(mut overlay: Overlay, namespace: BorrowedFd<'_>) -> Result<Overlay, R
     overlay.creator = match &overlay.lowers[0] {
         Place::Mapped(below) => Some(root_of(&mapped.mount, below)?),
         Place::Detached(mount) => Some(root_of(mount, Path::new("."))?),
-        Place::Folder(_) => None,
+        Place::Directory(_) => None,
     };
     overlay.mapped = Some(mapped.mount);
     Ok(overlay)

@@ -1,4 +1,4 @@
-//! Opening the folder of all roots: made when it is not there, locked, and
+//! Opening the directory of all roots: made when it is not there, locked, and
 //! cleared of what a death left half done.
 
 use std::ffi::CString;
@@ -19,7 +19,7 @@ use crate::limits::project::Projects;
 use crate::{RootError, delete, limits, spread};
 
 impl Roots {
-    /// Opens the folder, and finds out how its file system can limit pods.
+    /// Opens the directory, and finds out how its file system can limit pods.
     /// Blocks for as long as it takes to remove what was being removed.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         Self::open_as(path, Shape::Layers)
@@ -27,8 +27,8 @@ impl Roots {
 
     pub(super) fn open_as(path: &Path, shape: Shape) -> Result<Self, RootError> {
         let path = std::path::absolute(path).map_err(RootError::at("find", path))?;
-        // Nobody else on the host comes near set-user-id files in here.
-        make_folder(&path)?;
+        // No other user of the host reaches set-user-id files in here.
+        make_dir(&path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &path, flags, Mode::empty()).map_err(RootError::at("open", &path))?;
         match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
@@ -36,7 +36,7 @@ impl Roots {
             other => other.map_err(RootError::at("lock", &path))?,
         }
         for name in [BASE, TEMPLATES, TMP, GONE, PLACE] {
-            make_folder(&path.join(name))?;
+            make_dir(&path.join(name))?;
         }
         spread(&path.join(TMP));
         points::make_base(&path.join(BASE))?;
@@ -64,26 +64,26 @@ impl Roots {
         Ok(roots)
     }
 
-    fn clear(&self, folder: &str) -> Result<(), RootError> {
-        let path = self.path.join(folder);
+    fn clear(&self, dir: &str) -> Result<(), RootError> {
+        let path = self.path.join(dir);
         for name in names(&path).map_err(RootError::at("look through", &path))? {
-            self.destroy(folder, &name)?;
+            self.destroy(dir, &name)?;
         }
         Ok(())
     }
 
-    /// Removes a half-made or half-removed root, by what its record says.
-    pub(super) fn destroy(&self, folder: &str, name: &str) -> Result<(), RootError> {
-        let path = self.path.join(folder).join(name);
+    /// Removes a half-made or half-removed root, according to its record.
+    pub(super) fn destroy(&self, dir: &str, name: &str) -> Result<(), RootError> {
+        let path = self.path.join(dir).join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = openat(&self.dir, folder, flags, Mode::empty())
-            .map_err(RootError::at("open", &self.path.join(folder)))?;
+        let parent = openat(&self.dir, dir, flags, Mode::empty())
+            .map_err(RootError::at("open", &self.path.join(dir)))?;
         match Limit::read(&path) {
             Ok(Some(Limit::Subvolume { id, .. })) => {
                 match limits::btrfs::destroy(parent.as_fd(), name, id) {
                     Ok(()) | Err(Errno::NOENT) => return Ok(()),
                     Err(errno) => {
-                        tracing::warn!(?path, %errno, "a subvolume is removed file by file");
+                        tracing::warn!(?path, %errno, "subvolume removed file by file");
                     }
                 }
             }
@@ -92,7 +92,7 @@ impl Roots {
                     .map_err(|_| Errno::NOENT)
                     .and_then(limits::project::release);
                 if let Err(errno) = released {
-                    tracing::debug!(?path, %errno, "a root stays in its project while removed");
+                    tracing::debug!(?path, %errno, "project id of a root kept during removal");
                 }
                 let removed = remove_tree(&parent, &path, name);
                 // Its usage is gone now, so the id is free for others.
@@ -110,7 +110,7 @@ fn remove_tree(parent: &OwnedFd, path: &Path, name: &str) -> Result<(), RootErro
     delete::remove_tree(parent.as_fd(), &name).map_err(RootError::at("remove", path))
 }
 
-fn make_folder(path: &Path) -> Result<(), RootError> {
+fn make_dir(path: &Path) -> Result<(), RootError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -118,9 +118,9 @@ fn make_folder(path: &Path) -> Result<(), RootError> {
         .map_err(RootError::at("make", path))
 }
 
-fn names(folder: &Path) -> std::io::Result<Vec<String>> {
+fn names(dir: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         // We gave all names in there, so none is anything but plain text.
         if let Ok(name) = entry?.file_name().into_string() {
             names.push(name);

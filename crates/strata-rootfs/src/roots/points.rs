@@ -1,5 +1,5 @@
 //! Mount points that an image lacks. Many images have nothing but a program,
-//! and a read-only root cannot be given a folder later. So they are a layer
+//! and a read-only root cannot be given a directory later. So they are a layer
 //! of their own, below those of the image: whatever the image has there wins.
 
 use std::fs::{self, DirBuilder, File};
@@ -14,7 +14,7 @@ use crate::RootError;
 pub struct MountPoint<'a> {
     /// Absolute, as seen in the pod.
     pub path: &'a Path,
-    /// A file is mounted there, not a folder.
+    /// A file is mounted there, not a directory.
     pub file: bool,
 }
 
@@ -33,18 +33,18 @@ const USUAL: [(&str, bool); 6] = [
 const MOUNT_TABLE: (&str, &str) = ("etc/mtab", "/proc/mounts");
 
 /// Fills the lowest layer of all roots.
-pub(super) fn make_base(folder: &Path) -> Result<(), RootError> {
+pub(super) fn make_base(dir: &Path) -> Result<(), RootError> {
     for (path, file) in USUAL {
         let path = Path::new(path);
-        make(folder, MountPoint { path, file })?;
+        make(dir, MountPoint { path, file })?;
     }
     let (name, target) = MOUNT_TABLE;
-    let link = folder.join(name);
+    let link = dir.join(name);
     match std::os::unix::fs::symlink(target, &link) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         made => made.map_err(RootError::at("make", &link))?,
     }
-    open_up(folder, 0o755)
+    open_up(dir, 0o755)
 }
 
 impl Roots {
@@ -53,19 +53,19 @@ impl Roots {
         id: &str,
         points: &[MountPoint<'_>],
     ) -> Result<PathBuf, RootError> {
-        let folder = self.folder(id).join(POINTS);
-        match fs::create_dir(&folder) {
+        let dir = self.root_dir(id).join(POINTS);
+        match fs::create_dir(&dir) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(RootError::NotFound { id: id.into() });
             }
-            other => other.map_err(RootError::at("make", &folder))?,
+            other => other.map_err(RootError::at("make", &dir))?,
         }
-        open_up(&folder, 0o755)?;
+        open_up(&dir, 0o755)?;
         for point in points {
-            make(&folder, *point)?;
+            make(&dir, *point)?;
         }
-        Ok(folder)
+        Ok(dir)
     }
 }
 
@@ -77,7 +77,7 @@ fn make(layer: &Path, point: MountPoint<'_>) -> Result<(), RootError> {
     if parts.next() != Some(Component::RootDir) {
         return Err(bad());
     }
-    // Nobody but us writes in this layer, so there are no links to follow.
+    // Only the daemon writes in this layer, so there are no links to follow.
     let mut path = layer.to_owned();
     let mut parts = parts.peekable();
     while let Some(part) = parts.next() {

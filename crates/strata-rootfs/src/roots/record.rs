@@ -1,4 +1,4 @@
-//! How a root is limited, as one line in its folder: found again after a
+//! How a root is limited, as one line in its directory: found again after a
 //! restart, also when the file system would now be limited in another way.
 
 use std::fs;
@@ -29,18 +29,18 @@ impl Limit {
         }
     }
 
-    pub(super) fn write(self, folder: &Path) -> Result<(), RootError> {
+    pub(super) fn write(self, dir: &Path) -> Result<(), RootError> {
         let text = match self {
             Self::Image { bytes } => format!("image {bytes}\n"),
             Self::Subvolume { bytes, id } => format!("subvolume {bytes} {id}\n"),
             Self::Project { bytes, id } => format!("project {bytes} {id}\n"),
         };
-        let path = folder.join(FILE);
+        let path = dir.join(FILE);
         fs::write(&path, text).map_err(RootError::at("write", &path))
     }
 
-    pub(super) fn read(folder: &Path) -> Result<Option<Self>, RootError> {
-        let path = folder.join(FILE);
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>, RootError> {
+        let path = dir.join(FILE);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(RootError::at("read", &path))?,
@@ -73,6 +73,6 @@ impl Limit {
 impl Roots {
     pub(super) fn limit_of(&self, id: &str) -> Result<Option<Limit>, RootError> {
         check(id)?;
-        Limit::read(&self.folder(id))
+        Limit::read(&self.root_dir(id))
     }
 }

@@ -18,7 +18,7 @@ impl Roots {
         match renameat(&self.dir, id, &self.dir, format!("{GONE}/{name}")) {
             Ok(()) => self.destroy(GONE, &name),
             Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(RootError::io("remove", self.folder(id), errno)),
+            Err(errno) => Err(RootError::io("remove", self.root_dir(id), errno)),
         }
     }
 }

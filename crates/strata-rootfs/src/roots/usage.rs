@@ -23,16 +23,16 @@ pub struct DiskUsage {
 
 impl Roots {
     /// How much disk this root takes. Exact to the block where a quota counts;
-    /// btrfs tells it as of its last commit, and a root without a limit is
+    /// btrfs reports it as of its last commit, and a root without a limit is
     /// walked through, for two seconds at most.
     pub fn usage(&self, id: &str) -> Result<DiskUsage, RootError> {
         let limit = self.limit_of(id)?;
-        let folder = self.folder(id);
-        let failed = || RootError::at::<std::io::Error>("measure", &folder);
+        let dir = self.root_dir(id);
+        let failed = || RootError::at::<std::io::Error>("measure", &dir);
         let mut at_least = false;
         let bytes = match limit {
             Some(Limit::Image { .. }) => {
-                let image = std::fs::metadata(folder.join(IMAGE)).map_err(failed())?;
+                let image = std::fs::metadata(dir.join(IMAGE)).map_err(failed())?;
                 image.blocks() * 512
             }
             Some(Limit::Subvolume { id, .. }) => {

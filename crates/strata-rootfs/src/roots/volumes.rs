@@ -1,4 +1,4 @@
-//! The volumes of one node: folders that outlive pods and that several pods
+//! The volumes of one node: directories that outlive pods and that several pods
 //! may have at once, limited in the same three ways as the roots of pods.
 //!
 //! A limited one may be a file system in a file. Its first user attaches it
@@ -18,11 +18,11 @@ use crate::RootError;
 use crate::bind::{BindOptions, bind, finish};
 use crate::limits::{DiskLimits, image};
 
-/// All volumes of one node. One process at a time has a folder open.
+/// All volumes of one node. One process at a time has a directory open.
 pub struct Volumes(pub(super) Roots);
 
 impl Volumes {
-    /// Opens the folder, and finds out how its file system can limit volumes.
+    /// Opens the directory, and finds out how its file system can limit volumes.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         Roots::open_as(path, Shape::Volumes).map(Self)
     }
@@ -42,7 +42,7 @@ impl Volumes {
     /// Whether there is such a volume.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        check(name).is_ok() && self.0.folder(name).is_dir()
+        check(name).is_ok() && self.0.root_dir(name).is_dir()
     }
 
     /// The names of all volumes, in no order.
@@ -63,11 +63,11 @@ impl Volumes {
     /// When it was made.
     pub fn created(&self, name: &str) -> Result<SystemTime, RootError> {
         check(name)?;
-        let folder = self.0.folder(name);
-        let metadata = std::fs::metadata(&folder).map_err(RootError::at("look at", &folder))?;
+        let dir = self.0.root_dir(name);
+        let metadata = std::fs::metadata(&dir).map_err(RootError::at("look at", &dir))?;
         // Nothing is made in it or taken from it later.
         let made = metadata.created().or_else(|_| metadata.modified());
-        made.map_err(RootError::at("look at", &folder))
+        made.map_err(RootError::at("look at", &dir))
     }
 
     /// Removes a volume with all that is in it. One that is not there is no
@@ -78,22 +78,22 @@ impl Volumes {
 
     /// A detached mount of a volume, to be seen inside a pod.
     pub fn mount(&self, name: &str, options: BindOptions<'_>) -> Result<OwnedFd, RootError> {
-        let folder = self.0.folder(name);
+        let dir = self.0.root_dir(name);
         match self.0.limit_of(name)? {
             Some(Limit::Image { .. }) => {
                 let options = BindOptions {
                     recursive: false,
                     ..options
                 };
-                finish(image::mount_shared(name, &folder.join(IMAGE))?, options)
+                finish(image::mount_shared(name, &dir.join(IMAGE))?, options)
             }
-            _ => bind(&folder.join(DATA), options),
+            _ => bind(&dir.join(DATA), options),
         }
     }
 }
 
-/// A new file system has a folder for what is found after damage; who expects
-/// an empty volume stumbles over it, and a check makes it again.
+/// A new file system has a directory for what is found after damage; a program
+/// that expects an empty volume fails on it, and a check makes it again.
 pub(super) fn empty(name: &str, path: &Path) -> Result<(), RootError> {
     let mount = image::mount(name, path)?;
     match unlinkat(&mount, "lost+found", AtFlags::REMOVEDIR) {

@@ -1,5 +1,6 @@
-//! The daemon is killed before each of its calls in turn; whoever opens the
-//! roots next finds each of them whole or absent, and no mount or device.
+//! The daemon is killed before each of its calls in turn; the process that
+//! opens the roots next finds each of them whole or absent, and no mount or
+//! device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +9,8 @@ use strata_rootfs::{RootOptions, Roots};
 
 use crate::world::{World, names};
 
-const FOLDER: &str = "STRATA_ROOTFS_VICTIM_FOLDER";
-/// What changes something, or lets go of something. The question mark is for
+const DIR: &str = "STRATA_ROOTFS_VICTIM_FOLDER";
+/// What changes something, or releases something. The question mark is for
 /// machines that do not have the call.
 const CALLS: [&str; 16] = [
     "?mkdir",
@@ -35,10 +36,10 @@ const MOST: usize = 500;
 /// Not a test: the process that is killed.
 #[test]
 fn victim() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+    let Some(dir) = std::env::var_os(DIR).map(PathBuf::from) else {
         return;
     };
-    let roots = Roots::open(&folder.join("roots")).unwrap();
+    let roots = Roots::open(&dir.join("roots")).unwrap();
     for (id, disk) in [("plain", None), ("limited", Some(8_000_000))] {
         roots.create(id, disk).unwrap();
         drop(roots.mount(id, &[], RootOptions::default()).unwrap());
@@ -47,7 +48,7 @@ fn victim() {
 }
 
 /// Whether the victim lives to its end, or is killed before this call.
-fn survives(call: &str, time: usize, folder: &Path) -> bool {
+fn survives(call: &str, time: usize, dir: &Path) -> bool {
     let program = std::env::current_exe().unwrap();
     let trace = format!("trace={call}");
     let output = Command::new("strace")
@@ -55,7 +56,7 @@ fn survives(call: &str, time: usize, folder: &Path) -> bool {
         .args(["-e", &format!("inject={call}:signal=KILL:when={time}")])
         .arg(program)
         .args(["--exact", "death::victim", "--test-threads=1", "-q"])
-        .env(FOLDER, folder)
+        .env(DIR, dir)
         .output()
         .unwrap();
     output.status.success()
@@ -66,7 +67,7 @@ fn a_death_at_any_call_leaves_nothing_that_is_not_found_again() {
     let world = World::new();
     let mut deaths = 0;
     for call in CALLS {
-        // Formatting is part of it, again and again.
+        // Formatting is part of it, each time.
         let _ = std::fs::remove_dir_all(world.path("roots/.templates"));
         for time in 1..MOST {
             let survived = survives(call, time, &world.path(""));
@@ -76,8 +77,8 @@ fn a_death_at_any_call_leaves_nothing_that_is_not_found_again() {
                 drop(roots.mount(&id, &[], RootOptions::default()).unwrap());
                 roots.remove(&id).unwrap();
             }
-            for folder in [".tmp", ".gone"] {
-                let left = names(&world.path("roots").join(folder));
+            for dir in [".tmp", ".gone"] {
+                let left = names(&world.path("roots").join(dir));
                 assert_eq!(left, [""; 0], "{call} {time}");
             }
             if survived {

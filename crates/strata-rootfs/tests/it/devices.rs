@@ -26,7 +26,7 @@ fn an_emulator_has_kvm_only_when_it_is_given_and_for_its_user_alone() {
         let kvm = fs::metadata(dev.join("kvm")).unwrap();
         assert_eq!((kvm.uid(), kvm.gid()), (user.uid, user.gid));
         assert_eq!((kvm.mode() & 0o777, kvm.rdev()), (0o600, number));
-        // Nobody but root makes anything there.
+        // Only root creates anything there.
         let top = fs::metadata(dev).unwrap();
         assert_eq!((top.uid(), top.mode() & 0o777), (0, 0o755));
     });

@@ -41,10 +41,10 @@ impl UserNamespace {
     }
 
     /// Runs a shell as this user of the namespace, in the thread's mounts.
-    fn sh(&self, uid: u32, folder: &Path, script: &str) -> String {
+    fn sh(&self, uid: u32, dir: &Path, script: &str) -> String {
         let namespace = format!("--user=/proc/{}/ns/user", self.0.id());
         let uid = uid.to_string();
-        let script = format!("cd '{}' && {script}", folder.display());
+        let script = format!("cd '{}' && {script}", dir.display());
         run(
             "nsenter",
             &[&namespace, "-S", &uid, "-G", &uid, "sh", "-ec", &script],

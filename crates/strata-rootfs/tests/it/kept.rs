@@ -38,8 +38,8 @@ fn fill(path: &Path) -> u64 {
     panic!("nothing refuses it");
 }
 
-fn is_kept_and_shared(world: &World, folder: &Path, size: Option<u64>) {
-    let volumes = Volumes::open(folder).unwrap();
+fn is_kept_and_shared(world: &World, dir: &Path, size: Option<u64>) {
+    let volumes = Volumes::open(dir).unwrap();
     assert!(!volumes.contains("data"));
     volumes.create("data", size).unwrap();
     volumes.create("data", size).unwrap();
@@ -55,7 +55,7 @@ fn is_kept_and_shared(world: &World, folder: &Path, size: Option<u64>) {
     privately(|| {
         attach(&mount(&volumes, false), &one);
         drop(volumes);
-        let volumes = Volumes::open(folder).unwrap();
+        let volumes = Volumes::open(dir).unwrap();
         attach(&mount(&volumes, true), &two);
         assert_eq!(names(&one), [""; 0]);
         fs::write(one.join("file"), "text").unwrap();
@@ -74,7 +74,7 @@ fn is_kept_and_shared(world: &World, folder: &Path, size: Option<u64>) {
             fs::remove_file(one.join("big")).unwrap();
         }
     });
-    let volumes = Volumes::open(folder).unwrap();
+    let volumes = Volumes::open(dir).unwrap();
     assert_eq!(volumes.list().unwrap(), ["data"]);
     assert!(
         volumes
@@ -112,10 +112,10 @@ fn by_a_btrfs_subvolume() {
     privately(|| {
         let disk = mounted(&world, &["mkfs.btrfs", "-q"], "loop").unwrap();
         run("btrfs", &["quota", "enable", disk.to_str().unwrap()]);
-        let folder = disk.join("volumes");
-        let limits = Volumes::open(&folder).unwrap().disk_limits().clone();
+        let dir = disk.join("volumes");
+        let limits = Volumes::open(&dir).unwrap().disk_limits().clone();
         assert_eq!(limits, DiskLimits::Btrfs);
-        is_kept_and_shared(&world, &folder, Some(SIZE));
+        is_kept_and_shared(&world, &dir, Some(SIZE));
     });
 }
 

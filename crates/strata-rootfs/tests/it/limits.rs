@@ -96,7 +96,7 @@ fn by_a_btrfs_subvolume() {
     });
 }
 
-/// Project quotas need a kernel with them; on others this test says so.
+/// Project quotas need a kernel with them; on others this test prints that.
 fn by_a_project(make: &[&str], options: &str) {
     let world = World::new();
     privately(|| {
@@ -154,7 +154,7 @@ fn a_root_in_a_file_is_mounted_once_at_a_time() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left() {
+fn full_disk_is_reported_and_leaves_nothing() {
     let world = World::new();
     privately(|| {
         let disk = mounted(&world, &["mkfs.ext4", "-q", "-m", "0"], "loop").unwrap();

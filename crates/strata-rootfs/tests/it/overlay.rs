@@ -152,7 +152,7 @@ fn a_hundred_and_twenty_seven_layers_with_long_paths() {
 }
 
 #[test]
-fn nothing_is_seen_from_outside_and_dropping_it_is_the_end_of_it() {
+fn detached_mount_is_invisible_outside_and_ends_when_dropped() {
     let world = World::new();
     let roots = world.roots();
     roots.create("pod", None).unwrap();
@@ -188,7 +188,7 @@ fn creating_again_needs_the_same_limit_and_a_plain_name() {
 }
 
 #[test]
-fn one_process_at_a_time() {
+fn roots_are_locked_by_one_process_at_a_time() {
     let world = World::new();
     let roots = world.roots();
     let second = strata_rootfs::Roots::open(&world.path("roots"))

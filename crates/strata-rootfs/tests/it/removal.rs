@@ -15,7 +15,7 @@ fn leaves_nothing(world: &World, roots: &Roots) {
 }
 
 #[test]
-fn locked_files_and_folders_without_permission_go() {
+fn locked_files_and_directories_without_permission_go() {
     let world = World::new();
     let roots = world.roots();
     roots.create("pod", None).unwrap();
@@ -45,17 +45,17 @@ fn a_tree_deeper_than_any_path_goes() {
     let roots = world.roots();
     roots.create("pod", None).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut folder = openat(CWD, world.path("roots/pod/upper"), flags, Mode::empty()).unwrap();
+    let mut dir = openat(CWD, world.path("roots/pod/upper"), flags, Mode::empty()).unwrap();
     let name = "d".repeat(200);
     for depth in 0..3000 {
-        mkdirat(&folder, &name, Mode::RWXU).unwrap();
+        mkdirat(&dir, &name, Mode::RWXU).unwrap();
         // Names that the removal itself would use.
         if depth % 500 == 0 {
-            mkdirat(&folder, format!(".moved.{}", depth / 500 + 1), Mode::RWXU).unwrap();
+            mkdirat(&dir, format!(".moved.{}", depth / 500 + 1), Mode::RWXU).unwrap();
         }
-        folder = openat(&folder, &name, flags, Mode::empty()).unwrap();
+        dir = openat(&dir, &name, flags, Mode::empty()).unwrap();
     }
-    drop(folder);
+    drop(dir);
     assert!(roots.usage("pod").unwrap().at_least);
     leaves_nothing(&world, &roots);
 }
@@ -73,7 +73,7 @@ fn links_are_removed_and_not_followed_and_devices_not_opened() {
     for (name, kind) in [("pipe", FileType::Fifo), ("socket", FileType::Socket)] {
         mknodat(CWD, upper.join(name), kind, Mode::RWXU, 0).unwrap();
     }
-    // A device that nobody drives: opening it would fail.
+    // A device without a driver: opening it would fail.
     mknodat(
         CWD,
         upper.join("odd"),

@@ -1,4 +1,4 @@
-//! Folders and files of the host, inside.
+//! Directories and files of the host, inside.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use strata_rootfs::{BindOptions, Owner, RootError, bind, bind_fd, shm};
 use crate::world::{World, attach, names, privately};
 
 #[test]
-fn a_folder_is_shared_both_ways() {
+fn a_directory_is_shared_both_ways() {
     let world = World::new();
     let volume = world.layer("volume", &[("from-host", "1")]);
     let mount = bind(&volume, BindOptions::default()).unwrap();
@@ -23,7 +23,7 @@ fn a_folder_is_shared_both_ways() {
 }
 
 #[test]
-fn a_read_only_volume_refuses_and_the_folder_itself_does_not() {
+fn a_read_only_volume_refuses_and_the_directory_itself_does_not() {
     let world = World::new();
     let volume = world.layer("volume", &[("file", "")]);
     let options = BindOptions {

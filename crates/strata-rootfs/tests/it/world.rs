@@ -1,4 +1,4 @@
-//! What every test owns: a folder with roots and layers in it. At its end
+//! What every test owns: a directory with roots and layers in it. At its end
 //! nothing of it may be mounted anywhere or attached to a loop device.
 
 use std::fs;
@@ -37,7 +37,7 @@ impl World {
         Roots::open(&self.path("roots")).unwrap()
     }
 
-    /// A layer with these files in it; a name that ends in `/` is a folder.
+    /// A layer with these files in it; a name that ends in `/` is a directory.
     pub(crate) fn layer(&self, name: &str, files: &[(&str, &str)]) -> PathBuf {
         let layer = self.path("layers").join(name);
         fs::create_dir_all(&layer).unwrap();
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Runs this in a mount namespace of its own, with the mount put on a
-    /// folder whose path it is given.
+    /// directory whose path it is given.
     pub(crate) fn inside<T: Send>(
         &self,
         mount: OwnedFd,
@@ -152,8 +152,8 @@ pub(crate) fn opaque(path: &Path) {
     setxattr(path, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
 }
 
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -162,14 +162,14 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Everything a tree is made of, as text: two equal ones are the same tree.
-pub(crate) fn picture(folder: &Path) -> String {
+pub(crate) fn picture(dir: &Path) -> String {
     run(
         "sh",
         &[
             "-c",
             &format!(
                 "cd '{}' && find . -printf '%p %y %m %U %G %s %T@ %C@ %l\\n' | sort && find . -type f -exec sha256sum {{}} + | sort",
-                folder.display()
+                dir.display()
             ),
         ],
     )

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{FIRST_DISK_SLOT, Words};
+use super::{Arguments, FIRST_DISK_SLOT};
 use crate::command::Inherited;
 use crate::spec::Base;
 use crate::{Disk, DiskBus, DiskFormat};
 
 /// Adds a disk. The one that boots is the first the firmware tries.
-pub(super) fn add(words: &mut Words, number: usize, disk: &Disk, boots: bool) {
+pub(super) fn add(words: &mut Arguments, number: usize, disk: &Disk, boots: bool) {
     let node = node(words, number, disk);
     words.option("-blockdev", node.to_string());
     let device = match disk.bus {
@@ -27,7 +27,7 @@ pub(super) fn add(words: &mut Words, number: usize, disk: &Disk, boots: bool) {
 }
 
 /// The name by which QEMU opens a file that it inherits.
-fn file(words: &mut Words, path: &Path, read_only: bool) -> String {
+fn file(words: &mut Arguments, path: &Path, read_only: bool) -> String {
     let fd = words.inherit(Inherited::File {
         path: path.to_owned(),
         read_only,
@@ -35,7 +35,7 @@ fn file(words: &mut Words, path: &Path, read_only: bool) -> String {
     words.file_of(fd)
 }
 
-fn node(words: &mut Words, number: usize, disk: &Disk) -> Value {
+fn node(words: &mut Arguments, number: usize, disk: &Disk) -> Value {
     let mut node = json!({
         "node-name": format!("disk{number}"),
         "driver": disk.format.as_str(),
@@ -58,8 +58,8 @@ fn node(words: &mut Words, number: usize, disk: &Disk) -> Value {
 }
 
 /// A base is opened for reading, and stands on nothing itself: the null keeps
-/// QEMU from following whatever its header says.
-fn base_node(words: &mut Words, base: &Base) -> Value {
+/// QEMU from following whatever its header names.
+fn base_node(words: &mut Arguments, base: &Base) -> Value {
     let mut node = json!({
         "driver": base.format.as_str(),
         "read-only": true,

@@ -10,12 +10,12 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::error::io;
-use super::qcow2::{Header, LONGEST_NAME};
-use super::{DiskError, DiskInfo, LARGEST, SECTOR, check_open_image, open, unfinished};
+use super::qcow2::{Header, MAX_NAME};
+use super::{DiskError, DiskInfo, MAX_DISK_BYTES, SECTOR, check_open_image, open, unfinished};
 use crate::DiskFormat;
 
-/// Makes `overlay`, a disk that begins as `base` and leaves it as it is. It
-/// has `size` bytes, or as many as the base. Says what the base is.
+/// Makes `overlay`, a disk that begins as `base` and leaves it as it is. It has
+/// `size` bytes, or as many as the base. Returns what the base is.
 ///
 /// The base must be whole in itself, and must not change for as long as the
 /// overlay is used. The overlay must not be there yet.
@@ -24,7 +24,7 @@ pub fn clone_disk(base: &Path, overlay: &Path, size: Option<u64>) -> Result<Disk
     clone_open_disk(&open(&base)?, &base, overlay, size)
 }
 
-/// The same for a base that is open already, for callers who decide what they
+/// The same for a base that is open already, for callers that decide what they
 /// open by more than its path. The path is what the overlay calls its base;
 /// nothing is opened by it.
 pub fn clone_open_disk(
@@ -42,7 +42,7 @@ pub fn clone_open_disk(
             base: info.size,
         });
     }
-    let name = base.to_str().filter(|name| name.len() <= LONGEST_NAME);
+    let name = base.to_str().filter(|name| name.len() <= MAX_NAME);
     let name = name.ok_or_else(|| DiskError::BasePath { path: base.into() })?;
     let (bytes, length) = Header::write(size, Some((name, info.format.as_str())));
     place(overlay, &bytes, length)?;
@@ -66,7 +66,7 @@ fn check_size(size: u64) -> Result<(), DiskError> {
     let refuse = |why| Err(DiskError::Size { size, why });
     match size {
         0 => refuse("it must have some"),
-        size if size > LARGEST => refuse("64 TiB is the most"),
+        size if size > MAX_DISK_BYTES => refuse("64 TiB is the most"),
         size if !size.is_multiple_of(SECTOR) => refuse("it must be a multiple of 512"),
         _ => Ok(()),
     }

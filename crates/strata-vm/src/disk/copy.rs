@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::clone::finish;
 use super::{DiskError, open};
 
-/// Copies an image file. `to` must not be there yet. Says whether the two
+/// Copies an image file. `to` must not be there yet. Returns whether the two
 /// share their blocks, so that the copy took no time and no space.
 pub fn copy_disk(from: &Path, to: &Path) -> Result<bool, DiskError> {
     let source = open(from)?;

@@ -10,64 +10,42 @@ use super::qcow2::HeaderError;
 /// What can be wrong with a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The host said no.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The message of the kernel.
         source: io::Error,
     },
-    /// A folder, a device, a pipe.
+    /// A directory, a device, a pipe.
     #[error("{path} is not a regular file")]
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// It says it is qcow2, and is not.
+    NoFile { path: PathBuf },
+    /// It has the header of qcow2, and is not valid.
     #[error("{path} begins like a qcow2 image, but {why}")]
-    Header {
-        /// The image.
-        path: PathBuf,
-        /// What is wrong.
-        why: HeaderError,
-    },
+    Header { path: PathBuf, why: HeaderError },
     /// It would have QEMU read another file.
     #[error("{path} names another file, {name:?}, as its backing; that is refused")]
     NamesBacking {
-        /// The image.
         path: PathBuf,
         /// The file it names.
         name: String,
     },
     /// It would have QEMU read another file.
     #[error("{path} keeps its data in another file; that is refused")]
-    NamesDataFile {
-        /// The image.
-        path: PathBuf,
-    },
+    NamesDataFile { path: PathBuf },
     /// A copy-on-write disk of something else.
     #[error("{path} does not stand on {base}")]
     NotItsBase {
-        /// The disk.
         path: PathBuf,
         /// What it should stand on.
         base: PathBuf,
     },
     /// Larger than any disk of ours.
     #[error("{path} is a disk of {size} bytes; 64 TiB is the most")]
-    TooLarge {
-        /// The disk.
-        path: PathBuf,
-        /// Its size.
-        size: u64,
-    },
+    TooLarge { path: PathBuf, size: u64 },
     /// A size that no disk has.
     #[error("a disk cannot have {size} bytes: {why}")]
     Size {
-        /// The size asked for.
         size: u64,
         /// Why not.
         why: &'static str,
@@ -75,17 +53,13 @@ pub enum DiskError {
     /// A copy must hold all of its base.
     #[error("{size} bytes are fewer than the {base} that the base has")]
     SmallerThanBase {
-        /// The size asked for.
         size: u64,
         /// That of the base.
         base: u64,
     },
     /// The path cannot be written into an image.
     #[error("{path} is too long a path, or not UTF-8")]
-    BasePath {
-        /// The base.
-        path: PathBuf,
-    },
+    BasePath { path: PathBuf },
 }
 
 /// Makes an error of the host into ours.

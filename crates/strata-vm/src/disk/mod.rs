@@ -1,10 +1,10 @@
 //! Disks: what an image file is, and copies of it that cost nothing.
 //!
 //! An image is hostile until it is checked. A qcow2 file can name any other
-//! file as its backing or its data, and QEMU would read that for the guest;
-//! so the header is read here, within bounds, and an image that names another
-//! file is refused. What a file is, is found out once, when it is taken in
-//! and before any guest could write to it, and said explicitly ever after.
+//! file as its backing or its data, and QEMU would read that for the guest; so
+//! the header is read here, within bounds, and an image that names another file
+//! is refused. What a file is, is found out once, when it is imported and
+//! before any guest could write to it, and passed explicitly ever after.
 
 mod clone;
 mod copy;
@@ -25,14 +25,13 @@ use qcow2::Header;
 use crate::DiskFormat;
 
 /// The largest disk: 64 TiB.
-const LARGEST: u64 = 64 << 40;
+const MAX_DISK_BYTES: u64 = 64 << 40;
 /// Disks are made of sectors.
 const SECTOR: u64 = 512;
 
 /// What an image file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskInfo {
-    /// Its format.
     pub format: DiskFormat,
     /// How large the guest sees it, in bytes.
     pub size: u64,
@@ -44,16 +43,16 @@ pub struct DiskInfo {
     pub has_data_file: bool,
 }
 
-/// What the header of an image says it stands on.
+/// The base that the header of an image names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
     /// The name, which can be anything.
     pub name: String,
-    /// The format, if it says.
+    /// The format, if it is named.
     pub format: Option<String>,
 }
 
-/// Looks at an image file. Judges nothing but whether it can be read.
+/// What an image file is. Checks only whether it can be read.
 pub fn disk_info(path: &Path) -> Result<DiskInfo, DiskError> {
     read_info(path, &open(path)?)
 }
@@ -106,7 +105,7 @@ fn read_info(path: &Path, file: &File) -> Result<DiskInfo, DiskError> {
     let read = |most: u64, to: &mut Vec<u8>| file.take(most).read_to_end(to).map_err(&io);
     let mut start = Vec::new();
     read(Header::FIRST, &mut start)?;
-    // A raw disk has no header: the first bytes say so.
+    // A raw disk has no header: the first bytes show it.
     if Header::may_begin(&start) {
         read(Header::READ, &mut start)?;
     }
@@ -131,7 +130,7 @@ fn read_info(path: &Path, file: &File) -> Result<DiskInfo, DiskError> {
             has_data_file: false,
         },
     };
-    if info.size > LARGEST {
+    if info.size > MAX_DISK_BYTES {
         return Err(DiskError::TooLarge {
             path: path.into(),
             size: info.size,

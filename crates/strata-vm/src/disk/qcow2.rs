@@ -2,7 +2,7 @@
 //! file would have QEMU do, and to write one for a copy-on-write disk.
 //! The format: QEMU's docs/interop/qcow2.txt. All numbers are big-endian.
 
-use super::{Backing, LARGEST};
+use super::{Backing, MAX_DISK_BYTES};
 
 const MAGIC: [u8; 4] = *b"QFI\xfb";
 /// Bits of what must be understood to read the image.
@@ -11,7 +11,7 @@ const DATA_FILE: u64 = 1 << 2;
 /// dirty, corrupt, data file, compression, extended entries.
 const KNOWN: u64 = 0b1_1111;
 /// The longest name of a backing file.
-pub(super) const LONGEST_NAME: usize = 1023;
+pub(super) const MAX_NAME: usize = 1023;
 /// An extension with the format of the backing file.
 const BACKING_FORMAT: u32 = 0xe279_2aca;
 /// Version 3 has this many bytes before its extensions.
@@ -37,7 +37,6 @@ pub enum HeaderError {
     /// QEMU has given it up.
     #[error("is marked as corrupt")]
     Corrupt,
-    /// Encrypted.
     #[error("is encrypted, which is not supported")]
     Encrypted,
     /// A value outside of what the format allows.
@@ -48,7 +47,7 @@ pub enum HeaderError {
     Name,
 }
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) size: u64,
@@ -96,7 +95,7 @@ impl Header {
             return Err(HeaderError::Bounds("length"));
         }
         let size = u64_at(start, 24)?;
-        if size > LARGEST {
+        if size > MAX_DISK_BYTES {
             return Err(HeaderError::Bounds("size"));
         }
         Ok(Some(Self {
@@ -159,7 +158,7 @@ fn read_backing(start: &[u8], length: usize) -> Result<Option<Backing>, HeaderEr
     if offset == 0 {
         return Ok(None);
     }
-    if name_length > LONGEST_NAME {
+    if name_length > MAX_NAME {
         return Err(HeaderError::Bounds("name of a backing file"));
     }
     let offset = usize::try_from(offset).map_err(|_| HeaderError::Cut)?;
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn qcow2_header_round_trips() {
         let (bytes, length) = Header::write(1 << 40, Some(("/a/base.img", "raw")));
         let header = Header::read(&bytes).unwrap().unwrap();
         assert_eq!(header.size, 1 << 40);
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_has_no_backing() {
+    fn qcow2_header_without_backing_file_is_read() {
         let (bytes, _) = Header::write(1 << 20, None);
         assert_eq!(Header::read(&bytes).unwrap().unwrap().backing, None);
         assert!(Header::read(b"any other file").unwrap().is_none());
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trusted_is_refused() {
+    fn untrusted_qcow2_header_is_refused() {
         let with = |at: usize, byte: u8| {
             let (mut bytes, _) = Header::write(1 << 20, Some(("/b", "raw")));
             bytes[at] = byte;

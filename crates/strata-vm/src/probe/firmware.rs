@@ -1,6 +1,6 @@
-//! A firmware of 64 KiB that does what every guest of today does first: it
-//! maps some memory, switches the cpu to 64 bits and computes a sum there. If
-//! the sum is right it says so, then switches the machine off.
+//! A firmware of 64 KiB that does what every guest of today does first: it maps
+//! some memory, switches the cpu to 64 bits and computes a sum there. If the
+//! sum is right it prints that, then switches the machine off.
 //!
 //! ```text
 //! start:  cli                             ; 16 bits, at F000:FF00
@@ -50,11 +50,11 @@ use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The device the firmware speaks through.
+/// The device the firmware writes to.
 pub(super) const SAYS: &str = "isa-debugcon,iobase=0xe9,chardev=said";
 /// The device it ends QEMU with.
 pub(super) const ENDS: &str = "isa-debug-exit,iobase=0xf4,iosize=4";
-/// What it says when all went well.
+/// What it prints when all went well.
 pub(super) const SAID: &str = "K";
 
 const SIZE: usize = 64 << 10;

@@ -21,15 +21,13 @@ use run::{Outcome, run};
 /// The program that emulates machines like this one.
 const PROGRAM: &str = "qemu-system-x86_64";
 /// How long the tiny guest may take. It takes a twentieth of a second.
-const WITHIN: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the probe found. Ask once and keep it: it costs a fifth of a second,
+/// What the probe found. Query once and keep it: it costs a fifth of a second,
 /// and some seconds where KVM hangs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// QEMU's program.
     pub qemu: PathBuf,
-    /// Its version.
     pub version: Version,
     /// Whether guests can run on the processor itself.
     pub kvm: Kvm,
@@ -40,7 +38,6 @@ pub struct Host {
 /// Whether guests can run on the processor itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kvm {
-    /// A guest ran.
     Works,
     /// No guest runs, and why.
     Broken(String),
@@ -51,9 +48,7 @@ pub enum Kvm {
 pub struct Version {
     /// The first number.
     pub major: u32,
-    /// The second.
     pub minor: u32,
-    /// The third.
     pub micro: u32,
 }
 
@@ -86,44 +81,32 @@ impl Version {
 /// Why no guest can run here.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// Nothing to run.
     #[error("no {PROGRAM} in {path}: install the package qemu-system-x86")]
     NoProgram {
-        /// The folders that were searched.
+        /// The directories that were searched.
         path: String,
     },
     /// It does not start.
     #[error("cannot run {}", program.display())]
     Start {
-        /// The program.
         program: PathBuf,
-        /// What the kernel said.
+        /// The message of the kernel.
         source: std::io::Error,
     },
-    /// It does not say which version it is.
-    #[error("{} does not tell its version, but {said:?}", program.display())]
-    Version {
-        /// The program.
-        program: PathBuf,
-        /// What it said.
-        said: String,
-    },
+    /// It does not print its version.
+    #[error("{} does not print its version, but {said:?}", program.display())]
+    Version { program: PathBuf, said: String },
     /// Not even TCG runs the tiny guest.
     #[error("{} runs no guest: {why}", program.display())]
-    NoGuest {
-        /// The program.
-        program: PathBuf,
-        /// What it said.
-        why: String,
-    },
+    NoGuest { program: PathBuf, why: String },
 }
 
-/// Finds QEMU in the folders of `path`, which is written like `PATH`, and
+/// Finds QEMU in the directories of `path`, which is written like `PATH`, and
 /// tries it. Blocks for as long as that takes; at most some ten seconds.
 pub fn probe(path: &OsStr) -> Result<Host, ProbeError> {
     let qemu = std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(PROGRAM))
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(PROGRAM))
         .find(|program| is_executable(program))
         // QEMU finds its firmware beside where its program really is.
         .map(|program| program.canonicalize().unwrap_or(program))
@@ -156,10 +139,11 @@ fn is_executable(program: &Path) -> bool {
 }
 
 fn find_version(qemu: &Path) -> Result<Version, ProbeError> {
-    let said = run(qemu, &["--version"], None, WITHIN).map_err(|source| ProbeError::Start {
-        program: qemu.into(),
-        source,
-    })?;
+    let said =
+        run(qemu, &["--version"], None, PROBE_TIMEOUT).map_err(|source| ProbeError::Start {
+            program: qemu.into(),
+            source,
+        })?;
     Version::read(&said.output).ok_or_else(|| ProbeError::Version {
         program: qemu.into(),
         said: said.shown(),
@@ -178,13 +162,13 @@ fn boot(qemu: &Path, [accel, cpu]: [&str; 2], sandbox: bool) -> Result<Outcome, 
     if sandbox {
         words.extend(["-sandbox", SANDBOX]);
     }
-    // The firmware is our stdin, which QEMU opens anew by this name.
+    // The firmware is our stdin, which QEMU opens again by this name.
     words.extend(["-bios", "/proc/self/fd/0"]);
     words.extend(["-chardev", "file,id=said,path=/proc/self/fd/1,append=on"]);
     words.extend(["-device", firmware::SAYS, "-device", firmware::ENDS]);
     let firmware = firmware::image().map_err(start_error)?;
-    let said = run(qemu, &words, Some(firmware), WITHIN).map_err(start_error)?;
-    Ok(said.judge(firmware::SAID))
+    let said = run(qemu, &words, Some(firmware), PROBE_TIMEOUT).map_err(start_error)?;
+    Ok(said.outcome(firmware::SAID))
 }
 
 #[cfg(test)]
@@ -207,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_machine_without_qemu_says_what_to_install() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = probe(folder.path().as_os_str()).unwrap_err();
+        let dir = tempfile::tempdir().unwrap();
+        let error = probe(dir.path().as_os_str()).unwrap_err();
         assert!(error.to_string().contains("qemu-system-x86"), "{error}");
     }
 }

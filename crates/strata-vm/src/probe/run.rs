@@ -1,6 +1,6 @@
-//! Runs a program for a short while and keeps what it says. It tells by
-//! output, not by exit status: where this process is PID 1, another part of
-//! it may be the one that waits for children.
+//! Runs a program for a short while and keeps its output. The output is the
+//! result, not the exit status: where this process is PID 1, another part of it
+//! may be the one that waits for children.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,13 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// How much is kept of each stream.
-const KEPT: usize = 64 << 10;
-/// Seconds of cpu: should we die while it runs, it does not run for ever.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+/// Seconds of cpu: should we die while it runs, it does not run forever.
 const CPU: u64 = 10;
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) output: String,
     errors: String,
     in_time: bool,
@@ -32,15 +32,15 @@ pub(crate) enum Outcome {
     Fails(String),
 }
 
-impl Said {
-    pub(crate) fn judge(&self, expected: &str) -> Outcome {
+impl ProgramOutput {
+    pub(crate) fn outcome(&self, expected: &str) -> Outcome {
         if self.output.trim() == expected {
             return Outcome::Works;
         }
         Outcome::Fails(self.shown())
     }
 
-    /// The first line it said, for people.
+    /// The first line of its output, for messages.
     pub(crate) fn shown(&self) -> String {
         let lines = self.errors.lines().chain(self.output.lines());
         match lines.map(str::trim).find(|line| !line.is_empty()) {
@@ -58,7 +58,7 @@ pub(crate) fn run(
     words: &[&str],
     stdin: Option<File>,
     within: Duration,
-) -> io::Result<Said> {
+) -> io::Result<ProgramOutput> {
     let mut child = Command::new(program)
         .args(words)
         .stdin(stdin.map_or_else(Stdio::null, Stdio::from))
@@ -73,13 +73,13 @@ pub(crate) fn run(
     let said = prlimit(pid, Resource::Cpu, limit)
         .map_err(Into::into)
         .and_then(|_| listen(&mut child, Instant::now() + within));
-    // It may have ended, and somebody else may have noticed.
+    // It may have ended, and another thread may have noticed.
     let _ = child.kill();
     let _ = child.wait();
     said
 }
 
-fn listen(child: &mut Child, deadline: Instant) -> io::Result<Said> {
+fn listen(child: &mut Child, deadline: Instant) -> io::Result<ProgramOutput> {
     let mut streams = [
         child
             .stdout
@@ -106,14 +106,16 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Said> {
             }
             let mut buffer = [0; 1024];
             let read = file.read(&mut buffer)?;
-            kept.extend_from_slice(&buffer[..read.min(KEPT.saturating_sub(kept.len()))]);
+            kept.extend_from_slice(
+                &buffer[..read.min(MAX_OUTPUT_BYTES.saturating_sub(kept.len()))],
+            );
             if read == 0 {
                 *stream = None;
             }
         }
     }
     let [output, errors] = kept.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Said {
+    Ok(ProgramOutput {
         output,
         errors,
         in_time,
@@ -129,7 +131,7 @@ fn wait(files: &[BorrowedFd<'_>], within: Duration) -> io::Result<bool> {
     let within = Timespec::try_from(within).map_err(io::Error::other)?;
     match poll(&mut files, Some(&within)) {
         Ok(ready) => Ok(ready > 0),
-        // A signal for somebody else; the caller looks at the clock again.
+        // A signal for another thread; the caller looks at the clock again.
         Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
     }

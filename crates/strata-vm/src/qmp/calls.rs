@@ -24,9 +24,7 @@ pub struct BlockStats {
     pub read_bytes: u64,
     /// Bytes the guest wrote.
     pub written_bytes: u64,
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
 }
 
@@ -90,7 +88,7 @@ impl Qmp {
         Ok(devices.into_iter().map(stats).collect())
     }
 
-    /// Asks the guest to make do with this much memory, in bytes; what it can
+    /// Requests the guest to reduce its memory to this many bytes; what it can
     /// spare goes back to the host bit by bit. Needs a guest with the driver.
     pub async fn set_memory(&self, bytes: u64) -> Result<(), QmpError> {
         let arguments = json!({ "value": bytes });

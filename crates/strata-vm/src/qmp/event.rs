@@ -1,4 +1,4 @@
-//! What QEMU tells of by itself.
+//! What QEMU reports by itself.
 
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -24,11 +24,11 @@ pub enum Event {
     Stop,
     /// Its cpus run again.
     Resume,
-    /// Its kernel says that it cannot go on.
+    /// Its kernel reports that it cannot go on.
     Panicked,
     /// Something else, by QEMU's name for it.
     Unknown(String),
-    /// The listener was too slow for this many events: ask for the status.
+    /// The listener was too slow for this many events: query the status.
     Missed(u64),
 }
 
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// The events of one connection, from when they were asked for.
+/// The events of one connection, from when they were requested.
 #[derive(Debug)]
 pub struct Events {
     from: broadcast::Receiver<Event>,
@@ -73,7 +73,7 @@ impl Events {
                 Err(RecvError::Lagged(count)) => Some(Event::Missed(count)),
                 Err(RecvError::Closed) => None,
             },
-            // What came before the end is still told.
+            // What came before the end is still delivered.
             _ = self.ended.wait_for(Option::is_some) => match self.from.try_recv() {
                 Ok(event) => Some(event),
                 Err(TryRecvError::Lagged(count)) => Some(Event::Missed(count)),

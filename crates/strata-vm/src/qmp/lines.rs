@@ -5,8 +5,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use super::QmpError;
 
-/// The longest line. QEMU's longest answers to what we ask are some kilobytes.
-const LONGEST: usize = 1 << 20;
+/// The longest line. QEMU's longest answers to our requests are some kilobytes.
+const MAX_LINE_LEN: usize = 1 << 20;
 
 /// The lines of a stream.
 pub(super) struct Lines<R> {
@@ -23,7 +23,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next line; none at the end. Nothing is lost when the caller stops
-    /// waiting and asks again.
+    /// waiting and calls again.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, QmpError> {
         loop {
             let bytes = self
@@ -36,8 +36,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(bytes.len());
-            if self.begun.len() + taken > LONGEST {
-                let why = format!("a line longer than {LONGEST} bytes");
+            if self.begun.len() + taken > MAX_LINE_LEN {
+                let why = format!("a line longer than {MAX_LINE_LEN} bytes");
                 return Err(QmpError::Garbage(why));
             }
             self.begun.extend_from_slice(&bytes[..taken]);

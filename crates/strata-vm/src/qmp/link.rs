@@ -1,5 +1,5 @@
-//! The task that owns a connection: sends what callers ask, gives each its
-//! answer by the id, tells listeners of events.
+//! The task that owns a connection: sends requests of callers, gives each its
+//! answer by the id, passes events to listeners.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -21,19 +21,19 @@ const WRITE: Duration = Duration::from_secs(5);
 
 /// A command of a caller.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct PendingCall {
     pub(super) command: &'static str,
     pub(super) arguments: Option<Value>,
     pub(super) answer: oneshot::Sender<Result<Value, QmpError>>,
 }
 
-type Answers = HashMap<u64, (&'static str, oneshot::Sender<Result<Value, QmpError>>)>;
+type PendingAnswers = HashMap<u64, (&'static str, oneshot::Sender<Result<Value, QmpError>>)>;
 
 pub(super) struct Link {
     lines: Lines<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     events: Arc<broadcast::Sender<Event>>,
-    unanswered: Answers,
+    unanswered: PendingAnswers,
     next_id: u64,
 }
 
@@ -47,13 +47,13 @@ impl Link {
             lines,
             writer,
             events,
-            unanswered: Answers::new(),
+            unanswered: PendingAnswers::new(),
             next_id: 0,
         }
     }
 
-    /// Until the other side hangs up or nobody holds the connection any more.
-    pub(super) async fn run(mut self, mut calls: mpsc::Receiver<Call>) -> QmpError {
+    /// Until the other side hangs up or no handle to the connection is left.
+    pub(super) async fn run(mut self, mut calls: mpsc::Receiver<PendingCall>) -> QmpError {
         loop {
             let done = tokio::select! {
                 call = calls.recv() => match call {
@@ -72,8 +72,8 @@ impl Link {
         }
     }
 
-    async fn send(&mut self, call: Call) -> Result<(), QmpError> {
-        // Callers who gave up need no place.
+    async fn send(&mut self, call: PendingCall) -> Result<(), QmpError> {
+        // Callers that gave up need no place.
         self.unanswered.retain(|_, (_, answer)| !answer.is_closed());
         self.next_id += 1;
         let message = Outgoing {
@@ -108,7 +108,7 @@ impl Link {
                 })
             }),
             Incoming::Happened { name, data } => {
-                // Nobody may be listening.
+                // There may be no listener.
                 let _ = self.events.send(Event::read(name, &data));
             }
             Incoming::Greeting(_) => {
@@ -118,7 +118,7 @@ impl Link {
         Ok(())
     }
 
-    /// An answer that nobody waits for any more is dropped.
+    /// An answer that no caller waits for any more is dropped.
     fn answer(&mut self, id: u64, answer: impl FnOnce(&'static str) -> Result<Value, QmpError>) {
         if let Some((command, to)) = self.unanswered.remove(&id) {
             let _ = to.send(answer(command));

@@ -24,7 +24,7 @@ pub(crate) enum Incoming {
     Happened { name: String, data: Value },
 }
 
-/// Every field that any message has; which there are, says what it is.
+/// Every field that any message has; which are present determines its kind.
 #[derive(Deserialize)]
 struct Fields {
     #[serde(rename = "QMP")]
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_told_apart() {
+    fn qmp_message_kinds_are_distinguished() {
         let read = |text: &str| Incoming::read(text.as_bytes());
         let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7},
             "package": "Debian"}, "capabilities": ["oob"]}}"#;

@@ -1,8 +1,8 @@
 //! QMP, the language QEMU is talked to in: a line of JSON each way, events in
 //! between.
 //!
-//! QEMU serves one client at a time. A second one is let wait without a word,
-//! which is why it is the greeting that has a time limit. Dropping every
+//! QEMU serves one client at a time. A second one is left waiting without an
+//! error, which is why it is the greeting that has a time limit. Dropping every
 //! [`Qmp`] hangs up and leaves the guest as it is; connect again at any time.
 
 mod calls;
@@ -26,32 +26,30 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use crate::Version;
 pub use calls::{BlockStats, Status};
 pub use event::{Event, Events};
-use link::{Call, Link};
+use link::{Link, PendingCall};
 use message::Incoming;
 
 /// How long QEMU may take to answer. It answers at once, unless its disk or
 /// its host is stuck.
-const ANSWER: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a socket is tried that is not there yet.
-const RETRY: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// How many events are kept for a listener that is slow.
 const EVENTS: usize = 64;
 
 /// What can go wrong between us and a QEMU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QmpError {
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     #[error("cannot connect to {socket}: {why}")]
     Connect {
-        /// The socket.
         socket: String,
-        /// What the kernel said.
+        /// The message of the kernel.
         why: String,
     },
     /// Connected, but not greeted: it serves another client, or is stuck.
     #[error("{socket} did not greet within {within:?}: QEMU is stuck or serves another client")]
     NoGreeting {
-        /// The socket.
         socket: String,
         /// How long it was given.
         within: Duration,
@@ -59,7 +57,6 @@ pub enum QmpError {
     /// No answer to a command.
     #[error("no answer to {command} within {within:?}")]
     NoAnswer {
-        /// The command.
         command: &'static str,
         /// How long it was given.
         within: Duration,
@@ -67,17 +64,14 @@ pub enum QmpError {
     /// QEMU refused a command.
     #[error("{command} was refused: {why} ({class})")]
     Refused {
-        /// The command.
         command: &'static str,
         /// QEMU's class of the error.
         class: String,
-        /// QEMU's words.
         why: String,
     },
     /// An answer of another shape than the command has.
     #[error("cannot read the answer to {command}: {why}")]
     Answer {
-        /// The command.
         command: &'static str,
         /// What is wrong with it.
         why: String,
@@ -88,13 +82,13 @@ pub enum QmpError {
     /// The other side has hung up: QEMU has ended.
     #[error("QEMU has hung up")]
     Closed,
-    /// The connection broke.
     #[error("the connection to QEMU broke: {0}")]
     Broken(String),
 }
 
 impl QmpError {
-    /// Who ends without having read all that was sent resets the connection.
+    /// A peer that ends without having read all that was sent resets the
+    /// connection.
     fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             ErrorKind::ConnectionReset => Self::Closed,
@@ -106,7 +100,7 @@ impl QmpError {
 /// A connection to one QEMU. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Qmp {
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<PendingCall>,
     events: Arc<broadcast::Sender<Event>>,
     ended: watch::Receiver<Option<QmpError>>,
     version: Version,
@@ -142,7 +136,7 @@ impl Qmp {
         let (end, ended) = watch::channel(None);
         let events = Arc::new(events);
         let link = Link::new(lines, writer, events.clone());
-        tokio::spawn(async move {
+        strata_tasks::spawn_detached("qmp-link", async move {
             let why = link.run(waiting).await;
             end.send_replace(Some(why));
         });
@@ -151,7 +145,7 @@ impl Qmp {
             events,
             ended,
             version,
-            answer_within: ANSWER,
+            answer_within: REPLY_TIMEOUT,
         };
         qmp.execute::<Value>("qmp_capabilities", Value::Null)
             .await?;
@@ -176,7 +170,7 @@ impl Qmp {
         Events::new(self.events.subscribe(), self.ended.clone())
     }
 
-    /// Waits until the connection has ended, and says why.
+    /// Waits until the connection has ended, and returns why.
     pub async fn ended(&self) -> QmpError {
         let mut ended = self.ended.clone();
         let why = ended.wait_for(Option::is_some).await;
@@ -197,7 +191,7 @@ impl Qmp {
         };
         let arguments = serde_json::to_value(arguments).map_err(unreadable)?;
         let (answer, answered) = oneshot::channel();
-        let call = Call {
+        let call = PendingCall {
             command,
             arguments: (!arguments.is_null()).then_some(arguments),
             answer,
@@ -235,7 +229,7 @@ async fn reach(socket: &Path, deadline: Instant) -> Result<UnixStream, QmpError>
             error.kind(),
             ErrorKind::NotFound | ErrorKind::ConnectionRefused
         );
-        let next = Instant::now() + RETRY;
+        let next = Instant::now() + RETRY_INTERVAL;
         if !may_come || next > deadline {
             return Err(failed(error.to_string()));
         }

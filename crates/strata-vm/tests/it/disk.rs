@@ -11,10 +11,10 @@ use strata_vm::{
 };
 use tempfile::TempDir;
 
-fn folder() -> (TempDir, impl Fn(&str) -> PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let root = fs::canonicalize(folder.path()).unwrap();
-    (folder, move |name: &str| root.join(name))
+fn dir() -> (TempDir, impl Fn(&str) -> PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(dir.path()).unwrap();
+    (dir, move |name: &str| root.join(name))
 }
 
 fn raw(path: &Path, size: u64) {
@@ -23,7 +23,7 @@ fn raw(path: &Path, size: u64) {
 
 #[test]
 fn a_clone_names_its_base_and_has_its_size_or_more() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     raw(&at("base"), 10 << 20);
     let base = clone_disk(&at("base"), &at("same"), None).unwrap();
     assert_eq!((base.format, base.size), (DiskFormat::Raw, 10 << 20));
@@ -43,7 +43,7 @@ fn a_clone_names_its_base_and_has_its_size_or_more() {
 
 #[test]
 fn an_image_that_names_another_file_is_refused() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     raw(&at("secret"), 1 << 20);
     clone_disk(&at("secret"), &at("hostile"), None).unwrap();
     let refused = [
@@ -57,7 +57,7 @@ fn an_image_that_names_another_file_is_refused() {
     assert!(!at("new").exists() && !at("new.new").exists());
     let error = check_overlay(&at("hostile"), &at("base")).unwrap_err();
     assert!(matches!(error, DiskError::NotItsBase { .. }), "{error}");
-    // The bit that says "my data is in another file".
+    // The bit for "the data is in another file".
     create_disk(&at("outside"), DiskFormat::Qcow2, 1 << 20).unwrap();
     let mut bytes = fs::read(at("outside")).unwrap();
     bytes[79] |= 1 << 2;
@@ -68,15 +68,15 @@ fn an_image_that_names_another_file_is_refused() {
 
 #[test]
 fn an_image_with_a_broken_header_is_neither_qcow2_nor_raw() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     fs::write(at("torn"), b"QFI\xfb\0\0\0\x03").unwrap();
     let error = check_image(&at("torn")).unwrap_err();
     assert!(error.to_string().contains("header is cut"), "{error}");
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for() {
-    let (_folder, at) = folder();
+fn disk_that_is_no_regular_file_is_refused_without_blocking() {
+    let (_dir, at) = dir();
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), kind, 0o600.into(), 0).unwrap();
     for path in [at("pipe"), at(""), "/dev/zero".into()] {
@@ -89,7 +89,7 @@ fn what_is_no_file_is_not_waited_for() {
 
 #[test]
 fn sizes_that_no_disk_has_are_refused() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     raw(&at("base"), 1 << 20);
     for size in [0, 1, 513, 65 << 40, u64::MAX] {
         let clone = clone_disk(&at("base"), &at("clone"), Some(size)).unwrap_err();
@@ -105,7 +105,7 @@ fn sizes_that_no_disk_has_are_refused() {
 
 #[test]
 fn a_file_that_is_there_is_never_overwritten() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     raw(&at("base"), 1 << 20);
     fs::write(at("mine"), "mine").unwrap();
     for error in [
@@ -123,7 +123,7 @@ fn a_file_that_is_there_is_never_overwritten() {
 #[test]
 fn a_copy_has_the_same_bytes_and_the_same_holes() {
     use std::os::unix::fs::FileExt as _;
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     raw(&at("base"), 1 << 30);
     let file = fs::File::options().write(true).open(at("base")).unwrap();
     for place in [0, 500 << 20, (1 << 30) - 4] {
@@ -146,7 +146,7 @@ fn a_copy_has_the_same_bytes_and_the_same_holes() {
 
 #[test]
 fn a_copy_to_another_file_system_works_too() {
-    let (_folder, at) = folder();
+    let (_dir, at) = dir();
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
         return;
     };

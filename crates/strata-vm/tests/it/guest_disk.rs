@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::common::{Place, boot_sector, has_module, say, world};
+use crate::common::{GuestDir, boot_sector, has_module, say, world};
 use strata_vm::{
     Boot, Disk, DiskBus, DiskFormat, check_overlay, clone_disk, create_disk, disk_info,
 };
@@ -28,7 +28,7 @@ fn base() -> Vec<u8> {
     bytes
 }
 
-async fn write_twice(place: &Place, disk: Disk, host: &strata_vm::Host) {
+async fn write_twice(place: &GuestDir, disk: Disk, host: &strata_vm::Host) {
     let mut spec = place.spec();
     spec.disks.push(Disk {
         bus: DiskBus::Nvme,
@@ -48,7 +48,7 @@ async fn write_twice(place: &Place, disk: Disk, host: &strata_vm::Host) {
 #[tokio::test]
 async fn a_clone_of_a_raw_base_keeps_what_is_written_and_the_base_as_it_was() {
     let Some(host) = world() else { return };
-    let place = Place::new(WRITER);
+    let place = GuestDir::new(WRITER);
     // A comma would end a word of QEMU's, if it were let.
     let raw = place.path("base,with=odd name.img");
     fs::write(&raw, base()).unwrap();
@@ -64,7 +64,7 @@ async fn a_clone_of_a_raw_base_keeps_what_is_written_and_the_base_as_it_was() {
 #[tokio::test]
 async fn a_clone_of_a_qcow2_base_works_the_same() {
     let Some(host) = world() else { return };
-    let place = Place::new(
+    let place = GuestDir::new(
         "echo \"from the base\" | $b dd of=/dev/nvme0n1 bs=512 seek=3 conv=sync,fsync 2>/dev/null\n\
          $b poweroff -f\n",
     );
@@ -79,7 +79,7 @@ async fn a_clone_of_a_qcow2_base_works_the_same() {
     assert!(maker.wait_end().await.success());
     drop(maker);
     let before = fs::read(&base).unwrap();
-    let place = Place::new(WRITER);
+    let place = GuestDir::new(WRITER);
     let info = clone_disk(&base, &place.vm.disk(), None).unwrap();
     assert_eq!((info.format, info.size), (DiskFormat::Qcow2, 64 << 20));
     let disk = Disk::clone_of(place.vm.disk(), &base, info.format);
@@ -90,7 +90,7 @@ async fn a_clone_of_a_qcow2_base_works_the_same() {
 #[tokio::test]
 async fn a_disk_boots_by_its_own_boot_sector() {
     let Some(host) = world() else { return };
-    let place = Place::new("");
+    let place = GuestDir::new("");
     let base = place.path("base.img");
     fs::write(&base, boot_sector(&say("\nbooted\n"))).unwrap();
     clone_disk(&base, &place.vm.disk(), None).unwrap();
@@ -110,7 +110,7 @@ async fn a_raw_disk_that_pretends_to_be_qcow2_stays_raw() {
     let Some(host) = world() else { return };
     let script = "echo \"starts with $($b dd if=/dev/nvme0n1 bs=3 count=1 2>/dev/null)\"\n\
         $b poweroff -f\n";
-    let place = Place::new(script);
+    let place = GuestDir::new(script);
     let secret = place.path("secret");
     fs::write(&secret, vec![b's'; 1 << 20]).unwrap();
     let disk = place.path("disk.img");
@@ -134,7 +134,7 @@ async fn linux_sees_a_virtio_disk_with_its_name() {
     let script = "cd /modules\nwhile read -r m; do $b insmod $m; done <order\n\
         echo \"serial $($b cat /sys/block/vda/serial)\"\n\
         echo \"trims $($b cat /sys/block/vda/queue/discard_max_bytes)\"\n$b poweroff -f\n";
-    let place = Place::new(script);
+    let place = GuestDir::new(script);
     create_disk(&place.vm.disk(), DiskFormat::Qcow2, 16 << 20).unwrap();
     let mut spec = place.spec();
     spec.disks
@@ -151,7 +151,7 @@ async fn a_qcow2_disk_without_a_base_follows_no_name_in_its_header() {
     let Some(host) = world() else { return };
     let script = "echo \"starts with [$($b dd if=/dev/nvme0n1 bs=3 count=1 2>/dev/null | \
         $b tr -d '\\0')]\"\n$b poweroff -f\n";
-    let place = Place::new(script);
+    let place = GuestDir::new(script);
     let secret = place.path("secret");
     fs::write(&secret, vec![b's'; 1 << 20]).unwrap();
     let disk = place.path("disk.img");

@@ -1,13 +1,13 @@
-//! What the probe says of this machine, against a real boot.
+//! What the probe reports of this machine, against a real boot.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{Place, world};
+use crate::common::{GuestDir, world};
 use strata_vm::{Accel, Host, Kvm, command};
 
 #[tokio::test]
 async fn the_probe_agrees_with_a_real_boot() {
     let Some(host) = world() else { return };
-    let place = Place::new("echo up\n$b poweroff -f\n");
+    let place = GuestDir::new("echo up\n$b poweroff -f\n");
     let launch = command(&place.spec(), &host).unwrap();
     assert_eq!(launch.kvm, host.kvm == Kvm::Works);
     let mut guest = place.start(&place.spec(), &host);
@@ -15,13 +15,13 @@ async fn the_probe_agrees_with_a_real_boot() {
 }
 
 #[tokio::test]
-async fn where_the_probe_says_no_kvm_is_refused_and_does_not_boot() {
+async fn kvm_guest_is_refused_when_the_probe_fails() {
     let Some(host) = world() else { return };
     let Kvm::Broken(why) = &host.kvm else {
         return;
     };
     assert!(!why.is_empty());
-    let place = Place::new("echo up\n$b poweroff -f\n");
+    let place = GuestDir::new("echo up\n$b poweroff -f\n");
     let mut spec = place.spec();
     spec.accel = Accel::Kvm;
     let error = command(&spec, &host).unwrap_err();

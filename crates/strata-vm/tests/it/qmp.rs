@@ -1,4 +1,5 @@
-//! The client against servers that are not QEMU: strangers, liars, the deaf.
+//! The client against servers that are not QEMU: hostile ones, ones with false
+//! answers, ones that do not read.
 #![allow(clippy::unwrap_used)]
 
 use std::future::Future;
@@ -20,17 +21,17 @@ const LONG: Duration = Duration::from_secs(30);
 fn server<F: Future<Output = ()> + Send + 'static>(
     serve: impl FnOnce(UnixStream) -> F + Send + 'static,
 ) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("qmp.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("qmp.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         serve(stream).await;
     });
-    (folder, socket)
+    (dir, socket)
 }
 
-/// The other side of a conversation that began well.
+/// The other side of a connection that began well.
 struct Fake {
     lines: tokio::io::Lines<BufReader<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
@@ -71,7 +72,7 @@ async fn wait_forever() {
 
 #[tokio::test]
 async fn a_socket_that_never_greets_is_given_up_in_time() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         wait_forever().await;
         drop(stream);
     });
@@ -80,8 +81,8 @@ async fn a_socket_that_never_greets_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn one_that_greets_and_falls_silent_is_given_up_too() {
-    let (_folder, socket) = server(|mut stream| async move {
+async fn qemu_that_stops_answering_after_its_greeting_times_out() {
+    let (_dir, socket) = server(|mut stream| async move {
         stream.write_all(GREETING.as_bytes()).await.unwrap();
         stream.write_all(b"\r\n").await.unwrap();
         wait_forever().await;
@@ -92,8 +93,8 @@ async fn one_that_greets_and_falls_silent_is_given_up_too() {
 
 #[tokio::test]
 async fn a_socket_that_is_not_there_is_waited_for_and_then_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nothing");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("nothing");
     let error = Qmp::connect(&socket, SHORT).await.unwrap_err();
     assert!(error.to_string().contains("nothing"), "{error}");
 }
@@ -104,7 +105,7 @@ async fn garbage_instead_of_a_greeting_is_refused() {
     let bad = ["SSH-2.0-x\r\n", "\n", "{}\n", "[1]\n", "\u{0}\n", &endless];
     for bad in bad.map(str::to_owned) {
         let shown: String = bad.chars().take(10).collect();
-        let (_folder, socket) = server(|mut stream| async move {
+        let (_dir, socket) = server(|mut stream| async move {
             let _ = stream.write_all(bad.as_bytes()).await;
             wait_forever().await;
         });
@@ -115,7 +116,7 @@ async fn garbage_instead_of_a_greeting_is_refused() {
 
 #[tokio::test]
 async fn garbage_later_ends_the_connection_for_everybody() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         let mut fake = Fake::greet(stream).await;
         fake.asked().await;
         fake.say("guru meditation").await;
@@ -131,7 +132,7 @@ async fn garbage_later_ends_the_connection_for_everybody() {
 
 #[tokio::test]
 async fn answers_find_their_callers_in_any_order() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         let mut fake = Fake::greet(stream).await;
         let (first, second) = (fake.asked().await, fake.asked().await);
         fake.say(r#"{"return": {"status": "lies"}, "id": 999}"#)
@@ -152,7 +153,7 @@ async fn answers_find_their_callers_in_any_order() {
 
 #[tokio::test]
 async fn no_answer_in_time_is_an_error_and_a_late_one_is_dropped() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         let mut fake = Fake::greet(stream).await;
         let (late, next) = (fake.asked().await, fake.asked().await);
         for (asked, state) in [(late, "old"), (next, "new")] {
@@ -171,7 +172,7 @@ async fn no_answer_in_time_is_an_error_and_a_late_one_is_dropped() {
 
 #[tokio::test]
 async fn refusals_carry_the_words_and_the_connection_goes_on() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         let mut fake = Fake::greet(stream).await;
         let asked = fake.asked().await;
         let refusal = json!({"class": "DeviceNotActive", "desc": "No balloon"});
@@ -195,7 +196,7 @@ async fn refusals_carry_the_words_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn events_come_in_order_and_those_missed_are_counted() {
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         let mut fake = Fake::greet(stream).await;
         fake.asked().await;
         for _ in 0..100 {
@@ -225,7 +226,7 @@ async fn events_come_in_order_and_those_missed_are_counted() {
 #[tokio::test]
 async fn dropping_the_last_handle_hangs_up() {
     let (gone, is_gone) = tokio::sync::oneshot::channel();
-    let (_folder, socket) = server(|stream| async move {
+    let (_dir, socket) = server(|stream| async move {
         Fake::greet(stream).await.stay().await;
         gone.send(()).unwrap();
     });

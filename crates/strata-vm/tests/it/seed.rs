@@ -1,7 +1,7 @@
-//! What a guest is told at its first boot, read by a real kernel.
+//! What a guest receives at its first boot, read by a real kernel.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{Place, has_module, world};
+use crate::common::{GuestDir, has_module, world};
 use strata_vm::{Disk, DiskBus, DiskFormat, Seed};
 
 fn seed() -> Seed {
@@ -34,8 +34,8 @@ fn every_wrong_field_is_named() {
 
 #[test]
 fn an_image_is_as_the_standard_has_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("seed.iso");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("seed.iso");
     seed().write(&path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(&bytes[16 * 2048 + 1..][..5], b"CD001");
@@ -57,7 +57,7 @@ async fn a_kernel_mounts_it_and_finds_the_files_by_their_names() {
         cd /\n$b mkdir /seed\n$b mount -t iso9660 -o ro /dev/nvme0n1 /seed && cd /seed\n\
         echo $($b ls)\n$b cat meta-data network-config\n$b tail -n 1 user-data\n\
         echo \"long $($b wc -c <user-data)\"\n$b poweroff -f\n";
-    let place = Place::new(script);
+    let place = GuestDir::new(script);
     seed().write(&place.vm.seed()).unwrap();
     let mut spec = place.spec();
     spec.disks.push(Disk {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use strata_testkit::skip;
 use strata_vm::{
-    Accel, Boot, Host, Inherited, Launch, OnReboot, ProgramFiles, Qmp, VmFolder, VmSpec, command,
+    Accel, Boot, Host, Inherited, Launch, OnReboot, ProgramFiles, Qmp, VmDir, VmSpec, command,
     probe,
 };
 use tempfile::TempDir;
@@ -25,7 +25,7 @@ const INIT: &str = "#!/bin/busybox sh\nb=/bin/busybox\n$b mount -t proc proc /pr
 
 /// What this host has to run guests; none if it lacks something.
 pub fn world() -> Option<Host> {
-    let kernel = kernel_folder().join("vmlinuz");
+    let kernel = kernel_dir().join("vmlinuz");
     for (file, help) in [
         (kernel, "scripts/guest-kernel"),
         (BUSYBOX.into(), "busybox-static"),
@@ -46,15 +46,15 @@ pub fn world() -> Option<Host> {
 }
 
 /// Where `scripts/guest-kernel` puts the kernel.
-pub fn kernel_folder() -> PathBuf {
+pub fn kernel_dir() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/strata");
     let cache = std::env::var_os("STRATA_CACHE").map_or_else(home, PathBuf::from);
     cache.join("guest")
 }
 
-/// Whether the kernel's modules have this one; says so when not.
+/// Whether the kernel's modules have this one; prints a message when not.
 pub fn has_module(name: &str) -> bool {
-    let file = kernel_folder().join("modules").join(format!("{name}.ko"));
+    let file = kernel_dir().join("modules").join(format!("{name}.ko"));
     if !file.exists() {
         skip(format!("no {}: see scripts/guest-kernel", file.display()));
     }
@@ -80,25 +80,25 @@ pub fn boot_sector(code: &[u8]) -> Vec<u8> {
 }
 
 /// A place for guests, with an initramfs whose init runs `script`.
-pub struct Place {
-    pub folder: TempDir,
-    pub vm: VmFolder,
+pub struct GuestDir {
+    pub dir: TempDir,
+    pub vm: VmDir,
 }
 
-impl Place {
+impl GuestDir {
     pub fn new(script: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let jail = folder.path().join("jail");
+        let dir = tempfile::tempdir().unwrap();
+        let jail = dir.path().join("jail");
         fs::write(&jail, strata_cell::JAIL).unwrap();
         fs::set_permissions(&jail, fs::Permissions::from_mode(0o755)).unwrap();
         let archive = initramfs(&format!("{INIT}{script}"));
-        fs::write(folder.path().join("initramfs"), archive).unwrap();
-        let vm = VmFolder::new(folder.path()).unwrap();
-        Self { folder, vm }
+        fs::write(dir.path().join("initramfs"), archive).unwrap();
+        let vm = VmDir::new(dir.path()).unwrap();
+        Self { dir, vm }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// A guest that boots the initramfs.
@@ -109,7 +109,7 @@ impl Place {
             cpus: 1,
             memory: 256 << 20,
             boot: Boot::Kernel {
-                kernel: kernel_folder().join("vmlinuz"),
+                kernel: kernel_dir().join("vmlinuz"),
                 initrd: Some(self.path("initramfs")),
                 cmdline: "quiet panic=-1".into(),
             },
@@ -172,7 +172,7 @@ impl Place {
 
 /// A guest that runs. Dropping it pulls the plug.
 pub struct Guest<'a> {
-    place: &'a Place,
+    place: &'a GuestDir,
     process: Child,
 }
 
@@ -232,13 +232,13 @@ pub async fn wait_for<T>(within: Duration, mut check: impl FnMut() -> Option<T>)
 /// An archive with busybox, the script as init, and the kernel's modules.
 fn initramfs(script: &str) -> Vec<u8> {
     let mut archive = Vec::new();
-    for folder in ["bin", "dev", "proc", "sys", "modules"] {
-        entry(&mut archive, folder, 0o040_755, &[]);
+    for dir in ["bin", "dev", "proc", "sys", "modules"] {
+        entry(&mut archive, dir, 0o040_755, &[]);
     }
     entry(&mut archive, "init", 0o100_755, script.as_bytes());
     let busybox = fs::read(BUSYBOX).unwrap();
     entry(&mut archive, "bin/busybox", 0o100_755, &busybox);
-    for file in fs::read_dir(kernel_folder().join("modules")).unwrap() {
+    for file in fs::read_dir(kernel_dir().join("modules")).unwrap() {
         let file = file.unwrap();
         let name = format!("modules/{}", file.file_name().to_string_lossy());
         entry(

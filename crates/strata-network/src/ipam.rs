@@ -1,8 +1,8 @@
-//! The addresses of a node: given out, taken back. Pure, in memory; who has
-//! which is written down with the pods, and told again after a restart.
+//! The addresses of a node: given out, taken back. Pure, in memory; which pod
+//! has which is recorded with the pods, and restored after a restart.
 //!
 //! An address that came back is given out again as late as possible, so that
-//! packets on their way to its last owner do not reach a stranger.
+//! packets on their way to its last owner do not reach an untrusted party.
 
 use std::net::Ipv4Addr;
 
@@ -10,39 +10,34 @@ use crate::Subnet;
 
 /// Why there is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PoolError {
+pub enum AddressPoolError {
     /// All are given out.
     #[error("no address is left in {subnet}: all {total} are given out")]
     Exhausted {
-        /// The node's subnet.
         subnet: Subnet,
         /// How many addresses it has for endpoints.
         total: u32,
     },
-    /// Somebody has the wanted one.
+    /// The requested one is taken.
     #[error("address {0} is given out already")]
     Taken(Ipv4Addr),
-    /// The wanted one is not of this node, or not for endpoints.
+    /// The requested one is not of this node, or not for endpoints.
     #[error("address {address} is not one that {subnet} has for endpoints")]
-    NotOurs {
-        /// The wanted address.
-        address: Ipv4Addr,
-        /// The node's subnet.
-        subnet: Subnet,
-    },
+    NotOurs { address: Ipv4Addr, subnet: Subnet },
 }
 
 /// The addresses of one subnet.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct AddressPool {
     subnet: Subnet,
     given: Vec<bool>,
     free: u32,
     next: u32,
 }
 
-impl Pool {
-    /// All of a subnet but the network itself, the gateway and everybody.
+impl AddressPool {
+    /// All of a subnet but the network itself, the gateway and the broadcast
+    /// address.
     pub(crate) fn new(subnet: Subnet) -> Self {
         let size = subnet.size() as usize;
         let mut given = vec![false; size];
@@ -67,8 +62,8 @@ impl Pool {
         self.total() - self.free
     }
 
-    /// Gives out the next free address, or the wanted one.
-    pub(crate) fn lease(&mut self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, PoolError> {
+    /// Gives out the next free address, or the requested one.
+    pub(crate) fn lease(&mut self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, AddressPoolError> {
         let index = match wanted {
             Some(address) => self.wanted(address)?,
             None => self.next_free()?,
@@ -107,23 +102,25 @@ impl Pool {
             .then_some(index)
     }
 
-    fn wanted(&self, address: Ipv4Addr) -> Result<u32, PoolError> {
-        let index = self.for_endpoints(address).ok_or(PoolError::NotOurs {
-            address,
-            subnet: self.subnet,
-        })?;
+    fn wanted(&self, address: Ipv4Addr) -> Result<u32, AddressPoolError> {
+        let index = self
+            .for_endpoints(address)
+            .ok_or(AddressPoolError::NotOurs {
+                address,
+                subnet: self.subnet,
+            })?;
         if self.given[index as usize] {
-            return Err(PoolError::Taken(address));
+            return Err(AddressPoolError::Taken(address));
         }
         Ok(index)
     }
 
-    fn next_free(&self) -> Result<u32, PoolError> {
+    fn next_free(&self) -> Result<u32, AddressPoolError> {
         let size = self.given.len() as u32;
         (0..size)
             .map(|step| (self.next + step) % size)
             .find(|index| !self.given[*index as usize])
-            .ok_or(PoolError::Exhausted {
+            .ok_or(AddressPoolError::Exhausted {
                 subnet: self.subnet,
                 total: self.total(),
             })
@@ -144,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_exhausted_subnet_says_how_many_there_are() {
-        let mut pool = Pool::new(subnet());
+        let mut pool = AddressPool::new(subnet());
         for _ in 0..13 {
             pool.lease(None).unwrap();
         }
@@ -159,20 +156,20 @@ mod tests {
 
     #[test]
     fn a_returned_address_is_not_given_out_at_once() {
-        let mut pool = Pool::new(subnet());
+        let mut pool = AddressPool::new(subnet());
         let first = pool.lease(None).unwrap();
         pool.release(first);
         assert_ne!(pool.lease(None).unwrap(), first);
     }
 
     #[test]
-    fn what_is_not_for_endpoints_is_refused() {
-        let mut pool = Pool::new(subnet());
+    fn reserved_addresses_cannot_be_leased() {
+        let mut pool = AddressPool::new(subnet());
         for index in [0, 1, 15, 16] {
             let wanted = subnet().at(index);
             assert!(matches!(
                 pool.lease(Some(wanted)),
-                Err(PoolError::NotOurs { .. })
+                Err(AddressPoolError::NotOurs { .. })
             ));
         }
     }
@@ -197,7 +194,7 @@ mod tests {
         /// Against the plainest model: a set of those given out.
         #[test]
         fn no_address_is_given_out_twice_and_none_is_lost(steps in steps()) {
-            let mut pool = Pool::new(subnet());
+            let mut pool = AddressPool::new(subnet());
             let mut given = BTreeSet::new();
             for step in steps {
                 match step {

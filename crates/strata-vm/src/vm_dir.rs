@@ -1,41 +1,40 @@
-//! The folder of one guest: where its sockets and disks are, so that a
-//! restarted daemon finds them again by the guest's name alone. The folder
-//! should be open to root only: who can connect to a socket in it, owns the
-//! guest.
+//! The directory of one guest: where its sockets and disks are, so that a
+//! restarted daemon finds them again by the guest's name alone. The directory
+//! should be open to root only: a process that can connect to a socket in it
+//! controls the guest.
 
 use std::path::{Path, PathBuf};
 
 use strata_types::{Error, Result};
 
 /// The longest path of a Unix socket, without the NUL that ends it.
-const LONGEST_SOCKET: usize = 107;
+const MAX_SOCKET: usize = 107;
 
-/// The folder of one guest.
+/// The directory of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VmFolder(PathBuf);
+pub struct VmDir(PathBuf);
 
-impl VmFolder {
-    /// A guest's folder, which need not be there yet. Refuses one whose
+impl VmDir {
+    /// A guest's directory, which need not be there yet. Refuses one whose
     /// sockets the kernel could not name.
-    pub fn new(folder: impl Into<PathBuf>) -> Result<Self> {
-        let folder = Self(folder.into());
-        let longest = folder.console();
+    pub fn new(dir: impl Into<PathBuf>) -> Result<Self> {
+        let dir = Self(dir.into());
+        let longest = dir.console();
         if !longest.is_absolute() || longest.to_str().is_none() {
-            let why = format!("{:?} is not an absolute path in UTF-8", folder.0);
-            return Err(Error::invalid("folder", why));
+            let why = format!("{:?} is not an absolute path in UTF-8", dir.0);
+            return Err(Error::invalid("directory", why));
         }
         let length = longest.as_os_str().len();
-        if length > LONGEST_SOCKET {
+        if length > MAX_SOCKET {
             let why = format!(
-                "{} is too long: a socket in it would have {length} bytes, {LONGEST_SOCKET} is the most",
-                folder.0.display()
+                "{} is too long: a socket in it would have {length} bytes, {MAX_SOCKET} is the most",
+                dir.0.display()
             );
-            return Err(Error::invalid("folder", why));
+            return Err(Error::invalid("directory", why));
         }
-        Ok(folder)
+        Ok(dir)
     }
 
-    /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -69,11 +68,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_too_deep_for_sockets_is_refused() {
+    fn a_directory_too_deep_for_sockets_is_refused() {
         let deep = format!("/{}", "x".repeat(93));
-        assert!(VmFolder::new(&deep).is_ok());
-        let error = VmFolder::new(format!("{deep}y")).unwrap_err();
+        assert!(VmDir::new(&deep).is_ok());
+        let error = VmDir::new(format!("{deep}y")).unwrap_err();
         assert!(error.message().contains("108 bytes"), "{error}");
-        assert!(VmFolder::new("here").is_err());
+        assert!(VmDir::new("here").is_err());
     }
 }

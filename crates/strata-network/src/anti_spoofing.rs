@@ -1,7 +1,7 @@
-//! One hardware address for each port of the bridge. What comes in under
-//! another one is dropped, so nobody on the bridge can pass for somebody else:
-//! the host knows who is behind an address without asking (`neighbour.rs`),
-//! and the bridge knows which port that is without learning.
+//! One hardware address for each port of the bridge. Frames with another one
+//! are dropped, so no endpoint on the bridge can pass for another: the host
+//! knows which endpoint has an address without resolution (`neighbour.rs`), and
+//! the bridge knows which port that is without learning.
 //!
 //! Kernels before 5.18 do not lock ports; there the bridge only does not learn.
 
@@ -19,7 +19,7 @@ impl Inner {
         let mut links = self.links();
         for name in self.port_names(address) {
             if let Some(port) = link::find(&mut links, &name)?
-                && !port.is_condemned()
+                && !port.is_pending_removal()
             {
                 return pin_port(&mut links, &port, Mac::of(address));
             }

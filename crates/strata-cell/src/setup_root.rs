@@ -1,4 +1,4 @@
-//! The root of a cell that is handed one, as the daemon says it: detached
+//! The root of a cell that is handed one, as the daemon describes it: detached
 //! mounts as open files, and what is done with them inside.
 
 use std::fmt;
@@ -9,9 +9,9 @@ use crate::wire::{self, MAGIC, Request};
 
 /// One thing to do in a new root, in the order in which they are given.
 #[derive(Debug)]
-pub enum Fitting {
-    /// A mount goes onto a folder, which is made if missing.
-    Folder(String, OwnedFd),
+pub enum MountOp {
+    /// A mount goes onto a directory, which is made if missing.
+    Directory(String, OwnedFd),
     /// A mount goes onto a file, which is made if missing.
     File(String, OwnedFd),
     /// A file with this content. Where the root cannot take it, because it is
@@ -38,11 +38,11 @@ pub enum Fitting {
     HostName(String),
 }
 
-impl Fitting {
+impl MountOp {
     fn text(&self) -> String {
         let with = |op: u8, text: &str| format!("{}{text}", char::from(op));
         match self {
-            Self::Folder(path, _) => with(wire::OP_FOLDER, path),
+            Self::Directory(path, _) => with(wire::OP_DIR, path),
             Self::File(path, _) => with(wire::OP_FILE, path),
             Self::Content(path, text, _) => with(wire::OP_CONTENT, &format!("{path}={text}")),
             Self::New {
@@ -69,16 +69,18 @@ impl Fitting {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Folder(_, fd) | Self::File(_, fd) | Self::Content(_, _, fd) => Some(fd.as_fd()),
+            Self::Directory(_, fd) | Self::File(_, fd) | Self::Content(_, _, fd) => {
+                Some(fd.as_fd())
+            }
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Fitting {
+impl fmt::Display for MountOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(path, _) | Self::File(path, _) => write!(f, "mount {path}"),
+            Self::Directory(path, _) | Self::File(path, _) => write!(f, "mount {path}"),
             Self::Content(path, ..) => write!(f, "write {path}"),
             Self::New { kind, path, .. } => write!(f, "mount {kind} on {path}"),
             Self::Mask(path) => write!(f, "hide {path}"),
@@ -92,44 +94,48 @@ impl fmt::Display for Fitting {
 
 impl CellInit {
     /// Gives the cell its root. Once only; the cell is of no use if it fails.
-    pub fn furnish(&self, root: &OwnedFd, fittings: &[Fitting]) -> Result<(), InitError> {
-        self.furnish_with(root, fittings, 0)
+    pub fn setup_root(&self, root: &OwnedFd, mount_ops: &[MountOp]) -> Result<(), InitError> {
+        self.setup_root_with(root, mount_ops, 0)
     }
 
     /// The same for a cell whose main run is to be PID 1 of what it sees, and
     /// in which this init is not seen at all.
-    pub fn furnish_for_init(&self, root: &OwnedFd, fittings: &[Fitting]) -> Result<(), InitError> {
-        self.furnish_with(root, fittings, wire::PROGRAM_IS_INIT)
-    }
-
-    fn furnish_with(
+    pub fn setup_root_for_init(
         &self,
         root: &OwnedFd,
-        fittings: &[Fitting],
+        mount_ops: &[MountOp],
+    ) -> Result<(), InitError> {
+        self.setup_root_with(root, mount_ops, wire::PROGRAM_IS_INIT)
+    }
+
+    fn setup_root_with(
+        &self,
+        root: &OwnedFd,
+        mount_ops: &[MountOp],
         flags: u32,
     ) -> Result<(), InitError> {
         let request = Request {
             magic: MAGIC,
-            kind: wire::FURNISH,
+            kind: wire::SETUP_ROOT,
             flags,
-            argc: fittings.len() as u32,
+            argc: mount_ops.len() as u32,
             ..Request::default()
         };
         let mut payload = Vec::new();
-        for fitting in fittings {
-            payload.extend_from_slice(fitting.text().as_bytes());
+        for mount_op in mount_ops {
+            payload.extend_from_slice(mount_op.text().as_bytes());
             payload.push(0);
         }
         let fds: Vec<_> = std::iter::once(root.as_fd())
-            .chain(fittings.iter().filter_map(Fitting::fd))
+            .chain(mount_ops.iter().filter_map(MountOp::fd))
             .collect();
         let reply = self.ask(&request, &payload, &fds)?;
         if reply.error == 0 {
             return Ok(());
         }
-        let failed = fittings.get(reply.detail as usize);
-        Err(InitError::Furnish {
-            what: failed.map_or_else(|| "enter the root".into(), Fitting::to_string),
+        let failed = mount_ops.get(reply.detail as usize);
+        Err(InitError::SetupRoot {
+            what: failed.map_or_else(|| "enter the root".into(), MountOp::to_string),
             errno: reply.error,
         })
     }

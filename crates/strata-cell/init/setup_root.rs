@@ -1,7 +1,7 @@
 //! The root of a cell that is handed one: detached mounts come in as open
 //! files, are put in their places, and the machine's own files are gone.
 //!
-//! What is mounted anew (`proc`, `sysfs`) is made before the root changes:
+//! What is mounted again (`proc`, `sysfs`) is made before the root changes:
 //! inside a user namespace the kernel allows that only where an uncovered one
 //! is in sight. All else happens after, and every path is resolved within the
 //! new root (`resolve`), whatever links an image holds.
@@ -17,14 +17,14 @@ use crate::wire::{self, MAX_NEW, Request};
 const MS_BIND: u64 = 4096;
 /// Remount, bind, without devices, programs or set-user-id.
 const NO_DEVICES: u64 = 32 | MS_BIND | 4 | 8 | 2;
-/// What `fstatfs` says of `/proc`.
+/// What `fstatfs` reports for `/proc`.
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 
 /// Which text failed, and why.
 type Failure = (u32, i32);
 
-/// Makes the root as the request says.
-pub fn furnish(request: &Request, inbox: &Inbox) -> Result<(), Failure> {
+/// Makes the root according to the request.
+pub fn setup_root(request: &Request, inbox: &Inbox) -> Result<(), Failure> {
     let before = |errno| (0, errno);
     let (root, mounts) = inbox.fds().split_first().ok_or((0, sys::EINVAL))?;
     let mut new = [sys::NONE; MAX_NEW];
@@ -99,7 +99,7 @@ fn new_mount(text: &CStr, read_only: bool) -> sys::Result<i32> {
 }
 
 /// Makes a detached mount the root and drops the old one. `/proc` is the one
-/// folder that is always there to put it on.
+/// directory that is always there to put it on.
 fn enter(root: i32) -> sys::Result<()> {
     sys::move_mount(root, sys::AT_FDCWD, c"/proc")?;
     crate::setup::enter(c"/proc")
@@ -108,7 +108,7 @@ fn enter(root: i32) -> sys::Result<()> {
 fn place(text: &CStr, next: &mut dyn FnMut(bool) -> sys::Result<i32>) -> sys::Result<()> {
     let path = operand(text)?;
     match text.to_bytes()[0] {
-        wire::OP_FOLDER => {
+        wire::OP_DIR => {
             let mount = next(false)?;
             // `/run` is found where an image has it, but devices are in
             // `/dev` or nowhere.
@@ -208,7 +208,7 @@ fn write_file(path: &CStr, content: &[u8]) -> sys::Result<()> {
         }
         let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC;
         let file = sys::openat(parent, name, flags, 0o644)?;
-        // The umask is whoever's who started the daemon.
+        // The umask is that of the process that started the daemon.
         let written = sys::fchmod(file, 0o644).and_then(|()| sys::write(file, content));
         sys::close(file);
         match written? {
@@ -237,7 +237,8 @@ fn has_content(parent: i32, name: &CStr, content: &[u8]) -> bool {
 }
 
 /// Refuses a place in `/proc`, which a link of an image can lead to: what is
-/// written there afterwards would go to files of somebody's own making.
+/// written there afterwards would go to files that the author of the image
+/// chose.
 fn outside_proc(place: i32) -> sys::Result<()> {
     match sys::file_system(place)? {
         PROC_SUPER_MAGIC => Err(sys::EPERM),
@@ -287,13 +288,13 @@ fn put_over(place: i32, cover: sys::Result<i32>) -> sys::Result<()> {
 }
 
 fn sysctl(text: &CStr) -> sys::Result<()> {
-    const FOLDER: &[u8] = b"/proc/sys/";
+    const DIR: &[u8] = b"/proc/sys/";
     let (name, value) = split(text, b'=')?;
     let name = head_text(&name)?.to_bytes();
     let mut path = [0u8; MAX_PATH];
-    let end = FOLDER.len() + name.len();
-    path.get_mut(..FOLDER.len()).ok_or(sys::EINVAL)?.copy_from_slice(FOLDER);
-    path.get_mut(FOLDER.len()..end).ok_or(sys::EINVAL)?.copy_from_slice(name);
+    let end = DIR.len() + name.len();
+    path.get_mut(..DIR.len()).ok_or(sys::EINVAL)?.copy_from_slice(DIR);
+    path.get_mut(DIR.len()..end).ok_or(sys::EINVAL)?.copy_from_slice(name);
     let flags = sys::O_WRONLY | sys::O_CLOEXEC;
     let file = sys::openat2(sys::AT_FDCWD, head_text(&path)?, flags, sys::RESOLVE_NO_SYMLINKS)?;
     let written = sys::write(file, value.to_bytes()).map(drop);
