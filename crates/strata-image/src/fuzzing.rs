@@ -7,11 +7,10 @@ use std::ops::ControlFlow;
 use http::{HeaderValue, Uri};
 
 use crate::manifest::Document;
-use crate::source::registry::{challenge::Challenge, client, url};
+use crate::source::registry::challenge::Challenge;
 use crate::tar::TarReader;
 use crate::{Digest, ImageConfig, Limits, Reference, unpack};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
@@ -88,13 +87,13 @@ fn registry_headers(data: &[u8]) {
     if let Ok(text) = str::from_utf8(data) {
         let _ = Challenge::parse(text);
         let from = Uri::from_static("https://registry.test/v2/a/blobs/b");
-        if let Some(next) = url::follow(&from, text) {
+        if let Some(next) = strata_http::follow_redirect(&from, text) {
             assert!(matches!(next.scheme_str(), Some("http" | "https")));
-            let _ = url::origin(&next);
+            let _ = strata_http::origin(&next);
         }
     }
     if let Ok(value) = HeaderValue::from_bytes(data) {
-        let _ = client::retry_after(&value);
+        let _ = strata_http::retry_after(&value);
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Digest, Platform};
 
-/// Nobody writes larger ones, and they are held in memory.
+/// No tool writes larger ones, and they are held in memory.
 pub(crate) const MAX_JSON: u64 = 4 << 20;
 /// An overlay takes up to 500 lowers; builders stop at 127 layers.
 const MAX_LAYERS: usize = 500;
@@ -34,25 +34,19 @@ pub enum ManifestError {
     #[error("is of type {0:?}, which is not a container image")]
     MediaType(String),
     /// The old signed manifest, which names no config.
-    #[error("is a schema 1 manifest, which nobody should serve any more: push the image again")]
+    #[error("is a schema 1 manifest, which is obsolete: push the image again")]
     SchemaOne,
     /// A layer that we cannot unpack.
     #[error("has a layer of type {0:?}, which cannot be unpacked here")]
     LayerType(String),
-    /// Too many layers.
     #[error("has {0} layers, more than {MAX_LAYERS}")]
     TooManyLayers(usize),
     /// Too much to download.
     #[error("has layers of {0} bytes in all, more than {MAX_PACKED}")]
     TooLarge(u64),
     /// Config and manifest do not belong together.
-    #[error("has {layers} layers, but its config tells of {diff_ids}")]
-    LayerCount {
-        /// In the manifest.
-        layers: usize,
-        /// In the config.
-        diff_ids: usize,
-    },
+    #[error("has {layers} layers, but its config lists {diff_ids}")]
+    LayerCount { layers: usize, diff_ids: usize },
     /// More than a program could be started with.
     #[error("has {0} environment variables, more than {MAX_VARIABLES}")]
     TooManyVariables(usize),
@@ -65,7 +59,6 @@ pub enum ManifestError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
     #[serde(default)]
     pub media_type: String,
     /// The digest of its bytes.
@@ -103,12 +96,9 @@ impl Descriptor {
 pub struct Manifest {
     /// Always 2.
     pub schema_version: u32,
-    /// What it says it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub media_type: String,
-    /// The config.
     pub config: Descriptor,
-    /// The layers.
     pub layers: Vec<Descriptor>,
 }
 
@@ -119,7 +109,8 @@ pub(crate) struct Index {
     pub(crate) manifests: Vec<Descriptor>,
 }
 
-/// One of the two, told apart by what they say or, failing that, hold.
+/// One of the two, distinguished by their declared type or, failing that, by
+/// content.
 #[derive(Debug)]
 pub(crate) enum Document {
     Manifest(Manifest),
@@ -165,8 +156,9 @@ impl Manifest {
         if packed > MAX_PACKED {
             return Err(ManifestError::TooLarge(packed));
         }
-        // The extractor tells the packings apart by their first bytes; the
-        // type only tells a layer from what is none (a Helm chart, a model).
+        // The extractor distinguishes compressions by their first bytes; the
+        // type only distinguishes a layer from what is none (a Helm chart, a
+        // model).
         for layer in &self.layers {
             let known = layer.media_type.starts_with(OCI_LAYER)
                 || layer
@@ -185,13 +177,13 @@ impl Manifest {
     }
 }
 
-/// What an image says about how it runs.
+/// What an image configures for its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageConfig {
     /// For which platform it was made.
     #[serde(flatten)]
     pub platform: Platform,
-    /// When it was made, if it says so in a way that can be read.
+    /// When it was created, if that is present and readable.
     #[serde(default, deserialize_with = "or_none")]
     pub created: Option<jiff::Timestamp>,
     /// How to run it.
@@ -240,7 +232,6 @@ pub struct RunConfig {
     /// `KEY=VALUE`.
     #[serde(deserialize_with = "or_default")]
     pub env: Vec<String>,
-    /// The program.
     #[serde(deserialize_with = "or_default")]
     pub entrypoint: Vec<String>,
     /// Its arguments, or the program when there is no entrypoint.
@@ -252,16 +243,15 @@ pub struct RunConfig {
     /// What stops it instead of SIGTERM; empty is SIGTERM.
     #[serde(deserialize_with = "or_default")]
     pub stop_signal: String,
-    /// Ports it says that it serves: `80/tcp`.
+    /// Ports it declares to serve: `80/tcp`.
     #[serde(deserialize_with = "or_default")]
     pub exposed_ports: BTreeMap<String, Empty>,
-    /// Folders it wants to be volumes.
+    /// Directories it declares as volumes.
     #[serde(deserialize_with = "or_default")]
     pub volumes: BTreeMap<String, Empty>,
-    /// Labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
-    /// How it wants to be asked whether it works; Docker's addition.
+    /// Its health check; Docker's addition.
     #[serde(deserialize_with = "or_unset", skip_serializing_if = "Option::is_none")]
     pub healthcheck: Option<Healthcheck>,
 }
@@ -273,7 +263,6 @@ pub struct Healthcheck {
     /// `["CMD", words…]`, `["CMD-SHELL", text]` or `["NONE"]`.
     #[serde(deserialize_with = "or_default")]
     pub test: Vec<String>,
-    /// Between two questions.
     pub interval: u64,
     /// How long an answer may take.
     pub timeout: u64,

@@ -12,7 +12,7 @@ fn manifest(layer_type: &str) -> String {
 }
 
 #[test]
-fn docker_and_oci_documents_are_told_apart() {
+fn docker_and_oci_documents_are_distinguished() {
     let docker = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip");
     assert!(matches!(
         Document::parse(docker.as_bytes()),
@@ -28,7 +28,7 @@ fn docker_and_oci_documents_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_image_is_refused_by_its_name() {
+fn unsupported_media_type_is_refused_by_name() {
     let chart = manifest("application/vnd.cncf.helm.chart.content.v1.tar+gzip");
     assert!(matches!(
         Document::parse(chart.as_bytes()),

@@ -38,8 +38,8 @@ impl Platform {
         }
     }
 
-    /// Whether an image for `self` runs here, where `host` is wanted. What
-    /// an image leaves out is no reason to refuse it.
+    /// Whether an image for `self` runs here, where `host` is required. What an
+    /// image leaves out is no reason to refuse it.
     pub fn serves(&self, host: &Self) -> bool {
         let same = |mine: &str, theirs: &str| mine.is_empty() || mine == theirs;
         same(&self.os, &host.os)

@@ -40,11 +40,11 @@ pub struct ArchiveSource {
 #[derive(Clone, Debug)]
 struct Contents {
     resolved: Resolved,
-    blobs: HashMap<Digest, Place>,
+    blobs: HashMap<Digest, EntryLocation>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct EntryLocation {
     at: u64,
     size: u64,
 }
@@ -110,17 +110,16 @@ impl Source for ArchiveSource {
 /// One line of `manifest.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Saved {
+struct ManifestEntry {
     config: String,
     repo_tags: Option<Vec<String>>,
     layers: Vec<String>,
 }
 
-/// A walked archive.
 struct Walk {
     path: PathBuf,
     file: std::fs::File,
-    files: HashMap<Vec<u8>, Place>,
+    files: HashMap<Vec<u8>, EntryLocation>,
     links: HashMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -151,11 +150,11 @@ impl Walk {
                         .seek_past()
                         .map_err(|error| walk.not_a(error.to_string()))?;
                     let size = entry.stored;
-                    walk.files.insert(name, Place { at, size });
+                    walk.files.insert(name, EntryLocation { at, size });
                 }
                 Kind::Symlink => {
-                    let folder = name.iter().rposition(|byte| *byte == b'/');
-                    let target = clean(&name[..folder.unwrap_or(0)], &entry.link);
+                    let dir = name.iter().rposition(|byte| *byte == b'/');
+                    let target = clean(&name[..dir.unwrap_or(0)], &entry.link);
                     walk.links.insert(name, target);
                 }
                 Kind::HardLink => {
@@ -168,7 +167,7 @@ impl Walk {
 
     fn contents(mut self) -> Result<Contents, SourceError> {
         let saved = self.small("manifest.json")?;
-        let mut saved: Vec<Saved> =
+        let mut saved: Vec<ManifestEntry> =
             serde_json::from_slice(&saved).map_err(|error| self.not_a(error.to_string()))?;
         let image = match (saved.pop(), saved.is_empty()) {
             (Some(image), true) => image,
@@ -217,9 +216,9 @@ impl Walk {
         })
     }
 
-    /// A layer is a plain tar, whose digest is its diff id; only one that
-    /// somebody packed has to be read for it.
-    fn digest_of(&mut self, place: Place, diff_id: Digest) -> Result<Digest, SourceError> {
+    /// A layer is a plain tar, whose digest is its diff id; only a compressed
+    /// one has to be read for it.
+    fn digest_of(&mut self, place: EntryLocation, diff_id: Digest) -> Result<Digest, SourceError> {
         let path = self.path.clone();
         let mut reader = self.reader(place)?;
         let mut buffer = vec![0; 64 << 10];
@@ -255,13 +254,13 @@ impl Walk {
         Ok(bytes)
     }
 
-    fn reader(&mut self, place: Place) -> Result<impl Read, SourceError> {
+    fn reader(&mut self, place: EntryLocation) -> Result<impl Read, SourceError> {
         let sought = self.file.seek(SeekFrom::Start(place.at));
         sought.map_err(|error| file::failed(&self.path, error))?;
         Ok((&self.file).take(place.size))
     }
 
-    fn place(&self, name: &str) -> Result<Place, SourceError> {
+    fn place(&self, name: &str) -> Result<EntryLocation, SourceError> {
         let mut name = clean(b"", name.as_bytes());
         for _ in 0..MAX_LINKS {
             match (self.files.get(&name), self.links.get(&name)) {
@@ -283,11 +282,11 @@ impl Walk {
     }
 }
 
-/// A path within the archive, from a folder of it; `..` stops at the top.
+/// A path within the archive, from a directory of it; `..` stops at the top.
 /// Only ever a key of a map.
-fn clean(folder: &[u8], path: &[u8]) -> Vec<u8> {
+fn clean(dir: &[u8], path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
-    let whole = folder
+    let whole = dir
         .split(|byte| *byte == b'/')
         .chain(path.split(|byte| *byte == b'/'));
     for part in whole {

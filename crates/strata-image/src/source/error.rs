@@ -1,4 +1,4 @@
-//! Why a source did not give what was asked, and whether to ask again.
+//! Why a source did not return what was requested, and whether to retry.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::manifest::ManifestError;
 use crate::{Digest, Platform};
 
-/// Why a source did not give what was asked.
+/// Why a source did not return what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// No such image, or no such blob.
@@ -15,46 +15,38 @@ pub enum SourceError {
     NotFound(String),
     /// The registry wants credentials, or others.
     #[error("{host} refuses access: {detail}")]
-    Denied {
-        /// The registry.
-        host: String,
-        /// What it says.
-        detail: String,
-    },
+    Denied { host: String, detail: String },
     /// The registry answered with an error.
     #[error("{host} answered {status}: {detail}")]
     Status {
-        /// The registry.
         host: String,
-        /// The HTTP status.
         status: u16,
-        /// What it says.
         detail: String,
-        /// How long it asks us to wait.
+        /// The delay that it requests.
         retry_after: Option<Duration>,
     },
     /// The connection failed or broke.
     #[error("the connection to {host} failed: {detail}")]
-    Connection {
-        /// The registry.
-        host: String,
-        /// How it failed.
-        detail: String,
-    },
+    Connection { host: String, detail: String },
     /// Nothing came for too long.
     #[error("{host} sent nothing for {} s", after.as_secs())]
     Stalled {
-        /// The registry.
         host: String,
         /// How long we waited.
         after: Duration,
     },
+    /// So little came that it would never end.
+    #[error("{host} sent less than {rate} bytes per second for {} s", window.as_secs())]
+    TooSlow {
+        host: String,
+        /// What it has to send.
+        rate: u64,
+        window: Duration,
+    },
     /// The stream ended before the blob did.
     #[error("the stream of {digest} ended after {got} of {size} bytes")]
     Truncated {
-        /// The blob.
         digest: Digest,
-        /// What came.
         got: u64,
         /// What should have come.
         size: u64,
@@ -62,7 +54,6 @@ pub enum SourceError {
     /// An answer that breaks the protocol.
     #[error("{host} answered what makes no sense: {detail}")]
     Protocol {
-        /// The registry.
         host: String,
         /// What is wrong with it.
         detail: String,
@@ -72,26 +63,14 @@ pub enum SourceError {
     PlainHttp(String),
     /// A document beyond all reason.
     #[error("{what} is larger than {limit} bytes")]
-    TooLarge {
-        /// Which.
-        what: String,
-        /// What is allowed.
-        limit: u64,
-    },
-    /// Content that is not what its name says.
+    TooLarge { what: String, limit: u64 },
+    /// Content that does not match its digest.
     #[error("the content of {expected} has the digest {found}: the source is damaged or lies")]
-    Digest {
-        /// What was asked for.
-        expected: Digest,
-        /// What came.
-        found: Digest,
-    },
+    Digest { expected: Digest, found: Digest },
     /// No image for this machine.
     #[error("there is no image for {wanted}, only for {}", list(offered))]
     NoPlatform {
-        /// This machine.
         wanted: Platform,
-        /// What there is.
         offered: Vec<String>,
     },
     /// Indexes without end.
@@ -105,13 +84,12 @@ pub enum SourceError {
     Ambiguous {
         /// The layout or archive.
         path: PathBuf,
-        /// What it holds.
         names: Vec<String>,
     },
     /// Not a layout or archive.
     #[error("{} is not {kind}: {detail}", path.display())]
     NotA {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// What it should be.
         kind: &'static str,
@@ -121,7 +99,6 @@ pub enum SourceError {
     /// A local file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -131,9 +108,9 @@ pub enum SourceError {
     Settings(String),
 }
 
-/// Whether asking again may help, and when.
+/// Whether a retry may help, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RetryAfter {
     /// It will be the same.
     Never,
     /// When we think fit.
@@ -143,19 +120,21 @@ pub(crate) enum Again {
 }
 
 impl SourceError {
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn again(&self) -> RetryAfter {
         match self {
             Self::Status {
                 status,
                 retry_after,
                 ..
             } => match (status, retry_after) {
-                (429 | 503, Some(after)) => Again::After(*after),
-                (408 | 425 | 429 | 500..=599, _) => Again::Soon,
-                _ => Again::Never,
+                (429 | 503, Some(after)) => RetryAfter::After(*after),
+                (408 | 425 | 429 | 500..=599, _) => RetryAfter::Soon,
+                _ => RetryAfter::Never,
             },
-            Self::Connection { .. } | Self::Stalled { .. } | Self::Truncated { .. } => Again::Soon,
-            _ => Again::Never,
+            Self::Connection { .. } | Self::Stalled { .. } | Self::Truncated { .. } => {
+                RetryAfter::Soon
+            }
+            _ => RetryAfter::Never,
         }
     }
 }

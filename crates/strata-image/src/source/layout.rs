@@ -1,4 +1,4 @@
-//! `oci:PATH[:tag]`: a folder with `index.json` and `blobs/`, as skopeo,
+//! `oci:PATH[:tag]`: a directory with `index.json` and `blobs/`, as skopeo,
 //! umoci and buildah write it.
 
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-/// An image in a layout folder.
+/// An image in a layout directory.
 #[derive(Clone, Debug)]
 pub struct LayoutSource {
     location: Location,

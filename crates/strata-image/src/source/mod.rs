@@ -1,6 +1,6 @@
-//! Where images come from. The seam is two calls: which manifest is it, and
-//! give me this blob from that byte on. Drivers are sibling files; everything
-//! about trust, retries and resuming is the store's, once for all of them.
+//! Where images come from. The seam is two calls: the manifest, and a blob from
+//! a given byte on. Drivers are sibling files; everything about trust, retries
+//! and resuming is the store's, once for all of them.
 
 mod archive;
 mod error;
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use archive::ArchiveSource;
-pub(crate) use error::Again;
+pub(crate) use error::RetryAfter;
 pub use error::SourceError;
 pub use layout::LayoutSource;
 pub use registry::{Credentials, Registries, RegistryOptions, RegistrySource};
@@ -21,7 +21,7 @@ pub use registry::{Credentials, Registries, RegistryOptions, RegistrySource};
 use crate::manifest::{Descriptor, Document, Index, Manifest};
 use crate::{Digest, Platform};
 
-/// Indexes may name indexes; nobody nests them deeper than this.
+/// Indexes may name indexes; no tool nests them deeper than this.
 const MAX_DEPTH: usize = 3;
 
 /// Bytes of a blob as they come.
@@ -29,10 +29,10 @@ pub type BlobStream = BoxStream<'static, Result<Bytes, SourceError>>;
 
 /// A blob, from some byte on.
 pub struct Blob {
-    /// The first byte of the stream: the one asked for, or 0 when the source
+    /// The first byte of the stream: the requested one, or 0 when the source
     /// cannot start in the middle.
     pub from: u64,
-    /// What follows. It may end early; whoever reads it counts.
+    /// What follows. It may end early; the reader counts.
     pub stream: BlobStream,
 }
 
@@ -43,7 +43,6 @@ pub struct Resolved {
     pub digest: Digest,
     /// The manifest as it was written.
     pub bytes: Bytes,
-    /// The manifest, read.
     pub manifest: Manifest,
 }
 
@@ -74,9 +73,9 @@ pub struct Origin {
 /// A place that holds one image, perhaps for several platforms.
 ///
 /// Both calls change nothing and may be repeated at any time, from several
-/// tasks at once. Neither retries: errors say whether that would help.
+/// tasks at once. Neither retries: errors hold whether that would help.
 pub trait Source: Send + Sync {
-    /// Whose word this is; none for files, of which everything is read anew.
+    /// Whose word this is; none for files, of which everything is read again.
     fn origin(&self) -> Option<Origin> {
         None
     }
@@ -130,7 +129,7 @@ fn choose<'a>(index: &'a Index, platform: &Platform) -> Result<&'a Descriptor, S
         return Ok(entry);
     }
     match index.manifests.as_slice() {
-        // One image that does not say what it is for; its config does.
+        // One image that does not declare its platform; its config does.
         [only] if only.platform.is_none() => Ok(only),
         entries => {
             let mut offered: Vec<String> = entries

@@ -1,4 +1,4 @@
-//! What happens when a store is opened: folders are made, the lock is taken,
+//! What happens when a store is opened: directories are made, the lock is taken,
 //! and what a death or a loss of power left half done goes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,10 +13,10 @@ use super::StoreError;
 use super::paths::Paths;
 use super::unsynced;
 
-/// Makes the folders and takes the lock. Layers hold set-id programs and
-/// devices, so nobody but root may look into any of it.
+/// Makes the directories and takes the lock. Layers hold set-id programs and
+/// devices, so only root may look into any of it.
 pub(super) fn prepare(paths: &Paths) -> Result<File, StoreError> {
-    for folder in [
+    for dir in [
         paths.root().to_owned(),
         paths.blobs(),
         paths.layers(),
@@ -28,8 +28,8 @@ pub(super) fn prepare(paths: &Paths) -> Result<File, StoreError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&folder)
-            .map_err(StoreError::io("make the folder", &folder))?;
+            .create(&dir)
+            .map_err(StoreError::io("make the directory", &dir))?;
     }
     // Each layer is made in here, apart from the others.
     strata_rootfs::spread(&paths.tmp());
@@ -49,7 +49,7 @@ pub(super) fn prepare(paths: &Paths) -> Result<File, StoreError> {
 }
 
 pub(super) fn clean(paths: &Paths, boot: &str, keep_partial: Duration) -> Result<(), StoreError> {
-    let list = |folder: PathBuf| fs::read_dir(&folder).map_err(StoreError::io("read", &folder));
+    let list = |dir: PathBuf| fs::read_dir(&dir).map_err(StoreError::io("read", &dir));
     for entry in list(paths.tmp())?.flatten() {
         let path = entry.path();
         unsynced::remove(&path).map_err(StoreError::io("remove", &path))?;

@@ -1,13 +1,13 @@
 //! One blob: from the source into its place, whole and checked.
 //!
-//! Bytes go to a partial file that a cut leaves behind; the next attempt,
-//! or the next pull, asks the source for the rest only. Whatever was there
+//! Bytes go to a partial file that a cut leaves behind; the next attempt, or
+//! the next pull, requests only the rest of the source. Whatever was there
 //! before is hashed again, so the digest is always that of the whole file.
 //! Hashing and writing are on a blocking thread, beside the connection.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,16 +15,36 @@ use futures_util::StreamExt as _;
 use rustix::fs::XattrFlags;
 use tokio::sync::mpsc;
 
-use super::flight::{Turn, Work};
+use super::budget::{DiskReserve, DownloadRoom};
+use super::flight::{WorkItem, WorkPermit};
 use super::progress::{Phase, Reporter};
-use super::provenance::Shown;
+use super::provenance::BlobProvenance;
 use super::retry::Retries;
 use super::{Inner, StoreError};
 use crate::manifest::Descriptor;
 use crate::{Digest, Hasher, Source, SourceError};
 
 /// Chunks between the connection and the disk.
-const AHEAD: usize = 8;
+const CHANNEL_CAPACITY: usize = 8;
+
+/// Where one download is written: the partial file of the blob, which a later
+/// one goes on with, or a file of its own while another source sends the same
+/// blob. So a source that never comes to an end blocks no other.
+struct Target {
+    path: PathBuf,
+    /// Held to the end, also by a writer that no caller waits for any more.
+    _turns: Vec<WorkPermit>,
+    temporary: bool,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.temporary {
+            // It is in its place, or of no use.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
 
 /// How an attempt ended that did not bring the blob.
 enum Failed {
@@ -38,22 +58,25 @@ enum Failed {
 
 impl Inner {
     /// Brings a blob into the store, if it is not there; if it is, the source
-    /// has to show that it has it too. Callers of the same blob wait for each
-    /// other.
+    /// has to show that it has it too. Callers of the same blob from the same
+    /// source wait for each other.
     pub(super) async fn fetch(
         self: &Arc<Self>,
         source: &dyn Source,
         blob: &Descriptor,
         reporter: &Reporter,
     ) -> Result<(), StoreError> {
-        let turn = self.flights.turn(Work::Blob(blob.digest)).await;
+        let name = Digest::of(sender(source).as_bytes());
+        let work = WorkItem::Blob(blob.digest);
+        let turn = self.flights.turn_of(name, work).await;
         if self.has_blob(blob)? {
             return self.show(source, blob).await;
         }
+        let target = Arc::new(self.target(blob, turn));
         let mut retries = Retries::new(&self.options);
         let mut restarted = false;
         loop {
-            let (error, gained) = match self.attempt(source, blob, reporter, &turn).await {
+            let (error, gained) = match self.attempt(source, blob, reporter, &target).await {
                 Ok(()) => {
                     self.provenance
                         .note_sent(source.origin().as_ref(), blob.digest);
@@ -77,8 +100,21 @@ impl Inner {
             let Some(wait) = retries.after(&error, gained) else {
                 return Err(error.into());
             };
-            tracing::debug!(blob = %blob.digest, %error, ?wait, "asking again");
+            tracing::debug!(blob = %blob.digest, %error, ?wait, "blob download retried");
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn target(&self, blob: &Descriptor, turn: WorkPermit) -> Target {
+        let alone = self.flights.try_turn(WorkItem::Blob(blob.digest));
+        let temporary = alone.is_none();
+        Target {
+            path: match temporary {
+                true => self.paths.new_tmp(),
+                false => self.paths.partial(&blob.digest),
+            },
+            _turns: alone.into_iter().chain([turn]).collect(),
+            temporary,
         }
     }
 
@@ -91,7 +127,7 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let origin = source.origin();
         let shown = self.provenance.shown(origin.as_ref(), &blob.digest);
-        if shown == Shown::ByRepository {
+        if shown == BlobProvenance::ByRepository {
             return Ok(());
         }
         let mut retries = Retries::new(&self.options);
@@ -107,7 +143,7 @@ impl Inner {
             let Some(wait) = retries.after(&error, 0) else {
                 return Err(error.into());
             };
-            tracing::debug!(blob = %blob.digest, %error, ?wait, "asking again");
+            tracing::debug!(blob = %blob.digest, %error, ?wait, "blob download retried");
             tokio::time::sleep(wait).await;
         }
     }
@@ -116,10 +152,10 @@ impl Inner {
         &self,
         source: &dyn Source,
         blob: &Descriptor,
-        shown: Shown,
+        shown: BlobProvenance,
     ) -> Result<(), StoreError> {
         let mut sent = source.blob(blob, 0).await?;
-        if shown == Shown::ByRegistry {
+        if shown == BlobProvenance::ByRegistry {
             return Ok(());
         }
         let (mut hasher, mut got) = (Hasher::default(), 0);
@@ -150,8 +186,8 @@ impl Inner {
         }
     }
 
-    /// Whether the blob is there. One of another size than this manifest says
-    /// is not the blob that the manifest means.
+    /// Whether the blob is there. One of another size than in this manifest is
+    /// not the blob that the manifest means.
     pub(super) fn has_blob(&self, blob: &Descriptor) -> Result<bool, StoreError> {
         let path = self.paths.blob(&blob.digest);
         match fs::metadata(&path) {
@@ -176,11 +212,11 @@ impl Inner {
         source: &dyn Source,
         blob: &Descriptor,
         reporter: &Reporter,
-        turn: &Turn,
+        target: &Arc<Target>,
     ) -> Result<(), Failed> {
-        let path = self.paths.partial(&blob.digest);
-        // What another source sent says nothing of this one, and one that is
-        // too long was never part of this blob.
+        let path = target.path.clone();
+        // What another source sent implies nothing about this one, and one that
+        // is too long was never part of this blob.
         let had = match sent_by(&path, source) {
             true => fs::metadata(&path).map_or(0, |metadata| metadata.len()),
             false => 0,
@@ -201,14 +237,11 @@ impl Inner {
                 Err(error) => return Err(Failed::Source(error, 0)),
             }
         };
-        let (chunks, taken) = mpsc::channel(AHEAD);
-        let (turn, target) = (Arc::clone(turn), path.clone());
-        let sender = sender(source);
-        let writer = tokio::task::spawn_blocking(move || {
-            // Held to the end, also when nobody waits for us any more.
-            let _turn = turn;
-            write(&target, start, &sender, taken)
-        });
+        let (chunks, taken) = mpsc::channel(CHANNEL_CAPACITY);
+        let held = Arc::clone(target);
+        let (sender, reserve) = (sender(source), self.options.reserve);
+        let writer =
+            tokio::task::spawn_blocking(move || write(&held.path, start, &sender, reserve, taken));
         let mut got = start;
         reporter.layer(blob.digest, Phase::Downloading, got);
         let failed = loop {
@@ -230,7 +263,7 @@ impl Inner {
         let outcome = match (written, failed) {
             (Err(source), _) => Err(Failed::Final(StoreError::io("write", &path)(source))),
             (Ok(_), Some(error)) => return Err(Failed::Source(error, got - start)),
-            (Ok(found), None) => self.judge(blob, start, got, found),
+            (Ok(found), None) => self.check_digest(blob, start, got, found),
         };
         match outcome {
             Err(Failed::Source(..)) => outcome,
@@ -243,7 +276,13 @@ impl Inner {
         }
     }
 
-    fn judge(&self, blob: &Descriptor, start: u64, got: u64, found: Digest) -> Result<(), Failed> {
+    fn check_digest(
+        &self,
+        blob: &Descriptor,
+        start: u64,
+        got: u64,
+        found: Digest,
+    ) -> Result<(), Failed> {
         let (digest, size) = (blob.digest, blob.size);
         if got > size {
             return Err(Failed::Final(StoreError::TooLong { digest, size }));
@@ -266,7 +305,7 @@ impl Inner {
 
     fn place(&self, blob: &Descriptor, partial: &Path) -> Result<(), StoreError> {
         let path = self.paths.blob(&blob.digest);
-        self.note_unsynced(Work::Blob(blob.digest))
+        self.note_unsynced(WorkItem::Blob(blob.digest))
             .and_then(|()| fs::rename(partial, &path))
             .map_err(StoreError::io("keep", &path))
     }
@@ -274,17 +313,17 @@ impl Inner {
     /// A small document that is at hand and checked already.
     pub(super) fn keep(&self, digest: Digest, bytes: &[u8]) -> Result<(), StoreError> {
         let (path, tmp) = (self.paths.blob(&digest), self.paths.new_tmp());
-        self.note_unsynced(Work::Blob(digest))
+        self.note_unsynced(WorkItem::Blob(digest))
             .and_then(|()| fs::write(&tmp, bytes))
             .and_then(|()| fs::rename(&tmp, &path))
             .map_err(StoreError::io("keep", &path))
     }
 }
 
-/// What says of a partial file who sent it.
+/// What records for a partial file which source sent it.
 const SENDER: &str = "trusted.strata.sender";
 /// The longest that is looked at.
-const LONGEST_SENDER: usize = 512;
+const MAX_SENDER: usize = 512;
 
 fn sender(source: &dyn Source) -> String {
     let sender = source.origin().map_or_else(
@@ -292,16 +331,16 @@ fn sender(source: &dyn Source) -> String {
         |origin| format!("{}/{}", origin.host, origin.repository),
     );
     // Names of repositories are shorter; a digest is as good as a long one.
-    match sender.len() > LONGEST_SENDER {
+    match sender.len() > MAX_SENDER {
         true => Digest::of(sender.as_bytes()).to_string(),
         false => sender,
     }
 }
 
 /// Whether this source sent the beginning of a blob. Where the file system
-/// cannot say, nobody did.
+/// cannot tell, it counts as not sent.
 fn sent_by(path: &Path, source: &dyn Source) -> bool {
-    let mut value = [0; LONGEST_SENDER];
+    let mut value = [0; MAX_SENDER];
     let length = rustix::fs::lgetxattr(path, SENDER, &mut value);
     length.is_ok_and(|length| &value[..length] == sender(source).as_bytes())
 }
@@ -312,6 +351,7 @@ fn write(
     path: &Path,
     start: u64,
     sender: &str,
+    reserve: DiskReserve,
     mut chunks: mpsc::Receiver<Bytes>,
 ) -> io::Result<Digest> {
     let mut file = OpenOptions::new()
@@ -326,7 +366,9 @@ fn write(
     let mut hasher = Hasher::default();
     hash(&mut file, &mut hasher)?;
     file.seek(SeekFrom::Start(start))?;
+    let mut room = DownloadRoom::new(reserve, path);
     while let Some(chunk) = chunks.blocking_recv() {
+        room.charge(chunk.len())?;
         file.write_all(&chunk)?;
         hasher.update(&chunk);
     }

@@ -1,4 +1,4 @@
-//! What pulls under way need, and no record names yet; and what somebody is
+//! What pulls under way need, and no record names yet; and what a caller is
 //! about to use, and nothing runs from yet.
 //!
 //! A pull takes its lease before it looks whether something is there; a
@@ -54,14 +54,14 @@ impl Drop for Lease {
 }
 
 /// Keeps an image here for as long as it lives, whatever is removed or pruned
-/// meanwhile. Drop it when whoever uses the image says so itself.
-pub struct Hold {
+/// meanwhile. Drop it when the user of the image reports the use itself.
+pub struct ImageHold {
     _lease: Lease,
 }
 
 impl Store {
-    /// The image, held: nothing of it goes before the [`Hold`] does.
-    pub fn hold(&self, reference: &Reference) -> Result<(Image, Hold), StoreError> {
+    /// The image, held: nothing of it goes before the [`ImageHold`] does.
+    pub fn hold(&self, reference: &Reference) -> Result<(Image, ImageHold), StoreError> {
         let lease = Lease::new(&self.0);
         // A prune decides under the same lock, so the image is seen whole and
         // held, or not seen.
@@ -72,13 +72,13 @@ impl Store {
         held.extend(image.manifest.layers.iter().map(|layer| layer.digest));
         held.extend(&image.config.rootfs.diff_ids);
         drop(leases);
-        Ok((image, Hold { _lease: lease }))
+        Ok((image, ImageHold { _lease: lease }))
     }
 }
 
 impl Inner {
     pub(super) fn lock_leases(&self) -> MutexGuard<'_, Leases> {
-        // Whoever died with it left whole sets.
+        // A thread that panicked with the lock left whole sets.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@
 //! blobs/sha256/<digest>   manifests, configs, packed layers; checked, whole
 //! layers/<diff id>/root   unpacked layers, lowers of overlays; checked, whole
 //! layers/<diff id>/size   how large one is
+//! layers/<diff id>/entries  of how many files and directories
 //! images/<key>.json       name → manifest; its mtime is when it was last used
 //! partial/<digest>        downloads that were cut, to be resumed
 //! tmp/                    what is being made; emptied at every opening
@@ -15,9 +16,10 @@
 //! power could tear is noted by the boot it was written in, synced once after
 //! each pull, and thrown away at the next opening if that did not happen.
 //!
-//! Who needs what is never stored. It is computed from the images' records,
-//! the images that the caller says are in use, and the pulls under way.
+//! References are never stored. It is computed from the images' records, the
+//! images that the caller reports as in use, and the pulls under way.
 
+mod budget;
 mod clean;
 mod download;
 mod error;
@@ -32,18 +34,22 @@ mod prune;
 mod pull;
 mod record;
 mod retry;
+mod share;
 mod unsynced;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::{Digest, ImageConfig, Limits, Manifest, Reference};
+use crate::{Digest, ImageConfig, Limits, Manifest, Reference, Shares};
+pub use budget::{DiskReserve, ReserveReached};
 pub use error::StoreError;
-use flight::Flights;
-pub use leases::Hold;
+use flight::InFlight;
+pub use leases::ImageHold;
 use leases::Leases;
 use paths::Paths;
 pub use plan::PruneGoal;
@@ -51,21 +57,32 @@ pub use progress::{LayerProgress, Phase, Progress};
 use provenance::Provenance;
 pub use prune::Pruned;
 pub use pull::PullOptions;
+use share::Charges;
+pub use share::ShareReached;
 
 /// How a store works.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// How many blobs are downloaded at once, by all pulls together.
+    /// How many blobs are downloaded at once, by all pulls together. Those of
+    /// one holder ([`PullOptions::holder`]) are half of them at most.
     pub downloads: usize,
     /// How many layers are unpacked at once; each uses two threads.
     pub unpacks: usize,
     /// What a layer may unpack to.
     pub limits: Limits,
+    /// What all layers of an image may unpack to together, with a block for
+    /// each entry.
+    pub image_bytes: u64,
+    /// What images leave free of the file system.
+    pub reserve: DiskReserve,
+    /// What the images of one project may take, in percent of what they hold
+    /// and what is free together; 100 for no bound beside the reserve.
+    pub project_percent: u8,
     /// How often a request is repeated that brought nothing new.
     pub attempts: u32,
     /// The first wait between two attempts; it doubles up to `longest_wait`.
     pub first_wait: Duration,
-    /// The longest wait. A registry that asks for more is given up.
+    /// The longest wait. A registry that requests more is given up.
     pub longest_wait: Duration,
     /// How long a cut download is kept to be resumed.
     pub keep_partial: Duration,
@@ -74,9 +91,12 @@ pub struct StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
-            downloads: 4,
+            downloads: 8,
             unpacks: std::thread::available_parallelism().map_or(2, usize::from),
             limits: Limits::default(),
+            image_bytes: 64 << 30,
+            reserve: DiskReserve::default(),
+            project_percent: 50,
             attempts: 6,
             first_wait: Duration::from_millis(250),
             longest_wait: Duration::from_secs(60),
@@ -88,13 +108,10 @@ impl Default for StoreOptions {
 /// An image that is here, whole.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Its name.
     pub reference: Reference,
     /// The digest of its manifest: what the name meant when it was pulled.
     pub digest: Digest,
-    /// Its manifest.
     pub manifest: Manifest,
-    /// How it wants to be run.
     pub config: ImageConfig,
     /// Its unpacked layers, the lowest first, as lowers of an overlay.
     pub layers: Vec<PathBuf>,
@@ -102,12 +119,14 @@ pub struct Image {
     pub packed_size: u64,
     /// Bytes of its files, unpacked; other images may share them.
     pub unpacked_size: u64,
-    /// Whether the last pull was by credentials of who asked for it: that it
-    /// is here says nothing of who else may have it.
+    /// Whether the last pull was by credentials of the caller: that it is here
+    /// implies no access for others.
     pub private: bool,
+    /// The projects that it was pulled or used for.
+    pub projects: BTreeSet<String>,
     /// When it was pulled.
     pub pulled_at: jiff::Timestamp,
-    /// When it was last used, as far as [`Store::touch`] was told.
+    /// When it was last used, as far as reported to [`Store::touch`].
     pub used_at: jiff::Timestamp,
 }
 
@@ -118,18 +137,23 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     paths: Paths,
     options: StoreOptions,
-    downloads: Arc<Semaphore>,
+    downloads: Arc<Shares>,
     unpacks: Arc<Semaphore>,
-    flights: Flights,
+    flights: InFlight,
     leases: Mutex<Leases>,
     provenance: Provenance,
+    charges: Charges,
+    /// Held while a record is changed or removed.
+    records: Mutex<()>,
+    /// How often a record was changed or removed.
+    changes: AtomicU64,
     boot: String,
     /// Held for as long as the store is open.
     _lock: std::fs::File,
 }
 
 impl Store {
-    /// Opens the store in this folder, made when it is not there, and clears
+    /// Opens the store in this directory, made when it is not there, and clears
     /// away what a death left half done. Blocks for as long as that takes.
     pub fn open(root: impl Into<PathBuf>, options: StoreOptions) -> Result<Self, StoreError> {
         let paths = Paths::new(root.into());
@@ -137,11 +161,14 @@ impl Store {
         let boot = unsynced::boot_id();
         clean::clean(&paths, &boot, options.keep_partial)?;
         let inner = Inner {
-            downloads: Arc::new(Semaphore::new(options.downloads.max(1))),
+            downloads: Shares::new(options.downloads),
             unpacks: Arc::new(Semaphore::new(options.unpacks.max(1))),
-            flights: Flights::default(),
+            flights: InFlight::default(),
             leases: Mutex::new(Leases::default()),
             provenance: Provenance::default(),
+            charges: Charges::default(),
+            records: Mutex::new(()),
+            changes: AtomicU64::new(0),
             paths,
             options,
             boot,

@@ -63,7 +63,7 @@ impl Paths {
         self.layers().join(diff_id.hex())
     }
 
-    /// The folder that an overlay takes as a lower.
+    /// The directory that an overlay takes as a lower.
     pub(super) fn layer_root(&self, diff_id: &Digest) -> PathBuf {
         self.layer(diff_id).join("root")
     }
@@ -72,13 +72,17 @@ impl Paths {
         self.layer(diff_id).join("size")
     }
 
+    pub(super) fn layer_entries(&self, diff_id: &Digest) -> PathBuf {
+        self.layer(diff_id).join("entries")
+    }
+
     /// A name may hold slashes and be long; its digest is neither.
     pub(super) fn image(&self, reference: &Reference) -> PathBuf {
         let key = Digest::of(reference.to_string().as_bytes()).hex();
         self.images().join(format!("{key}.json"))
     }
 
-    /// A path in `tmp` that nobody else has.
+    /// A path in `tmp` that no other task has.
     pub(super) fn new_tmp(&self) -> PathBuf {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         self.tmp().join(number.to_string())

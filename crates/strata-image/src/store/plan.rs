@@ -1,7 +1,8 @@
 //! What a prune would take away. Pure: facts go in, a plan comes out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::share::{Amount, ProjectShare};
 use crate::{Digest, Reference};
 
 /// How far a prune goes.
@@ -13,32 +14,39 @@ pub enum PruneGoal {
     /// if the unpacked ones were lost.
     Packed,
     /// Also unused images, the least recently used first, until at least this
-    /// many bytes are freed or nothing is left to take.
+    /// many bytes are freed or nothing is left to take; those of projects that
+    /// are over their share before all others.
     Free(u64),
 }
 
 /// What is here. Sizes by digest; what is leased is in no list.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
-    pub(super) images: Vec<Known>,
+pub(super) struct StoreContents {
+    pub(super) images: Vec<StoredImage>,
     pub(super) blobs: BTreeMap<Digest, u64>,
     pub(super) layers: BTreeMap<Digest, u64>,
+    /// Of how many entries the unpacked layers are.
+    pub(super) entries: BTreeMap<Digest, u64>,
     /// Needed by what runs or is being pulled.
-    pub(super) held: Needs,
+    pub(super) held: RequiredContent,
+    /// What a project may hold, beside what is free.
+    pub(super) share: Option<ProjectShare>,
+    pub(super) free: Amount,
 }
 
 /// An image and what it needs.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct StoredImage {
     pub(super) reference: Reference,
+    /// Those that it was pulled or used for.
+    pub(super) projects: BTreeSet<String>,
     pub(super) used: jiff::Timestamp,
     pub(super) in_use: bool,
-    pub(super) needs: Needs,
+    pub(super) needs: RequiredContent,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Needs {
-    /// Manifest and config.
+pub(super) struct RequiredContent {
     pub(super) documents: HashSet<Digest>,
     /// Packed layers with what they unpack to.
     pub(super) packed: BTreeMap<Digest, Digest>,
@@ -46,7 +54,7 @@ pub(super) struct Needs {
     pub(super) layers: HashSet<Digest>,
 }
 
-impl Needs {
+impl RequiredContent {
     fn add(&mut self, other: &Self) {
         self.documents.extend(&other.documents);
         self.packed.extend(&other.packed);
@@ -54,18 +62,20 @@ impl Needs {
     }
 }
 
-/// What goes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) images: Vec<Reference>,
     pub(super) blobs: Vec<Digest>,
     pub(super) layers: Vec<Digest>,
     pub(super) bytes: u64,
+    /// Images that stay for others, and the project that lets go of them.
+    pub(super) released: Vec<(Reference, String)>,
 }
 
-pub(super) fn plan(facts: &Facts, goal: PruneGoal) -> Plan {
-    let mut by_use: Vec<&Known> = facts.images.iter().filter(|image| !image.in_use).collect();
-    by_use.sort_by_key(|image| (image.used, &image.reference));
+pub(super) fn plan(facts: &StoreContents, goal: PruneGoal) -> Plan {
+    let over = facts.over_share();
+    let mut by_use: Vec<&StoredImage> = facts.images.iter().filter(|image| !image.in_use).collect();
+    by_use.sort_by_key(|image| (!image.is_only_of(&over), image.used, &image.reference));
     let mut gone = 0;
     loop {
         let plan = without(facts, &by_use[..gone], goal);
@@ -80,8 +90,99 @@ pub(super) fn plan(facts: &Facts, goal: PruneGoal) -> Plan {
     }
 }
 
+/// Takes unused images from a project, the least recently used first, until it
+/// holds this many percent of its share; and those of other projects that are
+/// over theirs.
+pub(super) fn plan_share(facts: &StoreContents, project: &str, percent: u8) -> Plan {
+    let mut over = facts.over_share();
+    over.insert(project);
+    let unused = facts.images.iter().filter(|image| !image.in_use);
+    let (own, others): (Vec<_>, Vec<_>) =
+        unused.partition(|image| image.projects.contains(project));
+    let mut own = own;
+    own.sort_by_key(|image| (image.used, &image.reference));
+    let held = facts.held_by(project, &[]);
+    let most = |held: u64, free: u64| {
+        let limit = facts
+            .share
+            .map_or(u64::MAX, |share| share.limit(held, free));
+        u64::try_from(u128::from(limit) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+    };
+    let most = Amount {
+        bytes: most(held.bytes, facts.free.bytes),
+        inodes: most(held.inodes, facts.free.inodes),
+    };
+    let enough = |gone: &usize| {
+        let left = facts.held_by(project, &own[..*gone]);
+        left.bytes <= most.bytes && left.inodes <= most.inodes
+    };
+    let gone = (0..own.len()).find(enough).unwrap_or(own.len());
+    let (gone, shared): (Vec<_>, Vec<_>) = own[..gone]
+        .iter()
+        .copied()
+        .partition(|image| image.is_only_of(&over));
+    let others = others.into_iter().filter(|image| image.is_only_of(&over));
+    let gone: Vec<_> = gone.into_iter().chain(others).collect();
+    let mut plan = without(facts, &gone, PruneGoal::Garbage);
+    let released = shared.iter().map(|image| image.reference.clone());
+    plan.released = released.map(|name| (name, project.to_owned())).collect();
+    plan
+}
+
+impl StoredImage {
+    /// Whether it is for these projects, and for nobody else.
+    fn is_only_of(&self, projects: &HashSet<&str>) -> bool {
+        let all = |project: &String| projects.contains(project.as_str());
+        !self.projects.is_empty() && self.projects.iter().all(all)
+    }
+}
+
+impl StoreContents {
+    /// Projects whose images take more than they may.
+    fn over_share(&self) -> HashSet<&str> {
+        let projects: BTreeSet<&str> = self
+            .images
+            .iter()
+            .flat_map(|image| image.projects.iter().map(String::as_str))
+            .collect();
+        let is_over = |project: &&str| {
+            let held = self.held_by(project, &[]);
+            self.share
+                .is_some_and(|share| share.is_over(held, self.free))
+        };
+        projects.into_iter().filter(is_over).collect()
+    }
+
+    /// What the images of a project need, but for these.
+    fn held_by(&self, project: &str, but: &[&StoredImage]) -> Amount {
+        let mut needed = RequiredContent::default();
+        for image in &self.images {
+            let goes = but.iter().any(|one| one.reference == image.reference);
+            if image.projects.contains(project) && !goes {
+                needed.add(&image.needs);
+            }
+        }
+        let mut held = Amount::default();
+        let blobs: HashSet<&Digest> = needed
+            .documents
+            .iter()
+            .chain(needed.packed.keys())
+            .collect();
+        for size in blobs.into_iter().filter_map(|blob| self.blobs.get(blob)) {
+            held.add(Amount::of_blob(*size));
+        }
+        for layer in &needed.layers {
+            let entries = self.entries.get(layer).copied().unwrap_or(0);
+            if let Some(size) = self.layers.get(layer) {
+                held.add(Amount::of_layer(*size, entries));
+            }
+        }
+        held
+    }
+}
+
 /// What goes when these images do.
-fn without(facts: &Facts, gone: &[&Known], goal: PruneGoal) -> Plan {
+fn without(facts: &StoreContents, gone: &[&StoredImage], goal: PruneGoal) -> Plan {
     let mut needed = facts.held.clone();
     for image in &facts.images {
         if !gone.iter().any(|g| g.reference == image.reference) {

@@ -9,12 +9,13 @@ fn digest(name: &str) -> Digest {
 }
 
 /// An image `name` of these layers, last used at `used`.
-fn image(name: &str, used: i64, layers: &[&str]) -> Known {
-    Known {
+fn image(name: &str, used: i64, layers: &[&str]) -> StoredImage {
+    StoredImage {
         reference: name.parse().unwrap(),
+        projects: BTreeSet::new(),
         used: jiff::Timestamp::from_second(used).unwrap(),
         in_use: false,
-        needs: Needs {
+        needs: RequiredContent {
             documents: [digest(name)].into(),
             packed: layers
                 .iter()
@@ -27,8 +28,8 @@ fn image(name: &str, used: i64, layers: &[&str]) -> Known {
 
 /// All that these images need is here; packed layers have 10 bytes, unpacked
 /// ones 100, documents 1.
-fn here(images: Vec<Known>) -> Facts {
-    let mut facts = Facts::default();
+fn here(images: Vec<StoredImage>) -> StoreContents {
+    let mut facts = StoreContents::default();
     for image in &images {
         for document in &image.needs.documents {
             facts.blobs.insert(*document, 1);
@@ -76,7 +77,7 @@ fn the_least_recently_used_go_first_and_shared_layers_stay() {
 }
 
 #[test]
-fn what_is_in_use_stays_whatever_is_asked() {
+fn prune_plan_never_removes_images_in_use() {
     let mut images = vec![image("a", 1, &["base", "a1"]), image("b", 2, &["base"])];
     images[0].in_use = true;
     let needs = images[0].needs.clone();
@@ -94,10 +95,10 @@ proptest! {
         shapes in prop::collection::vec((0_i64..9, prop::collection::vec(0_u8..6, 0..4), any::<bool>()), 0..6),
         wanted in 0_u64..2000,
     ) {
-        let images: Vec<Known> = shapes.iter().enumerate().map(|(n, (used, layers, in_use))| {
+        let images: Vec<StoredImage> = shapes.iter().enumerate().map(|(n, (used, layers, in_use))| {
             let layers: Vec<String> = layers.iter().map(|layer| format!("l{layer}")).collect();
             let layers: Vec<&str> = layers.iter().map(String::as_str).collect();
-            Known { in_use: *in_use, ..image(&format!("i{n}"), *used, &layers) }
+            StoredImage { in_use: *in_use, ..image(&format!("i{n}"), *used, &layers) }
         }).collect();
         let mut facts = here(images.clone());
         for image in images.iter().filter(|image| image.in_use) {

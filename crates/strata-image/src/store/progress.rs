@@ -1,4 +1,4 @@
-//! How far a pull is, for people who watch it.
+//! The progress of a pull, for display.
 
 use tokio::sync::watch;
 
@@ -7,7 +7,7 @@ use crate::{Digest, Manifest};
 /// What is being done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// The source is asked, or it is not this layer's turn yet.
+    /// The source is queried, or it is not this layer's turn yet.
     #[default]
     Waiting,
     /// Bytes come in.
@@ -23,7 +23,6 @@ pub enum Phase {
 /// How far a layer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerProgress {
-    /// The blob.
     pub digest: Digest,
     /// What is being done with it.
     pub phase: Phase,
@@ -57,7 +56,7 @@ impl Progress {
     }
 }
 
-/// Tells whoever listens, if anybody does.
+/// Notifies the listener, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct Reporter(Option<watch::Sender<Progress>>);
 

@@ -3,18 +3,19 @@
 //!
 //! Content is shared by digest, and a digest is no secret: a manifest can name
 //! a layer that its own repository does not have, and so borrow one that
-//! somebody else pulled from a repository of theirs. So what is here is used
-//! for an image only if the image's source has it too:
+//! another user pulled from a private repository. So what is here is used for
+//! an image only if the image's source has it too:
 //!
 //! - A repository that sent the blob, all of it, has it.
-//! - Another repository of the same registry only has to be asked: a registry
-//!   that sent it before has the bytes, and knows who may read what.
-//! - From any other source it is read again, to the last byte. Being told that
-//!   it is there proves nothing: whoever names a foreign blob also answers.
+//! - Another repository of the same registry only has to be queried: a registry
+//!   that sent it before has the bytes, and knows which user may read what.
+//! - From any other source it is read again, to the last byte. An answer that
+//!   it is there proves nothing: the server that names a foreign blob also
+//!   gives the answer.
 //!
-//! And since the configuration of an image says what its layers unpack to, a
-//! layer that is unpacked already is used for a blob only if that blob was
-//! seen to unpack to it.
+//! And since the configuration of an image names what its layers unpack to, a
+//! layer that is unpacked already is used for a blob only if that blob was seen
+//! to unpack to it.
 //!
 //! All of this is known from the images that are here, and kept in memory for
 //! what was pulled since.
@@ -25,32 +26,33 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::manifest::{ImageConfig, Manifest};
 use crate::{Digest, Origin};
 
-/// More than a node ever has. Beyond, all is forgotten and shown again.
+/// More than a node ever has. Beyond, all is dropped and proven again.
 const MAX_BLOBS: usize = 1 << 17;
+/// Repositories that one blob is known of. Beyond, they show it again.
+const MAX_SENDERS: usize = 256;
 
 /// What is known of a blob and a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum BlobProvenance {
     /// This repository sent it.
     ByRepository,
     /// Another repository of this registry did.
     ByRegistry,
-    /// Neither.
     Nothing,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Provenance(Mutex<Known>);
+pub(super) struct Provenance(Mutex<KnownBlob>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownBlob {
     senders: HashMap<Digest, BTreeSet<Origin>>,
     /// A blob and what it unpacks to.
     unpacked: HashSet<(Digest, Digest)>,
 }
 
 impl Provenance {
-    fn guard(&self) -> MutexGuard<'_, Known> {
+    fn guard(&self) -> MutexGuard<'_, KnownBlob> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,22 +70,22 @@ impl Provenance {
         self.note_sent(origin, manifest.config.digest);
     }
 
-    /// A source sent a blob, which was what its digest says. One without a
-    /// name is not remembered: it may hold something else the next time.
+    /// A source sent a blob, which matched its digest. One without a name is
+    /// not remembered: it may hold something else the next time.
     pub(super) fn note_sent(&self, origin: Option<&Origin>, blob: Digest) {
         let Some(origin) = origin else { return };
         let mut known = self.guard();
         if known.senders.len() >= MAX_BLOBS {
             known.senders.clear();
         }
-        known
-            .senders
-            .entry(blob)
-            .or_default()
-            .insert(origin.clone());
+        let senders = known.senders.entry(blob).or_default();
+        if senders.len() >= MAX_SENDERS {
+            senders.clear();
+        }
+        senders.insert(origin.clone());
     }
 
-    /// A blob was unpacked, and its content was what this digest says.
+    /// A blob was unpacked, and its content matched this digest.
     pub(super) fn note_unpacked(&self, blob: Digest, diff_id: Digest) {
         let mut known = self.guard();
         if known.unpacked.len() >= MAX_BLOBS {
@@ -92,15 +94,17 @@ impl Provenance {
         known.unpacked.insert((blob, diff_id));
     }
 
-    pub(super) fn shown(&self, origin: Option<&Origin>, blob: &Digest) -> Shown {
+    pub(super) fn shown(&self, origin: Option<&Origin>, blob: &Digest) -> BlobProvenance {
         let known = self.guard();
         let (Some(origin), Some(senders)) = (origin, known.senders.get(blob)) else {
-            return Shown::Nothing;
+            return BlobProvenance::Nothing;
         };
         match senders.contains(origin) {
-            true => Shown::ByRepository,
-            false if senders.iter().any(|one| one.host == origin.host) => Shown::ByRegistry,
-            false => Shown::Nothing,
+            true => BlobProvenance::ByRepository,
+            false if senders.iter().any(|one| one.host == origin.host) => {
+                BlobProvenance::ByRegistry
+            }
+            false => BlobProvenance::Nothing,
         }
     }
 
@@ -121,22 +125,34 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_a_registry_and_strangers_are_told_apart() {
+    fn provenance_distinguishes_repository_registry_and_other_sources() {
         let known = Provenance::default();
         let (blob, other) = (Digest::of(b"a"), Digest::of(b"b"));
         let sender = origin("r.example", "team/app");
         known.note_sent(Some(&sender), blob);
         known.note_sent(None, other);
         let shown = |host, repository, blob| known.shown(Some(&origin(host, repository)), blob);
-        assert_eq!(shown("r.example", "team/app", &blob), Shown::ByRepository);
-        assert_eq!(shown("r.example", "mine/app", &blob), Shown::ByRegistry);
-        assert_eq!(shown("r.example:5000", "team/app", &blob), Shown::Nothing);
-        assert_eq!(shown("r.example", "team/app", &other), Shown::Nothing);
-        assert_eq!(known.shown(None, &blob), Shown::Nothing);
+        assert_eq!(
+            shown("r.example", "team/app", &blob),
+            BlobProvenance::ByRepository
+        );
+        assert_eq!(
+            shown("r.example", "mine/app", &blob),
+            BlobProvenance::ByRegistry
+        );
+        assert_eq!(
+            shown("r.example:5000", "team/app", &blob),
+            BlobProvenance::Nothing
+        );
+        assert_eq!(
+            shown("r.example", "team/app", &other),
+            BlobProvenance::Nothing
+        );
+        assert_eq!(known.shown(None, &blob), BlobProvenance::Nothing);
     }
 
     #[test]
-    fn what_a_blob_unpacks_to_is_known_by_both() {
+    fn layer_digest_of_a_blob_is_known_to_both_sources() {
         let known = Provenance::default();
         let (blob, layer, other) = (Digest::of(b"a"), Digest::of(b"b"), Digest::of(b"c"));
         known.note_unpacked(blob, layer);

@@ -10,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::plan::{Facts, Known, Needs, Plan, PruneGoal, plan};
+use super::plan::{Plan, PruneGoal, RequiredContent, StoreContents, StoredImage, plan, plan_share};
+use super::share::{ProjectShare, free};
 use super::{Inner, Store, StoreError, unsynced};
 use crate::{Digest, Reference};
 
@@ -19,7 +20,6 @@ use crate::{Digest, Reference};
 pub struct Pruned {
     /// Images whose names went.
     pub images: Vec<Reference>,
-    /// Blobs that went.
     pub blobs: usize,
     /// Unpacked layers that went.
     pub layers: usize,
@@ -39,7 +39,7 @@ impl From<Plan> for Pruned {
 }
 
 impl Store {
-    /// Forgets a name, and takes away what only it needed. `in_use` are the
+    /// Removes a name, and deletes what only it needed. `in_use` are the
     /// manifests that something runs from; such an image is refused, unless
     /// another name keeps it.
     pub async fn remove(
@@ -57,12 +57,8 @@ impl Store {
                 return Err(StoreError::InUse(reference.clone()));
             }
         }
-        let path = self.0.paths.image(reference);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::UnknownImage(reference.clone()));
-            }
-            removed => removed.map_err(StoreError::io("remove", &path))?,
+        if !self.0.remove_record(reference)? {
+            return Err(StoreError::UnknownImage(reference.clone()));
         }
         self.prune(PruneGoal::Garbage, in_use).await
     }
@@ -86,36 +82,65 @@ impl Store {
     /// Takes away what nothing needs, as far as the goal goes. `in_use` are
     /// the manifests that something runs from; they and their layers stay.
     pub async fn prune(&self, goal: PruneGoal, in_use: &[Digest]) -> Result<Pruned, StoreError> {
+        self.prune_by(in_use, move |facts| plan(facts, goal)).await
+    }
+
+    /// Takes unused images from a project until they are this many percent of
+    /// its share, and from others that are over theirs. `in_use` are the
+    /// manifests that something runs from.
+    pub async fn prune_share(
+        &self,
+        project: &str,
+        percent: u8,
+        in_use: &[Digest],
+    ) -> Result<Pruned, StoreError> {
+        let project = project.to_owned();
+        self.prune_by(in_use, move |facts| plan_share(facts, &project, percent))
+            .await
+    }
+
+    async fn prune_by(
+        &self,
+        in_use: &[Digest],
+        plan: impl FnOnce(&StoreContents) -> Plan + Send + 'static,
+    ) -> Result<Pruned, StoreError> {
         let store = self.0.clone();
         let in_use: HashSet<Digest> = in_use.iter().copied().collect();
-        tokio::task::spawn_blocking(move || store.prune(goal, &in_use)).await?
+        tokio::task::spawn_blocking(move || store.prune(&in_use, plan)).await?
     }
 }
 
 impl Inner {
-    fn prune(&self, goal: PruneGoal, in_use: &HashSet<Digest>) -> Result<Pruned, StoreError> {
+    fn prune(
+        &self,
+        in_use: &HashSet<Digest>,
+        plan: impl FnOnce(&StoreContents) -> Plan,
+    ) -> Result<Pruned, StoreError> {
         let mut out = Vec::new();
         let (plan, moved) = {
             let leases = self.lock_leases();
             let leased = leases.all();
             self.drop_partials(&leased)?;
             let facts = self.facts(in_use, leased)?;
-            let plan = plan(&facts, goal);
+            let plan = plan(&facts);
             (self.take_out(&plan, &mut out).map(|()| plan), out)
         };
         for path in &moved {
             if let Err(error) = unsynced::remove(path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove pruned content");
+                tracing::warn!(path = %path.display(), %error, "pruned content not removed");
             }
         }
         Ok(plan?.into())
     }
 
-    /// Moves what the plan names out of its place; `out` tells where to.
+    /// Moves what the plan names out of its place; `out` returns the
+    /// destination.
     fn take_out(&self, plan: &Plan, out: &mut Vec<std::path::PathBuf>) -> Result<(), StoreError> {
         for reference in &plan.images {
-            let path = self.paths.image(reference);
-            unsynced::remove(&path).map_err(StoreError::io("remove", &path))?;
+            self.remove_record(reference)?;
+        }
+        for (reference, project) in &plan.released {
+            self.change_record(reference, |record| record.projects.remove(project))?;
         }
         let blobs = plan.blobs.iter().map(|digest| self.paths.blob(digest));
         let layers = plan.layers.iter().map(|diff_id| self.paths.layer(diff_id));
@@ -144,21 +169,27 @@ impl Inner {
         &self,
         in_use: &HashSet<Digest>,
         leased: HashSet<Digest>,
-    ) -> Result<Facts, StoreError> {
-        let mut facts = Facts {
+    ) -> Result<StoreContents, StoreError> {
+        let mut facts = StoreContents {
             blobs: digests(&self.paths.blobs(), |digest| {
                 Ok(fs::metadata(self.paths.blob(digest))?.len())
             })?,
             layers: digests(&self.paths.layers(), |diff_id| self.layer_size(diff_id))?,
-            ..Facts::default()
+            entries: digests(&self.paths.layers(), |diff_id| {
+                Ok(self.layer_entries(diff_id))
+            })?,
+            share: Some(ProjectShare(self.options.project_percent)),
+            free: free(self.options.reserve, &self.paths.layers()),
+            ..StoreContents::default()
         };
         for (record, used) in self.records()? {
-            // A record without content needs nothing, and says nothing.
+            // A record without content needs nothing, and holds nothing.
             let Ok(needs) = self.needs(&record.manifest) else {
                 continue;
             };
-            facts.images.push(Known {
+            facts.images.push(StoredImage {
                 reference: record.reference,
+                projects: record.projects,
                 used,
                 in_use: in_use.contains(&record.manifest),
                 needs,
@@ -176,11 +207,11 @@ impl Inner {
         Ok(facts)
     }
 
-    fn needs(&self, manifest: &Digest) -> Result<Needs, StoreError> {
+    pub(super) fn needs(&self, manifest: &Digest) -> Result<RequiredContent, StoreError> {
         let (documents, config) = self.documents(manifest)?;
         let diff_ids = config.rootfs.diff_ids;
         let packed = documents.layers.iter().map(|layer| layer.digest);
-        Ok(Needs {
+        Ok(RequiredContent {
             documents: [*manifest, documents.config.digest].into(),
             packed: packed.zip(diff_ids.iter().copied()).collect(),
             layers: diff_ids.into_iter().collect(),
@@ -188,12 +219,12 @@ impl Inner {
     }
 }
 
-/// What is in a folder by digest, with its size; none counts as 0.
+/// What is in a directory by digest, with its size; none counts as 0.
 fn digests(
-    folder: &Path,
+    dir: &Path,
     size: impl Fn(&Digest) -> io::Result<u64>,
 ) -> Result<BTreeMap<Digest, u64>, StoreError> {
-    let entries = fs::read_dir(folder).map_err(StoreError::io("read", folder))?;
+    let entries = fs::read_dir(dir).map_err(StoreError::io("read", dir))?;
     let named = entries.flatten().filter_map(|entry| {
         let name = entry.file_name();
         let digest = Digest::from_hex(name.to_str()?).ok()?;

@@ -10,23 +10,30 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::budget::Budget;
 use super::leases::Lease;
 use super::progress::{Phase, Progress, Reporter};
 use super::record::Record;
 use super::retry::Retries;
+use super::share::PullShare;
 use super::{Image, Inner, Store, StoreError};
 use crate::manifest::MAX_JSON;
-use crate::{ImageConfig, Platform, Reference, Resolved, Source, SourceError};
+use crate::{Digest, ImageConfig, Platform, Reference, Resolved, Source, SourceError};
 
-/// How to pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
-    /// For which platform; this machine's unless told otherwise.
+    /// For which platform; this machine's by default.
     pub platform: Platform,
-    /// Who wants to hear how far it is.
+    /// The receiver of the progress.
     pub progress: Option<watch::Sender<Progress>>,
-    /// By credentials that are not everybody's here: see [`Image::private`].
+    /// By credentials that are not the node's own: see [`Image::private`].
     pub private: bool,
+    /// The project that the pull is for: its downloads leave places to those of
+    /// others, and its images leave them disk. Empty for a caller of the node,
+    /// whose images may take all but the reserve.
+    pub holder: String,
+    /// The manifests that instances of that project run from.
+    pub used: Vec<Digest>,
 }
 
 impl Default for PullOptions {
@@ -35,6 +42,8 @@ impl Default for PullOptions {
             platform: Platform::host(),
             progress: None,
             private: false,
+            holder: String::new(),
+            used: Vec::new(),
         }
     }
 }
@@ -68,19 +77,35 @@ impl Store {
             .into());
         }
         lease.add(config.rootfs.diff_ids.iter().copied());
-        store.layers(source, &resolved, &config, &reporter).await?;
-        let record = Record {
+        let share = store.share(&options.holder, options.used).await?;
+        if let Some(share) = &share {
+            share.declare(manifest)?;
+        }
+        let who = (options.holder.as_str(), share.clone());
+        store
+            .layers(source, &resolved, &config, who, &reporter)
+            .await?;
+        // Layers that were there already charged it without a look.
+        if let Some(share) = &share {
+            share.check()?;
+        }
+        let mut record = Record {
             reference: reference.clone(),
             manifest: resolved.digest,
             pulled_at: jiff::Timestamp::now(),
             private: options.private,
+            projects: (!options.holder.is_empty())
+                .then_some(options.holder)
+                .into_iter()
+                .collect(),
         };
-        store.write_record(&record)?;
+        store.record_pull(&mut record)?;
+        drop(share);
         reporter.recorded();
         let syncing = Arc::clone(store);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = syncing.sync() {
-                tracing::warn!(%error, "cannot sync the image store");
+                tracing::warn!(%error, "image store not synced");
             }
         });
         store.image(&record, record.pulled_at)
@@ -88,6 +113,20 @@ impl Store {
 }
 
 impl Inner {
+    /// What bounds a pull for a project.
+    async fn share(
+        self: &Arc<Self>,
+        holder: &str,
+        used: Vec<Digest>,
+    ) -> Result<Option<Arc<PullShare>>, StoreError> {
+        if holder.is_empty() || self.options.project_percent >= 100 {
+            return Ok(None);
+        }
+        let (store, holder) = (Arc::clone(self), holder.to_owned());
+        let share = tokio::task::spawn_blocking(move || PullShare::new(&store, &holder, used));
+        Ok(Some(Arc::new(share.await??)))
+    }
+
     async fn resolve(
         &self,
         source: &dyn Source,
@@ -102,7 +141,7 @@ impl Inner {
             let Some(wait) = retries.after(&error, 0) else {
                 return Err(error.into());
             };
-            tracing::debug!(%error, ?wait, "asking for the manifest again");
+            tracing::debug!(%error, ?wait, "manifest request retried");
             tokio::time::sleep(wait).await;
         }
     }
@@ -129,8 +168,11 @@ impl Inner {
         source: &Arc<dyn Source>,
         resolved: &Resolved,
         config: &ImageConfig,
+        (holder, share): (&str, Option<Arc<PullShare>>),
         reporter: &Reporter,
     ) -> Result<(), StoreError> {
+        let root = self.paths.layers();
+        let (budget, mut released) = Budget::new(&self.options, &root, &resolved.manifest, share);
         let mut tasks = JoinSet::new();
         let mut begun = HashSet::new();
         let layers = resolved.manifest.layers.iter();
@@ -142,16 +184,26 @@ impl Inner {
             }
             let (store, source) = (Arc::clone(self), Arc::clone(source));
             let (blob, reporter) = (blob.clone(), reporter.clone());
+            let (budget, holder) = (Arc::clone(&budget), holder.to_owned());
             tasks.spawn(async move {
+                let source = source.as_ref();
                 store
-                    .make_layer(source.as_ref(), &blob, diff_id, &reporter)
+                    .make_layer(source, &blob, diff_id, (&holder, &budget), &reporter)
                     .await
             });
         }
-        // The first failure drops the set, which stops the others.
+        let mut failed = None;
         while let Some(done) = tasks.join_next().await {
-            done??;
+            if let Err(error) = done.map_err(StoreError::from).flatten() {
+                failed = Some(error);
+                break;
+            }
         }
-        Ok(())
+        // The first failure stops the others. What they were unpacking is gone
+        // when this returns, and so a prune after it misses nothing.
+        tasks.shutdown().await;
+        drop(budget);
+        released.recv().await;
+        failed.map_or(Ok(()), Err)
     }
 }

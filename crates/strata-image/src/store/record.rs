@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,9 @@ pub(super) struct Record {
     pub(super) pulled_at: jiff::Timestamp,
     #[serde(default)]
     pub(super) private: bool,
+    /// Those that it was pulled or used for.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) projects: BTreeSet<String>,
 }
 
 impl Store {
@@ -64,22 +69,75 @@ impl Store {
 }
 
 impl Inner {
-    pub(super) fn write_record(&self, record: &Record) -> Result<(), StoreError> {
+    /// Records what a pull brought. Projects that used the same image by this
+    /// name before go on doing so.
+    pub(super) fn record_pull(&self, record: &mut Record) -> Result<(), StoreError> {
+        let _one = self.lock_records();
+        if let Some((before, _)) = self.record(&record.reference)?
+            && before.manifest == record.manifest
+        {
+            record.projects.extend(before.projects);
+        }
+        self.write_record(record)
+    }
+
+    /// Changes the record of an image that is here, and reports whether there
+    /// was something to change; when it was used stays as it is.
+    pub(super) fn change_record(
+        &self,
+        reference: &Reference,
+        change: impl FnOnce(&mut Record) -> bool,
+    ) -> Result<(), StoreError> {
+        let _one = self.lock_records();
+        let Some((mut record, used)) = self.record(reference)? else {
+            return Ok(());
+        };
+        if !change(&mut record) {
+            return Ok(());
+        }
+        self.write_record(&record)?;
+        let path = self.paths.image(reference);
+        File::open(&path)
+            .and_then(|file| file.set_modified(used.into()))
+            .map_err(StoreError::io("touch", &path))
+    }
+
+    /// Removes the record of an image; whether there was one.
+    pub(super) fn remove_record(&self, reference: &Reference) -> Result<bool, StoreError> {
+        let _one = self.lock_records();
+        let path = self.paths.image(reference);
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            removed => removed
+                .map(|()| true)
+                .map_err(StoreError::io("remove", &path)),
+        };
+        self.changes.fetch_add(1, Ordering::Release);
+        removed
+    }
+
+    fn lock_records(&self) -> MutexGuard<'_, ()> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_record(&self, record: &Record) -> Result<(), StoreError> {
         let path = self.paths.image(&record.reference);
         let bytes = serde_json::to_vec(record).map_err(io::Error::from);
         let tmp = self.paths.new_tmp();
         bytes
             .and_then(|bytes| fs::write(&tmp, bytes))
             .and_then(|()| fs::rename(&tmp, &path))
-            .map_err(StoreError::io("write", &path))
+            .map_err(StoreError::io("write", &path))?;
+        self.changes.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// All records. One that cannot be read names nothing: it goes with the
     /// next pull of that name.
     pub(super) fn records(&self) -> Result<Vec<(Record, jiff::Timestamp)>, StoreError> {
-        let folder = self.paths.images();
-        let failed = StoreError::io("read", &folder);
-        let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let dir = self.paths.images();
+        let failed = StoreError::io("read", &dir);
+        let entries = fs::read_dir(&dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let read = entries.map_err(failed)?.into_iter().filter_map(|entry| {
             let record = serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()?;
             let used = entry.metadata().and_then(|metadata| metadata.modified());
@@ -91,7 +149,7 @@ impl Inner {
     /// Notes where the content of all images came from.
     pub(super) fn note_images(&self) -> Result<(), StoreError> {
         for (record, _) in self.records()? {
-            // One without its content says nothing.
+            // A record without its content is ignored.
             if let Ok((manifest, config)) = self.documents(&record.manifest) {
                 let origin = match &record.reference {
                     Reference::Registry(name) => Some(Origin::of(name)),
@@ -104,7 +162,7 @@ impl Inner {
         Ok(())
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         reference: &Reference,
     ) -> Result<Option<(Record, jiff::Timestamp)>, StoreError> {
@@ -172,6 +230,7 @@ impl Inner {
             unpacked_size,
             pulled_at: record.pulled_at,
             private: record.private,
+            projects: record.projects.clone(),
             used_at,
         })
     }

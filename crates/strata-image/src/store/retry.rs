@@ -1,15 +1,15 @@
-//! When to ask a source again. Pure: what happened goes in, how long to wait
-//! comes out.
+//! When to retry a source. Pure: what happened goes in, how long to wait comes
+//! out.
 
 use std::time::Duration;
 
 use super::StoreOptions;
 use crate::SourceError;
-use crate::source::Again;
+use crate::source::RetryAfter;
 
 /// An attempt that brought this much was worth it.
 const PROGRESS: u64 = 64 << 10;
-/// However much each one brings: nobody pulls a blob in more pieces.
+/// However much each one brings: no blob is pulled in more pieces.
 const MAX_TOTAL: u32 = 1000;
 
 #[derive(Debug)]
@@ -46,10 +46,10 @@ impl Retries {
         }
         let doubled = self.first * 2_u32.saturating_pow(self.fruitless - 1);
         match error.again() {
-            Again::Never => None,
-            Again::Soon => Some(doubled.min(self.longest)),
-            Again::After(wait) if wait > self.longest => None,
-            Again::After(wait) => Some(wait.max(self.first)),
+            RetryAfter::Never => None,
+            RetryAfter::Soon => Some(doubled.min(self.longest)),
+            RetryAfter::After(wait) if wait > self.longest => None,
+            RetryAfter::After(wait) => Some(wait.max(self.first)),
         }
     }
 }

@@ -11,36 +11,36 @@ use std::io;
 use std::path::Path;
 
 use super::Inner;
-use super::flight::Work;
+use super::flight::WorkItem;
 use super::paths::Paths;
 use crate::Digest;
 
-/// What tells one boot of this machine from the next.
+/// What distinguishes one boot of this machine from the next.
 pub(super) fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-fn name(work: Work) -> String {
+fn name(work: WorkItem) -> String {
     match work {
-        Work::Blob(digest) => format!("blob-{}", digest.hex()),
-        Work::Layer(diff_id) => format!("layer-{}", diff_id.hex()),
+        WorkItem::Blob(digest) => format!("blob-{}", digest.hex()),
+        WorkItem::Layer(diff_id) => format!("layer-{}", diff_id.hex()),
     }
 }
 
-fn parse(name: &str) -> Option<Work> {
+fn parse(name: &str) -> Option<WorkItem> {
     let (kind, hex) = name.split_once('-')?;
     let digest = Digest::from_hex(hex).ok()?;
     match kind {
-        "blob" => Some(Work::Blob(digest)),
-        "layer" => Some(Work::Layer(digest)),
+        "blob" => Some(WorkItem::Blob(digest)),
+        "layer" => Some(WorkItem::Layer(digest)),
         _ => None,
     }
 }
 
 impl Inner {
     /// Notes that this is about to come into its place.
-    pub(super) fn note_unsynced(&self, work: Work) -> io::Result<()> {
+    pub(super) fn note_unsynced(&self, work: WorkItem) -> io::Result<()> {
         fs::write(self.paths.unsynced().join(name(work)), &self.boot)
     }
 
@@ -67,8 +67,8 @@ pub(super) fn distrust(paths: &Paths, boot: &str) -> io::Result<()> {
             continue;
         }
         match note.file_name().to_str().and_then(parse) {
-            Some(Work::Blob(digest)) => remove(&paths.blob(&digest))?,
-            Some(Work::Layer(diff_id)) => remove(&paths.layer(&diff_id))?,
+            Some(WorkItem::Blob(digest)) => remove(&paths.blob(&digest))?,
+            Some(WorkItem::Layer(diff_id)) => remove(&paths.layer(&diff_id))?,
             None => {}
         }
         fs::remove_file(note.path())?;
@@ -76,7 +76,7 @@ pub(super) fn distrust(paths: &Paths, boot: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A file or a folder with all in it, if it is there.
+/// A file or a directory with all in it, if it is there.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

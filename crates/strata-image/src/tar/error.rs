@@ -17,7 +17,7 @@ pub enum TarError {
     /// A number that is none, or too large.
     #[error("the tar header field {0} is not a number in range")]
     Number(&'static str),
-    /// A kind of entry that nobody puts in a layer.
+    /// A kind of entry that no tool puts in a layer.
     #[error("a tar entry has the unknown type {0:?}")]
     Kind(char),
     /// A PAX record that is not `length key=value`.

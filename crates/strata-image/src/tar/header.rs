@@ -5,7 +5,7 @@ use super::{Kind, TarError};
 pub(super) const BLOCK: usize = 512;
 pub(super) type Block = [u8; BLOCK];
 
-/// What a header says, before anything in front of it overrides it.
+/// The content of a header, before anything in front of it overrides it.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) flag: u8,

@@ -2,9 +2,9 @@
 //!
 //! Our own rather than the `tar` crate's. That one reads long names and PAX
 //! records of any size into memory, copies file data through its own buffers,
-//! and wants to own extraction to be of use; the format itself is small. This
+//! and is of use only if it owns extraction; the format itself is small. This
 //! one bounds everything it keeps, hands out file data as slices of the
-//! caller's buffer, and knows nothing of file systems.
+//! caller's buffer, and is independent of file systems.
 
 mod error;
 mod header;
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Fifo,
 }
 
-/// One entry, with everything that PAX records or long names said about it.
+/// One entry, with everything that PAX records or long names add to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,

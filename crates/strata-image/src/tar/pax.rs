@@ -2,7 +2,7 @@
 
 use super::TarError;
 
-/// What the records in front of an entry said.
+/// The content of the records in front of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
@@ -15,7 +15,7 @@ pub(super) struct Pax {
     pub(super) sparse: PaxSparse,
 }
 
-/// The three ways in which PAX tells of holes.
+/// The three ways in which PAX describes holes.
 #[derive(Debug, Default)]
 pub(super) struct PaxSparse {
     /// 1.0: the map stands in front of the data.
@@ -39,7 +39,7 @@ impl Pax {
 
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), TarError> {
         match key {
-            // POSIX: without a value, what the header says holds.
+            // POSIX: without a value, that of the header holds.
             b"path" if value.is_empty() => self.path = None,
             b"linkpath" if value.is_empty() => self.link = None,
             b"size" if value.is_empty() => self.size = None,
@@ -78,10 +78,10 @@ impl Pax {
 }
 
 /// Key, value, and what follows them.
-type Split<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+type PaxRecord<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 /// The first record, and what follows it. The length counts itself.
-fn record(bytes: &[u8]) -> Result<Split<'_>, TarError> {
+fn record(bytes: &[u8]) -> Result<PaxRecord<'_>, TarError> {
     let space = bytes.iter().position(|byte| *byte == b' ');
     let space = space.ok_or(TarError::Pax)?;
     let length = integer(&bytes[..space], "PAX length").map_err(|_| TarError::Pax)?;

@@ -22,7 +22,7 @@ pub(crate) struct TarReader<R> {
 
 /// What precedes an entry and belongs to it.
 #[derive(Default)]
-struct Ahead {
+struct PendingHeaders {
     pax: Option<Pax>,
     long_path: Option<Vec<u8>>,
     long_link: Option<Vec<u8>>,
@@ -41,7 +41,7 @@ impl<R: BufRead> TarReader<R> {
     /// `finish`, for the digest to cover all of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, TarError> {
         self.skip_rest()?;
-        let mut ahead = Ahead::default();
+        let mut ahead = PendingHeaders::default();
         loop {
             let Some(block) = self.header_block()? else {
                 return Ok(None);
@@ -89,11 +89,16 @@ impl<R: BufRead> TarReader<R> {
         }
     }
 
-    fn entry(&mut self, header: Header, ahead: Ahead, block: &Block) -> Result<Entry, TarError> {
+    fn entry(
+        &mut self,
+        header: Header,
+        ahead: PendingHeaders,
+        block: &Block,
+    ) -> Result<Entry, TarError> {
         let pax = ahead.pax.unwrap_or_default();
         let path = pax.path.or(ahead.long_path);
         let kind = header.kind(path.as_ref().unwrap_or(&header.path))?;
-        // Links and folders may carry a size, but no data.
+        // Links and directories may carry a size, but no data.
         let stored = match kind {
             Kind::File => pax.size.unwrap_or(header.size),
             // POSIX lets a hard link repeat the data.

@@ -81,7 +81,7 @@ fn long_names_and_prefixes_make_one_path() {
 }
 
 /// The header's field holds the first 100 bytes of a long path, the last of
-/// them a slash: that says nothing about the entry.
+/// them a slash: that implies nothing about the entry.
 #[test]
 fn long_path_with_a_slash_at_byte_100_is_a_file() {
     let directory = "a".repeat(99);
@@ -233,7 +233,7 @@ fn maps_that_leave_the_file_are_refused() {
 }
 
 #[test]
-fn damaged_streams_are_told_apart() {
+fn damaged_tar_streams_yield_distinct_errors() {
     let mut broken = block("a", b'0', "0", &[]);
     broken[0] = b'b';
     assert!(matches!(read_all(&broken), Err(TarError::Checksum)));

@@ -27,7 +27,7 @@ pub(super) fn check(entry: &Entry) -> Result<(), UnpackError> {
     Ok(())
 }
 
-/// To what is open: files and folders. The time of a folder comes later.
+/// To what is open: files and directories. The time of a directory comes later.
 pub(super) fn apply(fd: BorrowedFd<'_>, entry: &Entry) -> Result<(), UnpackError> {
     let fail = |errno| UnpackError::io("set owner and mode of", &entry.path, errno);
     // Also where both are root's: what is made in a directory with the
@@ -51,13 +51,13 @@ pub(super) fn apply_at(parent: impl AsFd, name: &[u8], entry: &Entry) -> Result<
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     rustix::fs::chownat(parent, name, owner(entry), group(entry), flags).map_err(fail)?;
     if entry.kind != Kind::Symlink {
-        // It is no symlink: we made it a moment ago, alone in this folder.
+        // It is no symlink: we made it a moment ago, alone in this directory.
         rustix::fs::chmodat(parent, name, Mode::from(entry.mode), AtFlags::empty())
             .map_err(fail)?;
     }
     if !entry.xattrs.is_empty() {
-        // No call sets attributes by folder and name; this one goes through
-        // the open folder and does not follow the name.
+        // No call sets attributes by directory and name; this one goes through
+        // the open directory and does not follow the name.
         let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
         path.extend_from_slice(name);
         for (name, value) in &entry.xattrs {
@@ -74,7 +74,7 @@ pub(super) fn apply_at(parent: impl AsFd, name: &[u8], entry: &Entry) -> Result<
 fn tolerate(set: Result<(), Errno>, entry: &Entry, name: &[u8]) -> Result<(), UnpackError> {
     match set {
         Ok(()) | Err(Errno::NOTSUP) => Ok(()),
-        // User attributes are for files and folders alone.
+        // User attributes are for files and directories alone.
         Err(Errno::PERM) if name.starts_with(b"user.") => Ok(()),
         Err(errno) => Err(UnpackError::io("set an attribute of", &entry.path, errno)),
     }

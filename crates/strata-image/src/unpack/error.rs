@@ -1,9 +1,10 @@
-//! Why a layer was not unpacked. Each says which entry, and what is wrong.
+//! Why a layer was not unpacked. Each names the entry, and what is wrong.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Digest;
+use crate::store::{ReserveReached, ShareReached};
 use crate::tar::TarError;
 
 /// Why a layer was not unpacked.
@@ -27,24 +28,17 @@ pub enum UnpackError {
     /// A name that no file can have.
     #[error("the layer has the path {0:?}, which is not a valid name")]
     Name(String),
-    /// Longer than allowed.
     #[error("the layer has a path of {length} bytes, more than {limit}")]
-    PathTooLong {
-        /// Its length.
-        length: usize,
-        /// What is allowed.
-        limit: usize,
-    },
+    PathTooLong { length: usize, limit: usize },
     /// An entry beneath a symlink.
     #[error("the layer writes {0:?} through a symlink")]
     ThroughSymlink(String),
     /// An entry beneath a file.
-    #[error("the layer writes {0:?} beneath what is not a folder")]
-    NotFolder(String),
-    /// A hard link to what is not in this layer, or is a folder.
+    #[error("the layer writes {0:?} beneath what is not a directory")]
+    NotADirectory(String),
+    /// A hard link to what is not in this layer, or is a directory.
     #[error("the layer links {path:?} to {target:?}, which is not a file of this layer")]
     LinkTarget {
-        /// The link.
         path: String,
         /// What it links to.
         target: String,
@@ -57,46 +51,42 @@ pub enum UnpackError {
     Whiteout(String),
     /// An attribute that would steer the overlay itself.
     #[error("the layer sets the attribute {name:?} on {path:?}, which is the overlay's own")]
-    OverlayAttribute {
-        /// The entry.
-        path: String,
-        /// The attribute.
-        name: String,
-    },
+    OverlayAttribute { path: String, name: String },
     /// More bytes than allowed.
     #[error("the layer unpacks to more than {0} bytes")]
     TooLarge(u64),
+    /// More bytes than allowed, with the other layers of the image.
+    #[error("the image unpacks to more than {0} bytes")]
+    ImageTooLarge(u64),
+    /// The rest of the disk is not for images.
+    #[error(transparent)]
+    Reserve(#[from] ReserveReached),
+    /// The rest of the disk is not for images of this project.
+    #[error(transparent)]
+    Share(#[from] ShareReached),
     /// More entries than allowed.
     #[error("the layer has more than {0} entries")]
     TooManyEntries(u64),
     /// Packed tighter than honest content is.
     #[error("the layer unpacks to more than {0} times its size: a decompression bomb")]
     Bomb(u64),
-    /// It is not the layer that the config promises.
-    #[error("the layer unpacks to {found}, but the config says {expected}")]
-    DiffId {
-        /// In the config.
-        expected: Digest,
-        /// In fact.
-        found: Digest,
-    },
+    /// It is not the layer that the config names.
+    #[error("the layer unpacks to {found}, but the config states {expected}")]
+    DiffId { expected: Digest, found: Digest },
     /// The caller broke it off.
     #[error("unpacking was broken off")]
     Cancelled,
     /// The file system refused.
     #[error("cannot {action} {path:?}: {source}")]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// On what.
         path: String,
         /// Why not.
         source: io::Error,
     },
-    /// The folder itself cannot be made or opened.
-    #[error("cannot make the folder {}: {source}", path.display())]
+    /// The directory itself cannot be made or opened.
+    #[error("cannot make the directory {}: {source}", path.display())]
     Root {
-        /// The folder.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -129,13 +119,14 @@ impl UnpackError {
 
     /// The disk is full or the quota is used up.
     pub(crate) fn is_full_disk(&self) -> bool {
-        let (Self::Io { source, .. } | Self::Root { source, .. }) = self else {
-            return false;
-        };
-        matches!(
-            source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
+        match self {
+            Self::Io { source, .. } | Self::Root { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            Self::Reserve(_) => true,
+            _ => false,
+        }
     }
 }
 

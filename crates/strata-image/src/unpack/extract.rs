@@ -9,11 +9,11 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
 
 use super::error::shown;
-use super::input::Feed;
-use super::path::Beneath;
+use super::input::HashedInput;
+use super::path::RootedPath;
 use super::root::{self, Root};
-use super::whiteout::{self, Meaning};
-use super::{Limits, UnpackError, attributes};
+use super::whiteout::{self, EntryMeaning};
+use super::{Charge, ChargeHook, Limits, UnpackError, attributes};
 use crate::tar::{Entry, Kind, TarReader};
 
 const NEW_FILE: OFlags = OFlags::WRONLY
@@ -22,63 +22,70 @@ const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-pub(super) struct Extractor {
+pub(super) struct Extractor<'a> {
     root: Root,
     limits: Limits,
+    charge: ChargeHook<'a>,
     entries: u64,
     /// Sizes of files, holes included.
     bytes: u64,
-    /// Times of folders, set when nothing more is put into them.
-    folders: BTreeMap<Vec<u8>, Timestamps>,
+    /// Times of directories, set when nothing more is put into them.
+    dirs: BTreeMap<Vec<u8>, Timestamps>,
 }
 
-impl Extractor {
-    pub(super) fn open(path: &Path, limits: &Limits) -> Result<Self, UnpackError> {
+impl<'a> Extractor<'a> {
+    pub(super) fn open(
+        path: &Path,
+        limits: &Limits,
+        charge: ChargeHook<'a>,
+    ) -> Result<Self, UnpackError> {
         Ok(Self {
             root: Root::open(path)?,
             limits: *limits,
+            charge,
             entries: 0,
             bytes: 0,
-            folders: BTreeMap::new(),
+            dirs: BTreeMap::new(),
         })
     }
 
     pub(super) fn take(
         &mut self,
         entry: &Entry,
-        tar: &mut TarReader<&mut Feed<'_>>,
+        tar: &mut TarReader<&mut HashedInput<'_>>,
     ) -> Result<(), UnpackError> {
         self.entries += 1;
         if self.entries > self.limits.entries {
             return Err(UnpackError::TooManyEntries(self.limits.entries));
         }
+        (self.charge)(Charge::Entry)?;
         self.bytes = self.bytes.saturating_add(entry.size);
         if self.bytes > self.limits.bytes {
             return Err(UnpackError::TooLarge(self.limits.bytes));
         }
         attributes::check(entry)?;
-        let Some(path) = Beneath::parse(&entry.path, self.limits.path)? else {
+        let Some(path) = RootedPath::parse(&entry.path, self.limits.path)? else {
             return self.take_root(entry);
         };
         match whiteout::meaning(&path)? {
-            Meaning::BookKeeping => Ok(()),
-            Meaning::Opaque => {
-                let folder = self.root.folder(path.folder())?;
-                whiteout::make_opaque(folder.as_fd())
-                    .map_err(|errno| UnpackError::io("make opaque", path.folder(), errno))
+            EntryMeaning::BookKeeping => Ok(()),
+            EntryMeaning::Opaque => {
+                let dir = self.root.dir(path.dir())?;
+                whiteout::make_opaque(dir.as_fd())
+                    .map_err(|errno| UnpackError::io("make opaque", path.dir(), errno))
             }
-            Meaning::Gone(name) => {
-                let folder = self.root.folder(path.folder())?;
-                whiteout::make_gone(folder.as_fd(), name)
+            EntryMeaning::Gone(name) => {
+                let dir = self.root.dir(path.dir())?;
+                whiteout::make_gone(dir.as_fd(), name)
                     .map_err(|errno| UnpackError::io("make a whiteout for", path.whole(), errno))
             }
-            Meaning::Plain => self.take_plain(entry, &path, tar),
+            EntryMeaning::Plain => self.take_plain(entry, &path, tar),
         }
     }
 
-    /// Times of folders; then all is done.
+    /// Times of directories; then all is done.
     pub(super) fn finish(self) -> Result<u64, UnpackError> {
-        for (path, times) in &self.folders {
+        for (path, times) in &self.dirs {
             let fd = match self.root.existing(path) {
                 Ok(Some(fd)) => fd,
                 // It was replaced by something else since.
@@ -95,58 +102,58 @@ impl Extractor {
         if entry.kind != Kind::Directory {
             return Err(UnpackError::Name(shown(&entry.path)));
         }
-        self.folders.insert(Vec::new(), attributes::times(entry));
+        self.dirs.insert(Vec::new(), attributes::times(entry));
         attributes::apply(self.root.fd(), entry)
     }
 
     fn take_plain(
         &mut self,
         entry: &Entry,
-        path: &Beneath,
-        tar: &mut TarReader<&mut Feed<'_>>,
+        path: &RootedPath,
+        tar: &mut TarReader<&mut HashedInput<'_>>,
     ) -> Result<(), UnpackError> {
-        let folder = self.root.folder(path.folder())?;
+        let dir = self.root.dir(path.dir())?;
         let name = path.name();
         match entry.kind {
-            Kind::Directory => return self.folder(entry, path, &folder),
+            Kind::Directory => return self.dir(entry, path, &dir),
             Kind::File => {
-                let fd = self.replace(path, &folder, || {
-                    rustix::fs::openat(&folder, name, NEW_FILE, Mode::from(0o600))
+                let fd = self.replace(path, &dir, || {
+                    rustix::fs::openat(&dir, name, NEW_FILE, Mode::from(0o600))
                 })?;
                 write(&fd, entry, tar)?;
                 return attributes::apply(fd.as_fd(), entry);
             }
-            Kind::HardLink => return self.hard_link(entry, path, &folder),
+            Kind::HardLink => return self.hard_link(entry, path, &dir),
             Kind::Symlink => {
                 if entry.link.is_empty() || entry.link.contains(&0) {
                     return Err(UnpackError::EmptyLink(shown(&entry.path)));
                 }
-                self.replace(path, &folder, || {
-                    rustix::fs::symlinkat(entry.link.as_slice(), &folder, name)
+                self.replace(path, &dir, || {
+                    rustix::fs::symlinkat(entry.link.as_slice(), &dir, name)
                 })?;
             }
-            Kind::CharDevice => self.node(path, &folder, FileType::CharacterDevice, entry)?,
-            Kind::BlockDevice => self.node(path, &folder, FileType::BlockDevice, entry)?,
-            Kind::Fifo => self.node(path, &folder, FileType::Fifo, entry)?,
+            Kind::CharDevice => self.node(path, &dir, FileType::CharacterDevice, entry)?,
+            Kind::BlockDevice => self.node(path, &dir, FileType::BlockDevice, entry)?,
+            Kind::Fifo => self.node(path, &dir, FileType::Fifo, entry)?,
         }
-        attributes::apply_at(&folder, name, entry)
+        attributes::apply_at(&dir, name, entry)
     }
 
-    fn folder(
+    fn dir(
         &mut self,
         entry: &Entry,
-        path: &Beneath,
+        path: &RootedPath,
         parent: &Rc<OwnedFd>,
     ) -> Result<(), UnpackError> {
         let name = path.name();
-        let fail = |errno: Errno| UnpackError::io("make the folder", path.whole(), errno);
+        let fail = |errno: Errno| UnpackError::io("make the directory", path.whole(), errno);
         let make = || rustix::fs::mkdirat(parent, name, Mode::from(0o755));
         let mut opaque = false;
         if let Err(errno) = make() {
             if errno != Errno::EXIST {
                 return Err(fail(errno));
             }
-            if !is_folder(parent.as_fd(), name) {
+            if !is_directory(parent.as_fd(), name) {
                 opaque = whiteout::is(parent.as_fd(), name);
                 rustix::fs::unlinkat(parent, name, AtFlags::empty())
                     .and_then(|()| make())
@@ -157,7 +164,7 @@ impl Extractor {
         if opaque {
             whiteout::make_opaque(fd.as_fd()).map_err(fail)?;
         }
-        self.folders
+        self.dirs
             .insert(path.whole().to_vec(), attributes::times(entry));
         attributes::apply(fd.as_fd(), entry)
     }
@@ -167,15 +174,15 @@ impl Extractor {
     fn hard_link(
         &mut self,
         entry: &Entry,
-        path: &Beneath,
-        folder: &Rc<OwnedFd>,
+        path: &RootedPath,
+        dir: &Rc<OwnedFd>,
     ) -> Result<(), UnpackError> {
         let missing = || UnpackError::LinkTarget {
             path: shown(&entry.path),
             target: shown(&entry.link),
         };
-        let target = Beneath::parse(&entry.link, self.limits.path)?.ok_or_else(missing)?;
-        let from = self.root.existing(target.folder())?.ok_or_else(missing)?;
+        let target = RootedPath::parse(&entry.link, self.limits.path)?.ok_or_else(missing)?;
+        let from = self.root.existing(target.dir())?.ok_or_else(missing)?;
         let stat = rustix::fs::statat(&from, target.name(), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|_| missing())?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -186,22 +193,22 @@ impl Extractor {
         if target == *path {
             return Ok(());
         }
-        self.replace(path, folder, || {
-            rustix::fs::linkat(&from, target.name(), folder, path.name(), AtFlags::empty())
+        self.replace(path, dir, || {
+            rustix::fs::linkat(&from, target.name(), dir, path.name(), AtFlags::empty())
         })
     }
 
     fn node(
         &mut self,
-        path: &Beneath,
-        folder: &Rc<OwnedFd>,
+        path: &RootedPath,
+        dir: &Rc<OwnedFd>,
         kind: FileType,
         entry: &Entry,
     ) -> Result<(), UnpackError> {
         let (major, minor) = entry.device;
         let device = rustix::fs::makedev(major, minor);
-        self.replace(path, folder, || {
-            rustix::fs::mknodat(folder, path.name(), kind, Mode::from(0o600), device)
+        self.replace(path, dir, || {
+            rustix::fs::mknodat(dir, path.name(), kind, Mode::from(0o600), device)
         })
     }
 
@@ -209,13 +216,13 @@ impl Extractor {
     /// entry of two wins, as with every other extractor.
     fn replace<T>(
         &mut self,
-        path: &Beneath,
-        folder: &Rc<OwnedFd>,
+        path: &RootedPath,
+        dir: &Rc<OwnedFd>,
         make: impl Fn() -> Result<T, Errno>,
     ) -> Result<T, UnpackError> {
         let made = match make() {
             Err(Errno::EXIST) => {
-                root::remove(folder.as_fd(), path.name())
+                root::remove(dir.as_fd(), path.name())
                     .map_err(|error| UnpackError::io("replace", path.whole(), error))?;
                 self.root.forget();
                 make()
@@ -226,7 +233,7 @@ impl Extractor {
     }
 }
 
-fn is_folder(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
+fn is_directory(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
     rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
@@ -235,7 +242,7 @@ fn is_folder(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
 fn write(
     fd: &OwnedFd,
     entry: &Entry,
-    tar: &mut TarReader<&mut Feed<'_>>,
+    tar: &mut TarReader<&mut HashedInput<'_>>,
 ) -> Result<(), UnpackError> {
     let fail = |errno: Errno| UnpackError::io("write", &entry.path, errno);
     let Some(spans) = &entry.sparse else {
@@ -252,7 +259,7 @@ fn write(
 fn copy(
     fd: &OwnedFd,
     entry: &Entry,
-    tar: &mut TarReader<&mut Feed<'_>>,
+    tar: &mut TarReader<&mut HashedInput<'_>>,
     mut left: u64,
 ) -> Result<(), UnpackError> {
     while left > 0 {

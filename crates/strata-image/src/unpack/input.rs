@@ -12,30 +12,30 @@ use std::thread;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::{Limits, UnpackError};
+use super::{Charge, ChargeHook, Limits, UnpackError};
 use crate::{Digest, Hasher};
 
 /// Large enough that switching threads costs nothing, small enough that a
 /// buffer is still in the cache when it is written.
 const CHUNK: usize = 256 << 10;
 const IN_FLIGHT: usize = 4;
-/// Windows up to 128 MiB, what `zstd` itself takes without being told.
+/// Windows up to 128 MiB, what `zstd` itself takes by default.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-enum Piece {
+enum InputChunk {
     Data(Vec<u8>),
     Failed(UnpackError),
     End,
 }
 
-type Watch<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
+type ProgressWatch<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// Runs `work` on the unpacked bytes of `packed`.
 pub(super) fn with<T>(
     packed: impl Read + Send,
-    limits: &Limits,
-    watch: Watch<'_>,
-    work: impl FnOnce(&mut Feed) -> Result<T, UnpackError>,
+    (limits, charge): (&Limits, ChargeHook<'_>),
+    watch: ProgressWatch<'_>,
+    work: impl FnOnce(&mut HashedInput) -> Result<T, UnpackError>,
 ) -> Result<T, UnpackError> {
     let (full, pieces) = sync_channel(IN_FLIGHT);
     let (back, empty) = sync_channel(IN_FLIGHT + 1);
@@ -46,14 +46,14 @@ pub(super) fn with<T>(
             .name("layer-inflate".into())
             .spawn_scoped(scope, move || {
                 let last = match inflate(packed, taken, watch, &full, &empty) {
-                    Ok(()) => Piece::End,
-                    Err(error) => Piece::Failed(error),
+                    Ok(()) => InputChunk::End,
+                    Err(error) => InputChunk::Failed(error),
                 };
-                // Nobody listens any more when the other side gave up.
+                // There is no receiver any more when the other side gave up.
                 let _ = full.send(last);
             })
             .map_err(UnpackError::Packing)?;
-        let mut feed = Feed {
+        let mut feed = HashedInput {
             pieces,
             back,
             current: Vec::new(),
@@ -63,6 +63,7 @@ pub(super) fn with<T>(
             total: 0,
             taken,
             limits: *limits,
+            charge,
         };
         work(&mut feed)
         // The feed goes here; the thread's next send fails and it ends.
@@ -73,7 +74,7 @@ pub(super) fn with<T>(
 struct Counted<'a, R> {
     inner: R,
     taken: &'a AtomicU64,
-    watch: Watch<'a>,
+    watch: ProgressWatch<'a>,
 }
 
 impl<R: Read> Read for Counted<'_, R> {
@@ -90,8 +91,8 @@ impl<R: Read> Read for Counted<'_, R> {
 fn inflate(
     packed: impl Read,
     taken: &AtomicU64,
-    watch: Watch<'_>,
-    full: &SyncSender<Piece>,
+    watch: ProgressWatch<'_>,
+    full: &SyncSender<InputChunk>,
     empty: &Receiver<Vec<u8>>,
 ) -> Result<(), UnpackError> {
     let mut counted = Counted {
@@ -126,7 +127,7 @@ fn inflate(
 
 fn pump(
     mut unpacked: impl Read,
-    full: &SyncSender<Piece>,
+    full: &SyncSender<InputChunk>,
     empty: &Receiver<Vec<u8>>,
 ) -> Result<(), UnpackError> {
     loop {
@@ -143,15 +144,15 @@ fn pump(
         }
         let ended = filled < CHUNK;
         buffer.truncate(filled);
-        if full.send(Piece::Data(buffer)).is_err() || ended {
+        if full.send(InputChunk::Data(buffer)).is_err() || ended {
             return Ok(());
         }
     }
 }
 
 /// The unpacked bytes, hashed and counted as they come in.
-pub(super) struct Feed<'a> {
-    pieces: Receiver<Piece>,
+pub(super) struct HashedInput<'a> {
+    pieces: Receiver<InputChunk>,
     back: SyncSender<Vec<u8>>,
     current: Vec<u8>,
     at: usize,
@@ -160,9 +161,10 @@ pub(super) struct Feed<'a> {
     total: u64,
     taken: &'a AtomicU64,
     limits: Limits,
+    charge: ChargeHook<'a>,
 }
 
-impl Feed<'_> {
+impl HashedInput<'_> {
     /// The digest and the number of all bytes that came in.
     pub(super) fn finish(&self) -> (Digest, u64) {
         (self.hasher.clone().finish(), self.total)
@@ -173,17 +175,17 @@ impl Feed<'_> {
         let _ = self.back.try_send(spent);
         self.at = 0;
         match self.pieces.recv() {
-            Ok(Piece::Data(bytes)) => {
+            Ok(InputChunk::Data(bytes)) => {
                 self.count(bytes.len())?;
                 self.hasher.update(&bytes);
                 self.current = bytes;
                 Ok(())
             }
-            Ok(Piece::End) => {
+            Ok(InputChunk::End) => {
                 self.ended = true;
                 Ok(())
             }
-            Ok(Piece::Failed(error)) => Err(error),
+            Ok(InputChunk::Failed(error)) => Err(error),
             Err(_) => Err(UnpackError::Packing(io::ErrorKind::BrokenPipe.into())),
         }
     }
@@ -197,11 +199,11 @@ impl Feed<'_> {
         if self.total > self.limits.ratio_from && self.total / packed > self.limits.ratio {
             return Err(UnpackError::Bomb(self.limits.ratio));
         }
-        Ok(())
+        (self.charge)(Charge::Bytes(length as u64))
     }
 }
 
-impl Read for Feed<'_> {
+impl Read for HashedInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.fill_buf()?;
         let length = bytes.len().min(buffer.len());
@@ -211,7 +213,7 @@ impl Read for Feed<'_> {
     }
 }
 
-impl BufRead for Feed<'_> {
+impl BufRead for HashedInput<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.at == self.current.len() && !self.ended {
             self.advance().map_err(io::Error::other)?;

@@ -6,7 +6,6 @@
 pub struct Limits {
     /// Bytes of the tar, and of the files with their holes.
     pub bytes: u64,
-    /// Entries.
     pub entries: u64,
     /// Bytes of one path.
     pub path: usize,

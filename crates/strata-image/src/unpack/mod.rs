@@ -1,4 +1,4 @@
-//! From a packed layer to a folder that serves as a lower of an overlay.
+//! From a packed layer to a directory that serves as a lower of an overlay.
 //!
 //! One thread unpacks the compression, the caller's thread hashes, parses and
 //! writes, straight from the buffers that it got: the inflating is as much
@@ -7,8 +7,8 @@
 //!
 //! A layer is never trusted. Its paths are taken apart and walked beneath its
 //! own root by the kernel (`openat2`), through no symlink; what it unpacks to
-//! is bounded; and the digest of the tar must be the one that the config
-//! promises. A layer that fails any of it leaves nothing behind.
+//! is bounded; and the digest of the tar must be the one that the config names.
+//! A layer that fails any of it leaves nothing behind.
 
 mod attributes;
 mod error;
@@ -37,19 +37,40 @@ pub(crate) use whiteout::OPAQUE;
 pub struct Unpacked {
     /// Bytes of the tar.
     pub bytes: u64,
-    /// Entries in it.
     pub entries: u64,
 }
 
-/// Unpacks a layer into the folder `into`, which must not be there yet; on
+/// Unpacks a layer into the directory `into`, which must not be there yet; on
 /// failure it is not there afterwards either. Blocks: for a blocking thread.
 ///
-/// `watch` hears how many packed bytes were read, and may break it off.
+/// `watch` receives how many packed bytes were read, and may cancel it.
 pub fn unpack(
     packed: impl Read + Send,
     into: &Path,
     diff_id: Digest,
     limits: &Limits,
+    watch: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+) -> Result<Unpacked, UnpackError> {
+    unpack_charged(packed, into, diff_id, (limits, &|_| Ok(())), watch)
+}
+
+/// What is about to be written of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// Bytes of the tar.
+    Bytes(u64),
+    Entry,
+}
+
+/// Is called before anything is written, and may refuse it.
+pub(crate) type ChargeHook<'a> = &'a dyn Fn(Charge) -> Result<(), UnpackError>;
+
+/// The same, with a hook that counts what several layers unpack to.
+pub(crate) fn unpack_charged(
+    packed: impl Read + Send,
+    into: &Path,
+    diff_id: Digest,
+    limits: (&Limits, ChargeHook<'_>),
     watch: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<Unpacked, UnpackError> {
     fs::create_dir(into).map_err(|source| UnpackError::root(into, source))?;
@@ -58,7 +79,7 @@ pub fn unpack(
         && let Err(error) = fs::remove_dir_all(into)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(folder = %into.display(), %error, "cannot remove a half unpacked layer");
+        tracing::warn!(dir = %into.display(), %error, "incomplete layer not removed");
     }
     done
 }
@@ -67,11 +88,11 @@ fn extract(
     packed: impl Read + Send,
     into: &Path,
     diff_id: Digest,
-    limits: &Limits,
+    (limits, charge): (&Limits, ChargeHook<'_>),
     watch: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<Unpacked, UnpackError> {
-    input::with(packed, limits, watch, |feed| {
-        let mut extractor = Extractor::open(into, limits)?;
+    input::with(packed, (limits, charge), watch, |feed| {
+        let mut extractor = Extractor::open(into, limits, charge)?;
         let mut tar = TarReader::new(feed);
         while let Some(entry) = tar.next()? {
             extractor.take(&entry, &mut tar)?;

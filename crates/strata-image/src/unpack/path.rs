@@ -5,14 +5,14 @@ use super::error::shown;
 
 const MAX_NAME: usize = 255;
 
-/// A path beneath the root: its folder, cleaned, and its name.
+/// A path beneath the root: its directory, cleaned, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Beneath {
+pub(super) struct RootedPath {
     bytes: Vec<u8>,
     name_at: usize,
 }
 
-impl Beneath {
+impl RootedPath {
     /// Takes a path apart; none when it is the root itself.
     pub(super) fn parse(path: &[u8], limit: usize) -> Result<Option<Self>, UnpackError> {
         if path.len() > limit {
@@ -50,8 +50,8 @@ impl Beneath {
         Ok((!bytes.is_empty()).then_some(Self { bytes, name_at }))
     }
 
-    /// The folder; empty when it is the root.
-    pub(super) fn folder(&self) -> &[u8] {
+    /// The directory; empty when it is the root.
+    pub(super) fn dir(&self) -> &[u8] {
         self.bytes[..self.name_at]
             .strip_suffix(b"/")
             .unwrap_or_default()
@@ -74,30 +74,30 @@ mod tests {
 
     #[test]
     fn paths_are_cleaned_and_split() {
-        let path = Beneath::parse(b"./a//b/./c/", 100).unwrap().unwrap();
-        assert_eq!((path.folder(), path.name()), (&b"a/b"[..], &b"c"[..]));
-        let top = Beneath::parse(b"a", 100).unwrap().unwrap();
-        assert_eq!((top.folder(), top.name()), (&b""[..], &b"a"[..]));
-        assert_eq!(Beneath::parse(b"./", 100).unwrap(), None);
+        let path = RootedPath::parse(b"./a//b/./c/", 100).unwrap().unwrap();
+        assert_eq!((path.dir(), path.name()), (&b"a/b"[..], &b"c"[..]));
+        let top = RootedPath::parse(b"a", 100).unwrap().unwrap();
+        assert_eq!((top.dir(), top.name()), (&b""[..], &b"a"[..]));
+        assert_eq!(RootedPath::parse(b"./", 100).unwrap(), None);
     }
 
     #[test]
     fn paths_that_leave_are_refused() {
         for path in [&b"/a"[..], b"../a", b"a/../b", b"a/..", b"..", b"", b"a\0b"] {
             assert!(
-                Beneath::parse(path, 100).is_err(),
+                RootedPath::parse(path, 100).is_err(),
                 "{}",
                 path.escape_ascii()
             );
         }
-        assert!(Beneath::parse(&[b'a'; 101], 100).is_err());
-        assert!(Beneath::parse(&[b'a'; 256], 4096).is_err());
+        assert!(RootedPath::parse(&[b'a'; 101], 100).is_err());
+        assert!(RootedPath::parse(&[b'a'; 256], 4096).is_err());
     }
 
     proptest! {
         #[test]
-        fn what_is_taken_stays_beneath(path in "[a./]{0,30}") {
-            if let Ok(Some(path)) = Beneath::parse(path.as_bytes(), 100) {
+        fn accepted_paths_stay_beneath_the_root(path in "[a./]{0,30}") {
+            if let Ok(Some(path)) = RootedPath::parse(path.as_bytes(), 100) {
                 for part in path.whole().split(|byte| *byte == b'/') {
                     prop_assert!(!matches!(part, b"" | b"." | b".."));
                 }

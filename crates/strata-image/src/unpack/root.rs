@@ -1,8 +1,8 @@
-//! The layer's folder, and the way to everything beneath it.
+//! The layer's directory, and the way to everything beneath it.
 //!
-//! Every folder is opened by the kernel beneath the root, through no symlink
+//! Every directory is opened by the kernel beneath the root, through no symlink
 //! and no magic link, whatever the layer put there before. Entries of one
-//! folder follow each other in a tar, so the last folder is kept open.
+//! directory follow each other in a tar, so the last directory is kept open.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::error::shown;
 use super::{UnpackError, whiteout};
 
-const FOLDER: OFlags = OFlags::RDONLY
+const DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -29,7 +29,7 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn open(path: &Path) -> Result<Self, UnpackError> {
-        let root = rustix::fs::open(path, FOLDER, Mode::empty())
+        let root = rustix::fs::open(path, DIR, Mode::empty())
             .map_err(|errno| UnpackError::root(path, errno))?;
         Ok(Self {
             root: Rc::new(root),
@@ -41,8 +41,8 @@ impl Root {
         self.root.as_fd()
     }
 
-    /// A folder beneath the root, made when it is not there.
-    pub(super) fn folder(&mut self, path: &[u8]) -> Result<Rc<OwnedFd>, UnpackError> {
+    /// A directory beneath the root, made when it is not there.
+    pub(super) fn dir(&mut self, path: &[u8]) -> Result<Rc<OwnedFd>, UnpackError> {
         if path.is_empty() {
             return Ok(Rc::clone(&self.root));
         }
@@ -53,7 +53,7 @@ impl Root {
         }
         let fd = match open_beneath(self.fd(), path) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => self.make_folders(path)?,
+            Err(Errno::NOENT | Errno::NOTDIR) => self.make_dirs(path)?,
             Err(errno) => return Err(on_the_way(errno, path)),
         };
         let fd = Rc::new(fd);
@@ -61,7 +61,7 @@ impl Root {
         Ok(fd)
     }
 
-    /// A folder that must be there already; none when it is not.
+    /// A directory that must be there already; none when it is not.
     pub(super) fn existing(&self, path: &[u8]) -> Result<Option<Rc<OwnedFd>>, UnpackError> {
         if path.is_empty() {
             return Ok(Some(Rc::clone(&self.root)));
@@ -73,24 +73,24 @@ impl Root {
         }
     }
 
-    /// Forgets the kept folder: something that may be above it went.
+    /// Drops the kept directory: something that may be above it went.
     pub(super) fn forget(&mut self) {
         self.near = None;
     }
 
-    fn make_folders(&self, path: &[u8]) -> Result<OwnedFd, UnpackError> {
+    fn make_dirs(&self, path: &[u8]) -> Result<OwnedFd, UnpackError> {
         let mut fd: Option<OwnedFd> = None;
         for name in path.split(|byte| *byte == b'/') {
             let parent = fd.as_ref().map_or(self.fd(), |fd| fd.as_fd());
             let next = match open_beneath(parent, name) {
                 Ok(next) => next,
-                Err(Errno::NOENT) => make_folder(parent, name, false)
-                    .map_err(|errno| UnpackError::io("make the folder", path, errno))?,
-                // A whiteout of what is now a folder again.
+                Err(Errno::NOENT) => make_dir(parent, name, false)
+                    .map_err(|errno| UnpackError::io("make the directory", path, errno))?,
+                // A whiteout of what is now a directory again.
                 Err(Errno::NOTDIR) if whiteout::is(parent, name) => {
                     rustix::fs::unlinkat(parent, name, AtFlags::empty())
-                        .and_then(|()| make_folder(parent, name, true))
-                        .map_err(|errno| UnpackError::io("make the folder", path, errno))?
+                        .and_then(|()| make_dir(parent, name, true))
+                        .map_err(|errno| UnpackError::io("make the directory", path, errno))?
                 }
                 Err(errno) => return Err(on_the_way(errno, path)),
             };
@@ -101,10 +101,10 @@ impl Root {
     }
 }
 
-fn make_folder(parent: BorrowedFd<'_>, name: &[u8], opaque: bool) -> Result<OwnedFd, Errno> {
+fn make_dir(parent: BorrowedFd<'_>, name: &[u8], opaque: bool) -> Result<OwnedFd, Errno> {
     rustix::fs::mkdirat(parent, name, Mode::from(0o755))?;
     let fd = open_beneath(parent, name)?;
-    // Not of the group of the directory above, which its bit would say.
+    // Not of the group of the directory above, which its bit would set.
     rustix::fs::fchown(&fd, Some(Uid::ROOT), Some(Gid::ROOT))?;
     rustix::fs::fchmod(&fd, Mode::from(0o755))?;
     if opaque {
@@ -114,14 +114,14 @@ fn make_folder(parent: BorrowedFd<'_>, name: &[u8], opaque: bool) -> Result<Owne
 }
 
 pub(super) fn open_beneath(parent: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat2(parent, path, FOLDER, Mode::empty(), BENEATH)
+    rustix::fs::openat2(parent, path, DIR, Mode::empty(), BENEATH)
 }
 
 fn on_the_way(errno: Errno, path: &[u8]) -> UnpackError {
     match errno {
         Errno::LOOP | Errno::XDEV => UnpackError::ThroughSymlink(shown(path)),
-        Errno::NOTDIR => UnpackError::NotFolder(shown(path)),
-        errno => UnpackError::io("open the folder", path, errno),
+        Errno::NOTDIR => UnpackError::NotADirectory(shown(path)),
+        errno => UnpackError::io("open the directory", path, errno),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a layer takes away from those below it, in the words of overlayfs.
 //!
-//! A layer's tar says `.wh.NAME` for "NAME is gone" and `.wh..wh..opq` for
-//! "all that was in this folder is gone"; overlayfs says a character device
-//! 0:0 and `trusted.overlay.opaque`. Both speak of lower layers only, so what
-//! the same layer holds under that name stays, whichever comes first.
+//! A layer's tar has `.wh.NAME` for "NAME is gone" and `.wh..wh..opq` for "all
+//! that was in this directory is gone"; overlayfs has a character device 0:0
+//! and `trusted.overlay.opaque`. Both refer to lower layers only, so what the
+//! same layer holds under that name stays, whichever comes first.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 
 use super::UnpackError;
 use super::error::shown;
-use super::path::Beneath;
+use super::path::RootedPath;
 
-/// The attribute by which a folder hides those below it.
+/// The attribute by which a directory hides those below it.
 pub(crate) const OPAQUE: &str = "trusted.overlay.opaque";
 
 /// What a name means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning<'a> {
+pub(super) enum EntryMeaning<'a> {
     /// An entry like any other.
     Plain,
-    /// Its folder hides what is below.
+    /// Its directory hides what is below.
     Opaque,
     /// This name is gone.
     Gone(&'a [u8]),
@@ -30,23 +30,23 @@ pub(super) enum Meaning<'a> {
     BookKeeping,
 }
 
-pub(super) fn meaning(path: &Beneath) -> Result<Meaning<'_>, UnpackError> {
+pub(super) fn meaning(path: &RootedPath) -> Result<EntryMeaning<'_>, UnpackError> {
     let refuse = || UnpackError::Whiteout(shown(path.whole()));
-    for part in path.folder().split(|byte| *byte == b'/') {
+    for part in path.dir().split(|byte| *byte == b'/') {
         if part.starts_with(b".wh..wh.") {
-            return Ok(Meaning::BookKeeping);
+            return Ok(EntryMeaning::BookKeeping);
         }
         if part.starts_with(b".wh.") {
             return Err(refuse());
         }
     }
     match path.name().strip_prefix(b".wh.") {
-        None => Ok(Meaning::Plain),
-        Some(b".wh..opq") => Ok(Meaning::Opaque),
-        // `.wh...` would take away the folder above.
+        None => Ok(EntryMeaning::Plain),
+        Some(b".wh..opq") => Ok(EntryMeaning::Opaque),
+        // `.wh...` would take away the directory above.
         Some(b"" | b"." | b"..") => Err(refuse()),
-        Some(name) if name.starts_with(b".wh.") => Ok(Meaning::BookKeeping),
-        Some(name) => Ok(Meaning::Gone(name)),
+        Some(name) if name.starts_with(b".wh.") => Ok(EntryMeaning::BookKeeping),
+        Some(name) => Ok(EntryMeaning::Gone(name)),
     }
 }
 
@@ -57,12 +57,12 @@ pub(super) fn is(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
     })
 }
 
-pub(super) fn make_opaque(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::fs::fsetxattr(folder, OPAQUE, b"y", XattrFlags::empty())
+pub(super) fn make_opaque(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::fs::fsetxattr(dir, OPAQUE, b"y", XattrFlags::empty())
 }
 
 /// Puts a whiteout under `name`, unless this layer has something there: a
-/// folder of its own then hides the one below, a file does so anyway.
+/// directory of its own then hides the one below, a file does so anyway.
 pub(super) fn make_gone(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn of(path: &str) -> Result<String, UnpackError> {
-        let path = Beneath::parse(path.as_bytes(), 4096)?.unwrap();
+        let path = RootedPath::parse(path.as_bytes(), 4096)?.unwrap();
         meaning(&path).map(|meaning| format!("{meaning:?}"))
     }
 

@@ -1,23 +1,24 @@
-//! Who may be spoken to how: credentials, tokens, redirects, TLS.
+//! Which hosts may be contacted how: credentials, tokens, redirects, TLS.
 
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 
-use crate::support::image::Made;
+use crate::support::image::BuiltImage;
 use crate::support::layer::Layer;
-use crate::support::registry::{Asked, Fake, Reply};
+use crate::support::registry::{Fake, RecordedRequest, Reply};
 use crate::support::store;
 use strata_image::{
-    Credentials, Image, PullOptions, Registries, RegistryOptions, SourceError, Store, StoreError,
+    Credentials, Image, Platform, PullOptions, Registries, RegistryOptions, SourceError, Store,
+    StoreError,
 };
 
-fn made() -> Made {
-    Made::new(&[Layer::new().file("data", b"some")])
+fn made() -> BuiltImage {
+    BuiltImage::new(&[Layer::new().file("data", b"some")])
 }
 
-fn is_layer(made: &Made, asked: &Asked) -> bool {
+fn is_layer(made: &BuiltImage, asked: &RecordedRequest) -> bool {
     let digest = strata_image::Digest::of(&made.blobs[0]);
     asked.path.ends_with(&digest.to_string())
 }
@@ -121,6 +122,59 @@ async fn tokens_are_fetched_once_and_go_nowhere_else() {
     assert_eq!(fake.count("/token"), 2);
 }
 
+/// A registry that has a token for each of its repositories.
+async fn with_tokens(token: String) -> Fake {
+    let made = made();
+    let own = Arc::new(std::sync::OnceLock::new());
+    let address = Arc::clone(&own);
+    let manifest = made.manifest.clone();
+    let fake = Fake::start(&made, move |asked| {
+        if asked.path.starts_with("/token?") {
+            let token = format!(r#"{{"token":"{token}","expires_in":86400}}"#);
+            return Some(Reply::ok(token));
+        }
+        if asked.header("authorization").is_none() {
+            let realm = format!("Bearer realm=\"http://{}/token\"", address.get().unwrap());
+            return Some(Reply::status(401).with("WWW-Authenticate", realm));
+        }
+        Some(Reply::ok(manifest.clone()))
+    })
+    .await;
+    own.set(fake.address).unwrap();
+    fake
+}
+
+/// The memory of a node does not grow with the repositories of a registry.
+#[tokio::test]
+async fn tokens_of_many_repositories_are_not_all_kept() {
+    let fake = with_tokens("a".repeat(4096)).await;
+    let registries = fake.registries();
+    let resolve = async |number: usize| {
+        let reference = format!("{}/r{number}:tag", fake.address).parse().unwrap();
+        let source = registries.source(&reference);
+        source.resolve(&Platform::host()).await.unwrap();
+        fake.count(&format!("/token?scope=repository%3Ar{number}%3A"))
+    };
+    for number in 0..1100 {
+        assert_eq!(resolve(number).await, 1);
+    }
+    assert_eq!(resolve(1099).await, 1, "the newest is kept");
+    assert_eq!(resolve(0).await, 2, "the oldest went");
+}
+
+#[tokio::test]
+async fn token_that_no_registry_gives_is_refused() {
+    for length in [16 << 10, 64 << 10] {
+        let world = tempfile::tempdir().unwrap();
+        let fake = with_tokens("a".repeat(length)).await;
+        let error = pull(&store(world.path()), &fake).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Source(SourceError::TooLarge { .. })),
+            "{error}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn redirects_without_end_or_sense_are_refused() {
     for to in ["/v2/again", "file:///etc/passwd", "//elsewhere/x", ""] {
@@ -136,7 +190,7 @@ async fn redirects_without_end_or_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn tls_is_the_rule_and_our_own_authority_is_trusted_when_told() {
+async fn tls_is_the_default_and_a_configured_ca_is_trusted() {
     let world = tempfile::tempdir().unwrap();
     let made = made();
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".into()]).unwrap();
@@ -158,8 +212,8 @@ async fn tls_is_the_rule_and_our_own_authority_is_trusted_when_told() {
         ..fake.options()
     };
     let store = store(world.path());
-    let strangers = Registries::new(options.clone()).unwrap();
-    let error = pull_with(&store, &fake, &strangers).await.unwrap_err();
+    let anonymous = Registries::new(options.clone()).unwrap();
+    let error = pull_with(&store, &fake, &anonymous).await.unwrap_err();
     assert!(
         matches!(error, StoreError::Source(SourceError::Connection { .. })),
         "{error}"

@@ -1,5 +1,5 @@
 //! Images that name what others have: a digest is no secret, and the store
-//! shares content by it. Whoever names a layer has to have it.
+//! shares content by it. A source that names a layer has to have it.
 
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
@@ -8,24 +8,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::image::{Made, descriptor};
+use crate::support::image::{BuiltImage, descriptor};
 use crate::support::layer::Layer;
-use crate::support::registry::{Asked, Fake, Reply, honest};
+use crate::support::registry::{Fake, RecordedRequest, Reply, honest};
 use crate::support::store;
 use strata_image::{
     Digest, Image, LayoutSource, PullOptions, Reference, Source, Store, StoreError, StoreOptions,
 };
 
-fn private() -> Made {
-    Made::new(&[Layer::new().file("secret", b"of somebody else")])
+fn private() -> BuiltImage {
+    BuiltImage::new(&[Layer::new().file("secret", b"of somebody else")])
 }
 
-fn mine() -> Made {
-    Made::new(&[Layer::new().file("mine", b"known to me")])
+fn mine() -> BuiltImage {
+    BuiltImage::new(&[Layer::new().file("mine", b"known to me")])
 }
 
 /// An image made of these documents and layers.
-fn assembled(config: &[u8], layers: &[&[u8]]) -> Made {
+fn assembled(config: &[u8], layers: &[&[u8]]) -> BuiltImage {
     let layer = "application/vnd.oci.image.layer.v1.tar+gzip";
     let layers: Vec<String> = layers.iter().map(|blob| descriptor(layer, blob)).collect();
     let manifest = format!(
@@ -33,7 +33,7 @@ fn assembled(config: &[u8], layers: &[&[u8]]) -> Made {
         descriptor("application/vnd.oci.image.config.v1+json", config),
         layers.join(",")
     );
-    Made {
+    BuiltImage {
         manifest: manifest.into_bytes(),
         config: config.to_vec(),
         blobs: Vec::new(),
@@ -49,7 +49,7 @@ async fn pull(store: &Store, fake: &Fake) -> Result<Image, StoreError> {
         .await
 }
 
-/// The store again, once the last work on it has let go.
+/// The store again, once the last work on it has released it.
 async fn reopened(root: &Path) -> Store {
     let open = async {
         loop {
@@ -64,7 +64,7 @@ async fn reopened(root: &Path) -> Store {
         .unwrap()
 }
 
-async fn store_with_private(root: &Path) -> (Store, Made) {
+async fn store_with_private(root: &Path) -> (Store, BuiltImage) {
     let (store, private) = (store(root), private());
     pull(&store, &Fake::start(&private, |_| None).await)
         .await
@@ -73,7 +73,7 @@ async fn store_with_private(root: &Path) -> (Store, Made) {
 }
 
 /// The manifest names the private layer; the registry does not have it, and
-/// lies about that in each way there is.
+/// gives each possible false answer about that.
 #[tokio::test]
 async fn a_layer_that_its_registry_does_not_have_is_not_used() {
     let world = tempfile::tempdir().unwrap();
@@ -83,8 +83,8 @@ async fn a_layer_that_its_registry_does_not_have_is_not_used() {
     // The configuration is its own, with the private layer's diff id in it.
     let config = [&private.config[..], b" "].concat();
     let borrowed = assembled(&config, &[&private.blobs[0]]);
-    type Lie = fn(usize) -> Reply;
-    let lies: [(&str, Lie); 4] = [
+    type ForgedReply = fn(usize) -> Reply;
+    let lies: [(&str, ForgedReply); 4] = [
         ("missing", |_| Reply::status(404)),
         ("nothing", |_| Reply::ok(Vec::new())),
         ("other bytes", |size| Reply::ok(vec![7; size])),
@@ -92,7 +92,7 @@ async fn a_layer_that_its_registry_does_not_have_is_not_used() {
     ];
     for (name, lie) in lies {
         let digest = digest.clone();
-        let rule = move |asked: &Asked| asked.path.ends_with(&digest).then(|| lie(size));
+        let rule = move |asked: &RecordedRequest| asked.path.ends_with(&digest).then(|| lie(size));
         let fake = Fake::start(&borrowed, rule).await;
         let pulled = pull(&store, &fake).await;
         assert!(pulled.is_err(), "{name}");
@@ -100,13 +100,13 @@ async fn a_layer_that_its_registry_does_not_have_is_not_used() {
         // It is not remembered as one that has it either.
         assert!(pull(&store, &fake).await.is_err(), "{name}");
     }
-    // One that has it is believed, and asked once.
-    let whole = Made {
+    // A source that has it is trusted, and queried once.
+    let whole = BuiltImage {
         config: config.clone(),
         ..private.clone()
     };
     let manifest = borrowed.manifest.clone();
-    let fake = Fake::start(&Made { manifest, ..whole }, |_| None).await;
+    let fake = Fake::start(&BuiltImage { manifest, ..whole }, |_| None).await;
     pull(&store, &fake).await.unwrap();
     pull(&store, &fake).await.unwrap();
     assert_eq!(fake.count(&digest), 1);
@@ -119,14 +119,15 @@ async fn a_configuration_that_its_registry_does_not_have_is_not_shown() {
     // Both are private: it names the whole image.
     let borrowed = assembled(&private.config, &[&private.blobs[0]]);
     let config = Digest::of(&private.config).to_string();
-    let rule = move |asked: &Asked| asked.path.ends_with(&config).then(|| Reply::status(404));
+    let rule =
+        move |asked: &RecordedRequest| asked.path.ends_with(&config).then(|| Reply::status(404));
     let fake = Fake::start(&borrowed, rule).await;
     assert!(pull(&store, &fake).await.is_err());
     assert!(store.show(&fake.reference()).is_err());
 }
 
-/// A blob of one's own, and a configuration that says it unpacks to the layer
-/// of somebody else.
+/// A blob of the source's own, and a configuration that claims it unpacks to
+/// the layer of another.
 #[tokio::test]
 async fn a_blob_that_unpacks_to_something_else_is_no_way_to_a_layer() {
     let world = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ async fn a_blob_that_unpacks_to_something_else_is_no_way_to_a_layer() {
     let kept = store.list().unwrap();
     assert!(kept[0].layers[0].join("secret").exists());
     // The same content, packed in another way, is the same layer.
-    let again = Made::packed(&[Layer::new().file("secret", b"of somebody else")], |tar| {
+    let again = BuiltImage::packed(&[Layer::new().file("secret", b"of somebody else")], |tar| {
         tar.to_vec()
     });
     let fake = Fake::start(&again, |_| None).await;
@@ -156,15 +157,15 @@ async fn a_blob_that_unpacks_to_something_else_is_no_way_to_a_layer() {
     );
 }
 
-/// A download that was cut belongs to whoever it came from.
+/// A download that was cut belongs to the source it came from.
 #[tokio::test]
-async fn what_one_registry_sent_does_not_count_for_another() {
+async fn blob_of_one_registry_is_not_trusted_for_another() {
     let world = tempfile::tempdir().unwrap();
     let (store, private) = (store(world.path()), private());
     let digest = Digest::of(&private.blobs[0]).to_string();
     let all_but_one = private.blobs[0].len() - 1;
     let (blob, name) = (private.blobs[0].clone(), digest.clone());
-    let cut = move |asked: &Asked| {
+    let cut = move |asked: &RecordedRequest| {
         asked.path.ends_with(&name).then(|| Reply {
             cut: Some(all_but_one),
             ..Reply::ok(blob.clone())
@@ -177,7 +178,7 @@ async fn what_one_registry_sent_does_not_count_for_another() {
     );
     // This one knows the last byte alone, and answers for the range of it.
     let (made, name) = (private.clone(), digest.clone());
-    let last = move |asked: &Asked| {
+    let last = move |asked: &RecordedRequest| {
         let is_blob = asked.path.ends_with(&name);
         (is_blob && asked.from() == 0)
             .then(|| Reply::status(404))
@@ -194,7 +195,7 @@ async fn a_repository_of_the_same_registry_is_asked_and_sends_nothing_again() {
     let manifest = private.manifest.clone();
     let forbidden = Digest::of(&private.blobs[0]).to_string();
     // Three repositories: one has it, one shares it, one may not see it.
-    let rule = move |asked: &Asked| {
+    let rule = move |asked: &RecordedRequest| {
         if asked.path.contains("/closed/blobs/") && asked.path.ends_with(&forbidden) {
             return Some(Reply::status(403));
         }
@@ -231,13 +232,13 @@ async fn a_repository_of_the_same_registry_is_asked_and_sends_nothing_again() {
 async fn a_layout_without_the_layer_does_not_borrow_it() {
     let world = tempfile::tempdir().unwrap();
     let (store, private) = store_with_private(&world.path().join("store")).await;
-    let folder = world.path().join("layout");
-    private.write_layout(&folder, &["v1"]);
-    let source: Arc<dyn Source> = Arc::new(LayoutSource::new(&folder, Some("v1".into())));
-    let reference: Reference = format!("oci:{}:v1", folder.display()).parse().unwrap();
+    let dir = world.path().join("layout");
+    private.write_layout(&dir, &["v1"]);
+    let source: Arc<dyn Source> = Arc::new(LayoutSource::new(&dir, Some("v1".into())));
+    let reference: Reference = format!("oci:{}:v1", dir.display()).parse().unwrap();
     let pull = || store.pull(&reference, &source, PullOptions::default());
     pull().await.unwrap();
-    let blob = folder
+    let blob = dir
         .join("blobs/sha256")
         .join(Digest::of(&private.blobs[0]).hex());
     // A file of the right name and size is not the blob.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::support::image::Made;
+use crate::support::image::BuiltImage;
 use crate::support::layer::Layer;
 use crate::support::names;
 use strata_image::{LayoutSource, Progress, PruneGoal, PullOptions, Source, Store, StoreOptions};
@@ -22,21 +22,21 @@ const WORLD: &str = "STRATA_IMAGE_TEST_WORLD";
 const ROUNDS: usize = 16;
 const LAYERS: u8 = 4;
 
-fn made() -> Made {
+fn made() -> BuiltImage {
     let layer = |n: u8| {
-        (0..40).fold(Layer::new().folder("d"), |layer, file| {
+        (0..40).fold(Layer::new().dir("d"), |layer, file| {
             layer.file(&format!("d/{n}-{file}"), &[n; 3_000])
         })
     };
     let layers: Vec<Layer> = (0..LAYERS).map(layer).collect();
-    Made::packed(&layers, <[u8]>::to_vec)
+    BuiltImage::packed(&layers, <[u8]>::to_vec)
 }
 
 fn source(world: &Path) -> Arc<dyn Source> {
     Arc::new(LayoutSource::new(world.join("layout"), None))
 }
 
-/// The process that is killed: it says a line for every step that it makes.
+/// The process that is killed: it prints a line for every step that it makes.
 #[tokio::test]
 async fn pulling_child() {
     let Some(world) = std::env::var_os(WORLD) else {
@@ -61,7 +61,7 @@ async fn pulling_child() {
 }
 
 #[tokio::test]
-async fn a_kill_at_any_moment_leaves_whole_or_nothing() {
+async fn kill_at_any_time_leaves_a_complete_image_or_none() {
     let made = made();
     let mut whole = 0;
     for round in 0..ROUNDS {
@@ -88,7 +88,7 @@ async fn a_kill_at_any_moment_leaves_whole_or_nothing() {
 }
 
 /// What a new daemon finds; whether the image was there.
-async fn check(world: &Path, made: &Made) -> bool {
+async fn check(world: &Path, made: &BuiltImage) -> bool {
     let root = world.join("store");
     let store = Store::open(&root, StoreOptions::default()).unwrap();
     assert!(names(&root.join("tmp")).is_empty());
@@ -97,7 +97,10 @@ async fn check(world: &Path, made: &Made) -> bool {
         assert_eq!(strata_image::Digest::of(&content).hex(), blob);
     }
     for layer in names(&root.join("layers")) {
-        assert_eq!(names(&root.join("layers").join(&layer)), ["root", "size"]);
+        assert_eq!(
+            names(&root.join("layers").join(&layer)),
+            ["entries", "root", "size"]
+        );
         assert_eq!(
             names(&root.join("layers").join(&layer).join("root/d")).len(),
             40
@@ -114,8 +117,8 @@ async fn check(world: &Path, made: &Made) -> bool {
     assert_eq!(image.digest, made.digest());
     store.remove(&name, &[]).await.unwrap();
     store.prune(PruneGoal::Garbage, &[]).await.unwrap();
-    for folder in ["blobs/sha256", "layers", "images", "partial", "tmp"] {
-        assert!(names(&root.join(folder)).is_empty(), "{folder}");
+    for dir in ["blobs/sha256", "layers", "images", "partial", "tmp"] {
+        assert!(names(&root.join(dir)).is_empty(), "{dir}");
     }
     shown.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Registries that lie, hang, cut and stutter.
+//! Registries with false answers, hangs, cuts and pauses.
 
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
@@ -6,24 +6,25 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::support::image::Made;
+use crate::support::image::BuiltImage;
 use crate::support::layer::Layer;
-use crate::support::registry::{Asked, Fake, Reply, honest};
+use crate::support::registry::{Fake, RecordedRequest, Reply, honest};
 use crate::support::{names, store};
 use strata_image::{
     Image, PullOptions, Registries, RegistryOptions, SourceError, Store, StoreError, StoreOptions,
 };
 
 /// An image whose one layer is large enough to be cut.
-fn made() -> Made {
+fn made() -> BuiltImage {
     let data: Vec<u8> = (0..300_000_u64)
         .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
         .collect();
-    Made::packed(&[Layer::new().file("data", &data)], <[u8]>::to_vec)
+    BuiltImage::packed(&[Layer::new().file("data", &data)], <[u8]>::to_vec)
 }
 
-fn is_layer(made: &Made, asked: &Asked) -> bool {
+fn is_layer(made: &BuiltImage, asked: &RecordedRequest) -> bool {
     let digest = strata_image::Digest::of(&made.blobs[0]);
     asked.path.ends_with(&digest.to_string())
 }
@@ -44,8 +45,8 @@ async fn pull_with(
         .await
 }
 
-/// Says of a partial file that it came from here: what came from elsewhere is
-/// not resumed.
+/// Records for a partial file that it came from here: what came from elsewhere
+/// is not resumed.
 fn sent_by(partial: &Path, fake: &Fake) {
     let (name, sender) = ("trusted.strata.sender", format!("{}/repo", fake.address));
     let flags = rustix::fs::XattrFlags::empty();
@@ -78,7 +79,7 @@ async fn a_cut_download_is_resumed_where_it_was_cut() {
         .asked()
         .iter()
         .filter(|asked| is_layer(&made, asked))
-        .map(Asked::from)
+        .map(RecordedRequest::from)
         .collect();
     assert_eq!(starts[0], 0);
     assert!(
@@ -159,7 +160,7 @@ async fn errors_that_pass_are_waited_out() {
 }
 
 #[tokio::test]
-async fn errors_that_do_not_pass_are_told() {
+async fn permanent_registry_errors_are_reported() {
     let world = tempfile::tempdir().unwrap();
     let made = made();
     let store = store(world.path());
@@ -249,7 +250,7 @@ async fn lies_about_digests_and_sizes_are_caught() {
 #[tokio::test]
 async fn a_pinned_name_takes_no_other_manifest() {
     let world = tempfile::tempdir().unwrap();
-    let (good, other) = (made(), Made::new(&[Layer::new().file("x", b"")]));
+    let (good, other) = (made(), BuiltImage::new(&[Layer::new().file("x", b"")]));
     let fake = Fake::start(&good, move |asked| {
         asked
             .path
@@ -288,7 +289,7 @@ async fn pulls_side_by_side_download_each_blob_once() {
     let layers: Vec<Layer> = (0..6)
         .map(|n| Layer::new().file(&format!("f{n}"), &[n; 50_000]))
         .collect();
-    let made = Made::new(&layers);
+    let made = BuiltImage::new(&layers);
     let fake = Arc::new(Fake::start(&made, |_| None).await);
     let (store, registries) = (store(world.path()), fake.registries());
     let mut pulls = tokio::task::JoinSet::new();
@@ -321,7 +322,7 @@ async fn a_dropped_pull_leaves_the_way_free() {
     .await;
     let store = store(world.path());
     let registries = Registries::new(RegistryOptions {
-        stall_timeout: std::time::Duration::from_secs(3600),
+        stall_timeout: Duration::from_secs(3600),
         ..fake.options()
     })
     .unwrap();
@@ -341,9 +342,9 @@ async fn a_dropped_pull_leaves_the_way_free() {
 }
 
 #[tokio::test]
-async fn other_platforms_are_told() {
+async fn missing_platform_lists_the_available_platforms() {
     let world = tempfile::tempdir().unwrap();
-    let foreign = Made::on(
+    let foreign = BuiltImage::on(
         "s390x",
         &[Layer::new().file("x", b"")],
         crate::support::layer::gzip,
@@ -360,12 +361,12 @@ async fn other_platforms_are_told() {
 async fn the_right_image_of_an_index_is_taken() {
     let world = tempfile::tempdir().unwrap();
     let host = strata_image::Platform::host().architecture;
-    let foreign = Made::on(
+    let foreign = BuiltImage::on(
         "s390x",
         &[Layer::new().file("f", b"")],
         crate::support::layer::gzip,
     );
-    let mine = Made::on(
+    let mine = BuiltImage::on(
         &host,
         &[Layer::new().file("m", b"")],
         crate::support::layer::gzip,
@@ -385,4 +386,104 @@ async fn the_right_image_of_an_index_is_taken() {
         error.to_string().contains("only for linux/s390x"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registry_that_drips_is_given_up() {
+    let world = tempfile::tempdir().unwrap();
+    let made = made();
+    let rule_made = made.clone();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let fake = Fake::start(&made, move |asked| {
+        is_layer(&rule_made, asked).then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Reply {
+                drip: Some(Duration::from_millis(20)),
+                ..honest(&rule_made, asked)
+            }
+        })
+    })
+    .await;
+    let options = RegistryOptions {
+        least_rate: 1000,
+        rate_window: Duration::from_millis(500),
+        stall_timeout: Duration::from_secs(30),
+        ..fake.options()
+    };
+    let store = store(world.path());
+    let registries = Registries::new(options).unwrap();
+    let pulled = pull_with(&store, &fake, &registries);
+    let pulled = tokio::time::timeout(Duration::from_secs(60), pulled).await;
+    let error = pulled.expect("it waits for ever").unwrap_err();
+    assert!(
+        matches!(error, StoreError::Source(SourceError::TooSlow { .. })),
+        "{error}"
+    );
+    let public = strata_types::Error::from(error);
+    assert_eq!(public.kind(), strata_types::ErrorKind::Unavailable);
+    // Its place is for others now.
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+    assert_clean(&store, world.path());
+}
+
+/// A manifest names any layer, also one of a public image, which its registry
+/// then never sends.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_registry_blocks_neither_downloads_nor_layers_of_others() {
+    let world = tempfile::tempdir().unwrap();
+    let layer = |number: u8| Layer::new().file(&format!("data{number}"), &[number; 5000]);
+    let made = BuiltImage::new(&(0..20).map(layer).collect::<Vec<_>>());
+    let rule_made = made.clone();
+    let held = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&held);
+    let hostile = Fake::start(&made, move |asked| {
+        let layers = rule_made.blobs.iter();
+        let mut names = layers.map(|blob| strata_image::Digest::of(blob).to_string());
+        names.any(|name| asked.path.ends_with(&name)).then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Reply {
+                cut: Some(10),
+                hang: true,
+                ..honest(&rule_made, asked)
+            }
+        })
+    })
+    .await;
+    let store = store(world.path());
+    let registries = Registries::new(RegistryOptions {
+        stall_timeout: Duration::from_secs(600),
+        ..hostile.options()
+    })
+    .unwrap();
+    let mut blocked = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let (store, reference) = (store.clone(), hostile.reference());
+        let source = registries.source(&reference);
+        blocked.spawn(async move {
+            let options = PullOptions {
+                holder: "shop".into(),
+                ..PullOptions::default()
+            };
+            store.pull(&reference, &source, options).await
+        });
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while held.load(Ordering::Relaxed) == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "no download begins");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let good = Fake::start(&made, |_| None).await;
+    let (reference, registries) = (good.reference(), good.registries());
+    let source = registries.source(&reference);
+    let options = PullOptions {
+        holder: "rival".into(),
+        ..PullOptions::default()
+    };
+    let pulled = store.pull(&reference, &source, options);
+    let pulled = tokio::time::timeout(Duration::from_secs(60), pulled).await;
+    let image = pulled.expect("blocked by another registry").unwrap();
+    assert_eq!(image.layers.len(), 20);
+    assert!(blocked.try_join_next().is_none());
+    blocked.shutdown().await;
 }

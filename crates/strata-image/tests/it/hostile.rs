@@ -1,5 +1,5 @@
 //! Layers that want out. Each is refused, and nothing is written anywhere
-//! but in the layer's own folder, which is gone afterwards.
+//! but in the layer's own directory, which is gone afterwards.
 
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
@@ -65,10 +65,10 @@ fn paths_that_lead_out() {
 fn writing_through_symlinks() {
     let outside = tempfile::tempdir().unwrap();
     for target in ["../../sentinel", &path_of(outside.path()), ".", "inside"] {
-        let layer = Layer::new().folder("inside").symlink("way", target);
+        let layer = Layer::new().dir("inside").symlink("way", target);
         for layer in [
             layer.clone().file("way/evil", b"x"),
-            layer.clone().folder("way/evil"),
+            layer.clone().dir("way/evil"),
             layer.clone().symlink("way/evil", "x"),
             layer
                 .clone()
@@ -98,7 +98,7 @@ fn a_symlink_is_replaced_and_not_followed() {
         .symlink("a", &path_of(&target))
         .file("a", b"mine")
         .symlink("d", &path_of(world.path()))
-        .folder("d")
+        .dir("d")
         .file("d/f", b"mine");
     unpack(
         &layer.tar()[..],
@@ -124,7 +124,7 @@ fn hard_links_to_what_is_not_in_the_layer() {
         ".",
         "folder",
     ] {
-        let error = refused(&Layer::new().folder("folder").hard_link("mine", target));
+        let error = refused(&Layer::new().dir("folder").hard_link("mine", target));
         assert!(
             matches!(
                 error,
@@ -175,9 +175,9 @@ fn attributes_of_the_overlay_itself() {
 }
 
 #[test]
-fn folders_beneath_files_and_odd_kinds() {
+fn directories_beneath_files_and_odd_kinds() {
     let layer = Layer::new().file("a", b"x").file("a/b", b"x");
-    assert!(matches!(refused(&layer), UnpackError::NotFolder(_)));
+    assert!(matches!(refused(&layer), UnpackError::NotADirectory(_)));
     let layer = Layer::new().link(b'!', "a", "");
     assert!(matches!(refused(&layer), UnpackError::Tar(_)));
     let layer = Layer::new().symlink("a", "");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::support::layer::{Entry, Layer, gzip, zstd};
 use strata_image::{Limits, unpack};
 
-/// Unpacks into a folder that lives as long as the first of the two.
+/// Unpacks into a directory that lives as long as the first of the two.
 fn unpacked(layer: &Layer, packed: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let world = tempfile::tempdir().unwrap();
     let into = world.path().join("layer");
@@ -37,7 +37,7 @@ fn is_whiteout(path: &Path) -> bool {
 #[test]
 fn every_packing_gives_the_same() {
     let data: Vec<u8> = (0..1_500_000_u32).map(|n| (n / 7) as u8).collect();
-    let layer = Layer::new().folder("d").file("d/f", &data).file("e", b"");
+    let layer = Layer::new().dir("d").file("d/f", &data).file("e", b"");
     let tar = layer.tar();
     let (first, second) = tar.split_at(10_000);
     let members = [gzip(first), gzip(second)].concat();
@@ -120,12 +120,9 @@ fn owner_mode_time_and_attributes_are_kept() {
         (0o6755, 70_000, 1001)
     );
     assert_eq!((su.mtime(), su.mtime_nsec()), (12, 500_000_000));
-    let folder = of("d");
-    assert_eq!(
-        (folder.mode() & 0o7777, folder.uid(), folder.gid()),
-        (0o1777, 7, 8)
-    );
-    assert_eq!(folder.mtime(), 77);
+    let dir = of("d");
+    assert_eq!((dir.mode() & 0o7777, dir.uid(), dir.gid()), (0o1777, 7, 8));
+    assert_eq!(dir.mtime(), 77);
     assert_eq!((of("").mode() & 0o7777, of("").mtime()), (0o711, 5));
     let link = of("d/link");
     assert_eq!((link.uid(), link.gid(), link.mtime()), (3, 4, 9));
@@ -197,12 +194,12 @@ fn holes_stay_holes() {
 fn whiteouts_speak_the_language_of_overlays() {
     let layer = Layer::new()
         .file("etc/.wh.gone", b"")
-        .folder("var")
+        .dir("var")
         .file("var/.wh..wh..opq", b"")
         .file("var/new", b"x")
         .hard_link("var/.wh.linked", "var/new")
         .file(".wh..wh.aufs", b"")
-        .folder(".wh..wh.plnk");
+        .dir(".wh..wh.plnk");
     let (_world, root) = plain(&layer);
     assert!(is_whiteout(&root.join("etc/gone")));
     assert!(is_whiteout(&root.join("var/linked")));
@@ -212,15 +209,15 @@ fn whiteouts_speak_the_language_of_overlays() {
 }
 
 #[test]
-fn what_the_same_layer_brings_stays_whichever_comes_first() {
+fn whiteout_does_not_hide_entries_of_its_own_layer() {
     let layer = Layer::new()
         .file(".wh.file", b"")
         .file("file", b"new")
         .file("other", b"new")
         .file(".wh.other", b"")
         .file(".wh.first", b"")
-        .folder("first")
-        .folder("second")
+        .dir("first")
+        .dir("second")
         .file(".wh.second", b"")
         .file(".wh.implied", b"")
         .file("implied/f", b"new");
@@ -228,8 +225,8 @@ fn what_the_same_layer_brings_stays_whichever_comes_first() {
     assert_eq!(fs::read(root.join("file")).unwrap(), b"new");
     assert_eq!(fs::read(root.join("other")).unwrap(), b"new");
     assert_eq!(fs::read(root.join("implied/f")).unwrap(), b"new");
-    for folder in ["first", "second", "implied"] {
-        assert!(opaque(&root.join(folder)), "{folder}");
+    for dir in ["first", "second", "implied"] {
+        assert!(opaque(&root.join(dir)), "{dir}");
     }
 }
 
@@ -241,7 +238,7 @@ fn the_later_of_two_entries_wins() {
         .file("x", b"old and longer")
         .file("x", b"new")
         .symlink("y", "x")
-        .folder("y")
+        .dir("y")
         .file("y/f", b"1");
     let (_world, root) = plain(&layer);
     assert!(fs::symlink_metadata(root.join("d")).unwrap().is_symlink());

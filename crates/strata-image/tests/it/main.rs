@@ -8,6 +8,8 @@ mod faults;
 mod hostile;
 mod layers;
 mod registry;
+mod shares;
+mod space;
 mod store;
 mod support;
 mod writers;

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::image::Made;
+use crate::support::image::BuiltImage;
 use crate::support::layer::{Entry, Layer, gzip, zstd};
 use crate::support::store;
 use strata_image::{Image, PullOptions, Reference, Registries, RegistryOptions, Store};
@@ -23,11 +23,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(folder: &Path) -> Self {
-        let config = folder.join("config.yml");
+    fn start(dir: &Path) -> Self {
+        let config = dir.join("config.yml");
         let text = format!(
             "version: 0.1\nlog: {{level: info}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"127.0.0.1:0\"}}\n",
-            folder.join("data").display()
+            dir.join("data").display()
         );
         fs::write(&config, text).unwrap();
         let mut child = Command::new("docker-registry")
@@ -59,11 +59,11 @@ impl Drop for Server {
     }
 }
 
-/// Whether this machine has the peers; says so when it has not.
+/// Whether this machine has the peers; prints a message when it has not.
 fn have(programs: &[&str]) -> bool {
     let found = |program: &&str| {
         let paths = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&paths).any(|folder| folder.join(program).exists())
+        std::env::split_paths(&paths).any(|dir| dir.join(program).exists())
     };
     let missing: Vec<_> = programs.iter().filter(|program| !found(program)).collect();
     if !missing.is_empty() {
@@ -101,29 +101,29 @@ fn layers() -> Vec<Layer> {
     };
     vec![
         Layer::new()
-            .folder("bin")
+            .dir("bin")
             .entry(&program)
             .hard_link("bin/sh", "bin/busybox")
             .symlink("bin/ls", "busybox")
-            .folder("etc")
+            .dir("etc")
             .file("etc/one", b"1")
             .file("etc/two", b"2")
-            .folder("var")
-            .folder("var/old")
+            .dir("var")
+            .dir("var/old")
             .file("var/old/file", b"old"),
         Layer::new()
-            .folder("etc")
+            .dir("etc")
             .file("etc/.wh.one", b"")
             .file("etc/three", b"3")
-            .folder("var")
-            .folder("var/old")
+            .dir("var")
+            .dir("var/old")
             .file("var/old/.wh..wh..opq", b"")
             .file("var/old/new", b"new"),
         Layer::new()
-            .folder("home")
-            .folder("home/me")
+            .dir("home")
+            .dir("home/me")
             .entry(&owned)
-            .folder("etc")
+            .dir("etc")
             .file("etc/two", b"two"),
     ]
 }
@@ -131,7 +131,7 @@ fn layers() -> Vec<Layer> {
 /// What is at a path: mode, owner, group, time, content or target.
 type Tree = BTreeMap<PathBuf, (u32, u32, u32, i64, Vec<u8>)>;
 
-/// Puts a folder on top of a tree as an overlay would.
+/// Puts a directory on top of a tree as an overlay would.
 fn add(tree: &mut Tree, root: &Path, path: &Path) {
     let mut entries: Vec<_> = fs::read_dir(root.join(path)).unwrap().collect();
     entries.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
@@ -203,7 +203,7 @@ async fn every_way_of_an_image_ends_in_what_umoci_unpacks() {
     let world = tempfile::tempdir().unwrap();
     let path = |name: &str| world.path().join(name).to_str().unwrap().to_owned();
     let layout = path("layout");
-    Made::new(&layers()).write_layout(Path::new(&layout), &["v1"]);
+    BuiltImage::new(&layers()).write_layout(Path::new(&layout), &["v1"]);
     let server = Server::start(world.path());
     let from = format!("oci:{layout}:v1");
     let to = |tag: &str| format!("docker://{}/some/app:{tag}", server.address);
@@ -272,7 +272,7 @@ async fn a_tag_and_its_digest_are_the_same_image_in_one_store() {
     let mut digests = Vec::new();
     for (tag, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
         let layout = world.path().join(tag);
-        Made::packed(&layers(), pack).write_layout(&layout, &["v1"]);
+        BuiltImage::packed(&layers(), pack).write_layout(&layout, &["v1"]);
         let from = format!("oci:{}:v1", layout.display());
         let to = format!("docker://{}/app:{tag}", server.address);
         let copy = [

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::image::Made;
+use crate::support::image::BuiltImage;
 use crate::support::layer::{Layer, zstd};
 use crate::support::{names, store};
 use strata_image::{
@@ -16,21 +16,21 @@ use strata_image::{
 };
 use tokio::sync::watch;
 
-fn layout(made: &Made, folder: &Path) -> Arc<dyn Source> {
-    made.write_layout(folder, &["v1"]);
-    Arc::new(LayoutSource::new(folder, Some("v1".into())))
+fn layout(made: &BuiltImage, dir: &Path) -> Arc<dyn Source> {
+    made.write_layout(dir, &["v1"]);
+    Arc::new(LayoutSource::new(dir, Some("v1".into())))
 }
 
 fn reference(text: &str) -> Reference {
     text.parse().unwrap()
 }
 
-fn made(names: &[&str]) -> Made {
+fn made(names: &[&str]) -> BuiltImage {
     let layers: Vec<Layer> = names
         .iter()
         .map(|name| Layer::new().file(name, name.as_bytes()))
         .collect();
-    Made::new(&layers)
+    BuiltImage::new(&layers)
 }
 
 async fn pull(store: &Store, name: &str, source: &Arc<dyn Source>) -> strata_image::Image {
@@ -48,7 +48,7 @@ async fn a_layout_becomes_layers_in_order() {
         Layer::new().file("b", b"2"),
         Layer::new().file("a", b"1"),
     ];
-    let made = Made::packed(&layers, zstd);
+    let made = BuiltImage::packed(&layers, zstd);
     let source = layout(&made, &world.path().join("layout"));
     let store = store(&world.path().join("store"));
     let (sender, receiver) = watch::channel(Progress::default());
@@ -174,10 +174,10 @@ async fn shared_layers_are_kept_until_the_last_image_goes() {
         store.show(&one.reference),
         Err(StoreError::UnknownImage(_))
     ));
-    for folder in ["blobs/sha256", "layers", "images", "partial", "tmp"] {
+    for dir in ["blobs/sha256", "layers", "images", "partial", "tmp"] {
         assert!(
-            names(&world.path().join("store").join(folder)).is_empty(),
-            "{folder}"
+            names(&world.path().join("store").join(dir)).is_empty(),
+            "{dir}"
         );
     }
 }
@@ -224,7 +224,7 @@ async fn a_moved_tag_leaves_what_runs_from_the_old_image() {
 }
 
 #[tokio::test]
-async fn death_and_loss_of_power_leave_whole_or_nothing() {
+async fn crash_and_power_loss_leave_a_complete_image_or_none() {
     let world = tempfile::tempdir().unwrap();
     let root = world.path().join("store");
     let source = layout(&made(&["one"]), &world.path().join("1"));
@@ -247,8 +247,8 @@ async fn death_and_loss_of_power_leave_whole_or_nothing() {
         ..StoreOptions::default()
     };
     let second = crate::support::store_with(&root, &options);
-    for folder in ["tmp", "partial", "unsynced", "layers"] {
-        assert!(names(&root.join(folder)).is_empty(), "{folder}");
+    for dir in ["tmp", "partial", "unsynced", "layers"] {
+        assert!(names(&root.join(dir)).is_empty(), "{dir}");
     }
     assert!(matches!(
         second.show(&image.reference),
@@ -275,7 +275,7 @@ async fn wait_until_unlocked(store: Store, root: &Path) {
 async fn a_hostile_layer_fails_the_pull_and_leaves_no_image() {
     let world = tempfile::tempdir().unwrap();
     let store = store(&world.path().join("store"));
-    let evil = Made::new(&[
+    let evil = BuiltImage::new(&[
         Layer::new().file("ok", b"1"),
         Layer::new().file("../evil", b"x"),
     ]);
@@ -289,14 +289,14 @@ async fn a_hostile_layer_fails_the_pull_and_leaves_no_image() {
     let public = strata_types::Error::from(error);
     assert_eq!(public.kind(), strata_types::ErrorKind::Invalid);
     // The good layer may still be on its way into its place.
-    let folders = ["blobs/sha256", "layers", "tmp"].map(|f| world.path().join("store").join(f));
-    while !folders.iter().all(|folder| names(folder).is_empty()) {
+    let dirs = ["blobs/sha256", "layers", "tmp"].map(|f| world.path().join("store").join(f));
+    while !dirs.iter().all(|dir| names(dir).is_empty()) {
         store.prune(PruneGoal::Garbage, &[]).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_is_held_stays_and_a_look_at_a_prune_changes_nothing() {
+async fn held_image_survives_prune_and_dry_run_changes_nothing() {
     let world = tempfile::tempdir().unwrap();
     let store = store(&world.path().join("store"));
     let source = layout(&made(&["one"]), &world.path().join("1"));

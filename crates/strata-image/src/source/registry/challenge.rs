@@ -1,6 +1,6 @@
-//! `WWW-Authenticate`: what a registry wants to see.
+//! `WWW-Authenticate`: what a registry requires.
 
-/// What a registry wants to see.
+/// What a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// User and password with every request.

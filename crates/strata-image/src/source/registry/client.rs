@@ -1,5 +1,5 @@
-//! Requests to registries: who may be spoken to how, redirects, tokens,
-//! time limits, and errors that say what the registry said.
+//! Requests to registries: which hosts may be contacted how, redirects, tokens,
+//! time limits, and errors with the message of the registry.
 
 use std::time::Duration;
 
@@ -8,46 +8,67 @@ use http::header::{AUTHORIZATION, LOCATION, RETRY_AFTER, USER_AGENT, WWW_AUTHENT
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
+use strata_http::{ClientOptions, Trust, follow_redirect, origin, percent_encode, retry_after};
+use tokio::time::Instant;
 
 use super::auth::{self, Cache, Token};
 use super::challenge::Challenge;
 use super::options::RegistryOptions;
-use super::url;
 use crate::{RegistryReference, SourceError};
 
 const MAX_REDIRECTS: usize = 5;
 const MAX_ERROR: u64 = 64 << 10;
-const MAX_TOKEN: u64 = 1 << 20;
+/// The answer of a token server, which may have the token under two names.
+const MAX_TOKEN: u64 = 64 << 10;
 
-type Http = legacy::Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+/// How fast a body comes. Only the time counts in which it is awaited: a slow
+/// disk is not the registry's fault.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    awaited: Duration,
+    bytes: u64,
+}
+
+impl Rate {
+    fn count(&mut self, awaited: Duration, bytes: usize) {
+        self.awaited += awaited;
+        self.bytes += bytes as u64;
+    }
+
+    /// Whether a window passed with too little; then the next one begins.
+    fn is_below(&mut self, least: u64, window: Duration) -> bool {
+        if self.awaited < window {
+            return false;
+        }
+        let found = std::mem::take(self);
+        u128::from(found.bytes) * 1000 < u128::from(least) * found.awaited.as_millis()
+    }
+}
 
 pub(super) struct Client {
-    http: Http,
+    http: strata_http::Client<Empty<Bytes>>,
     options: RegistryOptions,
     tokens: Cache,
 }
 
 impl Client {
     pub(super) fn new(options: RegistryOptions) -> Result<Self, SourceError> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(options.connect_timeout));
-        tcp.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(&options)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .build(connector);
+        let trust = Trust::System {
+            bundles: options.system_authorities.clone(),
+            authorities: options.authorities.clone(),
+        };
+        let config = trust
+            .config()
+            .map_err(|error| SourceError::Settings(error.to_string()))?;
+        let http = ClientOptions {
+            connect_timeout: options.connect_timeout,
+            // Each request is checked against the list of those that may.
+            allow_http: true,
+            use_proxy: true,
+            ..ClientOptions::default()
+        }
+        .client(config);
         Ok(Self {
             http,
             options,
@@ -55,7 +76,7 @@ impl Client {
         })
     }
 
-    /// Something of a repository, with whatever the registry wants to see.
+    /// Something of a repository, with whatever the registry requires.
     pub(super) async fn get(
         &self,
         reference: &RegistryReference,
@@ -94,11 +115,8 @@ impl Client {
         limit: u64,
     ) -> Result<Bytes, SourceError> {
         let mut bytes = Vec::new();
-        while let Some(frame) = self.in_time(host, body.frame()).await? {
-            let frame = frame.map_err(|error| broken(host, &error))?;
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
+        let mut rate = Rate::default();
+        while let Some(data) = self.data(host, &mut body, &mut rate).await? {
             bytes.extend_from_slice(&data);
             if bytes.len() as u64 > limit {
                 return Err(SourceError::TooLarge {
@@ -110,7 +128,38 @@ impl Client {
         Ok(bytes.into())
     }
 
-    /// Waits for the registry, but not for ever.
+    /// The next data of a body, if it comes, and comes fast enough. A registry
+    /// that sends a byte now and then would otherwise keep a place among all
+    /// downloads for as long as it likes.
+    pub(super) async fn data(
+        &self,
+        host: &str,
+        body: &mut Incoming,
+        rate: &mut Rate,
+    ) -> Result<Option<Bytes>, SourceError> {
+        loop {
+            let since = Instant::now();
+            let Some(frame) = self.in_time(host, body.frame()).await? else {
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| broken(host, &error))?;
+            // Trailers carry nothing for us.
+            let data = frame.into_data().ok();
+            rate.count(since.elapsed(), data.as_ref().map_or(0, Bytes::len));
+            if rate.is_below(self.options.least_rate, self.options.rate_window) {
+                return Err(SourceError::TooSlow {
+                    host: host.to_owned(),
+                    rate: self.options.least_rate,
+                    window: self.options.rate_window,
+                });
+            }
+            if data.is_some() {
+                return Ok(data);
+            }
+        }
+    }
+
+    /// Waits for the registry, but not forever.
     pub(super) async fn in_time<T>(
         &self,
         host: &str,
@@ -156,9 +205,9 @@ impl Client {
                 return Ok(answer);
             }
             let location = answer.headers().get(LOCATION);
-            let next = location.and_then(|location| url::follow(&uri, location.to_str().ok()?));
+            let next = location.and_then(|location| follow_redirect(&uri, location.to_str().ok()?));
             let next = next.ok_or_else(|| protocol(host, "a redirect to nowhere"))?;
-            if url::origin(&next) != url::origin(&uri) {
+            if origin(&next) != origin(&uri) {
                 shown = None;
             }
             uri = next;
@@ -193,12 +242,12 @@ impl Client {
                 basic,
             ) => {
                 let scope = scope.unwrap_or_else(|| format!("repository:{repository}:pull"));
-                let mut uri = format!("{realm}?scope={}", url::encode(&scope));
+                let mut uri = format!("{realm}?scope={}", percent_encode(&scope));
                 if realm.contains('?') {
-                    uri = format!("{realm}&scope={}", url::encode(&scope));
+                    uri = format!("{realm}&scope={}", percent_encode(&scope));
                 }
                 if let Some(service) = service {
-                    uri = format!("{uri}&service={}", url::encode(&service));
+                    uri = format!("{uri}&service={}", percent_encode(&service));
                 }
                 let uri = parse(host, &uri)?;
                 let answer = self.follow(host, uri, &HeaderMap::new(), basic).await?;
@@ -251,41 +300,14 @@ impl Client {
     }
 }
 
-fn tls(options: &RegistryOptions) -> Result<ClientConfig, SourceError> {
-    let settings = |error: &dyn std::fmt::Display| SourceError::Settings(error.to_string());
-    let mut roots = RootCertStore::empty();
-    let system = options
-        .system_authorities
-        .iter()
-        .find(|path| path.is_file());
-    if let Some(path) = system {
-        let found = CertificateDer::pem_file_iter(path).map_err(|error| settings(&error))?;
-        // One odd certificate in the system's bundle is no reason to stop.
-        roots.add_parsable_certificates(found.flatten());
-    }
-    for authority in &options.authorities {
-        for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-            let certificate = certificate.map_err(|error| settings(&error))?;
-            roots.add(certificate).map_err(|error| settings(&error))?;
-        }
-    }
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let config = ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| settings(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
-}
-
-/// What the registry says, without what would spoil a terminal.
+/// The message of the registry, without what would spoil a terminal.
 fn detail(body: &[u8], status: StatusCode) -> String {
     #[derive(Deserialize)]
     struct Errors {
-        errors: Vec<One>,
+        errors: Vec<RegistryError>,
     }
     #[derive(Deserialize)]
-    struct One {
+    struct RegistryError {
         #[serde(default)]
         code: String,
         #[serde(default)]
@@ -294,22 +316,11 @@ fn detail(body: &[u8], status: StatusCode) -> String {
     let told = serde_json::from_slice::<Errors>(body).ok();
     let told = told.and_then(|told| told.errors.into_iter().next());
     let text = match told {
-        Some(One { code, message }) if message.is_empty() => code,
-        Some(One { message, .. }) => message,
+        Some(RegistryError { code, message }) if message.is_empty() => code,
+        Some(RegistryError { message, .. }) => message,
         None => status.canonical_reason().unwrap_or("no reason").to_owned(),
     };
     text.chars().filter(|c| !c.is_control()).take(200).collect()
-}
-
-/// Seconds, or a date.
-pub(crate) fn retry_after(header: &HeaderValue) -> Option<Duration> {
-    let text = header.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    let wait = date.duration_since(jiff::Timestamp::now());
-    Some(Duration::try_from(wait).unwrap_or_default())
 }
 
 fn parse(host: &str, uri: &str) -> Result<Uri, SourceError> {
@@ -330,13 +341,9 @@ fn protocol(host: &str, detail: impl Into<String>) -> SourceError {
 }
 
 /// A connection that failed, with the reason at the bottom of it.
-pub(super) fn broken(host: &str, error: &dyn std::error::Error) -> SourceError {
-    let mut root = error;
-    while let Some(source) = root.source() {
-        root = source;
-    }
+fn broken(host: &str, error: &(dyn std::error::Error + 'static)) -> SourceError {
     SourceError::Connection {
         host: host.to_owned(),
-        detail: root.to_string(),
+        detail: strata_http::root_cause(error).to_string(),
     }
 }

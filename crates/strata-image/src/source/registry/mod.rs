@@ -9,9 +9,8 @@
 
 mod auth;
 pub(crate) mod challenge;
-pub(crate) mod client;
+mod client;
 mod options;
-pub(crate) mod url;
 
 use std::sync::Arc;
 
@@ -20,7 +19,6 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{ACCEPT, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::{
@@ -30,7 +28,7 @@ use crate::manifest::{
     DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, MAX_JSON, OCI_INDEX, OCI_MANIFEST,
 };
 use crate::{Digest, Platform, Reference, RegistryReference};
-use client::Client;
+use client::{Client, Rate};
 pub use options::{Credentials, RegistryOptions};
 
 /// Opens sources. Holds the connections and tokens of all registries: make
@@ -87,22 +85,14 @@ impl RegistrySource {
         }
     }
 
-    /// The body as a stream that gives up when nothing comes.
+    /// The body as a stream that gives up when nothing comes, or too little.
     fn stream(&self, body: Incoming) -> BlobStream {
         let client = Arc::clone(&self.client);
         let host = self.reference.host().to_owned();
-        let state = (client, host, body);
-        stream::try_unfold(state, |(client, host, mut body)| async move {
-            loop {
-                let Some(frame) = client.in_time(&host, body.frame()).await? else {
-                    return Ok(None);
-                };
-                let frame = frame.map_err(|error| client::broken(&host, &error))?;
-                // Trailers carry nothing for us.
-                if let Ok(data) = frame.into_data() {
-                    return Ok(Some((data, (client, host, body))));
-                }
-            }
+        let state = (client, host, body, Rate::default());
+        stream::try_unfold(state, |(client, host, mut body, mut rate)| async move {
+            let data = client.data(&host, &mut body, &mut rate).await?;
+            Ok(data.map(|data| (data, (client, host, body, rate))))
         })
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! Images made of layers: in memory, as a layout folder, as an archive.
+//! Images made of layers: in memory, as a layout directory, as an archive.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::layer::{Layer, gzip};
 
 /// An image's documents and blobs.
 #[derive(Clone)]
-pub struct Made {
+pub struct BuiltImage {
     pub manifest: Vec<u8>,
     pub config: Vec<u8>,
     /// Packed layers, the lowest first.
@@ -17,7 +17,7 @@ pub struct Made {
     pub diff_ids: Vec<Digest>,
 }
 
-impl Made {
+impl BuiltImage {
     pub fn new(layers: &[Layer]) -> Self {
         Self::packed(layers, gzip)
     }
@@ -65,17 +65,13 @@ impl Made {
     }
 
     /// Writes an OCI layout with these tags.
-    pub fn write_layout(&self, folder: &Path, tags: &[&str]) {
-        let blobs = folder.join("blobs/sha256");
+    pub fn write_layout(&self, dir: &Path, tags: &[&str]) {
+        let blobs = dir.join("blobs/sha256");
         fs::create_dir_all(&blobs).unwrap();
         for content in self.contents() {
             fs::write(blobs.join(Digest::of(&content).hex()), content).unwrap();
         }
-        fs::write(
-            folder.join("oci-layout"),
-            r#"{"imageLayoutVersion":"1.0.0"}"#,
-        )
-        .unwrap();
+        fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
         let entries: Vec<String> = tags
             .iter()
             .map(|tag| {
@@ -92,7 +88,7 @@ impl Made {
             r#"{{"schemaVersion":2,"manifests":[{}]}}"#,
             entries.join(",")
         );
-        fs::write(folder.join("index.json"), index).unwrap();
+        fs::write(dir.join("index.json"), index).unwrap();
     }
 }
 
@@ -105,7 +101,7 @@ pub fn descriptor(kind: &str, content: &[u8]) -> String {
 }
 
 /// An index over images of several platforms.
-pub fn index(images: &[(&str, &Made)]) -> Vec<u8> {
+pub fn index(images: &[(&str, &BuiltImage)]) -> Vec<u8> {
     let entries: Vec<String> = images
         .iter()
         .map(|(architecture, image)| {

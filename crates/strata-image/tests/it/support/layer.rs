@@ -1,4 +1,5 @@
-//! A writer of layer tars that writes whatever it is told, hostile or not.
+//! A writer of layer tars that writes whatever the test requests, hostile or
+//! not.
 
 use std::io::Write as _;
 
@@ -81,7 +82,7 @@ impl Layer {
         })
     }
 
-    pub fn folder(self, path: &str) -> Self {
+    pub fn dir(self, path: &str) -> Self {
         self.entry(&Entry {
             path: path.as_bytes(),
             flag: b'5',

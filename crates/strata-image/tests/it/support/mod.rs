@@ -3,16 +3,21 @@
 // Each test uses some of it only.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod disk;
 pub mod image;
 pub mod layer;
 pub mod registry;
 pub mod tree;
 
-use strata_image::{Limits, Store, StoreOptions};
+use strata_image::{DiskReserve, Limits, Store, StoreOptions};
 
-/// A store that does not wait long.
+/// A store that does not wait long, on a disk however full.
 pub fn store(root: &std::path::Path) -> Store {
-    store_with(root, &StoreOptions::default())
+    let options = StoreOptions {
+        reserve: DiskReserve::NONE,
+        ..StoreOptions::default()
+    };
+    store_with(root, &options)
 }
 
 pub fn store_with(root: &std::path::Path, options: &StoreOptions) -> Store {
@@ -33,9 +38,9 @@ pub fn small_limits() -> Limits {
     }
 }
 
-/// The names in a folder, sorted.
-pub fn names(folder: &std::path::Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
+/// The names in a directory, sorted.
+pub fn names(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();

@@ -1,5 +1,5 @@
-//! A registry with fault knobs: it answers what the test tells it to, byte
-//! for byte, and remembers what it was asked.
+//! A registry with fault knobs: it answers what the test sets, byte for byte,
+//! and records the requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,15 +8,15 @@ use strata_image::{Digest, Reference, Registries, RegistryOptions};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use super::image::Made;
+use super::image::BuiltImage;
 
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub path: String,
     pub head: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -24,7 +24,7 @@ impl Asked {
         })
     }
 
-    /// The first byte that was asked for.
+    /// The first byte that was requested.
     pub fn from(&self) -> usize {
         let range = self.header("range").and_then(|r| r.strip_prefix("bytes="));
         range.map_or(0, |range| range.trim_end_matches('-').parse().unwrap())
@@ -38,8 +38,10 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Close after this many bytes of the body.
     pub cut: Option<usize>,
-    /// Say nothing more after what was sent, for ever.
+    /// Send nothing more after what was sent, forever.
     pub hang: bool,
+    /// Send the body byte by byte, this far apart.
+    pub drip: Option<std::time::Duration>,
 }
 
 impl Reply {
@@ -50,6 +52,7 @@ impl Reply {
             body: body.into(),
             cut: None,
             hang: false,
+            drip: None,
         }
     }
 
@@ -66,25 +69,25 @@ impl Reply {
     }
 }
 
-type Rule = dyn FnMut(&Asked) -> Option<Reply> + Send;
+type Rule = dyn FnMut(&RecordedRequest) -> Option<Reply> + Send;
 
 pub struct Fake {
     pub address: SocketAddr,
-    pub asked: Arc<Mutex<Vec<Asked>>>,
+    pub asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Fake {
     /// Serves an image as `repo:tag`; `rule` may answer otherwise.
     pub async fn start(
-        made: &Made,
-        rule: impl FnMut(&Asked) -> Option<Reply> + Send + 'static,
+        made: &BuiltImage,
+        rule: impl FnMut(&RecordedRequest) -> Option<Reply> + Send + 'static,
     ) -> Self {
         Self::start_tls(made, rule, None).await
     }
 
     pub async fn start_tls(
-        made: &Made,
-        rule: impl FnMut(&Asked) -> Option<Reply> + Send + 'static,
+        made: &BuiltImage,
+        rule: impl FnMut(&RecordedRequest) -> Option<Reply> + Send + 'static,
         tls: Option<tokio_rustls::TlsAcceptor>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -97,7 +100,7 @@ impl Fake {
                 let (log, made, rule) = (Arc::clone(&log), made.clone(), Arc::clone(&rule));
                 let tls = tls.clone();
                 tokio::spawn(async move {
-                    let answer = |asked: Asked| {
+                    let answer = |asked: RecordedRequest| {
                         log.lock().unwrap().push(asked.clone());
                         let told = (rule.lock().unwrap())(&asked);
                         told.unwrap_or_else(|| honest(&made, &asked))
@@ -119,7 +122,7 @@ impl Fake {
         format!("{}/repo:tag", self.address).parse().unwrap()
     }
 
-    /// Sources that may speak to this one in the clear, and do not wait long.
+    /// Sources that may use this one in the clear, and do not wait long.
     pub fn registries(&self) -> Registries {
         Registries::new(self.options()).unwrap()
     }
@@ -133,11 +136,11 @@ impl Fake {
         }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often this path was asked for.
+    /// How often this path was requested.
     pub fn count(&self, part: &str) -> usize {
         self.asked()
             .iter()
@@ -147,7 +150,7 @@ impl Fake {
 }
 
 /// What a good registry answers, ranges included.
-pub fn honest(made: &Made, asked: &Asked) -> Reply {
+pub fn honest(made: &BuiltImage, asked: &RecordedRequest) -> Reply {
     if asked.path == "/v2/repo/manifests/tag" {
         return Reply::ok(made.manifest.clone());
     }
@@ -173,7 +176,7 @@ pub fn honest(made: &Made, asked: &Asked) -> Reply {
 
 async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    answer: impl FnOnce(Asked) -> Reply,
+    answer: impl FnOnce(RecordedRequest) -> Reply,
 ) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -181,7 +184,7 @@ async fn serve(
     }
     let head = String::from_utf8(head).ok()?;
     let path = head.split(' ').nth(1)?.to_owned();
-    let reply = answer(Asked { path, head });
+    let reply = answer(RecordedRequest { path, head });
     let mut text = format!(
         "HTTP/1.1 {} X\r\nConnection: close\r\nContent-Length: {}\r\n",
         reply.status,
@@ -192,6 +195,13 @@ async fn serve(
     }
     text.push_str("\r\n");
     stream.write_all(text.as_bytes()).await.ok()?;
+    if let Some(pause) = reply.drip {
+        for byte in &reply.body {
+            stream.write_u8(*byte).await.ok()?;
+            stream.flush().await.ok()?;
+            tokio::time::sleep(pause).await;
+        }
+    }
     let sent = reply.cut.unwrap_or(reply.body.len());
     stream.write_all(&reply.body[..sent]).await.ok()?;
     stream.flush().await.ok()?;

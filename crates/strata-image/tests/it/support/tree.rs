@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrF
 /// How many entries a tree has.
 const ENTRIES: usize = 60;
 /// Of no particular kind but for root: root of the tree, then its entries.
-const LONGEST_PATH: usize = 900;
+const MAX_PATH: usize = 900;
 
 /// A linear congruential generator: the same tree for the same seed.
 pub struct Random(u64);
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// Makes a tree. `modest` ones have what the oldest format can say: short
+/// Makes a tree. `modest` ones have what the oldest format can express: short
 /// paths, small ids, times after 1970.
 pub fn make(root: &Path, seed: u64, modest: bool) {
     let random = &mut Random::new(seed);
@@ -47,7 +47,7 @@ pub fn make(root: &Path, seed: u64, modest: bool) {
     for number in 0..ENTRIES {
         let parent = random.pick(&directories).clone();
         let path = parent.join(name(random, number, parent.as_os_str().len(), modest));
-        let longest = if modest { 90 } else { LONGEST_PATH };
+        let longest = if modest { 90 } else { MAX_PATH };
         if path.as_os_str().len() > longest {
             continue;
         }
