@@ -1,4 +1,4 @@
-//! Saving folders.
+//! Saving directories.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,14 +11,14 @@ use strata_types::backup::Backup;
 use crate::error::Result;
 use crate::progress::Phase;
 use crate::session::Session;
-use crate::snapshot::{self, About};
+use crate::snapshot::{self, BackupInfo};
 use crate::source::{Roots, Source};
 use crate::tree;
 
-/// What is to be saved, and what is told of it.
+/// What is to be saved, and what is reported of it.
 #[derive(Clone, Debug, Default)]
-pub struct BackupAsk {
-    /// The folders, and where they are in the backup.
+pub struct BackupRequest {
+    /// The directories, and where they are in the backup.
     pub sources: Vec<Source>,
     /// When the state that they hold was taken, in Unix milliseconds.
     pub taken_at_ms: i64,
@@ -26,7 +26,7 @@ pub struct BackupAsk {
     /// it is compared with.
     pub host: String,
     /// The operation that makes it. There is one backup of an operation,
-    /// however often it is asked for.
+    /// however often it is requested.
     pub operation: String,
     /// The volumes in it.
     pub volumes: Vec<String>,
@@ -37,7 +37,7 @@ pub struct BackupAsk {
 }
 
 /// Saves the sources, or finds that it was done already.
-pub(crate) fn run(session: &Session, ask: &BackupAsk) -> Result<Backup> {
+pub(crate) fn run(session: &Session, ask: &BackupRequest) -> Result<Backup> {
     let taken_at = Timestamp::from_millisecond(ask.taken_at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     let repository = session.open_or_make()?;
     // Before the index is read: what it names must stay.
@@ -76,7 +76,7 @@ fn save(
     expected: Option<u64>,
 ) -> Result<SnapshotFile> {
     let indexed = session.told("reading the index", repository.to_indexed_ids())?;
-    // The engine does not store a folder again that is as in the parent, also
+    // The engine does not store a directory again that is as in the parent, also
     // where the parent's own is lost.
     let parent = parent.filter(|parent| is_whole(session, &indexed, parent.tree));
     let options = options(parent);
@@ -88,7 +88,7 @@ fn save(
     Ok(saved)
 }
 
-/// Whether all folders of a tree are there.
+/// Whether all directories of a tree are there.
 fn is_whole<S: IndexedTree>(session: &Session, repository: &Repository<S>, root: TreeId) -> bool {
     let mut pending = vec![root];
     while let Some(tree) = pending.pop() {
@@ -121,8 +121,8 @@ fn options(parent: Option<&SnapshotFile>) -> BackupOptions {
     options
 }
 
-fn new_snapshot(ask: &BackupAsk, taken_at: Timestamp) -> SnapshotFile {
-    let about = About {
+fn new_snapshot(ask: &BackupRequest, taken_at: Timestamp) -> SnapshotFile {
+    let about = BackupInfo {
         operation: &ask.operation,
         volumes: &ask.volumes,
         has_state: ask.has_state,

@@ -9,14 +9,13 @@ use crate::error::{BackupError, Result};
 use crate::session::Session;
 
 /// Where a piece lies: first the pack, then the place in it.
-pub(crate) type Place = (String, u32);
+pub(crate) type BlobLocation = (String, u32);
 
-/// Where a piece lies and how long it is; `None` if the index knows nothing
-/// of it.
+/// Where a piece lies and how long it is; `None` if it is not in the index.
 pub(crate) fn locate<S: IndexedFull>(
     repository: &Repository<S>,
     id: &DataId,
-) -> Option<(Place, u32)> {
+) -> Option<(BlobLocation, u32)> {
     let entry = repository.get_index_entry(id).ok()?;
     let pack = entry.pack.to_hex().to_string();
     Some(((pack, entry.location.offset), entry.data_length()))
@@ -42,7 +41,7 @@ pub(crate) fn read<S: IndexedFull>(
     };
     let read = repository.get_blob_cached(&BlobId::from(*id), BlobType::Data);
     let bytes = read.map_err(|cause| match session.gate.explain("reading", cause) {
-        // The cipher tells by itself that bytes are not what it wrote.
+        // The cipher detects by itself that bytes are not what it wrote.
         BackupError::Engine { .. } => damaged("cannot be decrypted or unpacked"),
         BackupError::Missing { name } => damaged(&format!("is gone with {name}")),
         BackupError::Storage { source, .. } => damaged(&format!("cannot be read: {source}")),

@@ -8,27 +8,24 @@ use strata_types::Secret;
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A folder, on a disk of its own if anybody can help it.
-    Folder(PathBuf),
+    /// A directory, on a disk of its own if possible.
+    Directory(PathBuf),
     /// A bucket of an S3-compatible store.
     S3(Bucket),
 }
 
-/// A bucket of an S3-compatible store, and who we are there.
+/// A bucket of an S3-compatible store, and our credentials there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// The address of the store, `https://s3.example.org`; Amazon's own
-    /// unless told.
+    /// by default.
     pub endpoint: Option<String>,
-    /// Its region.
     pub region: String,
     /// The bucket, which must be there.
     pub name: String,
     /// What all names in the bucket begin with; may be empty.
     pub prefix: String,
-    /// The access key.
     pub access_key: Secret,
-    /// The key's secret.
     pub secret_key: Secret,
     /// An address without TLS is accepted.
     pub allow_http: bool,
@@ -39,7 +36,7 @@ pub struct Bucket {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Directory(path) => write!(f, "{}", path.display()),
             Self::S3(bucket) => {
                 let endpoint = bucket.endpoint.as_deref().unwrap_or("s3.amazonaws.com");
                 write!(f, "s3:{endpoint}/{}", bucket.name)?;
@@ -57,12 +54,12 @@ impl fmt::Display for Location {
 pub struct RepositoryConfig {
     /// Where it is.
     pub location: Location,
-    /// What its key is locked with. Who loses it has lost the backups.
+    /// What its key is locked with. Without it the backups are lost.
     pub password: Secret,
     /// The level of zstd that new data is compressed with, 1 to 22; 3 is a
     /// good one.
     pub compression: i32,
     /// Where indexes and trees of a repository far away are kept, so that
-    /// they are fetched once. Not used for folders, which are near.
+    /// they are fetched once. Not used for directories, which are near.
     pub cache: Option<PathBuf>,
 }

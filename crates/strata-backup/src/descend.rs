@@ -1,8 +1,8 @@
-//! Opens what lies below an open folder, however deep.
+//! Opens what lies below an open directory, however deep.
 //!
-//! The kernel takes no path of more than 4096 bytes, but trees may be deeper:
-//! whoever goes into every folder that it makes never says such a path. A
-//! long path is gone in steps, each from where the last one ended, so that
+//! The kernel takes no path of more than 4096 bytes, but trees may be deeper: a
+//! process that enters every directory that it makes never passes such a path.
+//! A long path is gone in steps, each from where the last one ended, so that
 //! two descriptors are enough for any depth.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens a path that is made of names; the empty one is the folder itself.
+/// Opens a path that is made of names; the empty one is the directory itself.
 pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -54,18 +54,18 @@ mod tests {
 
     #[test]
     fn a_path_of_many_steps_is_gone_and_links_on_it_are_not() {
-        let world = tempfile::tempdir().expect("a folder");
+        let world = tempfile::tempdir().expect("a directory");
         let read = OFlags::RDONLY | OFlags::DIRECTORY;
-        let root = rustix::fs::open(world.path(), read, Mode::empty()).expect("a folder");
+        let root = rustix::fs::open(world.path(), read, Mode::empty()).expect("a directory");
         let mut path = PathBuf::new();
         for number in 0..100 {
-            let above = open(&root, &path, read, Mode::empty()).expect("a folder");
+            let above = open(&root, &path, read, Mode::empty()).expect("a directory");
             let name = format!("{number:0>99}");
-            rustix::fs::mkdirat(&above, &name, Mode::RWXU).expect("a folder");
+            rustix::fs::mkdirat(&above, &name, Mode::RWXU).expect("a directory");
             path.push(name);
         }
         assert!(path.as_os_str().len() > 2 * STEP);
-        let deepest = open(&root, &path, read, Mode::empty()).expect("a folder");
+        let deepest = open(&root, &path, read, Mode::empty()).expect("a directory");
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         open(&root, &path.join("file"), new, Mode::RUSR).expect("a file");
         rustix::fs::statat(&deepest, "file", rustix::fs::AtFlags::empty()).expect("a file");

@@ -13,7 +13,6 @@ pub type Result<T, E = BackupError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// Nothing is there.
     #[error("there is no repository at {location}")]
     NoRepository {
         /// Where it was looked for.
@@ -27,14 +26,11 @@ pub enum BackupError {
     },
     /// The repository's keys do not open with the password.
     #[error("the password does not open the repository at {location}")]
-    WrongPassword {
-        /// Which repository.
-        location: String,
-    },
+    WrongPassword { location: String },
     /// Another is at work in the repository.
     #[error("the repository is locked by {by}")]
     Locked {
-        /// Who, as its lock says.
+        /// The holder, according to its lock.
         by: String,
     },
     /// No space is left where the repository or the restored files are.
@@ -46,79 +42,51 @@ pub enum BackupError {
     /// The store does not answer.
     #[error("{location} cannot be reached: {detail}")]
     Unreachable {
-        /// Which store.
         location: String,
-        /// What the network said.
+        /// The message of the network.
         detail: String,
     },
     /// The store knows us and refuses, or does not know us.
     #[error("{location} refuses: {detail}")]
-    Denied {
-        /// Which store.
-        location: String,
-        /// What it said.
-        detail: String,
-    },
+    Denied { location: String, detail: String },
     /// A file of the repository is gone.
     #[error("{name} is not in the repository")]
-    Missing {
-        /// Its name there.
-        name: String,
-    },
+    Missing { name: String },
     /// The repository's storage failed.
     #[error("{doing} {name}")]
     Storage {
-        /// What was tried.
         doing: &'static str,
         /// On which file of the repository.
         name: String,
-        /// Why it failed.
         #[source]
         source: io::Error,
     },
     /// A file that was to be saved could not be read.
     #[error("reading {path}")]
     Source {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// A file had another size at its end than at its beginning.
     #[error("{path} changed while it was read")]
-    Changed {
-        /// Which.
-        path: PathBuf,
-    },
+    Changed { path: PathBuf },
     /// The place in the backup that a source was to have is not one.
     #[error("{at:?} cannot be a place in a backup: {why}")]
     BadPlace {
-        /// The place.
         at: String,
         /// What is wrong with it.
         why: &'static str,
     },
     /// No backup has this id.
     #[error("there is no backup {id}")]
-    NoBackup {
-        /// What was asked for.
-        id: String,
-    },
+    NoBackup { id: String },
     /// More than one backup begins with this id.
     #[error("more than one backup begins with {id}")]
-    Ambiguous {
-        /// What was asked for.
-        id: String,
-    },
-    /// The backup has no such file or folder.
+    Ambiguous { id: String },
+    /// The backup has no such file or directory.
     #[error("backup {id} has no {path}")]
-    NoPath {
-        /// Which backup.
-        id: String,
-        /// What was asked for.
-        path: String,
-    },
+    NoPath { id: String, path: String },
     /// What is to be restored would overwrite something.
     #[error("{path} is there already")]
     Exists {
@@ -128,19 +96,16 @@ pub enum BackupError {
     /// A restored file could not be written.
     #[error("restoring {path}")]
     Restore {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The backup holds a name that no file can have. Nobody makes such by
-    /// accident.
-    #[error("the backup is hostile: it holds a file named {name:?} in {folder}")]
+    /// The backup holds a name that no file can have. Such names are not
+    /// written by accident.
+    #[error("the backup is hostile: it holds a file named {name:?} in {dir}")]
     Hostile {
-        /// The folder in the backup.
-        folder: PathBuf,
-        /// The name.
+        /// The directory in the backup.
+        dir: PathBuf,
         name: String,
     },
     /// A part of the repository is not what was written.
@@ -149,29 +114,21 @@ pub enum BackupError {
         /// What, and where.
         what: String,
     },
-    /// The caller asked to stop.
+    /// The caller requested to stop.
     #[error("cancelled")]
     Cancelled,
     /// The settings of the store cannot be used.
     #[error("the store's settings cannot be used: {detail}")]
-    Settings {
-        /// Why.
-        detail: String,
-    },
+    Settings { detail: String },
     /// The engine failed in a way that has no name of its own here.
     #[error("{doing}: {}", one_line(.cause))]
     Engine {
-        /// What was tried.
         doing: &'static str,
-        /// What it said.
         cause: Box<RusticError>,
     },
     /// A task of our own panicked.
     #[error("{doing} ended in a bug")]
-    Panicked {
-        /// What was tried.
-        doing: &'static str,
-    },
+    Panicked { doing: &'static str },
 }
 
 fn one_line(cause: &RusticError) -> String {
@@ -180,7 +137,7 @@ fn one_line(cause: &RusticError) -> String {
 }
 
 impl BackupError {
-    /// A failure to write, told apart by whether the disk is full.
+    /// A failure to write, distinguished by whether the disk is full.
     pub(crate) fn storage(doing: &'static str, name: impl Into<String>, source: io::Error) -> Self {
         let name = name.into();
         if is_full(&source) {
@@ -196,7 +153,7 @@ impl BackupError {
         }
     }
 
-    /// A failure to restore a file, told apart in the same way.
+    /// A failure to restore a file, distinguished in the same way.
     pub(crate) fn restore(path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.into(), source.into());
         if is_full(&source) {
@@ -238,7 +195,7 @@ impl BackupError {
             Self::NoRepository { .. } => {
                 "look at the configured place; the first backup makes the repository"
             }
-            Self::Occupied { .. } => "give the repository an empty folder or prefix of its own",
+            Self::Occupied { .. } => "give the repository an empty directory or prefix of its own",
             Self::WrongPassword { .. } => {
                 "look at the password file; without the password the backups cannot be read"
             }
@@ -280,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_from_other_failures() {
+    fn full_disk_is_distinguished_from_other_failures() {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let error = Error::from(BackupError::storage("writing", "data/ab/abcd", full));
         assert_eq!(error.kind(), ErrorKind::Exhausted);

@@ -1,9 +1,9 @@
 //! What stands between the engine and the world for the length of one
-//! operation: whether it is still wanted, and the first thing that failed.
+//! operation: whether it is cancelled, and the first thing that failed.
 //!
-//! The engine skips files that it cannot read and says so in a log. A backup
-//! that lacks a file is not one: whatever fails is noted here, and from then
-//! on nothing is written any more, least of all the snapshot.
+//! The engine skips files that it cannot read and reports it in a log. A backup
+//! that lacks a file is not one: whatever fails is noted here, and from then on
+//! nothing is written any more, least of all the snapshot.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use rustic_core::RusticError;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{BackupError, Result};
-use crate::pace::Pace;
+use crate::rate_limiter::RateLimiter;
 
 #[derive(Debug)]
 pub(crate) struct Gate {
     cancel: CancellationToken,
-    pub(crate) pace: Pace,
+    pub(crate) pace: RateLimiter,
     shut: AtomicBool,
     first: Mutex<Option<BackupError>>,
     read: Mutex<Option<BackupError>>,
@@ -26,7 +26,7 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(cancel: CancellationToken, bytes_per_second: Option<u64>) -> Self {
         Self {
-            pace: Pace::new(bytes_per_second, cancel.clone()),
+            pace: RateLimiter::new(bytes_per_second, cancel.clone()),
             cancel,
             shut: AtomicBool::new(false),
             first: Mutex::new(None),
@@ -34,12 +34,12 @@ impl Gate {
         }
     }
 
-    /// Whether work goes on: nothing failed and nobody asked to stop.
+    /// Whether work goes on: nothing failed and no stop was requested.
     pub(crate) fn is_open(&self) -> bool {
         !self.shut.load(Ordering::Acquire) && !self.cancel.is_cancelled()
     }
 
-    /// The same for those who can return why.
+    /// The same for callers that can return why.
     pub(crate) fn pass(&self) -> Result<()> {
         if self.cancel.is_cancelled() || self.shut.load(Ordering::Acquire) {
             return Err(BackupError::Cancelled);
@@ -62,7 +62,7 @@ impl Gate {
         *lock(&self.read) = Some(error);
     }
 
-    /// What to tell the caller of something that the engine failed at.
+    /// What to return to the caller for a failure of the engine.
     pub(crate) fn explain(&self, doing: &'static str, cause: Box<RusticError>) -> BackupError {
         if let Some(error) = lock(&self.first).take() {
             return error;
@@ -76,7 +76,7 @@ impl Gate {
         }
     }
 
-    /// Whether all went well, for where the engine says that it did.
+    /// Whether all went well, for where the engine reports that it did.
     pub(crate) fn settle(&self) -> Result<()> {
         if let Some(error) = lock(&self.first).take() {
             return Err(error);

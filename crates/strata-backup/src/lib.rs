@@ -1,10 +1,10 @@
-//! Backups of folders in a repository of the open restic format:
+//! Backups of directories in a repository of the open restic format:
 //! deduplicated, compressed, encrypted, and readable by other programs on
 //! the day that this one is gone.
 //!
 //! The format and its cryptography are rustic_core's. Ours are the storage
-//! below it (a folder, or an S3-compatible store), the sources above it
-//! (several folders at places of our choosing in one backup), locks that
+//! below it (a directory, or an S3-compatible store), the sources above it
+//! (several directories at places of our choosing in one backup), locks that
 //! other clients heed, and the restore, which trusts nothing that it reads.
 
 mod backup;
@@ -12,14 +12,14 @@ mod blobs;
 mod cipher;
 mod config;
 mod descend;
+mod engine_backend;
 mod error;
-mod face;
 mod gate;
 mod key_cache;
 mod lock;
-mod pace;
 mod progress;
 mod prune;
+mod rate_limiter;
 mod repair;
 mod repository;
 mod restore;
@@ -32,15 +32,15 @@ mod tree;
 mod verify;
 mod window;
 
-pub use backup::BackupAsk;
+pub use backup::BackupRequest;
 pub use config::{Bucket, Location, RepositoryConfig};
 pub use error::{BackupError, Result};
 pub use progress::{Phase, Progress, Silent, Status};
 pub use prune::Pruned;
 pub use repair::{RepairScope, Repaired};
 pub use repository::{Repository, RepositoryId};
-pub use restore::{RestoreAsk, Restored};
-pub use retention::{Candidate, Kept, PrunePlan, plan as plan_retention};
+pub use restore::{RestoreOptions, Restored};
+pub use retention::{Candidate, PrunePlan, RetainedBackup, plan as plan_retention};
 pub use source::Source;
 pub use strata_types::Secret;
 pub use verify::{Damage, Verified};

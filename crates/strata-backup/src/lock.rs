@@ -1,13 +1,13 @@
-//! Who is at work in the repository, as restic tells it: a small encrypted
-//! file in `locks/`, written anew every few minutes.
+//! Which processes are at work in the repository, as restic records it: a small
+//! encrypted file in `locks/`, written again every few minutes.
 //!
 //! Backups, restores and looks share the repository; a prune has it alone.
 //! The engine itself takes no locks, but others do heed them: without ours a
 //! `restic prune` would remove the packs of a backup that is under way.
 //!
-//! A lock is left behind by who was killed. It no longer counts when its
-//! process is gone from this host, or when it has not been written anew for
-//! half an hour.
+//! A process that was killed leaves its lock behind. It no longer counts when
+//! its process is gone from this host, or when it has not been written again
+//! for half an hour.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -20,19 +20,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::cipher::{Cipher, name_of};
 use crate::error::{BackupError, Result};
-use crate::pace::Pace;
-use crate::store::{Place, Store};
+use crate::rate_limiter::RateLimiter;
+use crate::store::{FileKind, Store};
 
-/// How often a lock is written anew.
-const REFRESH: Duration = Duration::from_secs(5 * 60);
+/// How often a lock is written again.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// A lock this old has no holder.
-const STALE: SignedDuration = SignedDuration::from_secs(30 * 60);
+const STALE_AGE: SignedDuration = SignedDuration::from_secs(30 * 60);
 /// No claim is longer.
-const MOST_TEXT: usize = 64 << 10;
+const MAX_LOCK_BYTES: usize = 64 << 10;
 
-/// What a lock file says.
+/// The content of a lock file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Claim {
+struct LockRecord {
     time: Timestamp,
     exclusive: bool,
     #[serde(default)]
@@ -47,7 +47,7 @@ struct Claim {
     gid: Option<u32>,
 }
 
-impl Claim {
+impl LockRecord {
     fn ours(exclusive: bool) -> Self {
         Self {
             time: Timestamp::now(),
@@ -65,7 +65,7 @@ impl Claim {
             let process = format!("/proc/{}", self.pid);
             self.hostname == hostname() && !std::path::Path::new(&process).exists()
         };
-        now.duration_since(self.time) > STALE || dead()
+        now.duration_since(self.time) > STALE_AGE || dead()
     }
 
     fn holder(&self) -> String {
@@ -86,11 +86,11 @@ impl Claim {
 
 /// A claim on the repository, given back when it is dropped.
 pub(crate) struct Lock {
-    keeper: Arc<Keeper>,
+    refresher: Arc<LockRefresher>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Keeper {
+struct LockRefresher {
     store: Arc<dyn Store>,
     key: Cipher,
     exclusive: bool,
@@ -100,37 +100,36 @@ struct Keeper {
 }
 
 impl Lock {
-    /// Claims the repository, for oneself alone or shared with others who
-    /// share it.
+    /// Claims the repository, exclusively or shared with others that share it.
     pub(crate) fn take(store: Arc<dyn Store>, key: &MasterKey, exclusive: bool) -> Result<Self> {
         let key = Cipher::new(key);
         look_for_others(&*store, &key, exclusive, None)?;
         let name = write(&*store, &key, exclusive)?;
-        // Two who looked at the same time have both written by now, and at
-        // least one of them sees the other.
+        // Two processes that checked at the same time have both written by now,
+        // and at least one of them sees the other.
         if let Err(error) = look_for_others(&*store, &key, exclusive, Some(&name)) {
-            let _ = store.remove(Place::Locks, &name);
+            let _ = store.remove(FileKind::Locks, &name);
             return Err(error);
         }
-        let keeper = Arc::new(Keeper {
+        let refresher = Arc::new(LockRefresher {
             store,
             key,
             exclusive,
             name: Mutex::new(Some(name)),
             changed: Condvar::new(),
         });
-        let kept = keeper.clone();
+        let kept = refresher.clone();
         let thread = std::thread::Builder::new()
             .name("backup-lock".to_owned())
             .spawn(move || kept.keep());
         Ok(Self {
-            keeper,
+            refresher,
             thread: thread.ok(),
         })
     }
 
-    /// Claims it if it can be written to at all: who only reads may do so
-    /// from a store that is read-only.
+    /// Claims it if it can be written to at all: a reader may use a store that
+    /// is read-only.
     pub(crate) fn for_reading(store: Arc<dyn Store>, key: &MasterKey) -> Result<Option<Self>> {
         match Self::take(store, key, false) {
             Ok(lock) => Ok(Some(lock)),
@@ -138,31 +137,31 @@ impl Lock {
                 Err(error)
             }
             Err(error) => {
-                tracing::debug!(error = %strata_types::chain(&error), "reading without a lock");
+                tracing::debug!(error = %strata_types::chain(&error), "repository read without a lock");
                 Ok(None)
             }
         }
     }
 }
 
-impl Keeper {
+impl LockRefresher {
     fn keep(&self) {
         let mut name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let (held, _) = self
                 .changed
-                .wait_timeout_while(name, REFRESH, |name| name.is_some())
+                .wait_timeout_while(name, REFRESH_INTERVAL, |name| name.is_some())
                 .unwrap_or_else(PoisonError::into_inner);
             name = held;
             let Some(old) = name.clone() else { return };
             match write(&*self.store, &self.key, self.exclusive) {
                 Ok(new) => {
                     *name = Some(new);
-                    let _ = self.store.remove(Place::Locks, &old);
+                    let _ = self.store.remove(FileKind::Locks, &old);
                 }
                 // The old one still counts for a while.
                 Err(error) => {
-                    tracing::warn!(error = %strata_types::chain(&error), "a lock was not renewed");
+                    tracing::warn!(error = %strata_types::chain(&error), "repository lock not renewed");
                 }
             }
         }
@@ -172,19 +171,19 @@ impl Keeper {
 impl Drop for Lock {
     fn drop(&mut self) {
         let held = self
-            .keeper
+            .refresher
             .name
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        self.keeper.changed.notify_all();
+        self.refresher.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         if let Some(name) = held
-            && let Err(error) = self.keeper.store.remove(Place::Locks, &name)
+            && let Err(error) = self.refresher.store.remove(FileKind::Locks, &name)
         {
-            tracing::warn!(error = %strata_types::chain(&error), "a lock was left behind");
+            tracing::warn!(error = %strata_types::chain(&error), "repository lock not removed");
         }
     }
 }
@@ -198,21 +197,21 @@ fn look_for_others(
     except: Option<&str>,
 ) -> Result<()> {
     let now = Timestamp::now();
-    for file in store.list(Place::Locks)? {
+    for file in store.list(FileKind::Locks)? {
         if except == Some(file.name.as_str()) {
             continue;
         }
-        let bytes = match store.read(Place::Locks, &file.name) {
+        let bytes = match store.read(FileKind::Locks, &file.name) {
             Err(BackupError::Missing { .. }) => continue,
             bytes => bytes?,
         };
-        let Some(claim) = Claim::open(key, &bytes) else {
+        let Some(claim) = LockRecord::open(key, &bytes) else {
             return Err(BackupError::Locked {
                 by: format!("a lock that cannot be read ({})", file.name),
             });
         };
         if claim.is_stale(now) {
-            store.remove(Place::Locks, &file.name)?;
+            store.remove(FileKind::Locks, &file.name)?;
         } else if exclusive || claim.exclusive {
             return Err(BackupError::Locked { by: claim.holder() });
         }
@@ -221,13 +220,13 @@ fn look_for_others(
 }
 
 fn write(store: &dyn Store, key: &Cipher, exclusive: bool) -> Result<String> {
-    let bytes = Claim::ours(exclusive).seal(key)?;
+    let bytes = LockRecord::ours(exclusive).seal(key)?;
     let name = name_of(&bytes);
-    store.write(Place::Locks, &name, &[bytes], &Pace::free())?;
+    store.write(FileKind::Locks, &name, &[bytes], &RateLimiter::free())?;
     Ok(name)
 }
 
-impl Claim {
+impl LockRecord {
     fn seal(&self, key: &Cipher) -> Result<Bytes> {
         let bug = |_| BackupError::Panicked { doing: "locking" };
         let text = serde_json::to_vec(self).map_err(bug)?;
@@ -239,7 +238,7 @@ impl Claim {
         match text.split_first()? {
             // Others compress even this.
             (2, packed) => {
-                let text = zstd::bulk::decompress(packed, MOST_TEXT).ok()?;
+                let text = zstd::bulk::decompress(packed, MAX_LOCK_BYTES).ok()?;
                 serde_json::from_slice(&text).ok()
             }
             _ => serde_json::from_slice(&text).ok(),

@@ -1,9 +1,9 @@
-//! Forgetting backups, and freeing what only they had.
+//! Deleting backups, and freeing what only they had.
 //!
-//! A death at any moment leaves everything that is not forgotten whole:
-//! snapshots go first; what is partly needed is written anew; the new index
-//! is written before the old one is removed; packs are removed when no index
-//! names them any more. What is left over goes with the next prune.
+//! A death at any moment leaves everything that is not deleted whole: snapshots
+//! go first; what is partly needed is written again; the new index is written
+//! before the old one is removed; packs are removed when no index names them
+//! any more. What is left over goes with the next prune.
 
 use rustic_core::repofile::SnapshotId;
 use rustic_core::{LimitOption, OpenStatus, PruneOptions, Repository};
@@ -24,9 +24,9 @@ pub struct Pruned {
     pub freed_bytes: u64,
 }
 
-/// What it would forget. Only backups that we made are thought of: whoever
-/// else uses the repository has rules of their own. Each host's backups are
-/// counted on their own.
+/// What it would delete. Only backups that we made are considered: other users
+/// of the repository have rules of their own. Each host's backups are counted
+/// on their own.
 pub(crate) fn plan(session: &Session, keep: &Retention) -> Result<PrunePlan> {
     let repository = session.open()?;
     plan_in(session, &repository, keep)
@@ -49,7 +49,6 @@ fn plan_in(
     Ok(retention::plan_by_host(candidates.collect(), keep))
 }
 
-/// Does it.
 pub(crate) fn run(session: &Session, keep: &Retention) -> Result<Pruned> {
     let repository = session.open()?;
     let _lock = session.lock(&repository, true)?;

@@ -19,18 +19,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::cipher::{Cipher, name_of};
 use crate::error::{BackupError, Result};
-use crate::pace::Pace;
 use crate::progress::Phase;
+use crate::rate_limiter::RateLimiter;
 use crate::session::Session;
-use crate::store::{Listed, Place};
+use crate::store::{FileKind, StoredFile};
 
 /// Which packs are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairScope {
-    /// All of them.
     All,
     /// Those that changed since they were last found to be good, where the
-    /// store can tell; none where it cannot.
+    /// store can report it; none where it cannot.
     Changed,
 }
 
@@ -49,21 +48,21 @@ pub struct Repaired {
 }
 
 /// What was found to be good: the stamps of packs.
-type Known = HashMap<String, u64>;
+type VerifiedPacks = HashMap<String, u64>;
 
 /// The pieces of each pack, as the index has them.
-type Pieces = BTreeMap<String, Vec<IndexBlob>>;
+type PackBlobs = BTreeMap<String, Vec<IndexBlob>>;
 
 /// Looks for damage, and has the repository do without what is damaged.
 pub(crate) fn run(session: &Session, scope: RepairScope) -> Result<Repaired> {
     let opened = session.open()?;
-    let packs = session.store.list(Place::Data)?;
+    let packs = session.store.list(FileKind::Data)?;
     let known = read_known(session);
-    let is_due = |pack: &&Listed| match scope {
+    let is_due = |pack: &&StoredFile| match scope {
         RepairScope::All => true,
         RepairScope::Changed => pack.stamp != 0 && known.get(&pack.name) != Some(&pack.stamp),
     };
-    let due: Vec<&Listed> = packs.iter().filter(is_due).collect();
+    let due: Vec<&StoredFile> = packs.iter().filter(is_due).collect();
     session.reporter.enter(Phase::Checking, None);
     let damaged = check(session, &due)?;
     let mut repaired = Repaired {
@@ -77,22 +76,22 @@ pub(crate) fn run(session: &Session, scope: RepairScope) -> Result<Repaired> {
         mend(session, &opened, &pieces, &gone, &damaged, &mut repaired)?;
     }
     let good = packs.iter().filter(|pack| !damaged.contains(&pack.name));
-    let good: Vec<&Listed> = good.collect();
+    let good: Vec<&StoredFile> = good.collect();
     keep_known(session, &good, &due, &known);
     session.gate.settle()?;
     session.reporter.done();
     Ok(repaired)
 }
 
-/// What the index says is in which pack, and the packs that it names and that
-/// are gone or damaged.
+/// What is in which pack according to the index, and the packs that it names
+/// and that are gone or damaged.
 fn missing(
     session: &Session,
     opened: &Repository<OpenStatus>,
     damaged: &[String],
-) -> Result<(Pieces, Vec<String>)> {
+) -> Result<(PackBlobs, Vec<String>)> {
     let pieces = pieces(session, opened)?;
-    let packs = session.store.list(Place::Data)?;
+    let packs = session.store.list(FileKind::Data)?;
     let good = packs.iter().filter(|pack| !damaged.contains(&pack.name));
     let good: HashSet<&str> = good.map(|pack| pack.name.as_str()).collect();
     let gone = pieces.keys().filter(|name| !good.contains(name.as_str()));
@@ -103,7 +102,7 @@ fn missing(
 fn mend(
     session: &Session,
     opened: &Repository<OpenStatus>,
-    pieces: &Pieces,
+    pieces: &PackBlobs,
     gone: &[String],
     damaged: &[String],
     repaired: &mut Repaired,
@@ -120,21 +119,21 @@ fn mend(
         repaired.damaged.push(name.clone());
     }
     for name in damaged {
-        session.store.remove(Place::Data, name)?;
+        session.store.remove(FileKind::Data, name)?;
     }
     let options = RepairIndexOptions::default();
     session.told("repairing the index", opened.repair_index(&options, false))
 }
 
-/// The packs that are not what their name says.
-fn check(session: &Session, packs: &[&Listed]) -> Result<Vec<String>> {
+/// The packs that do not match their name.
+fn check(session: &Session, packs: &[&StoredFile]) -> Result<Vec<String>> {
     let next = AtomicUsize::new(0);
     let damaged = Mutex::new(Vec::new());
     let stopped = Mutex::new(None);
     let work = || {
         while let Some(pack) = packs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let read = session.gate.pass();
-            let read = read.and_then(|()| session.store.read(Place::Data, &pack.name));
+            let read = read.and_then(|()| session.store.read(FileKind::Data, &pack.name));
             match read {
                 Ok(bytes) if name_of(&bytes) == pack.name => {
                     session.reporter.bytes(bytes.len() as u64);
@@ -159,9 +158,9 @@ fn check(session: &Session, packs: &[&Listed]) -> Result<Vec<String>> {
     }
 }
 
-/// What the index says is in which pack.
-fn pieces(session: &Session, opened: &Repository<OpenStatus>) -> Result<Pieces> {
-    let mut pieces = Pieces::new();
+/// What is in which pack according to the index.
+fn pieces(session: &Session, opened: &Repository<OpenStatus>) -> Result<PackBlobs> {
+    let mut pieces = PackBlobs::new();
     let files = session.told("reading the index", opened.stream_files::<IndexFile>())?;
     for file in files {
         let (_, file) = session.told("reading the index", file)?;
@@ -176,7 +175,7 @@ fn pieces(session: &Session, opened: &Repository<OpenStatus>) -> Result<Pieces> 
 /// Puts what is good of a damaged pack into a new one; how many pieces that
 /// are.
 fn salvage(session: &Session, cipher: &Cipher, name: &str, blobs: &[IndexBlob]) -> Result<u64> {
-    let Ok(bytes) = session.store.read(Place::Data, name) else {
+    let Ok(bytes) = session.store.read(FileKind::Data, name) else {
         return Ok(0);
     };
     let good: Vec<(&IndexBlob, Bytes)> = blobs
@@ -198,7 +197,12 @@ fn salvage(session: &Session, cipher: &Cipher, name: &str, blobs: &[IndexBlob]) 
     let whole: Vec<u8> = pieces.concat();
     let pieces = [Bytes::from(whole)];
     let store = &session.store;
-    store.write(Place::Data, &name_of(&pieces[0]), &pieces, &Pace::free())?;
+    store.write(
+        FileKind::Data,
+        &name_of(&pieces[0]),
+        &pieces,
+        &RateLimiter::free(),
+    )?;
     Ok(good.len() as u64)
 }
 
@@ -234,7 +238,7 @@ fn entry(blob: &IndexBlob) -> Vec<u8> {
     entry
 }
 
-fn read_known(session: &Session) -> Known {
+fn read_known(session: &Session) -> VerifiedPacks {
     let text = session
         .checked_file()
         .and_then(|path| std::fs::read(path).ok());
@@ -243,15 +247,15 @@ fn read_known(session: &Session) -> Known {
 }
 
 /// Remembers what is good. That it cannot costs time the next time, no more.
-fn keep_known(session: &Session, good: &[&Listed], due: &[&Listed], known: &Known) {
+fn keep_known(session: &Session, good: &[&StoredFile], due: &[&StoredFile], known: &VerifiedPacks) {
     let Some(path) = session.checked_file() else {
         return;
     };
-    let was_read = |pack: &Listed| {
+    let was_read = |pack: &StoredFile| {
         let before = known.get(&pack.name) == Some(&pack.stamp);
         before || due.iter().any(|one| one.name == pack.name)
     };
-    let now: Known = good
+    let now: VerifiedPacks = good
         .iter()
         .filter(|pack| pack.stamp != 0 && was_read(pack))
         .map(|pack| (pack.name.clone(), pack.stamp))
@@ -266,7 +270,7 @@ fn keep_known(session: &Session, good: &[&Listed], due: &[&Listed], known: &Know
         std::fs::rename(&new, &path)
     });
     if let Err(error) = written {
-        tracing::debug!(%error, "which packs are good is not remembered");
+        tracing::debug!(%error, "list of verified packs not saved");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use strata_types::backup::{Backup, Retention};
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::{self, BackupAsk};
+use crate::backup::{self, BackupRequest};
 use crate::config::RepositoryConfig;
 use crate::error::{BackupError, Result};
 use crate::gate::Gate;
@@ -13,7 +13,7 @@ use crate::key_cache::KeyCache;
 use crate::progress::{Progress, Reporter, Silent};
 use crate::prune::{self, Pruned};
 use crate::repair::{self, RepairScope, Repaired};
-use crate::restore::{self, RestoreAsk, Restored};
+use crate::restore::{self, RestoreOptions, Restored};
 use crate::retention::PrunePlan;
 use crate::session::Session;
 use crate::verify::{self, Verified};
@@ -61,7 +61,7 @@ impl Repository {
     /// second call for the same operation finds what the first has made.
     pub async fn backup(
         &self,
-        ask: BackupAsk,
+        ask: BackupRequest,
         progress: Arc<dyn Progress>,
         cancel: CancellationToken,
     ) -> Result<Backup> {
@@ -94,12 +94,12 @@ impl Repository {
         .await
     }
 
-    /// Brings back a file or folder of a backup, with owners, modes, times,
+    /// Brings back a file or directory of a backup, with owners, modes, times,
     /// extended attributes and links. Never writes outside of the target.
     pub async fn restore(
         &self,
         id: &str,
-        ask: RestoreAsk,
+        ask: RestoreOptions,
         progress: Arc<dyn Progress>,
         cancel: CancellationToken,
     ) -> Result<Restored> {
@@ -110,7 +110,7 @@ impl Repository {
         .await
     }
 
-    /// How much room a restore of this file or folder takes at least.
+    /// How much room a restore of this file or directory takes at least.
     pub async fn measure(&self, id: &str, from: &str) -> Result<u64> {
         let (id, from) = (id.to_owned(), from.to_owned());
         self.quietly("measuring", move |session| {
@@ -136,10 +136,10 @@ impl Repository {
         .await
     }
 
-    /// Looks for packs that are damaged, and has the repository do without
+    /// Looks for packs that are damaged, and makes the repository work without
     /// them: a backup that comes after it stores again what was in them. Fails
-    /// with [`BackupError::Locked`] while anybody else is at work and there is
-    /// something to repair.
+    /// with [`BackupError::Locked`] while another process is at work and there
+    /// is something to repair.
     pub async fn repair(
         &self,
         scope: RepairScope,
@@ -152,7 +152,7 @@ impl Repository {
         .await
     }
 
-    /// What a prune would keep and forget. The rules are for each host's
+    /// What a prune would keep and delete. The rules are for each host's
     /// backups on their own.
     pub async fn plan_prune(&self, keep: &Retention) -> Result<PrunePlan> {
         let keep = *keep;
@@ -162,8 +162,8 @@ impl Repository {
         .await
     }
 
-    /// Forgets backups and frees what only they had. Fails with
-    /// [`BackupError::Locked`] while anybody else is at work.
+    /// Deletes backups and frees what only they had. Fails with
+    /// [`BackupError::Locked`] while another process is at work.
     pub async fn prune(
         &self,
         keep: &Retention,
@@ -186,7 +186,7 @@ impl Repository {
         self.run(doing, Arc::new(Silent), cancel, None, work).await
     }
 
-    /// Runs something that blocks. It is cancelled when nobody waits for it
+    /// Runs something that blocks. It is cancelled when no caller waits for it
     /// any more.
     async fn run<T: Send + 'static>(
         &self,

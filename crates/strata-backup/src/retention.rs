@@ -2,7 +2,7 @@
 //! decision with its reasons.
 //!
 //! Days, weeks and months are those of UTC, so that the answer is the same
-//! everywhere. The newest backup is kept whatever the rules say.
+//! everywhere. The newest backup is kept whatever the rules are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,6 @@ use strata_types::backup::Retention;
 /// A backup, as far as this decision goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
     pub id: String,
     /// When the state that it holds was taken, in Unix milliseconds.
     pub taken_at_ms: i64,
@@ -24,15 +23,14 @@ pub struct Candidate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrunePlan {
     /// What is kept, the newest first.
-    pub keep: Vec<Kept>,
+    pub keep: Vec<RetainedBackup>,
     /// What goes, the newest first.
     pub forget: Vec<String>,
 }
 
 /// A backup that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Which.
+pub struct RetainedBackup {
     pub id: String,
     /// The rules that keep it: `last`, `daily`, `weekly`, `monthly`; `all`
     /// without any rule, `newest` when it is kept as nothing newer is there.
@@ -127,7 +125,7 @@ pub fn plan(mut backups: Vec<Candidate>, keep: &Retention) -> PrunePlan {
         if because.is_empty() {
             plan.forget.push(backup.id);
         } else {
-            plan.keep.push(Kept {
+            plan.keep.push(RetainedBackup {
                 id: backup.id,
                 because,
             });

@@ -57,7 +57,7 @@ fn each_rule_keeps_on_its_own() {
 }
 
 #[test]
-fn one_host_does_not_push_out_another() {
+fn backups_of_one_host_do_not_evict_those_of_another() {
     let of = |host: &str, text| (host.to_owned(), at(text));
     let backups = vec![
         of("b", "2026-01-02T02:00:00Z"),

@@ -1,6 +1,6 @@
-//! The repository, opened for one operation. It is opened anew for each:
-//! an engine that is kept knows nothing of what was written since, and
-//! stores it a second time.
+//! The repository, opened for one operation. It is opened again for each: an
+//! engine that is kept has no index of what was written since, and stores it a
+//! second time.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use rustic_core::{
 };
 
 use crate::config::RepositoryConfig;
+use crate::engine_backend::EngineBackend;
 use crate::error::{BackupError, Result};
-use crate::face::Face;
 use crate::gate::Gate;
 use crate::key_cache::{KeyCache, KeyFiles};
 use crate::lock::Lock;
 use crate::progress::{Bars, Reporter};
-use crate::store::{Place, Store};
+use crate::store::{FileKind, Store};
 
 /// Packs have this size at first and grow with the root of what is stored,
 /// up to the limit. A handful of them are in memory while a backup is made.
 const PACK: u64 = 16 << 20;
-const LARGEST_PACK: u64 = 32 << 20;
+const MAX_PACK: u64 = 32 << 20;
 
 /// What one operation works with.
 pub(crate) struct Session {
@@ -58,8 +58,8 @@ impl Session {
     }
 
     fn engine(&self) -> Result<Repository<()>> {
-        let face = Arc::new(Face::new(self.store.clone(), self.gate.clone()));
-        let backends = RepositoryBackends::new(face, None);
+        let service = Arc::new(EngineBackend::new(self.store.clone(), self.gate.clone()));
+        let backends = RepositoryBackends::new(service, None);
         let mut options = RepositoryOptions::default();
         options.no_cache = self.config.cache.is_none() || !self.store.is_far();
         options.cache_dir.clone_from(&self.config.cache);
@@ -76,7 +76,7 @@ impl Session {
 
     /// Opens the repository that is there.
     pub(crate) fn open(&self) -> Result<Repository<OpenStatus>> {
-        if self.store.list(Place::Config)?.is_empty() {
+        if self.store.list(FileKind::Config)?.is_empty() {
             return Err(BackupError::NoRepository {
                 location: self.store.location(),
             });
@@ -98,7 +98,7 @@ impl Session {
     }
 
     fn key_files(&self) -> Result<KeyFiles> {
-        let keys = self.store.list(Place::Keys)?.into_iter();
+        let keys = self.store.list(FileKind::Keys)?.into_iter();
         let mut files: KeyFiles = keys.map(|key| (key.name, key.size)).collect();
         files.sort();
         Ok(files)
@@ -116,7 +116,7 @@ impl Session {
 
     /// Opens the repository, or makes it where nothing is.
     pub(crate) fn open_or_make(&self) -> Result<Repository<OpenStatus>> {
-        if self.store.list(Place::Config)?.is_empty() {
+        if self.store.list(FileKind::Config)?.is_empty() {
             self.clear_the_ground()?;
             let options = self.options();
             let engine = self.engine()?;
@@ -139,7 +139,7 @@ impl Session {
         let mut options = ConfigOptions::default();
         options.set_compression = Some(self.config.compression);
         options.set_datapack_size = Some(bytesize::ByteSize(PACK));
-        options.set_datapack_size_limit = Some(bytesize::ByteSize(LARGEST_PACK));
+        options.set_datapack_size_limit = Some(bytesize::ByteSize(MAX_PACK));
         options
     }
 
@@ -147,7 +147,7 @@ impl Session {
     /// that was being made: the key comes first, and without the rest it
     /// opens nothing.
     fn clear_the_ground(&self) -> Result<()> {
-        let known = Place::FOLDERS.map(Place::folder);
+        let known = FileKind::DIRS.map(FileKind::dir);
         let roots = self.store.roots(known.len() + 1)?;
         let occupied = || BackupError::Occupied {
             location: self.store.location(),
@@ -155,18 +155,17 @@ impl Session {
         if !roots.iter().all(|root| known.contains(&root.as_str())) {
             return Err(occupied());
         }
-        for place in [Place::Snapshots, Place::Index, Place::Data] {
+        for place in [FileKind::Snapshots, FileKind::Index, FileKind::Data] {
             if !self.store.list(place)?.is_empty() {
                 return Err(occupied());
             }
         }
-        for key in self.store.list(Place::Keys)? {
-            self.store.remove(Place::Keys, &key.name)?;
+        for key in self.store.list(FileKind::Keys)? {
+            self.store.remove(FileKind::Keys, &key.name)?;
         }
         Ok(())
     }
 
-    /// Claims the repository.
     pub(crate) fn lock(
         &self,
         repository: &Repository<OpenStatus>,
@@ -175,7 +174,7 @@ impl Session {
         Lock::take(self.store.clone(), &repository.key(), exclusive)
     }
 
-    /// Claims it for reading, where that can be said.
+    /// Claims it for reading, where that can be recorded.
     pub(crate) fn lock_for_reading(
         &self,
         repository: &Repository<OpenStatus>,
@@ -183,7 +182,6 @@ impl Session {
         Lock::for_reading(self.store.clone(), &repository.key())
     }
 
-    /// All snapshots.
     pub(crate) fn snapshots(
         &self,
         repository: &Repository<OpenStatus>,
@@ -191,7 +189,7 @@ impl Session {
         self.told("reading the snapshots", repository.get_all_snapshots())
     }
 
-    /// What the engine said, with what we know better.
+    /// The message of the engine, with what we know better.
     pub(crate) fn told<T>(&self, doing: &'static str, result: RusticResult<T>) -> Result<T> {
         result.map_err(|cause| self.gate.explain(doing, cause))
     }

@@ -1,29 +1,29 @@
-//! A backup as its snapshot in the repository says it.
+//! A backup as described by its snapshot in the repository.
 //!
-//! What restic has no field for is said in tags, which other clients show
-//! and keep: `strata`, `operation=<id>`, `volume=<name>`, `state`. The
-//! figures are in the summary that restic and its kin write too.
+//! What restic has no field for is recorded in tags, which other clients show
+//! and keep: `strata`, `operation=<id>`, `volume=<name>`, `state`. The figures
+//! are in the summary that restic and its kin write too.
 
 use rustic_core::repofile::SnapshotFile;
 use strata_types::backup::Backup;
 
 use crate::error::{BackupError, Result};
 
-/// Says that we made it.
+/// Marks it as made by us.
 const OURS: &str = "strata";
 const STATE: &str = "state";
 const OPERATION: &str = "operation=";
 const VOLUME: &str = "volume=";
 
-/// What a backup holds and who made it.
-pub(crate) struct About<'a> {
+/// What a backup holds and which program made it.
+pub(crate) struct BackupInfo<'a> {
     pub(crate) operation: &'a str,
     pub(crate) volumes: &'a [String],
     pub(crate) has_state: bool,
 }
 
-impl About<'_> {
-    /// The tags that say it.
+impl BackupInfo<'_> {
+    /// The tags that record it.
     pub(crate) fn tags(&self) -> Vec<String> {
         let mut tags = vec![OURS.to_owned()];
         if !self.operation.is_empty() {

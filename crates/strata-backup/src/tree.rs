@@ -1,5 +1,5 @@
-//! The tree of a backup, read with suspicion: whoever can write to the
-//! repository with its key can put any name into it.
+//! The tree of a backup, read with suspicion: a writer of the repository that
+//! has its key can put any name into it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,7 @@ use crate::error::{BackupError, Result};
 use crate::session::Session;
 
 /// What a path in a backup leads to.
-pub(crate) enum Found {
+pub(crate) enum TreeEntry {
     /// The root, which has no node.
     Root(TreeId),
     Node(Box<Node>),
@@ -24,12 +24,12 @@ pub(crate) fn find<S: IndexedTree>(
     repository: &Repository<S>,
     snapshot: &SnapshotFile,
     path: &str,
-) -> Result<Found> {
+) -> Result<TreeEntry> {
     let missing = || BackupError::NoPath {
         id: snapshot.id.to_hex().to_string(),
         path: path.to_owned(),
     };
-    let mut found = Found::Root(snapshot.tree);
+    let mut found = TreeEntry::Root(snapshot.tree);
     for part in Path::new(path).components() {
         let name = match part {
             Component::RootDir | Component::CurDir => continue,
@@ -37,28 +37,30 @@ pub(crate) fn find<S: IndexedTree>(
             Component::ParentDir | Component::Prefix(_) => return Err(missing()),
         };
         let tree = match &found {
-            Found::Root(tree) => *tree,
-            Found::Node(node) => node.subtree.ok_or_else(missing)?,
+            TreeEntry::Root(tree) => *tree,
+            TreeEntry::Node(node) => node.subtree.ok_or_else(missing)?,
         };
         let tree = read(session, repository, tree)?;
         let node = tree.nodes.into_iter().find(|node| node.name() == name);
-        found = Found::Node(Box::new(node.ok_or_else(missing)?));
+        found = TreeEntry::Node(Box::new(node.ok_or_else(missing)?));
     }
     Ok(found)
 }
 
-/// Reads a folder.
 pub(crate) fn read<S: IndexedTree>(
     session: &Session,
     repository: &Repository<S>,
     tree: TreeId,
 ) -> Result<Tree> {
     session.gate.pass()?;
-    session.told("reading a folder of the backup", repository.get_tree(&tree))
+    session.told(
+        "reading a directory of the backup",
+        repository.get_tree(&tree),
+    )
 }
 
 /// The name of a node, if it is one that a file can have.
-pub(crate) fn name(folder: &Path, node: &Node) -> Result<OsString> {
+pub(crate) fn name(dir: &Path, node: &Node) -> Result<OsString> {
     let name = node.name().into_owned();
     let bytes = name.as_bytes();
     let bad = matches!(bytes, b"" | b"." | b"..")
@@ -67,7 +69,7 @@ pub(crate) fn name(folder: &Path, node: &Node) -> Result<OsString> {
         || bytes.contains(&0);
     if bad {
         return Err(BackupError::Hostile {
-            folder: Path::new("/").join(folder),
+            dir: Path::new("/").join(dir),
             name: node.name.clone(),
         });
     }

@@ -16,12 +16,11 @@ use crate::session::Session;
 use crate::{blobs, snapshot, tree};
 
 /// More damage than this is not listed one by one.
-const MOST_DAMAGE: usize = 1000;
+const MAX_DAMAGE: usize = 1000;
 
 /// What a look at a backup found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The backup.
     pub id: String,
     /// How many files it has.
     pub files_in_all: u64,
@@ -43,7 +42,7 @@ impl Verified {
 /// A thing that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Damage {
-    /// The file or folder in the backup; empty for the repository itself.
+    /// The file or directory in the backup; empty for the repository itself.
     pub path: PathBuf,
     /// What is wrong with it.
     pub what: String,
@@ -78,11 +77,11 @@ pub(crate) fn run(session: &Session, id: &str, percent: u8) -> Result<Verified> 
     session.reporter.done();
     found.damage.sort();
     found.damage.dedup();
-    found.damage.truncate(MOST_DAMAGE);
+    found.damage.truncate(MAX_DAMAGE);
     Ok(found)
 }
 
-/// What the repository says of itself: packs that are there and have the
+/// What the repository records of itself: packs that are there and have the
 /// size they should, an index that names all that the tree needs.
 fn check(
     session: &Session,
@@ -108,7 +107,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// All files of the tree. Folders that cannot be read are damage, and hide
+/// All files of the tree. Directories that cannot be read are damage, and hide
 /// what is in them.
 fn list<S: IndexedFull>(
     session: &Session,
@@ -207,7 +206,7 @@ fn compare<S: IndexedFull + Sync>(
     Ok(())
 }
 
-/// Reads a file back; says what is wrong with it.
+/// Reads a file back; returns what is wrong with it.
 fn read_back<S: IndexedFull>(
     session: &Session,
     repository: &Repository<S>,

@@ -1,6 +1,6 @@
-//! Packs of a store far away are read in large windows: blobs that are
-//! wanted one after the other mostly lie one after the other, and each
-//! journey costs more than what it brings.
+//! Packs of a store far away are read in large windows: blobs that are needed
+//! one after the other mostly lie one after the other, and each request costs
+//! more than its data.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::store::{Place, Store};
+use crate::store::{FileKind, Store};
 
 /// How much is fetched at once.
 const WINDOW: u64 = 4 << 20;
 /// How many windows are kept: the memory that reading takes.
-const KEPT: usize = 16;
+const MAX_WINDOWS: usize = 16;
 
 type Key = (String, u64);
 
@@ -33,14 +33,14 @@ impl Windows {
     pub(crate) fn read(
         &self,
         store: &dyn Store,
-        place: Place,
+        place: FileKind,
         name: &str,
         offset: u64,
         length: u64,
     ) -> Result<Bytes> {
         let first = offset / WINDOW;
         let fits = length > 0 && (offset + length - 1) / WINDOW == first;
-        if place != Place::Data || !fits {
+        if place != FileKind::Data || !fits {
             return store.read_range(place, name, offset, length);
         }
         let window = self.window((name.to_owned(), first));
@@ -49,7 +49,8 @@ impl Windows {
         let (start, end) = (offset - from, offset - from + length);
         match (usize::try_from(start), usize::try_from(end)) {
             (Ok(start), Ok(end)) if end <= bytes.len() => Ok(bytes.slice(start..end)),
-            // The pack is shorter than its index says: let the store say so.
+            // The pack is shorter than in its index: the store reports the
+            // error.
             _ => store.read_range(place, name, offset, length),
         }
     }
@@ -68,7 +69,7 @@ impl Windows {
         }
         let window = Arc::<Window>::default();
         kept.push_back((key, window.clone()));
-        if kept.len() > KEPT {
+        if kept.len() > MAX_WINDOWS {
             kept.pop_front();
         }
         window
@@ -76,7 +77,7 @@ impl Windows {
 }
 
 impl Window {
-    /// What is in it; the first who asks fetches it, the others wait.
+    /// What is in it; the first caller fetches it, the others wait.
     fn fill(&self, fetch: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
         let _turn = self
             .filling

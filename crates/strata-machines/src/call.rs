@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{ProviderError, Secret, Target};
 
-/// Bounds a call.
 pub(crate) async fn within<T>(
     limit: Duration,
     what: &str,
@@ -28,7 +27,8 @@ pub(crate) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Er
     String::deserialize(from).map(Secret::new)
 }
 
-/// Reads `null` as if nothing was said: vendors write it for empty lists too.
+/// Reads `null` as if the field was absent: vendors write it for empty lists
+/// too.
 pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

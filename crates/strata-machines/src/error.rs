@@ -1,4 +1,4 @@
-//! Why a provider could not do what it was asked, by what to do about it.
+//! Why a provider could not do what was requested, by what to do about it.
 
 /// Why a provider could not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,10 +9,10 @@ pub enum ProviderError {
     /// It knows no such machine.
     #[error("{0}")]
     NoSuchMachine(String),
-    /// The machine belongs to somebody else.
+    /// The machine belongs to another caller.
     #[error("{0}")]
     Taken(String),
-    /// It will not do this, however often it is asked.
+    /// It will not do this, however often it is requested.
     #[error("{0}")]
     Refused(String),
     /// The driver cannot do this at all.

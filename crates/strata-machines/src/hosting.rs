@@ -1,5 +1,5 @@
-//! The node that hosts machines for us: connected to for each call, because
-//! it may have been restarted since the last one, and asked within bounds.
+//! The node that hosts machines for us: connected to for each call, because it
+//! may have been restarted since the last one, and called within bounds.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::{Console, ProviderError, Tag};
 
 /// The label that a machine has its tag in.
 const TAG: &str = "strata.dev/tag";
-/// How long all that one call of a driver asks may take: a machine may take
+/// How long all requests of one call of a driver may take: a machine may take
 /// 20 s to answer, and another may be made first.
-const CALL: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Result<T> = std::result::Result<T, ProviderError>;
 
@@ -32,8 +32,8 @@ impl Hosting {
         Self(node)
     }
 
-    /// Asks it something.
-    pub(crate) async fn ask<T>(
+    /// Sends a request to the node.
+    pub(crate) async fn request<T>(
         &self,
         call: impl AsyncFnOnce(&NodeClient) -> std::result::Result<Response<T>, Status>,
     ) -> Result<T> {
@@ -44,14 +44,14 @@ impl Hosting {
             .map_err(|status| failed(node.error(&status)))
     }
 
-    /// Gives up after a minute; what was asked may still come about.
+    /// Gives up after a minute; the requested change may still happen.
     pub(crate) fn bounded<'a, T: Send + 'a>(
         &'a self,
         call: impl Future<Output = Result<T>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T>> {
         let bounded = async {
-            timeout(CALL, call).await.unwrap_or_else(|_| {
-                let (node, within) = (&self.0, CALL.as_secs());
+            timeout(CALL_TIMEOUT, call).await.unwrap_or_else(|_| {
+                let (node, within) = (&self.0, CALL_TIMEOUT.as_secs());
                 Err(ProviderError::Unavailable(format!(
                     "the node at {node} did not answer within {within} s"
                 )))
@@ -61,19 +61,19 @@ impl Hosting {
     }
 }
 
-/// There is no use in asking a node again that does not trust us.
+/// A node that does not trust us is not called again.
 fn unreached(error: strata_client::Error) -> ProviderError {
     match error {
         strata_client::Error::Connect { .. } | strata_client::Error::Lost { .. } => {
             ProviderError::Unavailable(error.to_string())
         }
-        other => ProviderError::Refused(told(&other)),
+        other => ProviderError::Refused(reported(&other)),
     }
 }
 
 /// What an answer that is an error means for a machine.
 fn failed(error: strata_client::Error) -> ProviderError {
-    let text = told(&error);
+    let text = reported(&error);
     match error.kind() {
         None => unreached(error),
         Some(ErrorKind::NotFound) => ProviderError::NoSuchMachine(text),
@@ -94,7 +94,7 @@ fn failed(error: strata_client::Error) -> ProviderError {
     }
 }
 
-fn told(error: &strata_client::Error) -> String {
+fn reported(error: &strata_client::Error) -> String {
     match error.hint() {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),
@@ -118,7 +118,7 @@ pub(crate) fn tag_of(labels: &HashMap<String, String>) -> Option<Tag> {
 }
 
 /// The same answer, or the one for what is not there.
-pub(crate) fn or_gone<T>(answer: Result<T>) -> Result<Option<T>> {
+pub(crate) fn none_if_not_found<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(ProviderError::NoSuchMachine(_)) => Ok(None),
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_found_among_labels() {
+    fn machine_tag_is_found_among_labels() {
         let tag = Tag {
             run: "0a1b".into(),
             machine: "m-1".parse().unwrap(),
@@ -158,11 +158,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_is_not_there_may_come() {
-        let folder = tempfile::tempdir().unwrap();
-        let hosting = Hosting::new(Target::Unix(folder.path().join("node.sock")));
-        let asked = hosting.ask(async |_| -> std::result::Result<Response<()>, Status> {
-            unreachable!("nobody listens")
+    async fn missing_node_is_a_transient_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosting = Hosting::new(Target::Unix(directory.path().join("node.sock")));
+        let asked = hosting.request(async |_| -> std::result::Result<Response<()>, Status> {
+            unreachable!("no listener")
         });
         let error = asked.await.unwrap_err();
         assert!(error.is_transient(), "{error:?}");

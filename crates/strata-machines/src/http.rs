@@ -1,41 +1,46 @@
-//! A small HTTP client for BMCs and MAAS regions. Both are on networks that
-//! nobody watches, so all is bounded: time, the size of an answer, and where
+//! A small HTTP client for BMCs and MAAS regions. Both are on networks that are
+//! not supervised, so all is bounded: time, the size of an answer, and where
 //! credentials may go: to the origin they are for. Redirects are not followed.
 
 mod address;
 mod error;
-mod form;
-mod tls;
 
+use std::path::Path;
 use std::time::Duration;
 
 use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use ::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use serde::de::DeserializeOwned;
+use strata_http::{ClientOptions, Trust};
 
 pub(crate) use address::Address;
 pub(crate) use error::HttpError;
-pub(crate) use form::form;
-pub(crate) use tls::Trust;
+pub(crate) use strata_http::{form, one_line};
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which certificates to trust: those of the system's CAs, of one CA in a file,
+/// or, when so configured, any.
+pub(crate) fn trust(ca_file: Option<&Path>, insecure: bool) -> Trust {
+    match ca_file {
+        _ if insecure => Trust::Anyone,
+        Some(file) => Trust::File(file.to_owned()),
+        None => Trust::default(),
+    }
+}
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    /// A header's text.
+impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -52,7 +57,7 @@ impl Answer {
 /// A client for one origin. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: strata_http::Client<Full<Bytes>>,
     address: Address,
     limits: Limits,
 }
@@ -67,23 +72,19 @@ pub(crate) struct Limits {
 }
 
 impl Client {
-    /// For this origin, trusting what it is said to trust.
+    /// For this origin, trusting what is configured.
     pub(crate) fn new(address: Address, trust: &Trust, limits: Limits) -> Result<Self, HttpError> {
-        if !address.is_tls() && !trust.insecure {
+        if !address.is_tls() && !matches!(trust, Trust::Anyone) {
             return Err(HttpError::Clear(address.origin().to_owned()));
         }
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(CONNECT.min(limits.timeout)));
-        tcp.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::config(trust)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(5))
-            .build(connector);
+        let config = trust.config()?;
+        let http = ClientOptions {
+            connect_timeout: CONNECT_TIMEOUT.min(limits.timeout),
+            idle_timeout: Duration::from_secs(5),
+            allow_http: true,
+            ..ClientOptions::default()
+        }
+        .client(config);
         Ok(Self {
             http,
             address,
@@ -95,9 +96,9 @@ impl Client {
         &self.address
     }
 
-    /// Sends a request to a path of the origin, with this proof, and reads
-    /// the whole answer. What the path is, the other side may have said: it
-    /// leads nowhere else.
+    /// Sends a request to a path of the origin, with this credential, and reads
+    /// the whole answer. The path may come from the other side: it cannot lead
+    /// to another origin.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -105,7 +106,7 @@ impl Client {
         proof: HeaderValue,
         headers: &[(&'static str, String)],
         body: Option<(&'static str, Vec<u8>)>,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<HttpResponse, HttpError> {
         let uri = self.address.join(path)?;
         let mut request = Request::builder()
             .method(method)
@@ -133,25 +134,18 @@ impl Client {
         })?
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpError> {
         let host = self.address.origin();
         let answer = self.http.request(request).await;
         let answer = answer.map_err(|error| HttpError::of(host, &error))?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, self.limits.largest).collect().await;
-        let body =
-            body.map_err(|error| HttpError::of_body(host, error.as_ref(), self.limits.largest))?;
-        Ok(Answer {
+        let largest = self.limits.largest;
+        let body = strata_http::collect(body, largest).await;
+        let body = body.map_err(|error| HttpError::of_body(host, error.as_ref(), largest))?;
+        Ok(HttpResponse {
             status: head.status,
             headers: head.headers,
-            body: body.to_bytes(),
+            body,
         })
     }
-}
-
-/// What another side says, without what would spoil a terminal or a log.
-pub(crate) fn plain(text: &str) -> String {
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown = one_line.chars().filter(|c| !c.is_control());
-    shown.take(300).collect()
 }

@@ -1,22 +1,21 @@
 //! Where machines come from: one small trait, a driver for each way that a
-//! computer can be brought up and down, and one that only plays it.
+//! computer can be brought up and down, and one that only simulates it.
 //!
 //! A driver keeps nothing of its own. What is known of a machine is in the
-//! inventory's records; whose a machine is, the provider itself is told by a
-//! [`Tag`]: whoever was killed between taking a machine and writing it down
-//! asks the provider, and finds it again.
+//! inventory's records; to whom a machine belongs is marked at the provider by
+//! a [`Tag`]: a server that was killed between taking a machine and recording
+//! it queries the provider, and finds it again.
 //!
 //! ```text
 //! provider        the trait, and what goes through it
 //! providers       the drivers that are configured, by their kind
 //! image           what a machine boots: kernel, drivers, our node as PID 1
-//! local           machines inside the machine of a node
+//! local           nested nodes of a node
 //! redfish         servers with a management controller
 //! maas            machines of a MAAS region
 //! http            how both are spoken to
-//! iso             the CD that a server boots from
 //! qemu            virtual machines of a node
-//! sim             a driver that plays, with fault knobs
+//! sim             a driver that simulates, with fault knobs
 //! ```
 
 mod call;
@@ -25,7 +24,6 @@ mod hosted;
 mod hosting;
 mod http;
 pub mod image;
-pub mod iso;
 pub mod local;
 pub mod maas;
 mod provider;

@@ -9,7 +9,7 @@ use strata_api::strata::v1::{
 use strata_client::Target as Node;
 use strata_types::machine::{PowerState, ProviderKind};
 
-use crate::hosted::{Hosted, Seen};
+use crate::hosted::{Hosted, ObservedMachine};
 use crate::hosting::{Hosting, console, tag_of, tagged};
 use crate::{Boot, Console, Discovered, ProviderError, Target};
 
@@ -17,7 +17,7 @@ const MB: u64 = 1_000_000;
 
 type Result<T> = std::result::Result<T, ProviderError>;
 
-/// Machines inside the machine of a node.
+/// Nested nodes of a node.
 #[derive(Clone, Debug)]
 pub struct Local {
     node: Hosting,
@@ -44,13 +44,13 @@ impl Local {
     }
 }
 
-fn seen(machine: Machine) -> Seen {
+fn observed(machine: Machine) -> ObservedMachine {
     let spec = machine.spec.unwrap_or_default();
     let power = match machine.running {
         true => PowerState::On,
         false => PowerState::Off,
     };
-    Seen {
+    ObservedMachine {
         machine: Discovered {
             tag: tag_of(&spec.labels),
             hostname: Some(spec.name.clone()),
@@ -74,17 +74,21 @@ impl Hosted for Local {
         self.server.as_deref()
     }
 
-    async fn list(&self) -> Result<Vec<Seen>> {
+    async fn list(&self) -> Result<Vec<ObservedMachine>> {
         let request = ListMachinesRequest {};
-        let asked = self.node.ask(async |node| node.spawn().list(request).await);
-        Ok(asked.await?.machines.into_iter().map(seen).collect())
+        let asked = self
+            .node
+            .request(async |node| node.spawn().list(request).await);
+        Ok(asked.await?.machines.into_iter().map(observed).collect())
     }
 
-    async fn get(&self, handle: &str) -> Result<Seen> {
+    async fn get(&self, handle: &str) -> Result<ObservedMachine> {
         let name = handle.to_owned();
         let request = GetMachineRequest { name };
-        let asked = self.node.ask(async |node| node.spawn().get(request).await);
-        asked.await.map(seen)
+        let asked = self
+            .node
+            .request(async |node| node.spawn().get(request).await);
+        asked.await.map(observed)
     }
 
     async fn make(&self, machine: &Target, boot: &Boot) -> Result<()> {
@@ -104,12 +108,12 @@ impl Hosted for Local {
         };
         let asked = self
             .node
-            .ask(async |node| node.spawn().create(request).await);
+            .request(async |node| node.spawn().create(request).await);
         asked.await.map(drop)
     }
 
     /// It has joined before, and needs no token for it.
-    async fn boot_again(&self, machine: &Target, _: &Boot) -> Result<()> {
+    async fn reboot(&self, machine: &Target, _: &Boot) -> Result<()> {
         self.start(machine.handle()).await
     }
 
@@ -118,7 +122,7 @@ impl Hosted for Local {
         let request = StartMachineRequest { name };
         let asked = self
             .node
-            .ask(async |node| node.spawn().start(request).await);
+            .request(async |node| node.spawn().start(request).await);
         asked.await.map(drop)
     }
 
@@ -127,7 +131,9 @@ impl Hosted for Local {
             name: handle.to_owned(),
             grace_ms: Some(0),
         };
-        let asked = self.node.ask(async |node| node.spawn().stop(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.spawn().stop(request).await);
         asked.await.map(drop)
     }
 
@@ -136,11 +142,11 @@ impl Hosted for Local {
         let request = DestroyMachineRequest { name };
         let asked = self
             .node
-            .ask(async |node| node.spawn().destroy(request).await);
+            .request(async |node| node.spawn().destroy(request).await);
         asked.await.map(drop)
     }
 
-    async fn forget(&self, _: &Target) -> Result<()> {
+    async fn discard(&self, _: &Target) -> Result<()> {
         Ok(())
     }
 
@@ -150,7 +156,9 @@ impl Hosted for Local {
             follow: true,
             tail: None,
         };
-        let asked = self.node.ask(async |node| node.spawn().logs(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.spawn().logs(request).await);
         asked.await.map(console)
     }
 }

@@ -27,7 +27,7 @@ impl fmt::Display for Tag {
 }
 
 impl Tag {
-    /// Reads what `Display` writes. `None` for what is somebody else's.
+    /// Reads what `Display` writes. `None` for what is another owner's.
     pub fn parse(text: &str) -> Option<Self> {
         let (run, machine) = text.strip_prefix("strata-")?.split_once('-')?;
         (!run.is_empty()).then_some(())?;
@@ -43,7 +43,7 @@ impl Tag {
 pub struct Target {
     /// Whose it is while it is in use.
     pub tag: Tag,
-    /// What was said of it.
+    /// Its specification in the inventory.
     pub spec: MachineSpec,
 }
 
@@ -53,7 +53,7 @@ impl Target {
         &self.tag.machine
     }
 
-    /// What the provider calls it: its id unless told.
+    /// What the provider calls it: its id by default.
     pub fn handle(&self) -> &str {
         match self.spec.handle.as_str() {
             "" => self.tag.machine.as_str(),
@@ -69,7 +69,7 @@ pub struct Boot {
     pub server: String,
     /// Proves that it may. Made for this boot, good for one join.
     pub join_token: Secret,
-    /// What its node tells of itself.
+    /// What its node reports itself.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -78,9 +78,7 @@ pub struct Boot {
 pub enum Power {
     /// On, with whatever it boots.
     On,
-    /// Off at once.
     Off,
-    /// Off and on.
     Cycle,
 }
 
@@ -91,7 +89,7 @@ pub struct Discovered {
     pub handle: String,
     /// Its host name, where the provider knows it.
     pub hostname: Option<String>,
-    /// Whose it is, where it is taken by somebody that tags as we do.
+    /// Whose it is, where it is taken by a caller that tags as we do.
     pub tag: Option<Tag>,
     /// Whether it is on.
     pub power: PowerState,
@@ -110,17 +108,17 @@ pub struct Up {
 
 /// A way to bring machines up and down.
 ///
-/// All calls are **idempotent**: who was killed in the middle asks again, and
-/// the second time finds what the first has made. Every driver bounds how long
-/// a call takes by itself (a minute, `wait` apart); being dropped at an await
-/// point leaves something that the same call, or [`Provider::wipe`], copes
-/// with.
+/// All calls are **idempotent**: a caller that was killed in the middle calls
+/// again, and the second call finds what the first has made. Every driver
+/// bounds how long a call takes by itself (a minute, `wait` apart); being
+/// dropped at an await point leaves something that the same call, or
+/// [`Provider::wipe`], copes with.
 pub trait Provider: Send + Sync + 'static {
     /// Which one it is.
     fn kind(&self) -> ProviderKind;
 
-    /// How machines of this provider reach the server: what configuration
-    /// said, or what the driver knows better. `None` for the server's address.
+    /// How machines of this provider reach the server: what is configured, or
+    /// what the driver knows better. `None` for the server's address.
     fn server_seen_from_machines(&self) -> Option<String> {
         None
     }
@@ -129,7 +127,7 @@ pub trait Provider: Send + Sync + 'static {
     fn discover(&self) -> BoxFuture<'_, Result<Vec<Discovered>, ProviderError>>;
 
     /// Takes the machine under its tag, if it is not yet, and has it boot our
-    /// node. [`ProviderError::Taken`] when it is somebody else's; then nothing
+    /// node. [`ProviderError::Taken`] when it is another owner's; then nothing
     /// was changed.
     fn boot<'a>(
         &'a self,
@@ -138,7 +136,7 @@ pub trait Provider: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), ProviderError>>;
 
     /// Waits until the provider sees it run, as far as it can see. That its
-    /// node has come is not for the provider to tell.
+    /// node has come is not for the provider to report.
     fn wait<'a>(&'a self, machine: &'a Target) -> BoxFuture<'a, Result<Up, ProviderError>>;
 
     /// Switches it. Off when it is off, or on when it is on, is fine.
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_read_as_they_are_written() {
+    fn machine_tags_round_trip() {
         let tag = Tag {
             run: "0a1b2c3d".into(),
             machine: "rack-1-a".parse().unwrap(),

@@ -28,7 +28,6 @@ impl Providers {
         })
     }
 
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
         self.0.values()
     }

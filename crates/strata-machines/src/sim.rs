@@ -1,7 +1,7 @@
-//! Machines that are only played, with knobs to have calls fail: for tests.
+//! Machines that are only simulated, with knobs to have calls fail: for tests.
 //!
-//! A fault strikes before the call has its effect, or after: as when the
-//! answer is lost. Whoever calls cannot tell which, as with real ones.
+//! A fault strikes before the call has its effect, or after: as when the answer
+//! is lost. The caller cannot know which, as with real ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,20 +15,17 @@ use crate::{Boot, Console, Discovered, Power, Provider, ProviderError, Tag, Targ
 /// Where a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is wrong.
     None,
     /// The call fails and nothing has happened.
     Before,
     /// It has happened, and the answer is lost.
     After,
-    /// The call fails for good; nothing has happened.
+    /// The call fails permanently; nothing has happened.
     Refused,
 }
 
-/// One played machine.
 #[derive(Clone, Debug, Default)]
-pub struct Played {
-    /// Whose it is.
+pub struct SimulatedMachine {
     pub tag: Option<Tag>,
     /// Whether it is on.
     pub on: bool,
@@ -44,13 +41,13 @@ pub struct Played {
 
 type Faults = Box<dyn FnMut(&str, &str) -> Fault + Send>;
 
-/// A provider that plays. Cheap to clone.
+/// A provider that simulates. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Sim(Arc<Mutex<Stage>>);
+pub struct Sim(Arc<Mutex<SimState>>);
 
 #[derive(Default)]
-struct Stage {
-    machines: BTreeMap<String, Played>,
+struct SimState {
+    machines: BTreeMap<String, SimulatedMachine>,
     faults: Option<Faults>,
     /// A machine was booted for one while another had it: never right.
     double_uses: u64,
@@ -63,17 +60,17 @@ impl Sim {
         for handle in handles {
             sim.guard()
                 .machines
-                .insert(handle.into(), Played::default());
+                .insert(handle.into(), SimulatedMachine::default());
         }
         sim
     }
 
-    fn guard(&self) -> MutexGuard<'_, Stage> {
+    fn guard(&self) -> MutexGuard<'_, SimState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks at every call, by its name and the machine's handle, what goes
-    /// wrong.
+    /// Has `faults` called at every call, with its name and the machine's
+    /// handle, for what goes wrong.
     pub fn set_faults(&self, faults: impl FnMut(&str, &str) -> Fault + Send + 'static) {
         self.guard().faults = Some(Box::new(faults));
     }
@@ -84,7 +81,7 @@ impl Sim {
     }
 
     /// All machines as they are.
-    pub fn machines(&self) -> BTreeMap<String, Played> {
+    pub fn machines(&self) -> BTreeMap<String, SimulatedMachine> {
         self.guard().machines.clone()
     }
 
@@ -98,7 +95,7 @@ impl Sim {
         &self,
         name: &str,
         handle: &str,
-        act: impl FnOnce(&mut Stage) -> Result<T, ProviderError>,
+        act: impl FnOnce(&mut SimState) -> Result<T, ProviderError>,
     ) -> Result<T, ProviderError> {
         let mut all = self.guard();
         let fault = match &mut all.faults {
@@ -121,7 +118,10 @@ impl Sim {
     }
 }
 
-fn of<'a>(all: &'a mut Stage, target: &Target) -> Result<&'a mut Played, ProviderError> {
+fn of<'a>(
+    all: &'a mut SimState,
+    target: &Target,
+) -> Result<&'a mut SimulatedMachine, ProviderError> {
     let handle = target.handle();
     all.machines
         .get_mut(handle)
@@ -135,7 +135,7 @@ impl Provider for Sim {
 
     fn discover(&self) -> BoxFuture<'_, Result<Vec<Discovered>, ProviderError>> {
         let found = self.call("discover", "", |all| {
-            let told = all.machines.iter().map(|(handle, machine)| Discovered {
+            let reported = all.machines.iter().map(|(handle, machine)| Discovered {
                 handle: handle.clone(),
                 hostname: Some(format!("{handle}.sim")),
                 tag: machine.tag.clone(),
@@ -143,7 +143,7 @@ impl Provider for Sim {
                 cpu: Some(4),
                 ram: Some(8000),
             });
-            Ok(told.collect())
+            Ok(reported.collect())
         });
         std::future::ready(found).boxed()
     }
@@ -154,16 +154,20 @@ impl Provider for Sim {
         boot: &'a Boot,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         let booted = self.call("boot", machine.handle(), |all| {
-            let played = of(all, machine)?;
-            if played.tag.as_ref().is_some_and(|tag| *tag != machine.tag) {
+            let simulated = of(all, machine)?;
+            if simulated
+                .tag
+                .as_ref()
+                .is_some_and(|tag| *tag != machine.tag)
+            {
                 all.double_uses += 1;
                 return Err(ProviderError::Taken("another has it".into()));
             }
-            played.tag = Some(machine.tag.clone());
-            played.on = true;
-            played.dirty = true;
-            played.boots += 1;
-            played.boot = Some(boot.clone());
+            simulated.tag = Some(machine.tag.clone());
+            simulated.on = true;
+            simulated.dirty = true;
+            simulated.boots += 1;
+            simulated.boot = Some(boot.clone());
             Ok(())
         });
         std::future::ready(booted).boxed()
@@ -201,15 +205,19 @@ impl Provider for Sim {
 
     fn wipe<'a>(&'a self, machine: &'a Target) -> BoxFuture<'a, Result<(), ProviderError>> {
         let wiped = self.call("wipe", machine.handle(), |all| {
-            let Ok(played) = of(all, machine) else {
+            let Ok(simulated) = of(all, machine) else {
                 return Ok(());
             };
-            if played.tag.as_ref().is_some_and(|tag| *tag != machine.tag) {
+            if simulated
+                .tag
+                .as_ref()
+                .is_some_and(|tag| *tag != machine.tag)
+            {
                 return Ok(());
             }
-            (played.on, played.dirty, played.boot) = (false, false, None);
-            played.tag = None;
-            played.wipes += 1;
+            (simulated.on, simulated.dirty, simulated.boot) = (false, false, None);
+            simulated.tag = None;
+            simulated.wipes += 1;
             Ok(())
         });
         std::future::ready(wiped).boxed()
@@ -219,14 +227,14 @@ impl Provider for Sim {
         let handle = machine.handle().to_owned();
         let opened = self.call("console", &handle.clone(), |all| {
             of(all, machine)?;
-            let text = format!("{handle} is only played\n");
+            let text = format!("{handle} is simulated\n");
             Ok(futures_util::stream::iter([Ok(text.into())]).boxed())
         });
         std::future::ready(opened).boxed()
     }
 }
 
-fn state(machine: &Played) -> PowerState {
+fn state(machine: &SimulatedMachine) -> PowerState {
     match machine.on {
         true => PowerState::On,
         false => PowerState::Off,

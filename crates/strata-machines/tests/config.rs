@@ -1,10 +1,10 @@
 //! The configuration, as people write it.
 
 use strata_machines::maas::MaasConfig;
-use strata_machines::redfish::{BootWay, Erase, RedfishConfig, TagPolicy};
+use strata_machines::redfish::{BootMethod, Erase, RedfishConfig, TagPolicy};
 
 #[test]
-fn bmcs_are_configured_with_few_words() {
+fn minimal_bmc_configuration_is_accepted() {
     let config: RedfishConfig = toml::from_str(
         "
         boot = \"uefi-http\"
@@ -19,12 +19,12 @@ fn bmcs_are_configured_with_few_words() {
         ",
     )
     .unwrap();
-    assert_eq!(config.boot, BootWay::UefiHttp);
+    assert_eq!(config.boot, BootMethod::UefiHttp);
     assert_eq!(config.tag, TagPolicy::Optional);
     assert_eq!(config.erase, Erase::SecureErase);
     assert!(!config.credentials["rack"].insecure);
     let plain: RedfishConfig = toml::from_str("").unwrap();
-    assert_eq!(plain.boot, BootWay::VirtualMedia);
+    assert_eq!(plain.boot, BootMethod::VirtualMedia);
     assert_eq!(plain.tag, TagPolicy::Required);
     assert_eq!(plain.erase, Erase::None);
     let wrong = toml::from_str::<RedfishConfig>("[credentials.a]\nuser = \"a\"\npasword = \"b\"");
@@ -32,7 +32,7 @@ fn bmcs_are_configured_with_few_words() {
 }
 
 #[test]
-fn regions_are_configured_with_few_words() {
+fn minimal_maas_configuration_is_accepted() {
     let config: MaasConfig = toml::from_str(
         "
         binary_url = \"http://10.0.0.1/strata\"

@@ -9,14 +9,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use archive::archive;
-use strata_machines::iso::{IsoError, Loaders, Medium, Part};
+use strata_bootimage::{IsoError, Loaders, Medium, Part};
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
 use strata_testkit::{skip, wait_for_blocking};
 
 /// How long a boot may take without KVM; UEFI reads a CD by small steps.
 const BOOT: Duration = Duration::from_secs(240);
 const FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
-/// Tells what it was booted with, and switches off.
+/// Reports what it was booted with, and switches off.
 const SCRIPT: &str = "echo \"up: $(cat /second) by $(cat /proc/cmdline)\"; poweroff -f; sleep 600";
 
 /// A QEMU, whose plug is pulled with it.
@@ -29,8 +29,8 @@ impl Drop for Machine {
     }
 }
 
-fn medium(folder: &Path, loaders: Loaders) -> Medium {
-    let initramfs = folder.join("initramfs");
+fn medium(directory: &Path, loaders: Loaders) -> Medium {
+    let initramfs = directory.join("initramfs");
     small_initramfs(&initramfs, SCRIPT).unwrap();
     Medium {
         kernel: kernel(),
@@ -38,15 +38,18 @@ fn medium(folder: &Path, loaders: Loaders) -> Medium {
             Part::File(initramfs),
             Part::Bytes(archive("second", "two archives").into()),
         ],
-        command_line: "console=ttyS0 quiet panic=-1 strata.test=yes".into(),
+        command_line: "console=ttyS0 quiet panic=-1 no_timer_check strata.test=yes".into(),
         loaders,
     }
 }
 
 fn boots(loaders: Loaders, firmware: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, console) = (folder.path().join("a.iso"), folder.path().join("console"));
-    let medium = medium(folder.path(), loaders);
+    let directory = tempfile::tempdir().unwrap();
+    let (image, console) = (
+        directory.path().join("a.iso"),
+        directory.path().join("console"),
+    );
+    let medium = medium(directory.path(), loaders);
     let written = medium.write(&mut File::create(&image).unwrap()).unwrap();
     assert_eq!(fs::metadata(&image).unwrap().len(), written);
     let mut command = Command::new("setpriv");
@@ -89,7 +92,7 @@ fn boots(loaders: Loaders, firmware: &[&str]) {
 }
 
 #[test]
-fn a_bios_boots_it() {
+fn boot_medium_boots_with_bios() {
     if let Some(why) = Guest::lacks() {
         return skip(why);
     }
@@ -104,7 +107,7 @@ fn a_bios_boots_it() {
 }
 
 #[test]
-fn uefi_boots_it() {
+fn boot_medium_boots_with_uefi() {
     if let Some(why) = Guest::lacks() {
         return skip(why);
     }
@@ -118,8 +121,8 @@ fn uefi_boots_it() {
 }
 
 #[test]
-fn a_command_line_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
+fn multi_line_kernel_command_line_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
     let loaders = Loaders {
         bios: Some(("/dev/null".into(), "/dev/null".into())),
         uefi: None,
@@ -135,7 +138,7 @@ fn a_command_line_is_one_line() {
     medium.command_line = "x".repeat(3000);
     assert!(matches!(medium.write(&mut to), Err(IsoError::CommandLine)));
     medium.command_line = "a".into();
-    medium.kernel = folder.path().join("nowhere");
+    medium.kernel = directory.path().join("nowhere");
     assert!(matches!(
         medium.write(&mut to),
         Err(IsoError::Unreadable { .. })

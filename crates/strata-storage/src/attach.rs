@@ -1,10 +1,10 @@
-//! Files as block devices, on loop devices that let go of their file by
-//! themselves: when the file system has closed it, by an unmount or because
-//! the device left, and nobody else has it open. So nothing can be left over.
+//! Files as block devices, on loop devices that release their file by
+//! themselves: when the file system has closed it, by an unmount or because the
+//! device left, and no other process has it open. So nothing can be left over.
 //!
-//! A file is attached once only: who attaches it locks it first, and the loop
-//! device keeps the open file with its lock for as long as it has it, also
-//! through the death of the process.
+//! A file is attached once only: a process that attaches it locks it first, and
+//! the loop device keeps the open file with its lock for as long as it has it,
+//! also through the death of the process.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,11 +19,11 @@ use crate::sys::{self, Bytes};
 use crate::{Result, StorageError};
 
 const CONTROL: &str = "/dev/loop-control";
-/// Others take loop devices too, between our asking and our taking.
+/// Others take loop devices too, between our query and our attach.
 const ATTEMPTS: usize = 64;
-/// A device that was closed lets go of its file a moment later.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(5);
+/// A device that was closed releases its file a moment later.
+const DETACH_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A block device, there for as long as this is held or a file system uses it.
 pub(crate) struct Attached {
@@ -44,7 +44,7 @@ pub(crate) fn block(path: &Path) -> Result<Attached> {
 pub(crate) fn file(path: &Path) -> Result<Attached> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(StorageError::at("open", path))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + DETACH_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return attach(&file),
@@ -61,14 +61,14 @@ pub(crate) fn file(path: &Path) -> Result<Attached> {
                 why: "is used by another process",
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Waits until no loop device has this file.
 pub(crate) fn wait_until_free(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(StorageError::at("open", path))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + DETACH_TIMEOUT;
     while find(&file)?.is_some() {
         if Instant::now() >= until {
             return Err(StorageError::DeviceTaken {
@@ -76,7 +76,7 @@ pub(crate) fn wait_until_free(path: &Path) -> Result<()> {
                 why: "is still attached to a loop device",
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn find(file: &File) -> Result<Option<Attached>> {
         .metadata()
         .map_err(StorageError::at("look at", CONTROL))?;
     for path in in_use()? {
-        // One that lets go of its file just now is not opened, or has none.
+        // A device that is just releasing its file is not opened, or has none.
         let device = match open_loop(&path) {
             Ok(device) => device,
             Err(errno) if is_want(errno) => return Err(StorageError::at("open", &path)(errno)),
@@ -163,8 +163,8 @@ pub(crate) fn file_behind(device: &Path) -> Result<Option<(u64, u64)>> {
     }
 }
 
-/// Whether we lack what it takes to ask: that says nothing of the device, and
-/// a device that is taken for gone can be lost by it.
+/// Whether we lack the resources for the query: that implies nothing about the
+/// device, and a device that is taken for gone can be lost by it.
 pub(crate) fn is_want(errno: Errno) -> bool {
     [
         Errno::MFILE,
@@ -191,9 +191,9 @@ fn in_use() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Takes the files of a folder off their loop devices. What a mount that we
+/// Takes the files of a directory off their loop devices. What a mount that we
 /// do not see still uses goes when that mount goes.
-pub(crate) fn detach_all(folder: &Path) -> Result<()> {
+pub(crate) fn detach_all(dir: &Path) -> Result<()> {
     for path in in_use()? {
         // Opened first: a device that is open keeps the file that it has, and one
         // that was free before may have another file by now.
@@ -206,7 +206,7 @@ pub(crate) fn detach_all(folder: &Path) -> Result<()> {
             continue;
         };
         let file = text.trim_end_matches('\n').trim_end_matches(" (deleted)");
-        if !Path::new(file).starts_with(folder) {
+        if !Path::new(file).starts_with(dir) {
             continue;
         }
         match sys::ioctl(&device, &sys::LOOP_CLEAR, &mut Bytes::new()) {
@@ -217,8 +217,8 @@ pub(crate) fn detach_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where nobody keeps `/dev` up to date, the node of a new device is not
-/// there yet.
+/// Where no udev keeps `/dev` up to date, the node of a new device is not there
+/// yet.
 fn open_loop(path: &Path) -> Result<OwnedFd, Errno> {
     match open_device(path) {
         Err(Errno::NOENT) => {}

@@ -10,17 +10,17 @@ use strata_types::storage::Profile;
 use crate::StorageError;
 
 /// The smallest device: below it the file system has no room for itself.
-pub(crate) const LEAST_DEVICE: u64 = 256 << 20;
+pub(crate) const MIN_DEVICE: u64 = 256 << 20;
 
-/// What the pool is made from the first time. Later only the folder and the
+/// What the pool is made from the first time. Later only the directory and the
 /// reserve count: the pool knows its devices.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// Where record, files and mount are.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     /// How often everything is kept.
     pub profile: Profile,
-    /// Block devices. With none, files in the folder are the devices.
+    /// Block devices. With none, files in the directory are the devices.
     pub devices: Vec<PathBuf>,
     /// How many files are in use at first.
     pub files: u32,
@@ -63,8 +63,8 @@ pub(crate) const fn least_devices(profile: Profile) -> usize {
 }
 
 pub(crate) fn check_size(bytes: u64) -> Result<(), StorageError> {
-    if bytes < LEAST_DEVICE {
-        let why = format!("a device needs {LEAST_DEVICE} bytes, this has {bytes}");
+    if bytes < MIN_DEVICE {
+        let why = format!("a device needs {MIN_DEVICE} bytes, this has {bytes}");
         return Err(StorageError::invalid("bytes", why));
     }
     Ok(())
@@ -73,12 +73,8 @@ pub(crate) fn check_size(bytes: u64) -> Result<(), StorageError> {
 /// A device that shall wait to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewSpare {
-    /// A new file in the folder of the pool.
-    File {
-        /// Its size.
-        bytes: u64,
-    },
-    /// A block device.
+    /// A new file in the directory of the pool.
+    File { bytes: u64 },
     Device {
         /// Where it is.
         path: PathBuf,
@@ -90,7 +86,6 @@ pub enum NewSpare {
 /// A volume, or a snapshot of one: `name` or `name@snapshot`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRef {
-    /// The volume.
     pub volume: Label,
     /// The snapshot of it.
     pub snapshot: Option<Label>,

@@ -67,7 +67,7 @@ pub(crate) fn give_back_from(path: &Path, from: u64, bytes: u64) -> Result<()> {
         .map_err(StorageError::at("give back", path))
 }
 
-/// The size of a block device that nobody uses.
+/// The size of a block device that is not in use.
 pub(crate) fn free_block_device(path: &Path, overwrite: bool) -> Result<u64> {
     let metadata = fs::metadata(path).map_err(StorageError::at("look at", path))?;
     if !metadata.file_type().is_block_device() {
@@ -138,8 +138,8 @@ pub(crate) fn attached(device: &DeviceRecord) -> Result<Attached> {
     }
 }
 
-/// Whether the block device at `path` is this one. That it cannot be told for
-/// want of memory or descriptors is an error, and no answer.
+/// Whether the block device at `path` is this one. That it cannot be determined
+/// for want of memory or descriptors is an error, and no answer.
 pub(crate) fn is_behind(device: &DeviceRecord, path: &Path) -> Result<bool> {
     let Some(own) = metadata(&device.path)? else {
         return Ok(false);

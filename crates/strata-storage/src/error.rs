@@ -12,46 +12,36 @@ pub enum StorageError {
     /// The machine refused, and we do not know better why.
     #[error("cannot {what} {}", path.display())]
     Io {
-        /// What was tried.
         what: &'static str,
-        /// With what.
         path: PathBuf,
-        /// What the machine said.
+        /// The message of the system.
         source: io::Error,
     },
     /// The pool's record cannot be read.
     #[error("{} is not a record of a pool", path.display())]
     Record {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: serde_json::Error,
     },
     /// A volume's record cannot be read.
     #[error("volume {volume} has no record that can be read")]
-    VolumeRecord {
-        /// The volume.
-        volume: String,
-    },
+    VolumeRecord { volume: String },
     /// The program that formats failed or is not there.
     #[error("cannot format the pool: {said}")]
-    Format {
-        /// What it said.
-        said: String,
-    },
+    Format { said: String },
     /// A setting is wrong.
     #[error("{field}: {why}")]
     Invalid {
-        /// Which.
         field: &'static str,
         /// What is wrong with it.
         why: String,
     },
     /// Another process has the pool.
-    #[error("another process has the pool in {}", folder.display())]
+    #[error("another process has the pool in {}", dir.display())]
     InUse {
-        /// The folder of the pool.
-        folder: PathBuf,
+        /// The directory of the pool.
+        dir: PathBuf,
     },
     /// The file system of the pool is not mounted.
     #[error("the pool is not mounted at {}", mount.display())]
@@ -67,36 +57,23 @@ pub enum StorageError {
     },
     /// There is no such device.
     #[error("there is no device {name} in the pool")]
-    NoDevice {
-        /// The name asked for.
-        name: String,
-    },
+    NoDevice { name: String },
     /// The device is not what it must be for this.
     #[error("device {name} is {}, and must be {must_be}", state.as_str())]
     DeviceState {
-        /// The device.
         name: String,
-        /// What it is.
         state: DeviceState,
         /// What it must be.
         must_be: &'static str,
     },
     /// The device is used by something else, or has data on it.
     #[error("{} {why}", path.display())]
-    DeviceTaken {
-        /// The device.
-        path: PathBuf,
-        /// By what.
-        why: &'static str,
-    },
+    DeviceTaken { path: PathBuf, why: &'static str },
     /// The other device is too small.
     #[error("{name} has {bytes} bytes, and {needed} must fit on it")]
     DeviceTooSmall {
-        /// The device.
         name: String,
-        /// Its size.
         bytes: u64,
-        /// What is needed.
         needed: u64,
     },
     /// A device would have to leave and cannot.
@@ -108,19 +85,20 @@ pub enum StorageError {
         present: usize,
     },
     /// The pool would be smaller than what is on it.
-    #[error("{used} bytes are used and {reserve} are kept free, and only {after} would be left")]
+    #[error(
+        "{used} bytes are used, {held} are held for metadata and {reserve} are kept free, and only {after} would be left"
+    )]
     BelowUsed {
-        /// What is stored.
         used: u64,
+        /// What metadata holds beyond what it uses.
+        held: u64,
         /// What is always kept free.
         reserve: u64,
         /// What could be stored afterwards.
         after: u64,
     },
     /// No device is small enough to be given back.
-    #[error(
-        "at most {asked} bytes were to be given back, and the smallest device gives {smallest}"
-    )]
+    #[error("at most {asked} bytes were to be released, and the smallest device holds {smallest}")]
     DevicesTooLarge {
         /// The most that may be given back.
         asked: u64,
@@ -130,75 +108,38 @@ pub enum StorageError {
     /// The spares are not enough.
     #[error("{asked} bytes are wanted, and all spares together give {possible}")]
     TooFewSpares {
-        /// What is wanted at least.
+        /// What is required at least.
         asked: u64,
         /// What all spares would give.
         possible: u64,
     },
     /// A device is missing; it must be replaced first.
     #[error("device {name} is missing")]
-    Degraded {
-        /// The device.
-        name: String,
-    },
+    Degraded { name: String },
     /// Something else is done to the devices at the moment.
     #[error("the devices of the pool are being changed already ({doing})")]
-    Busy {
-        /// What is done.
-        doing: String,
-    },
+    Busy { doing: String },
     /// It was cancelled; nothing was lost.
     #[error("{what} was cancelled")]
-    Cancelled {
-        /// What was.
-        what: &'static str,
-    },
+    Cancelled { what: &'static str },
     /// There is no room for it.
     #[error("there is no room in the pool to {what}")]
-    Full {
-        /// What was tried.
-        what: &'static str,
-    },
+    Full { what: &'static str },
     /// There is no such volume.
     #[error("there is no volume {name}")]
-    NoVolume {
-        /// The name asked for.
-        name: String,
-    },
+    NoVolume { name: String },
     /// There is no such snapshot.
     #[error("volume {volume} has no snapshot {snapshot}")]
-    NoSnapshot {
-        /// The volume.
-        volume: String,
-        /// The snapshot asked for.
-        snapshot: String,
-    },
+    NoSnapshot { volume: String, snapshot: String },
     /// Nothing was staged or frozen under this tag.
     #[error("nothing is staged for volume {name} under {tag}")]
-    NotStaged {
-        /// The tag.
-        tag: String,
-        /// The volume.
-        name: String,
-    },
+    NotStaged { tag: String, name: String },
     /// There is one already, and it is different.
     #[error("there is a volume {name} already, and it is different: {how}")]
-    VolumeExists {
-        /// The volume.
-        name: String,
-        /// What is different.
-        how: String,
-    },
+    VolumeExists { name: String, how: String },
     /// More is in the volume than it may have.
     #[error("volume {name} holds {used} bytes, more than {quota}")]
-    QuotaBelowUsed {
-        /// The volume.
-        name: String,
-        /// What it holds.
-        used: u64,
-        /// What was asked for.
-        quota: u64,
-    },
+    QuotaBelowUsed { name: String, used: u64, quota: u64 },
 }
 
 impl StorageError {
@@ -263,7 +204,7 @@ impl StorageError {
                 "bring the device back and start again; what was on it alone is not elsewhere"
             }
             Self::Degraded { .. } => "replace it with `strata storage device replace`",
-            Self::BelowUsed { .. } => "remove volumes or snapshots first, or give back less",
+            Self::BelowUsed { .. } => "remove volumes or snapshots first, or release less",
             Self::DeviceTaken { .. } => "ask for overwrite if nothing on it is needed",
             Self::Format { .. } => "install btrfs-progs",
             Self::Busy { .. } => "wait for it to end, or cancel it",

@@ -2,15 +2,15 @@
 //!
 //! The file system itself does what must never go wrong: it keeps data twice,
 //! checks it, moves it off a device while it is written to, and can be stopped
-//! in the middle of that. This crate decides ([`plan`]), says what is there,
+//! in the middle of that. This crate decides ([`plan`]), reports what is there,
 //! and brings everything back after a crash. What is true of a device is read
 //! from the file system and from the device each time; the record in
 //! `pool.json` only remembers names.
 //!
 //! ```text
-//! FOLDER/pool.json          names of the devices
-//! FOLDER/devices/dN.img     files that are devices
-//! FOLDER/mount              the file system:
+//! DIR/pool.json          names of the devices
+//! DIR/devices/dN.img     files that are devices
+//! DIR/mount              the file system:
 //!   pool-id                   by this a node finds that it reaches the pool
 //!   volumes/NAME              a subvolume: volume.json and data/ or disk.raw
 //!   snapshots/NAME/SNAPSHOT   read-only subvolumes

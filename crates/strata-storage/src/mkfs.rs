@@ -11,18 +11,18 @@ use crate::{Result, StorageError};
 
 const PROGRAM: &str = "mkfs.btrfs";
 /// Daemons are often started with a path that lacks these.
-const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
+const DIRS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
 /// It writes little, but may discard whole devices first.
-const PATIENCE: Duration = Duration::from_secs(120);
-const PAUSE: Duration = Duration::from_millis(5);
-const MOST_SAID: usize = 500;
+const MKFS_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_MESSAGE: usize = 500;
 
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain(FOLDERS.iter().map(PathBuf::from))
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(PROGRAM))
+        .chain(DIRS.iter().map(PathBuf::from))
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(PROGRAM))
         .find(|program| program.is_file())
 }
 
@@ -48,20 +48,20 @@ pub(crate) fn format(devices: &[PathBuf], profile: Profile, id: &str) -> Result<
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(at(&program))?;
-    let until = Instant::now() + PATIENCE;
-    // It says less than a pipe holds, so nobody must read meanwhile.
+    let until = Instant::now() + MKFS_TIMEOUT;
+    // It writes less than a pipe holds, so no reader is needed meanwhile.
     while child.try_wait().map_err(at(&program))?.is_none() {
         if Instant::now() >= until {
             child.kill().map_err(at(&program))?;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let output = child.wait_with_output().map_err(at(&program))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said: String = said.trim().chars().take(MOST_SAID).collect();
+    let said: String = said.trim().chars().take(MAX_MESSAGE).collect();
     Err(StorageError::Format {
         said: format!("{}: {said}", output.status),
     })

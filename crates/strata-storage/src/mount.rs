@@ -14,9 +14,9 @@ use rustix::mount::{
 use crate::attach::{self, Attached};
 use crate::{Result, StorageError};
 
-/// Whoever has a file open a moment longer.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(10);
+/// For a process that has a file open a moment longer.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How the pool is mounted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +53,8 @@ pub(crate) fn mount_devices(
     let flags = MountFlags::NOATIME | MountFlags::NODEV;
     share_point(point)?;
     let mounted = mount(&first.path, point, "btrfs", flags, data.as_c_str());
-    // What is mounted within the pool by whoever has a part of it stays theirs.
+    // What is mounted within the pool by the user of a part of it stays
+    // mounted.
     let mounted = mounted.and_then(|()| mount_change(point, MountPropagationFlags::PRIVATE));
     if mounted.is_err() {
         while unmount(point, UnmountFlags::NOFOLLOW).is_ok() {}
@@ -75,14 +76,14 @@ fn share_point(point: &Path) -> Result<(), Errno> {
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Every mount at or under a folder, the innermost last.
-fn mounts_under(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Every mount at or under a directory, the innermost last.
+fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>> {
     let text = std::fs::read(TABLE).map_err(StorageError::at("read", TABLE))?;
     let points = text
         .split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
         .map(unescape);
-    Ok(points.filter(|point| point.starts_with(folder)).collect())
+    Ok(points.filter(|point| point.starts_with(dir)).collect())
 }
 
 /// Whether a whole file system is mounted there: the directory on itself, which
@@ -112,40 +113,40 @@ fn unescape(text: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(&path))
 }
 
-/// Unmounts everything at or under a folder; `EBUSY` when somebody uses it.
-pub(crate) fn unmount_all(folder: &Path) -> Result<()> {
-    let until = Instant::now() + PATIENCE;
+/// Unmounts everything at or under a directory; `EBUSY` when a process uses it.
+pub(crate) fn unmount_all(dir: &Path) -> Result<()> {
+    let until = Instant::now() + UNMOUNT_TIMEOUT;
     loop {
-        let Some(point) = mounts_under(folder)?.pop() else {
+        let Some(point) = mounts_under(dir)?.pop() else {
             return Ok(());
         };
         match unmount(&point, UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(Errno::INVAL) => {}
-            Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
             Err(errno) => return Err(StorageError::at("unmount", &point)(errno)),
         }
     }
 }
 
-/// Takes a pool out of the machine: unmounts it and lets go of its loop
-/// devices. Its data stays. Works without a daemon, on what a dead one left,
-/// and repeated.
+/// Takes a pool out of the machine: unmounts it and releases its loop devices.
+/// Its data stays. Works without a daemon, on what a dead one left, and
+/// repeated.
 ///
-/// Whoever still uses the pool keeps it for as long as they do; nobody new
-/// can reach it.
-pub fn remove(folder: &Path) -> Result<()> {
-    let folder = match folder.canonicalize() {
+/// A process that still uses the pool keeps it for as long as it does; no new
+/// process can reach it.
+pub fn remove(dir: &Path) -> Result<()> {
+    let dir = match dir.canonicalize() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(StorageError::at("find", folder))?,
+        other => other.map_err(StorageError::at("find", dir))?,
     };
-    if let Err(error) = unmount_all(&folder) {
-        tracing::warn!(%error, "the pool is in use; it goes when that ends");
-        while let Some(point) = mounts_under(&folder)?.pop() {
+    if let Err(error) = unmount_all(&dir) {
+        tracing::warn!(%error, "pool in use: unmounted lazily");
+        while let Some(point) = mounts_under(&dir)?.pop() {
             unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
                 .map_err(StorageError::at("unmount", &point))?;
         }
     }
-    attach::detach_all(&folder)
+    attach::detach_all(&dir)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `pool.json`: the names of the devices. It is written anew as a whole and
+//! `pool.json`: the names of the devices. It is written again as a whole and
 //! put in place by a rename, so it is always one or the other.
 
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ pub(crate) struct Record {
     /// Of the pool and of its file system.
     pub(crate) id: String,
     pub(crate) profile: Profile,
-    /// Formatted and ready. Without it, everything is made again.
+    /// Formatted and ready. Without it, everything is created again.
     pub(crate) ready: bool,
     pub(crate) preallocate: bool,
     /// The number in the next device's name; names are not used twice.
@@ -55,8 +55,8 @@ impl Record {
     }
 
     /// Nothing when no pool was ever begun here.
-    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join("pool.json");
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join("pool.json");
         let text = match fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(StorageError::at("read", &path))?,
@@ -67,22 +67,22 @@ impl Record {
             .map_err(|source| StorageError::Record { path, source })
     }
 
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join("pool.json");
+    pub(crate) fn write(&self, dir: &Path) -> Result<()> {
+        let path = dir.join("pool.json");
         let text = serde_json::to_vec_pretty(self).map_err(|source| StorageError::Record {
             path: path.clone(),
             source,
         })?;
-        write_durably(folder, "pool.json", &text).map_err(StorageError::at("write", path))
+        write_durably(dir, "pool.json", &text).map_err(StorageError::at("write", path))
     }
 }
 
 /// Puts a file in its place as a whole, and on the disk.
-fn write_durably(folder: &Path, name: &str, text: &[u8]) -> std::io::Result<()> {
-    let new = folder.join(format!("{name}.new"));
+fn write_durably(dir: &Path, name: &str, text: &[u8]) -> std::io::Result<()> {
+    let new = dir.join(format!("{name}.new"));
     let mut file = File::create(&new)?;
     file.write_all(text)?;
     file.sync_all()?;
-    fs::rename(&new, folder.join(name))?;
-    File::open(folder)?.sync_all()
+    fs::rename(&new, dir.join(name))?;
+    File::open(dir)?.sync_all()
 }

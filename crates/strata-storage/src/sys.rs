@@ -121,8 +121,8 @@ pub(crate) struct SpaceInfo {
     pub(crate) used: u64,
 }
 
-/// All kinds of block groups. Apart from the others, because its answer is as
-/// long as it says itself.
+/// All kinds of block groups. Apart from the others, because its answer holds
+/// its own length.
 pub(crate) fn space_info(fd: impl AsFd) -> Result<Vec<SpaceInfo>, Errno> {
     const SPACE_INFO: libc::Ioctl = 0xc010_9414;
     const MOST: usize = 64;

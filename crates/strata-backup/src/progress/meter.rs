@@ -1,5 +1,5 @@
-//! Rate and remaining time from how much was done when. Pure: it is told
-//! what time it is.
+//! Rate and remaining time from how much was done when. Pure: the time is
+//! passed in.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const SPAN: Duration = Duration::from_secs(10);
 /// A mark is set at most this often, which bounds the memory.
 const STEP: Duration = Duration::from_millis(250);
-/// Before this nobody can know a rate.
-const SOONEST: Duration = Duration::from_millis(500);
+/// Before this no rate can be known.
+const MIN_SPAN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -38,11 +38,10 @@ impl Meter {
         }
     }
 
-    /// Units a second.
     pub(crate) fn rate(&self) -> Option<u64> {
         let first = self.marks.front()?;
         let time = self.last.0.duration_since(first.0);
-        if time < SOONEST {
+        if time < MIN_SPAN {
             return None;
         }
         let done = u128::from(self.last.1.saturating_sub(first.1));
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_does_not_count() {
+    fn old_samples_do_not_count_in_the_rate() {
         let start = Instant::now();
         let mut meter = Meter::new(start);
         meter.mark(start + SECOND, 1_000_000);

@@ -1,4 +1,4 @@
-//! How far an operation is, for whoever waits for it.
+//! How far an operation is, for its caller.
 
 mod meter;
 mod report;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 pub(crate) use report::{Bars, Reporter};
 
-/// Told how far an operation is, a few times a second, from any thread. Must
-/// not block.
+/// Receives how far an operation is, a few times a second, from any thread.
+/// Must not block.
 pub trait Progress: Send + Sync + 'static {
     /// Where it stands now.
     fn report(&self, status: &Status);
 }
 
-/// For who does not care.
+/// For callers that need no progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -31,15 +31,14 @@ pub enum Phase {
     Opening,
     /// Reading files and writing what is new.
     Saving,
-    /// Writing files.
     Restoring,
-    /// Looking at what the repository says of itself.
+    /// Reading what the repository records of itself.
     Checking,
     /// Reading files back and comparing them.
     Comparing,
-    /// Finding what nobody needs.
+    /// Finding what no backup needs.
     Planning,
-    /// Writing anew what is partly needed, and removing the rest.
+    /// Writing again what is partly needed, and removing the rest.
     Freeing,
 }
 

@@ -1,5 +1,5 @@
-//! Gathers what many threads have done into a status, and tells it not too
-//! often. The engine's progress bars end here too.
+//! Gathers what many threads have done into a status, and reports it at a
+//! bounded rate. The engine's progress bars end here too.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::meter::Meter;
 use super::{Phase, Progress, Status};
 
 /// Between two reports lies at least so much time.
-const EVERY: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) struct Reporter {
     told: Arc<dyn Progress>,
@@ -46,7 +46,7 @@ impl Reporter {
         })
     }
 
-    /// A new phase begins; counting begins anew.
+    /// A new phase begins; counting begins again.
     pub(crate) fn enter(&self, phase: Phase, total: Option<u64>) {
         let mut state = self.state();
         for count in [&self.files, &self.files_read, &self.bytes] {
@@ -75,7 +75,7 @@ impl Reporter {
         self.bytes.fetch_add(more, Ordering::Relaxed);
         // Another thread reports already: that is enough.
         if let Ok(mut state) = self.state.try_lock()
-            && state.reported.elapsed() >= EVERY
+            && state.reported.elapsed() >= REPORT_INTERVAL
         {
             self.tell(&mut state);
         }
@@ -117,8 +117,8 @@ impl fmt::Debug for Reporter {
     }
 }
 
-/// Gives the engine its bars. Of these only those that count bytes say
-/// something about how far we are.
+/// Gives the engine its bars. Of these only those that count bytes show how far
+/// we are.
 #[derive(Debug)]
 pub(crate) struct Bars(pub(crate) Arc<Reporter>);
 

@@ -15,7 +15,7 @@ use rustix::io::{Errno, Result};
 
 use super::{NOFOLLOW, mode};
 
-/// Gives an open file or folder what it had. Says how many extended
+/// Gives an open file or directory what it had. Returns how many extended
 /// attributes were not taken.
 pub(super) fn apply(file: impl AsFd, meta: &Metadata) -> Result<u64> {
     let file = file.as_fd();
@@ -31,26 +31,26 @@ pub(super) fn apply(file: impl AsFd, meta: &Metadata) -> Result<u64> {
 
 /// The same for what cannot be opened: links and special files.
 pub(super) fn apply_by_name(
-    folder: impl AsFd,
+    dir: impl AsFd,
     name: &OsStr,
     meta: &Metadata,
     is_link: bool,
 ) -> Result<u64> {
-    let folder = folder.as_fd();
+    let dir = dir.as_fd();
     let (uid, gid) = owner(meta);
-    forgive(rustix::fs::chownat(folder, name, uid, gid, NOFOLLOW))?;
-    // There is no call for this by folder and name; the folder is reached
+    forgive(rustix::fs::chownat(dir, name, uid, gid, NOFOLLOW))?;
+    // There is no call for this by directory and name; the directory is reached
     // through its descriptor, and the name is not followed.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+    let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
     let left = set_attributes(meta, |name, value| {
         rustix::fs::lsetxattr(&path, name, value, XattrFlags::empty())
     })?;
     // A link has no mode of its own. What has one was made by us a moment
-    // ago in a folder of ours, so it is no link.
+    // ago in a directory of ours, so it is no link.
     if !is_link {
-        rustix::fs::chmodat(folder, name, mode(meta), rustix::fs::AtFlags::empty())?;
+        rustix::fs::chmodat(dir, name, mode(meta), rustix::fs::AtFlags::empty())?;
     }
-    rustix::fs::utimensat(folder, name, &times(meta), NOFOLLOW)?;
+    rustix::fs::utimensat(dir, name, &times(meta), NOFOLLOW)?;
     Ok(left)
 }
 
@@ -58,7 +58,7 @@ fn owner(meta: &Metadata) -> (Option<Uid>, Option<Gid>) {
     (meta.uid.map(Uid::from_raw), meta.gid.map(Gid::from_raw))
 }
 
-/// Who is not root cannot give files away, and restores what it may.
+/// A process that is not root cannot give files away, and restores what it may.
 fn forgive(result: Result<()>) -> Result<()> {
     match result {
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => Ok(()),

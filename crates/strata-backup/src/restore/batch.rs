@@ -18,8 +18,8 @@ use crate::error::{BackupError, Result};
 use crate::session::Session;
 
 /// How many files and pieces are in memory at once, by name and number.
-const MOST_FILES: usize = 10_000;
-const MOST_PIECES: usize = 50_000;
+const MAX_FILES: usize = 10_000;
+const MAX_PIECES: usize = 50_000;
 /// How many pieces of a file one thread writes; one is a megabyte or so.
 const CUT: usize = 16;
 
@@ -45,7 +45,7 @@ impl File {
         }
     }
 
-    /// Whether somebody needs it before its content is there.
+    /// Whether it has to be created before its content is there.
     pub(super) fn wants_to_be_made_first(&self) -> bool {
         self.meta.links > 1 || self.pieces.len() > CUT
     }
@@ -57,8 +57,8 @@ impl File {
 }
 
 /// A part of a file that one thread writes.
-struct Cut {
-    place: blobs::Place,
+struct FileSlice {
+    place: blobs::BlobLocation,
     file: usize,
     offset: u64,
     from: usize,
@@ -73,7 +73,7 @@ pub(super) struct Batch {
 
 /// What a batch came to.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct BatchResult {
     pub(super) bytes: u64,
     pub(super) attributes_left_out: u64,
 }
@@ -85,7 +85,7 @@ impl Batch {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.files.len() >= MOST_FILES || self.pieces >= MOST_PIECES
+        self.files.len() >= MAX_FILES || self.pieces >= MAX_PIECES
     }
 
     /// Writes all of it.
@@ -94,7 +94,7 @@ impl Batch {
         session: &Session,
         repository: &Repository<S>,
         root: &Beneath,
-    ) -> Result<Written> {
+    ) -> Result<BatchResult> {
         let cuts = self.cuts(repository)?;
         let next = AtomicUsize::new(0);
         let left_out = AtomicU64::new(0);
@@ -125,13 +125,13 @@ impl Batch {
         if let Some(error) = first {
             return Err(error);
         }
-        Ok(Written {
+        Ok(BatchResult {
             bytes: self.files.iter().map(|file| file.size).sum(),
             attributes_left_out: left_out.into_inner(),
         })
     }
 
-    fn cuts<S: IndexedFull>(&self, repository: &Repository<S>) -> Result<Vec<Cut>> {
+    fn cuts<S: IndexedFull>(&self, repository: &Repository<S>) -> Result<Vec<FileSlice>> {
         let mut cuts = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
             let mut offset = 0;
@@ -151,7 +151,7 @@ impl Batch {
                     place.get_or_insert(at);
                     offset += u64::from(length);
                 }
-                cuts.push(Cut {
+                cuts.push(FileSlice {
                     place: place.unwrap_or_default(),
                     file: number,
                     offset: start,
@@ -161,8 +161,8 @@ impl Batch {
                 from += pieces.len();
             }
             if file.pieces.is_empty() {
-                cuts.push(Cut {
-                    place: blobs::Place::default(),
+                cuts.push(FileSlice {
+                    place: blobs::BlobLocation::default(),
                     file: number,
                     offset: 0,
                     from: 0,

@@ -1,4 +1,4 @@
-//! A folder that nothing leaves. Every path is opened from it by calls that
+//! A directory that nothing leaves. Every path is opened from it by calls that
 //! fail if a link is on the way or if they would lead out, whatever others do
 //! to the tree meanwhile (see [`descend`]).
 
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::descend;
 use crate::error::{BackupError, Result};
 
-const NEW_FOLDER: Mode = Mode::RWXU;
+const NEW_DIR: Mode = Mode::RWXU;
 const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 pub(super) struct Beneath {
@@ -20,18 +20,18 @@ pub(super) struct Beneath {
     path: PathBuf,
 }
 
-/// A folder in it.
-pub(super) struct Folder(OwnedFd);
+/// A directory in it.
+pub(super) struct DirHandle(OwnedFd);
 
-impl AsFd for Folder {
+impl AsFd for DirHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 impl Beneath {
-    /// A folder that is empty or made now.
-    pub(super) fn folder(path: &Path) -> Result<Self> {
+    /// A directory that is empty or made now.
+    pub(super) fn dir(path: &Path) -> Result<Self> {
         let failed = |error| BackupError::restore(path, error);
         fs::create_dir_all(path).map_err(failed)?;
         if fs::read_dir(path).map_err(failed)?.next().is_some() {
@@ -40,7 +40,7 @@ impl Beneath {
         Self::existing(path)
     }
 
-    /// A folder that is there, whatever is in it.
+    /// A directory that is there, whatever is in it.
     pub(super) fn existing(path: &Path) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty())
@@ -56,10 +56,10 @@ impl Beneath {
             .map_err(|error| BackupError::restore(self.path.join(path), error))
     }
 
-    /// A folder by its path from the root.
-    pub(super) fn open_folder(&self, path: &Path) -> Result<Folder> {
+    /// A directory by its path from the root.
+    pub(super) fn open_dir(&self, path: &Path) -> Result<DirHandle> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        self.open(path, flags, Mode::empty()).map(Folder)
+        self.open(path, flags, Mode::empty()).map(DirHandle)
     }
 
     /// A file that is there, to be written.
@@ -74,18 +74,18 @@ impl Beneath {
     }
 
     /// Gives a file a further name.
-    pub(super) fn link(&self, first: &Path, here: &Folder, path: &Path) -> Result<()> {
+    pub(super) fn link(&self, first: &Path, here: &DirHandle, path: &Path) -> Result<()> {
         let parent = first.parent().unwrap_or(Path::new(""));
-        let from = self.open_folder(parent)?;
+        let from = self.open_dir(parent)?;
         let flags = rustix::fs::AtFlags::empty();
         rustix::fs::linkat(&from, last(first), here, last(path), flags)
             .map_err(|error| BackupError::restore(self.path.join(path), error))
     }
 }
 
-impl Folder {
-    pub(super) fn make_folder(&self, path: &Path) -> Result<()> {
-        rustix::fs::mkdirat(self, last(path), NEW_FOLDER)
+impl DirHandle {
+    pub(super) fn make_dir(&self, path: &Path) -> Result<()> {
+        rustix::fs::mkdirat(self, last(path), NEW_DIR)
             .map_err(|error| BackupError::restore(path, error))
     }
 

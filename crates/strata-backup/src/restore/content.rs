@@ -1,5 +1,5 @@
 //! The bytes of a file. Long runs of zeros are not written: the file is made
-//! with its size, and what nobody wrote is zero and takes no space.
+//! with its size, and what was never written is zero and takes no space.
 
 use std::os::fd::OwnedFd;
 
@@ -19,9 +19,9 @@ const STEP: usize = 4096;
 /// Shorter runs are written: a hole costs more than they do.
 const HOLE: usize = 64 << 10;
 
-/// Writes some pieces of a file from an offset. Who writes the last of the
-/// file gives it its owner, mode and times, and says how many extended
-/// attributes it would not take.
+/// Writes some pieces of a file from an offset. The call that writes the last
+/// of the file gives it its owner, mode and times, and returns how many
+/// extended attributes it would not take.
 pub(super) fn write<S: IndexedFull>(
     session: &Session,
     repository: &Repository<S>,
@@ -45,7 +45,7 @@ pub(super) fn write<S: IndexedFull>(
         session.reporter.bytes(bytes.len() as u64);
     }
     if holes {
-        // A hole at the end is there only if the size says so.
+        // A hole at the end is there only if the size includes it.
         let size = rustix::fs::fstat(&open).map_err(failed)?.st_size;
         if size < i64::try_from(at).unwrap_or(i64::MAX) {
             rustix::fs::ftruncate(&open, at).map_err(failed)?;
@@ -57,7 +57,8 @@ pub(super) fn write<S: IndexedFull>(
     Ok(0)
 }
 
-/// Writes bytes, except for long runs of zeros. Says whether it left any out.
+/// Writes bytes, except for long runs of zeros. Returns whether it left any
+/// out.
 fn put(file: &OwnedFd, bytes: &[u8], at: u64) -> rustix::io::Result<bool> {
     let mut holes = false;
     for (start, end, is_hole) in runs(bytes) {

@@ -1,4 +1,4 @@
-//! Backups that somebody made who means harm and has the key.
+//! Backups by a malicious author who has the key.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use rustic_core::repofile::{Metadata, Node, NodeType, SnapshotFile};
 use rustic_core::{BackupOptions, ReadSource, ReadSourceEntry, RusticResult};
 use tokio_util::sync::CancellationToken;
 
-use super::{RestoreAsk, run};
+use super::{RestoreOptions, run};
 use crate::error::BackupError;
 use crate::gate::Gate;
 use crate::progress::{Reporter, Silent};
@@ -39,14 +39,14 @@ impl ReadSource for Forged {
     }
 }
 
-fn session(folder: &Path) -> Session {
+fn session(dir: &Path) -> Session {
     let config = RepositoryConfig {
-        location: Location::Folder(folder.join("repo")),
+        location: Location::Directory(dir.join("repo")),
         password: Secret::new("p"),
         compression: 1,
         cache: None,
     };
-    let store = store::open(&config.location).expect("a folder");
+    let store = store::open(&config.location).expect("a directory");
     let gate = Gate::new(CancellationToken::new(), None);
     Session::new(
         Arc::new(config),
@@ -73,11 +73,11 @@ fn link(name: &str, target: &Path) -> Node {
     node(name, NodeType::from_link(target))
 }
 
-/// Forges a backup and restores it; says what came of it and what lies
-/// beside the target.
+/// Forges a backup and restores it; returns the result and what lies beside the
+/// target.
 fn restore(nodes: Vec<(PathBuf, Node)>) -> (Result<super::Restored, BackupError>, Vec<String>) {
-    let world = tempfile::tempdir().expect("a folder");
-    fs::create_dir(world.path().join("outside")).expect("a folder");
+    let world = tempfile::tempdir().expect("a directory");
+    fs::create_dir(world.path().join("outside")).expect("a directory");
     let session = session(world.path());
     let repository = session.open_or_make().expect("a repository");
     let indexed = repository.to_indexed_ids().expect("an index");
@@ -92,14 +92,14 @@ fn restore(nodes: Vec<(PathBuf, Node)>) -> (Result<super::Restored, BackupError>
     let forged = Forged(nodes.collect());
     let made = indexed.archive(&options, &forged, SnapshotFile::default(), &["/".into()]);
     made.expect("a forged backup");
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: "/".to_owned(),
         to: world.path().join("target"),
     };
     let restored = run(&session, "latest", &ask);
     let beside = fs::read_dir(world.path())
-        .expect("a folder")
-        .chain(fs::read_dir(world.path().join("outside")).expect("a folder"));
+        .expect("a directory")
+        .chain(fs::read_dir(world.path().join("outside")).expect("a directory"));
     let mut names: Vec<_> = beside
         .map(|entry| {
             entry
@@ -128,7 +128,7 @@ fn names_that_lead_out_are_refused() {
 
 #[test]
 fn a_link_is_not_written_through() {
-    // The same name twice: first a link that leads out, then a folder with
+    // The same name twice: first a link that leads out, then a directory with
     // a file in it.
     let (restored, beside) = restore(vec![
         ("/a".into(), link("a", Path::new("WORLD/outside"))),

@@ -1,13 +1,13 @@
 //! Bringing files back.
 //!
-//! Folders, links and special files are made while the tree is walked. The
+//! Directories, links and special files are made while the tree is walked. The
 //! content of files is written in batches by several threads, in the order
-//! in which it lies in the packs. Folders get their owners, modes and times
+//! in which it lies in the packs. Directories get their owners, modes and times
 //! last, as what is made in them changes their times, and as one that may not
 //! be written to could not be filled.
 //!
 //! Nothing is ever written outside of the target: names are proven, and the
-//! kernel is told not to follow links on the way (see [`beneath`]).
+//! kernel is set not to follow links on the way (see [`beneath`]).
 
 mod attributes;
 mod batch;
@@ -26,17 +26,17 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use crate::error::{BackupError, Result};
 use crate::progress::Phase;
 use crate::session::Session;
-use crate::tree::{self, Found};
+use crate::tree::{self, TreeEntry};
 use crate::{blobs, snapshot, source};
 use batch::{Batch, File};
 use beneath::Beneath;
 
 /// What is to be brought back, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreAsk {
-    /// The file or folder in the backup: `/volumes/web`, or `/` for all.
+pub struct RestoreOptions {
+    /// The file or directory in the backup: `/volumes/web`, or `/` for all.
     pub from: String,
-    /// What it becomes. A folder may be there if it is empty; a file must
+    /// What it becomes. A directory may be there if it is empty; a file must
     /// not be there.
     pub to: PathBuf,
 }
@@ -52,8 +52,7 @@ pub struct Restored {
     pub attributes_left_out: u64,
 }
 
-/// Brings it back.
-pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Restored> {
+pub(crate) fn run(session: &Session, id: &str, ask: &RestoreOptions) -> Result<Restored> {
     let opened = session.open()?;
     let _lock = session.lock_for_reading(&opened)?;
     let snapshot = snapshot::find(session.snapshots(&opened)?, id)?;
@@ -63,9 +62,9 @@ pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Resto
         .reporter
         .enter(Phase::Restoring, expected(&snapshot, &ask.from));
     let restored = match found {
-        Found::Root(tree) => folder(session, &repository, tree, None, &ask.to)?,
-        Found::Node(node) => match node.subtree {
-            Some(tree) => folder(session, &repository, tree, Some(&node.meta), &ask.to)?,
+        TreeEntry::Root(tree) => dir(session, &repository, tree, None, &ask.to)?,
+        TreeEntry::Node(node) => match node.subtree {
+            Some(tree) => dir(session, &repository, tree, Some(&node.meta), &ask.to)?,
             None => single(session, &repository, *node, &ask.to)?,
         },
     };
@@ -74,7 +73,7 @@ pub(crate) fn run(session: &Session, id: &str, ask: &RestoreAsk) -> Result<Resto
     Ok(restored)
 }
 
-/// How large the files of a file or folder of a backup are together.
+/// How large the files of a file or directory of a backup are together.
 pub(crate) fn measure(session: &Session, id: &str, from: &str) -> Result<u64> {
     let opened = session.open()?;
     let _lock = session.lock_for_reading(&opened)?;
@@ -83,8 +82,8 @@ pub(crate) fn measure(session: &Session, id: &str, from: &str) -> Result<u64> {
     let mut pending = Vec::new();
     let mut bytes = 0_u64;
     match tree::find(session, &repository, &snapshot, from)? {
-        Found::Root(tree) => pending.push(tree),
-        Found::Node(node) => match node.subtree {
+        TreeEntry::Root(tree) => pending.push(tree),
+        TreeEntry::Node(node) => match node.subtree {
             Some(tree) => pending.push(tree),
             None => bytes = stored_bytes(&repository, &node),
         },
@@ -120,22 +119,22 @@ fn expected(snapshot: &SnapshotFile, from: &str) -> Option<u64> {
     (from.trim_matches('/').is_empty() && size > 0).then_some(size)
 }
 
-fn folder<S: IndexedFull + Sync>(
+fn dir<S: IndexedFull + Sync>(
     session: &Session,
     repository: &Repository<S>,
     tree: TreeId,
     meta: Option<&Metadata>,
     to: &Path,
 ) -> Result<Restored> {
-    let mut restore = Restore::new(session, repository, Beneath::folder(to)?);
+    let mut restore = Restore::new(session, repository, Beneath::dir(to)?);
     restore.walk(tree)?;
     if let Some(meta) = meta {
-        restore.folders.insert(0, (PathBuf::new(), meta.clone()));
+        restore.dirs.insert(0, (PathBuf::new(), meta.clone()));
     }
     restore.finish()
 }
 
-/// One file: its folder is the root that nothing leaves.
+/// One file: its directory is the root that nothing leaves.
 fn single<S: IndexedFull + Sync>(
     session: &Session,
     repository: &Repository<S>,
@@ -152,7 +151,7 @@ fn single<S: IndexedFull + Sync>(
     };
     let mut restore = Restore::new(session, repository, Beneath::existing(parent)?);
     node.meta.links = 0;
-    let here = restore.root.open_folder(Path::new(""))?;
+    let here = restore.root.open_dir(Path::new(""))?;
     restore.file(&here, PathBuf::from(name), node)?;
     restore.finish()
 }
@@ -161,7 +160,7 @@ struct Restore<'a, S> {
     session: &'a Session,
     repository: &'a Repository<S>,
     root: Beneath,
-    folders: Vec<(PathBuf, Metadata)>,
+    dirs: Vec<(PathBuf, Metadata)>,
     /// Files with several names, by file system and number: the first name.
     linked: HashMap<(u64, u64), PathBuf>,
     batch: Batch,
@@ -174,7 +173,7 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
             session,
             repository,
             root,
-            folders: Vec::new(),
+            dirs: Vec::new(),
             linked: HashMap::new(),
             batch: Batch::default(),
             done: Restored::default(),
@@ -185,7 +184,7 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
         let mut pending = vec![(PathBuf::new(), tree)];
         while let Some((path, tree)) = pending.pop() {
             let tree = tree::read(self.session, self.repository, tree)?;
-            let here = self.root.open_folder(&path)?;
+            let here = self.root.open_dir(&path)?;
             for node in tree.nodes {
                 let name = tree::name(&path, &node)?;
                 let path = path.join(name);
@@ -193,17 +192,17 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
                     self.file(&here, path, node)?;
                     continue;
                 };
-                here.make_folder(&path)?;
+                here.make_dir(&path)?;
                 if let Some(subtree) = node.subtree {
                     pending.push((path.clone(), subtree));
                 }
-                self.folders.push((path, node.meta));
+                self.dirs.push((path, node.meta));
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, here: &beneath::Folder, path: PathBuf, node: Node) -> Result<()> {
+    fn file(&mut self, here: &beneath::DirHandle, path: PathBuf, node: Node) -> Result<()> {
         self.done.files += 1;
         self.session.reporter.file();
         if node.meta.links > 1 {
@@ -233,8 +232,8 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
         Ok(())
     }
 
-    fn add(&mut self, here: &beneath::Folder, path: PathBuf, node: Node) -> Result<()> {
-        // What more than one thread or name will ask for is there at once.
+    fn add(&mut self, here: &beneath::DirHandle, path: PathBuf, node: Node) -> Result<()> {
+        // What more than one thread or name will request is there at once.
         let file = File::new(path, node);
         if file.wants_to_be_made_first() {
             here.make_file(&file.path, file.size)?;
@@ -256,10 +255,10 @@ impl<'a, S: IndexedFull + Sync> Restore<'a, S> {
 
     fn finish(mut self) -> Result<Restored> {
         self.write()?;
-        // The deepest first: what is done within a folder changes its time.
-        for (path, meta) in self.folders.iter().rev() {
-            let folder = self.root.open_folder(path)?;
-            let left = attributes::apply(&folder, meta);
+        // The deepest first: what is done within a directory changes its time.
+        for (path, meta) in self.dirs.iter().rev() {
+            let dir = self.root.open_dir(path)?;
+            let left = attributes::apply(&dir, meta);
             self.done.attributes_left_out +=
                 left.map_err(|error| BackupError::restore(path, error))?;
         }

@@ -1,6 +1,6 @@
-//! The folders that are saved, as one tree with places of our choosing.
+//! The directories that are saved, as one tree with places of our choosing.
 //!
-//! Where a folder really lies has no part in what is stored: the frozen
+//! Where a directory really lies has no part in what is stored: the frozen
 //! copies that backups are made of have other paths every time, and a file is
 //! recognised as unchanged by its place in the backup, its size, its times
 //! and its inode number.
@@ -22,7 +22,7 @@ pub(crate) use node::mode_from_go;
 use read::SourceFile;
 use walk::Walk;
 
-/// A folder or file to be saved.
+/// A directory or file to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Where it lies now. It must not change while it is saved.
@@ -40,7 +40,7 @@ pub(crate) struct Roots {
 
 pub(crate) struct Shared {
     sources: Vec<Source>,
-    /// The time of folders that only lead to a source.
+    /// The time of directories that only lead to a source.
     taken_at: jiff::Timestamp,
     gate: Arc<Gate>,
     reporter: Arc<Reporter>,

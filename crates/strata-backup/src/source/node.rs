@@ -1,7 +1,7 @@
 //! What is stored of a file beside its content.
 //!
-//! Names of users and groups are not stored: numbers are what a file has,
-//! and a static program cannot ask the name service.
+//! Names of users and groups are not stored: numbers are what a file has, and a
+//! static program cannot query the name service.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata as Stat};
@@ -40,7 +40,7 @@ pub(super) fn node(file: &File, name: &OsStr, stat: &Stat, device: u64) -> io::R
     let mut meta = Metadata {
         mode: Some(mode_to_go(stat.mode(), &kind)),
         mtime,
-        // When a file was last read is nobody's business, and would make
+        // The time of the last read does not belong in a backup, and would make
         // every tree a new one.
         atime: mtime,
         ctime: time(stat.ctime(), stat.ctime_nsec()),
@@ -60,8 +60,8 @@ pub(super) fn node(file: &File, name: &OsStr, stat: &Stat, device: u64) -> io::R
     Ok(Node::new_node(name, kind, meta))
 }
 
-/// The node of a folder that only leads to a source.
-pub(super) fn bare_folder(name: &OsStr, at: Timestamp) -> Node {
+/// The node of a directory that only leads to a source.
+pub(super) fn bare_dir(name: &OsStr, at: Timestamp) -> Node {
     let meta = Metadata {
         mode: Some(go::DIR | 0o755),
         mtime: Some(at),

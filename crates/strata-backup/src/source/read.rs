@@ -57,7 +57,7 @@ impl ReadSourceOpen for SourceFile {
 /// Only what we own or may do as root is opened without leaving a trace.
 fn open(root: &Root, inside: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let open = |flags| descend::open(&root.folder, inside, flags, Mode::empty()).map(File::from);
+    let open = |flags| descend::open(&root.dir, inside, flags, Mode::empty()).map(File::from);
     match open(flags | OFlags::NOATIME) {
         Err(Errno::PERM | Errno::ACCESS) => open(flags),
         file => file,

@@ -1,5 +1,5 @@
 //! Where a source lies, held open: all that is in it is reached from there,
-//! by folder and name and never by a whole path, as a tree may be deeper than
+//! by directory and name and never by a whole path, as a tree may be deeper than
 //! the kernel takes paths.
 
 use std::ffi::{OsStr, OsString};
@@ -13,13 +13,13 @@ use rustix::fs::{Dir, Mode, OFlags};
 
 use crate::descend;
 
-/// Says where something is and opens nothing: no device is woken, and what
-/// may not be read can still be looked at.
+/// Locates something and opens nothing: no device is woken, and what may not be
+/// read can still be examined.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// A folder that a walk begins in.
+/// A directory that a walk begins in.
 pub(crate) struct Root {
-    pub(super) folder: OwnedFd,
+    pub(super) dir: OwnedFd,
     /// Its path, for people.
     pub(super) path: PathBuf,
 }
@@ -27,14 +27,14 @@ pub(crate) struct Root {
 impl Root {
     /// What leads to a source may be a link; what is in it is not followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let folder = rustix::fs::open(path, PLACE | OFlags::DIRECTORY, Mode::empty())?;
+        let dir = rustix::fs::open(path, PLACE | OFlags::DIRECTORY, Mode::empty())?;
         let path = path.to_owned();
-        Ok(Self { folder, path })
+        Ok(Self { dir, path })
     }
 
     /// Goes to a place below it.
     pub(super) fn place(&self, inside: &Path) -> io::Result<File> {
-        Ok(descend::open(&self.folder, inside, PLACE, Mode::empty())?.into())
+        Ok(descend::open(&self.dir, inside, PLACE, Mode::empty())?.into())
     }
 }
 
@@ -43,16 +43,16 @@ pub(super) fn source(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, PLACE, Mode::empty())?.into())
 }
 
-/// What a folder has by this name.
-pub(super) fn child(folder: impl AsFd, name: &OsStr) -> io::Result<File> {
+/// What a directory has by this name.
+pub(super) fn child(dir: impl AsFd, name: &OsStr) -> io::Result<File> {
     let flags = PLACE | OFlags::NOFOLLOW;
-    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
 }
 
-/// The names in a folder, in order.
-pub(super) fn names(folder: impl AsFd) -> io::Result<Vec<OsString>> {
+/// The names in a directory, in order.
+pub(super) fn names(dir: impl AsFd) -> io::Result<Vec<OsString>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let entries = Dir::new(rustix::fs::openat(folder, ".", flags, Mode::empty())?)?;
+    let entries = Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry?;

@@ -1,14 +1,14 @@
 //! Walks through the sources, deepest first and by name, which is the order
 //! that the format wants.
 //!
-//! A source is one file system: what is mounted within it is somebody else's,
-//! and stays an empty folder.
+//! A source is one file system: what is mounted within it is not part of it,
+//! and stays an empty directory.
 //!
-//! What runs in a container decides how deep its volumes are. A tree may be
-//! far deeper than the kernel takes paths, so the walk goes from folder to
-//! folder. It has an end all the same, as the memory for a tree grows with
-//! the square of its depth: what lies below is left out and told in the log,
-//! for one volume must not be what stops the backup of all others.
+//! What runs in a container decides how deep its volumes are. A tree may be far
+//! deeper than the kernel takes paths, so the walk goes from directory to
+//! directory. It has an end all the same, as the memory for a tree grows with
+//! the square of its depth: what lies below is left out and logged, for one
+//! volume must not be what stops the backup of all others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -29,36 +29,37 @@ use crate::gate::Gate;
 
 type Entry = ReadSourceEntry<SourceFile>;
 
-/// So many folders are open at once; those further up are opened again when
+/// So many directories are open at once; those further up are opened again when
 /// the walk comes back to them.
-const MOST_OPEN: usize = 64;
-/// How deep a folder may lie to be entered, in folders and in bytes of its
+const MAX_OPEN: usize = 64;
+/// How deep a directory may lie to be entered, in directories and in bytes of its
 /// path. Paths that the kernel takes have at most 2048 and 4096.
-const MOST_LEVELS: usize = 2048;
-const MOST_BYTES: usize = 32 << 10;
+const MAX_LEVELS: usize = 2048;
+const MAX_BYTES: usize = 32 << 10;
 
-/// The walk. It ends early when something fails or nobody wants it any more;
-/// the gate knows which.
+/// The walk. It ends early when something fails or it is cancelled; the gate
+/// knows which.
 pub(crate) struct Walk {
     shared: Arc<Shared>,
     sources: VecDeque<Source>,
-    /// Folders on the way to a source that were told already.
+    /// Directories on the way to a source that were reported already.
     passed: PathBuf,
     /// The source that is walked through.
     root: Option<Arc<Root>>,
-    /// Where the folder lies below the root whose entries are being told.
+    /// Where the directory lies below the root whose entries are being
+    /// reported.
     inside: PathBuf,
-    stack: Vec<Level>,
+    stack: Vec<OpenDirectory>,
     /// Whether anything of this source lay too deep.
     left_out: bool,
     devices: BTreeMap<u64, u64>,
     ready: VecDeque<Entry>,
 }
 
-/// A folder whose entries are being told.
-struct Level {
+/// A directory whose entries are being reported.
+struct OpenDirectory {
     /// `None` when too many others are open.
-    folder: Option<File>,
+    dir: Option<File>,
     names: std::vec::IntoIter<OsString>,
     device: u64,
 }
@@ -110,13 +111,13 @@ impl Walk {
         // numbers of file systems change with every mount and every frozen
         // copy; these do not, as sources have an order.
         let shown = PathBuf::from(&source.at);
-        for folder in ancestors(&shown) {
-            if !self.passed.starts_with(folder) {
-                let node = match folder.file_name() {
-                    Some(name) => node::bare_folder(name, self.shared.taken_at),
+        for dir in ancestors(&shown) {
+            if !self.passed.starts_with(dir) {
+                let node = match dir.file_name() {
+                    Some(name) => node::bare_dir(name, self.shared.taken_at),
                     None => continue,
                 };
-                self.tell(folder.to_owned(), node, None);
+                self.tell(dir.to_owned(), node, None);
             }
         }
         self.passed.clone_from(&shown);
@@ -129,7 +130,7 @@ impl Walk {
             })
     }
 
-    /// Tells a source, and enters it if it is a folder.
+    /// Reports a source, and enters it if it is a directory.
     fn enter_source(&mut self, source: &Source, shown: PathBuf) -> io::Result<()> {
         let place = root::source(&source.path)?;
         let stat = place.metadata()?;
@@ -137,10 +138,10 @@ impl Walk {
             (Arc::new(Root::open(&source.path)?), PathBuf::new())
         } else {
             let name = source.path.file_name().unwrap_or_default();
-            let folder = source.path.parent();
-            let folder = folder.filter(|path| !path.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
-            (Arc::new(Root::open(folder)?), name.into())
+            let dir = source.path.parent();
+            let dir = dir.filter(|path| !path.as_os_str().is_empty());
+            let dir = dir.unwrap_or(Path::new("."));
+            (Arc::new(Root::open(dir)?), name.into())
         };
         self.root = Some(root.clone());
         let device = self.device(stat.dev());
@@ -155,18 +156,18 @@ impl Walk {
         Ok(())
     }
 
-    /// Tells one file of the current folder, and enters it if it is a folder
-    /// of this file system.
+    /// Reports one file of the current directory, and enters it if it is a
+    /// directory of this file system.
     fn add(&mut self, root: &Arc<Root>, name: &OsStr) -> io::Result<()> {
         let Some(level) = self.stack.last_mut() else {
             return Ok(());
         };
-        let folder = match level.folder.take() {
-            Some(folder) => folder,
+        let dir = match level.dir.take() {
+            Some(dir) => dir,
             None => root.place(&self.inside)?,
         };
-        let place = root::child(&folder, name)?;
-        level.folder = Some(folder);
+        let place = root::child(&dir, name)?;
+        level.dir = Some(dir);
         let within = level.device;
         let stat = place.metadata()?;
         let device = self.device(stat.dev());
@@ -179,29 +180,29 @@ impl Walk {
         if !stat.is_dir() || stat.dev() != within {
             return Ok(());
         }
-        if self.stack.len() >= MOST_LEVELS || inside.as_os_str().len() > MOST_BYTES {
+        if self.stack.len() >= MAX_LEVELS || inside.as_os_str().len() > MAX_BYTES {
             self.leave_out(&inside);
             return Ok(());
         }
         self.enter(inside, place, stat.dev())
     }
 
-    fn enter(&mut self, inside: PathBuf, folder: File, device: u64) -> io::Result<()> {
-        let names = root::names(&folder)?.into_iter();
-        if let Some(above) = self.stack.len().checked_sub(MOST_OPEN) {
-            self.stack[above].folder = None;
+    fn enter(&mut self, inside: PathBuf, dir: File, device: u64) -> io::Result<()> {
+        let names = root::names(&dir)?.into_iter();
+        if let Some(above) = self.stack.len().checked_sub(MAX_OPEN) {
+            self.stack[above].dir = None;
         }
         self.inside = inside;
-        self.stack.push(Level {
-            folder: Some(folder),
+        self.stack.push(OpenDirectory {
+            dir: Some(dir),
             names,
             device,
         });
         Ok(())
     }
 
-    /// Tells it once of a source, and of a long path only how it begins: who
-    /// made such a tree can make many, and is not to fill the log.
+    /// Logs it once for a source, and of a long path only the beginning: the
+    /// author of such a tree can make many, and is not to fill the log.
     fn leave_out(&mut self, inside: &Path) {
         if !std::mem::replace(&mut self.left_out, true) {
             tracing::warn!(
@@ -209,7 +210,7 @@ impl Walk {
                 below = %inside.iter().take(3).collect::<PathBuf>().display(),
                 levels = self.stack.len(),
                 bytes = inside.as_os_str().len(),
-                "folders that lie too deep are saved without what is in them"
+                "directory too deep: saved without its content"
             );
         }
     }
@@ -254,37 +255,37 @@ impl Iterator for Walk {
     }
 }
 
-/// The folders above a place, the outermost first.
+/// The directories above a place, the outermost first.
 fn ancestors(shown: &Path) -> Vec<&Path> {
     let mut above: Vec<_> = shown.ancestors().skip(1).collect();
     above.reverse();
     above
 }
 
-/// How large the sources are together. `None` when something stands in the
-/// way: the walk will meet it and say so. A tree that is deeper than paths
-/// are long is not measured.
+/// How large the sources are together. `None` when something stands in the way:
+/// the walk will meet it and report it. A tree that is deeper than paths are
+/// long is not measured.
 pub(super) fn measure(sources: &[Source], gate: &Gate) -> Option<u64> {
     let mut total = 0;
-    let mut folders = Vec::new();
+    let mut dirs = Vec::new();
     for source in sources {
         let stat = fs::metadata(&source.path).ok()?;
         if stat.is_dir() {
-            folders.push((source.path.clone(), stat.dev()));
+            dirs.push((source.path.clone(), stat.dev()));
         } else {
             total += stat.len();
         }
     }
-    while let Some((folder, device)) = folders.pop() {
+    while let Some((dir, device)) = dirs.pop() {
         if !gate.is_open() {
             return None;
         }
-        for entry in fs::read_dir(&folder).ok()? {
+        for entry in fs::read_dir(&dir).ok()? {
             let stat = entry.as_ref().ok()?.metadata().ok()?;
             if stat.is_file() {
                 total += stat.len();
             } else if stat.is_dir() && stat.dev() == device {
-                folders.push((entry.ok()?.path(), device));
+                dirs.push((entry.ok()?.path(), device));
             }
         }
     }

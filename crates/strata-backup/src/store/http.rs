@@ -3,68 +3,48 @@
 //! library would bring.
 
 use std::error::Error as _;
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector as Tcp;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
     HttpResponse, HttpResponseBody, HttpService,
 };
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use strata_http::{Client, Trust};
 
 use crate::error::{BackupError, Result};
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
 /// How long a store may take to answer a request, with a pack on its way.
-const ANSWER: Duration = Duration::from_secs(300);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long it may send nothing of an answer.
-const STALL: Duration = Duration::from_secs(60);
-/// How long a connection that nobody uses is kept.
-const IDLE: Duration = Duration::from_secs(30);
-
-const SYSTEM_AUTHORITIES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
-
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client for one store.
 #[derive(Clone, Debug)]
-pub(crate) struct Net(Client<HttpsConnector<Tcp>, HttpRequestBody>);
+pub(crate) struct BoundedClient(Client<HttpRequestBody>);
 
-impl Net {
+impl BoundedClient {
     pub(crate) fn new(authorities: &[String], allow_http: bool) -> Result<Self> {
-        let mut tcp = Tcp::new();
-        tcp.set_connect_timeout(Some(CONNECT));
-        tcp.set_nodelay(true);
-        tcp.enforce_http(false);
-        let https = HttpsConnectorBuilder::new().with_tls_config(tls(authorities)?);
-        let https = if allow_http {
-            https.https_or_http()
-        } else {
-            https.https_only()
+        let trust = Trust::System {
+            bundles: strata_http::system_bundles(),
+            authorities: authorities.to_vec(),
         };
-        let connector = https.enable_http1().wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
+        let config = trust.config().map_err(|error| BackupError::Settings {
+            detail: error.to_string(),
+        })?;
+        let client = strata_http::ClientOptions {
+            allow_http,
+            use_proxy: true,
+            ..strata_http::ClientOptions::default()
+        }
+        .client(config);
         Ok(Self(client))
     }
 
     async fn ask(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        let answer = tokio::time::timeout(ANSWER, self.0.request(request))
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, self.0.request(request))
             .await
             .map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?
             .map_err(|error| HttpError::new(kind(&error), error))?;
@@ -73,7 +53,7 @@ impl Net {
         // Answers are packs or pages of names: they fit into memory, and a
         // store that stalls in the middle of one is seen here.
         loop {
-            let frame = tokio::time::timeout(STALL, body.frame())
+            let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame())
                 .await
                 .map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
             let Some(frame) = frame else { break };
@@ -87,7 +67,7 @@ impl Net {
     }
 }
 
-impl HttpService for Net {
+impl HttpService for BoundedClient {
     fn call<'me, 'future>(
         &'me self,
         request: HttpRequest,
@@ -100,13 +80,13 @@ impl HttpService for Net {
     }
 }
 
-impl HttpConnector for Net {
+impl HttpConnector for BoundedClient {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }
 }
 
-fn kind(error: &hyper_util::client::legacy::Error) -> HttpErrorKind {
+fn kind(error: &strata_http::Error) -> HttpErrorKind {
     if error.is_connect() {
         return HttpErrorKind::Connect;
     }
@@ -118,31 +98,4 @@ fn kind(error: &hyper_util::client::legacy::Error) -> HttpErrorKind {
         Some(error) if error.is_closed() || error.is_incomplete_message() => HttpErrorKind::Request,
         _ => HttpErrorKind::Interrupted,
     }
-}
-
-fn tls(authorities: &[String]) -> Result<ClientConfig> {
-    let settings = |error: &dyn std::fmt::Display| BackupError::Settings {
-        detail: error.to_string(),
-    };
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = SYSTEM_AUTHORITIES
-        .iter()
-        .find(|path| Path::new(path).is_file())
-    {
-        let found = CertificateDer::pem_file_iter(path).map_err(|error| settings(&error))?;
-        // One odd certificate in the system's bundle is no reason to stop.
-        roots.add_parsable_certificates(found.flatten());
-    }
-    for authority in authorities {
-        for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-            let certificate = certificate.map_err(|error| settings(&error))?;
-            roots.add(certificate).map_err(|error| settings(&error))?;
-        }
-    }
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    Ok(ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| settings(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }

@@ -1,5 +1,5 @@
-//! Where the repository's files lie. A store knows files in places and
-//! nothing of what is in them.
+//! Where the repository's files lie. A store handles files in places and not
+//! their content.
 //!
 //! ```text
 //! config                what the repository is
@@ -13,7 +13,7 @@
 //! Names are SHA-256 of what is in the file, so a file never changes: it is
 //! written whole or not at all, and writing it twice does no harm.
 
-mod folder;
+mod directory;
 mod http;
 mod s3;
 
@@ -23,11 +23,11 @@ use bytes::Bytes;
 
 use crate::config::Location;
 use crate::error::Result;
-use crate::pace::Pace;
+use crate::rate_limiter::RateLimiter;
 
 /// A kind of files of the repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FileKind {
     Config,
     Keys,
     Snapshots,
@@ -36,8 +36,8 @@ pub(crate) enum Place {
     Locks,
 }
 
-impl Place {
-    pub(crate) const FOLDERS: [Self; 5] = [
+impl FileKind {
+    pub(crate) const DIRS: [Self; 5] = [
         Self::Keys,
         Self::Snapshots,
         Self::Index,
@@ -45,7 +45,7 @@ impl Place {
         Self::Locks,
     ];
 
-    pub(crate) fn folder(self) -> &'static str {
+    pub(crate) fn dir(self) -> &'static str {
         match self {
             Self::Config => "config",
             Self::Keys => "keys",
@@ -58,22 +58,21 @@ impl Place {
 
     /// The path of a file from the repository's root.
     pub(crate) fn path(self, name: &str) -> String {
-        let folder = self.folder();
+        let dir = self.dir();
         match self {
-            Self::Config => folder.to_owned(),
-            Self::Data => format!("{folder}/{}/{name}", name.get(..2).unwrap_or("")),
-            _ => format!("{folder}/{name}"),
+            Self::Config => dir.to_owned(),
+            Self::Data => format!("{dir}/{}/{name}", name.get(..2).unwrap_or("")),
+            _ => format!("{dir}/{name}"),
         }
     }
 }
 
 /// A file of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct StoredFile {
     pub(crate) name: String,
     pub(crate) size: u64,
-    /// Another number once somebody has written to it; 0 where that is not
-    /// known.
+    /// Another number once it was written to; 0 where that is not known.
     pub(crate) stamp: u64,
 }
 
@@ -96,35 +95,40 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// The whole files of a place, in no order. Names that are not those of
     /// repository files are left out.
-    fn list(&self, place: Place) -> Result<Vec<Listed>>;
+    fn list(&self, place: FileKind) -> Result<Vec<StoredFile>>;
 
-    /// A whole file.
-    fn read(&self, place: Place, name: &str) -> Result<Bytes>;
+    fn read(&self, place: FileKind, name: &str) -> Result<Bytes>;
 
     /// A piece of a file; an error if the file ends before it does.
-    fn read_range(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes>;
+    fn read_range(&self, place: FileKind, name: &str, offset: u64, length: u64) -> Result<Bytes>;
 
     /// The same, but a file that ends earlier gives what it has.
-    fn read_up_to(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes> {
+    fn read_up_to(&self, place: FileKind, name: &str, offset: u64, length: u64) -> Result<Bytes> {
         self.read_range(place, name, offset, length)
     }
 
     /// Writes a file whole or not at all. When it returns the file survives
     /// a loss of power, and so do all that were written before it.
-    fn write(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()>;
+    fn write(
+        &self,
+        place: FileKind,
+        name: &str,
+        pieces: &[Bytes],
+        pace: &RateLimiter,
+    ) -> Result<()>;
 
     /// Removes a file; fine when it is gone already.
-    fn remove(&self, place: Place, name: &str) -> Result<()>;
+    fn remove(&self, place: FileKind, name: &str) -> Result<()>;
 
-    /// Removes what writers that died left half done. For who has the
-    /// repository alone: it cannot tell them from the living.
+    /// Removes what writers that died left half done. For a process that has
+    /// the repository exclusively: it cannot distinguish them from live ones.
     fn sweep(&self) -> Result<()>;
 }
 
 /// Opens the store of a location. Nothing is looked at yet.
 pub(crate) fn open(location: &Location) -> Result<Arc<dyn Store>> {
     Ok(match location {
-        Location::Folder(path) => Arc::new(folder::Folder::new(path.clone())),
+        Location::Directory(path) => Arc::new(directory::DirectoryStore::new(path.clone())),
         Location::S3(bucket) => Arc::new(s3::S3::new(bucket, location.to_string())?),
     })
 }
@@ -142,10 +146,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packs_lie_in_folders_by_their_first_digits() {
-        assert_eq!(Place::Data.path("abcd"), "data/ab/abcd");
-        assert_eq!(Place::Index.path("abcd"), "index/abcd");
-        assert_eq!(Place::Config.path("abcd"), "config");
+    fn packs_lie_in_directories_by_their_first_digits() {
+        assert_eq!(FileKind::Data.path("abcd"), "data/ab/abcd");
+        assert_eq!(FileKind::Index.path("abcd"), "index/abcd");
+        assert_eq!(FileKind::Config.path("abcd"), "config");
     }
 
     #[test]

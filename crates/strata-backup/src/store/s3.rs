@@ -12,19 +12,20 @@ use futures_util::TryStreamExt as _;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutPayload,
-    RetryConfig,
+    BackoffConfig, Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    PutPayload, RetryConfig,
 };
 use tokio::runtime::Handle;
 
-use super::http::Net;
-use super::{Listed, Place, Store, is_name};
+use super::http::BoundedClient;
+use super::{FileKind, Store, StoredFile, is_name};
+use crate::cipher::name_of;
 use crate::config::Bucket;
 use crate::error::{BackupError, Result};
-use crate::pace::Pace;
+use crate::rate_limiter::RateLimiter;
 
 /// How long a request is repeated.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct S3 {
     store: AmazonS3,
@@ -52,9 +53,9 @@ impl S3 {
                     base: 2.0,
                 },
                 max_retries: 8,
-                retry_timeout: PATIENCE,
+                retry_timeout: RETRY_TIMEOUT,
             })
-            .with_http_connector(Net::new(&bucket.authorities, bucket.allow_http)?);
+            .with_http_connector(BoundedClient::new(&bucket.authorities, bucket.allow_http)?);
         if let Some(endpoint) = &bucket.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
@@ -68,7 +69,7 @@ impl S3 {
         })
     }
 
-    fn path(&self, place: Place, name: &str) -> Path {
+    fn path(&self, place: FileKind, name: &str) -> Path {
         Path::from_iter(
             self.prefix
                 .parts()
@@ -92,7 +93,7 @@ impl S3 {
         }
     }
 
-    /// What an answer that the library has no name for means; it tells it
+    /// What an answer that the library has no name for means; it reports it
     /// only in its text.
     fn said(&self, detail: String) -> BackupError {
         let location = self.location.clone();
@@ -107,7 +108,7 @@ impl S3 {
         BackupError::Unreachable { location, detail }
     }
 
-    fn get(&self, place: Place, name: &str, range: Option<GetRange>) -> Result<Bytes> {
+    fn get(&self, place: FileKind, name: &str, range: Option<GetRange>) -> Result<Bytes> {
         let path = self.path(place, name);
         let options = GetOptions {
             range,
@@ -117,6 +118,21 @@ impl S3 {
             .block_on(async { self.store.get_opts(&path, options).await?.bytes().await })
             .map_err(|error| self.failed("reading", place.path(name), error))
     }
+}
+
+/// A number of what the store reports of an object: what it calls the content,
+/// and when the object was written, whichever it has. Never 0.
+fn stamp(object: &ObjectMeta) -> u64 {
+    let written = object.last_modified.timestamp_nanos_opt();
+    let text = format!(
+        "{:?} {:?} {:?} {}",
+        object.e_tag, object.version, written, object.size
+    );
+    let digits = name_of(text.as_bytes());
+    let stamp = digits
+        .get(..16)
+        .map(|digits| u64::from_str_radix(digits, 16));
+    stamp.and_then(Result::ok).unwrap_or_default().max(1)
 }
 
 impl Store for S3 {
@@ -150,17 +166,17 @@ impl Store for S3 {
             .collect())
     }
 
-    fn list(&self, place: Place) -> Result<Vec<Listed>> {
-        let failed = |error| self.failed("listing", place.folder().to_owned(), error);
+    fn list(&self, place: FileKind) -> Result<Vec<StoredFile>> {
+        let failed = |error| self.failed("listing", place.dir().to_owned(), error);
         let path = self.path(place, "");
-        if place == Place::Config {
+        if place == FileKind::Config {
             return match self.runtime.block_on(self.store.head(&path)) {
                 Err(Error::NotFound { .. }) => Ok(Vec::new()),
                 Err(error) => Err(failed(error)),
-                Ok(object) => Ok(vec![Listed {
+                Ok(object) => Ok(vec![StoredFile {
                     name: String::new(),
                     size: object.size,
-                    stamp: 0,
+                    stamp: stamp(&object),
                 }]),
             };
         }
@@ -172,20 +188,20 @@ impl Store for S3 {
             .into_iter()
             .filter_map(|object| {
                 let name = object.location.filename().filter(|name| is_name(name))?;
-                Some(Listed {
+                Some(StoredFile {
                     name: name.to_owned(),
                     size: object.size,
-                    stamp: 0,
+                    stamp: stamp(&object),
                 })
             })
             .collect())
     }
 
-    fn read(&self, place: Place, name: &str) -> Result<Bytes> {
+    fn read(&self, place: FileKind, name: &str) -> Result<Bytes> {
         self.get(place, name, None)
     }
 
-    fn read_range(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes> {
+    fn read_range(&self, place: FileKind, name: &str, offset: u64, length: u64) -> Result<Bytes> {
         let range = GetRange::Bounded(offset..offset.saturating_add(length));
         let bytes = self.get(place, name, Some(range))?;
         if bytes.len() as u64 != length {
@@ -198,12 +214,18 @@ impl Store for S3 {
         Ok(bytes)
     }
 
-    fn read_up_to(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes> {
+    fn read_up_to(&self, place: FileKind, name: &str, offset: u64, length: u64) -> Result<Bytes> {
         let range = GetRange::Bounded(offset..offset.saturating_add(length));
         self.get(place, name, Some(range))
     }
 
-    fn write(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+    fn write(
+        &self,
+        place: FileKind,
+        name: &str,
+        pieces: &[Bytes],
+        pace: &RateLimiter,
+    ) -> Result<()> {
         pace.take(pieces.iter().map(Bytes::len).sum())?;
         let path = self.path(place, name);
         let payload = PutPayload::from_iter(pieces.iter().cloned());
@@ -213,7 +235,7 @@ impl Store for S3 {
             .map_err(|error| self.failed("writing", place.path(name), error))
     }
 
-    fn remove(&self, place: Place, name: &str) -> Result<()> {
+    fn remove(&self, place: FileKind, name: &str) -> Result<()> {
         let path = self.path(place, name);
         match self.runtime.block_on(self.store.delete(&path)) {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),

@@ -12,7 +12,7 @@ use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
 
 const WORK: &str = "STRATA_BACKUP_TEST_WORK";
-const FOLDER: &str = "STRATA_BACKUP_TEST_FOLDER";
+const DIR: &str = "STRATA_BACKUP_TEST_FOLDER";
 
 /// Not a test: what the child does.
 #[tokio::test]
@@ -21,9 +21,9 @@ async fn child() {
     let Ok(work) = std::env::var(WORK) else {
         return;
     };
-    let folder = std::env::var(FOLDER).expect("a folder");
-    let folder = Path::new(&folder);
-    let repository = repository(&folder.join("repo"), crate::common::PASSWORD);
+    let dir = std::env::var(DIR).expect("a directory");
+    let dir = Path::new(&dir);
+    let repository = repository(&dir.join("repo"), crate::common::PASSWORD);
     if work == "prune" {
         let cancel = CancellationToken::new();
         let pruned = repository.prune(&keep(), Arc::new(Silent), cancel).await;
@@ -31,7 +31,7 @@ async fn child() {
     } else {
         save(
             &repository,
-            ask(&work, &folder.join("source"), 1_700_000_900_000),
+            ask(&work, &dir.join("source"), 1_700_000_900_000),
         )
         .await;
     }
@@ -55,7 +55,7 @@ fn run(world: &World, work: &str, calls: &str, when: usize) -> bool {
         .arg(me)
         .args(["--ignored", "--exact", "death::child", "--quiet"])
         .env(WORK, work)
-        .env(FOLDER, world.path(""))
+        .env(DIR, world.path(""))
         .output()
         .expect("strace, from the Debian package of that name");
     status.status.success()
@@ -109,7 +109,7 @@ async fn a_prune_that_is_killed_harms_nothing_that_is_kept() {
     let repository = world.repository();
     save(&repository, ask("op-0", &source, 1_700_000_000_000)).await;
     std::fs::remove_file(source.join("large0")).expect("a file");
-    std::fs::remove_dir_all(source.join("d00")).expect("a folder");
+    std::fs::remove_dir_all(source.join("d00")).expect("a directory");
     std::fs::write(source.join("new"), make::noise(5, 100_000)).expect("a file");
     let second = save(&repository, ask("op-1", &source, 1_700_000_060_000)).await;
     let before = weight(&world.path("repo/data"));
@@ -122,7 +122,7 @@ async fn a_prune_that_is_killed_harms_nothing_that_is_kept() {
             let to = world.path("restored");
             restore(&repository, &second.id, "/volumes/web", &to).await;
             look::assert_same(&source, &to);
-            std::fs::remove_dir_all(&to).expect("a folder");
+            std::fs::remove_dir_all(&to).expect("a directory");
         }
     }
     assert_eq!(repository.list().await.expect("backups").len(), 1);

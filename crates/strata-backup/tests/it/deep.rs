@@ -1,5 +1,5 @@
-//! Trees that are deeper than the kernel takes paths: whoever runs in a
-//! container can make them, and must not stop the backup of all others.
+//! Trees that are deeper than the kernel takes paths: a process in a container
+//! can make them, and must not stop the backup of all others.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,22 +8,22 @@ use std::path::Path;
 
 use crate::common::{World, ask, look, make, restore, save, verify};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
-use strata_backup::{BackupAsk, Source};
+use strata_backup::{BackupRequest, Source};
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 fn open(path: &Path) -> OwnedFd {
-    rustix::fs::open(path, FOLDER, Mode::empty()).expect("a folder")
+    rustix::fs::open(path, DIR, Mode::empty()).expect("a directory")
 }
 
-fn down(folder: &OwnedFd, name: &str) -> OwnedFd {
-    rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).expect("a folder")
+fn down(dir: &OwnedFd, name: &str) -> OwnedFd {
+    rustix::fs::openat(dir, name, DIR | OFlags::NOFOLLOW, Mode::empty()).expect("a directory")
 }
 
-/// Folders in each other with names of this length. Each holds two names of
-/// one file and a link, told before and after the next folder.
+/// Directories in each other with names of this length. Each holds two names of
+/// one file and a link, listed before and after the next directory.
 fn deep(root: &Path, levels: usize, length: usize) {
-    fs::create_dir(root).expect("a folder");
+    fs::create_dir(root).expect("a directory");
     let mut here = open(root);
     for level in 0..levels {
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -35,7 +35,7 @@ fn deep(root: &Path, levels: usize, length: usize) {
         rustix::fs::symlinkat("a", &here, "link").expect("a link");
         let name = name(level, length);
         let mode = Mode::from_raw_mode(0o700 + (level as u32 % 8));
-        rustix::fs::mkdirat(&here, &name, mode).expect("a folder");
+        rustix::fs::mkdirat(&here, &name, mode).expect("a directory");
         rustix::fs::chmodat(&here, &name, mode, AtFlags::empty()).expect("a mode");
         here = down(&here, &name);
     }
@@ -45,8 +45,8 @@ fn name(level: usize, length: usize) -> String {
     format!("d{level:0>width$}", width = length - 1)
 }
 
-fn names(folder: &OwnedFd) -> Vec<String> {
-    let entries = Dir::read_from(folder).expect("a folder");
+fn names(dir: &OwnedFd) -> Vec<String> {
+    let entries = Dir::read_from(dir).expect("a directory");
     let names = entries.map(|entry| entry.expect("an entry").file_name().to_owned());
     let mut names: Vec<_> = names
         .map(|name| name.to_string_lossy().into_owned())
@@ -67,16 +67,16 @@ fn same_levels(a: &Path, b: &Path, length: usize) -> usize {
         assert_eq!(names(&a), names(&b), "level {level}");
         let name = name(level, length);
         for one in ["a", "z", "link", &name] {
-            let look = |folder| {
-                let stat = rustix::fs::statat(folder, one, AtFlags::SYMLINK_NOFOLLOW);
+            let look = |dir| {
+                let stat = rustix::fs::statat(dir, one, AtFlags::SYMLINK_NOFOLLOW);
                 let stat = stat.expect("a file");
                 let size = if one == name { 0 } else { stat.st_size };
                 (stat.st_mode, size, stat.st_mtime, stat.st_mtime_nsec)
             };
             assert_eq!(look(&a), look(&b), "{one} of level {level}");
         }
-        let read = |folder| {
-            let file = rustix::fs::openat(folder, "z", OFlags::RDONLY, Mode::empty());
+        let read = |dir| {
+            let file = rustix::fs::openat(dir, "z", OFlags::RDONLY, Mode::empty());
             let mut bytes = Vec::new();
             let read = fs::File::from(file.expect("a file")).read_to_end(&mut bytes);
             read.expect("bytes");
@@ -117,7 +117,7 @@ async fn a_tree_without_measure_is_cut_and_all_else_is_saved() {
         path: path.to_owned(),
         at: at.to_owned(),
     };
-    let ask = BackupAsk {
+    let ask = BackupRequest {
         sources: vec![
             source(&endless, "/volumes/endless"),
             source(&web, "/volumes/web"),

@@ -1,5 +1,4 @@
-//! The same in a bucket, on a server that speaks S3 and that nobody here
-//! wrote.
+//! The same in a bucket, on an S3 server that is not ours.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -8,7 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{PASSWORD, World, ask, look, make, restore, save, verify};
-use strata_backup::{BackupError, Bucket, Location, Repository, RepositoryConfig, Secret, Silent};
+use strata_backup::{
+    BackupError, Bucket, Location, RepairScope, Repaired, Repository, RepositoryConfig, Secret,
+    Silent,
+};
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +86,68 @@ impl Server {
     }
 }
 
+/// Runs a script of Python with this server's bucket as `bucket`.
+fn overwrites(server: &Server, script: &str) {
+    let venv = strata_testkit::python::venv("s3").expect("it was there for the server");
+    let begin = format!(
+        "import boto3\ns3 = boto3.resource('s3', endpoint_url='http://127.0.0.1:{}', \
+         aws_access_key_id='key', aws_secret_access_key='secret', region_name='us-east-1')\n\
+         bucket = s3.Bucket('backups')\n",
+        server.port
+    );
+    let ran = Command::new(venv.join("bin/python"))
+        .args(["-c", &format!("{begin}{script}")])
+        .output()
+        .expect("a program");
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+async fn changed(repository: &Repository) -> Repaired {
+    let (scope, cancel) = (RepairScope::Changed, CancellationToken::new());
+    let repaired = repository.repair(scope, Arc::new(Silent), cancel).await;
+    repaired.expect("a repair")
+}
+
+#[tokio::test]
+async fn damaged_packs_of_a_bucket_are_found_by_the_next_backup() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let world = World::new();
+    let source = world.path("source");
+    make::plain(&source, 50, 1);
+    let repository = repository(server.bucket(), &world.path("cache"));
+    save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
+    let read = changed(&repository).await;
+    assert!(read.checked > 0 && read.damaged.is_empty(), "{read:?}");
+    assert_eq!(
+        changed(&repository).await.checked,
+        0,
+        "nothing is read twice"
+    );
+
+    overwrites(
+        &server,
+        "packs = list(bucket.objects.filter(Prefix='strata/one/data/'))\n\
+         assert packs\n\
+         for pack in packs:\n    \
+             body = bytearray(pack.get()['Body'].read())\n    \
+             body[len(body) // 2] ^= 1\n    \
+             pack.put(Body=bytes(body))\n",
+    );
+    let found = changed(&repository).await;
+    assert_eq!(found.damaged.len() as u64, read.checked, "{found:?}");
+    let second = save(&repository, ask("op-2", &source, 1_700_000_060_000)).await;
+    assert!(second.new_bytes > 100_000, "it is stored again: {second:?}");
+    for id in ["latest", &second.id] {
+        let verified = verify(&repository, id, 100).await;
+        assert!(verified.is_sound(), "{verified:?}");
+    }
+    let to = world.path("restored");
+    restore(&repository, &second.id, "/volumes/web", &to).await;
+    look::assert_same(&source, &to);
+}
+
 fn repository(bucket: Bucket, cache: &Path) -> Repository {
     Repository::new(RepositoryConfig {
         location: Location::S3(bucket),
@@ -94,7 +158,7 @@ fn repository(bucket: Bucket, cache: &Path) -> Repository {
 }
 
 #[tokio::test]
-async fn a_bucket_is_as_good_as_a_folder() {
+async fn a_bucket_is_as_good_as_a_directory() {
     let Some(server) = Server::start() else {
         return;
     };
@@ -160,7 +224,7 @@ fn restic_reads(server: &Server, world: &World, source: &Path) {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_is_told() {
+async fn missing_store_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("a port").port();
     drop(free);

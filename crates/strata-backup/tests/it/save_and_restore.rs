@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Watch, World, ask, look, make, restore, save, save_watched, verify};
-use strata_backup::{BackupAsk, Phase, Silent, Source};
+use strata_backup::{BackupRequest, Phase, Silent, Source};
 use strata_types::backup::Retention;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
-async fn everything_that_a_file_can_be_comes_back() {
+async fn every_file_type_and_attribute_is_restored() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 300, 2);
@@ -152,7 +152,7 @@ async fn hosts_that_share_a_repository_keep_their_own_backups() {
     let source = world.path("source");
     make::plain(&source, 5, 0);
     let repository = world.repository();
-    let from = |host: &str, number: i64| BackupAsk {
+    let from = |host: &str, number: i64| BackupRequest {
         host: host.to_owned(),
         ..ask(
             &format!("{host}-{number}"),
@@ -184,13 +184,13 @@ async fn several_sources_have_their_places_and_parts_come_back_alone() {
     let (web, db, state) = (world.path("a"), world.path("b"), world.path("c"));
     make::plain(&web, 20, 0);
     make::plain(&db, 30, 1);
-    fs::create_dir(&state).expect("a folder");
+    fs::create_dir(&state).expect("a directory");
     fs::write(state.join("store.redb"), b"state").expect("a file");
     let source = |path: &Path, at: &str| Source {
         path: path.to_owned(),
         at: at.to_owned(),
     };
-    let ask = BackupAsk {
+    let ask = BackupRequest {
         sources: vec![
             source(&state, "/state"),
             source(&web, "/volumes/web"),
@@ -211,9 +211,9 @@ async fn several_sources_have_their_places_and_parts_come_back_alone() {
     look::assert_same(&db, &all.join("volumes/db"));
     look::assert_same(&state, &all.join("state"));
 
-    let folder = world.path("folder");
-    restore(&repository, "latest", "/volumes/db/d03", &folder).await;
-    look::assert_same(&db.join("d03"), &folder);
+    let dir = world.path("folder");
+    restore(&repository, "latest", "/volumes/db/d03", &dir).await;
+    look::assert_same(&db.join("d03"), &dir);
 
     let file = world.path("file");
     let restored = restore(&repository, "latest", "/state/store.redb", &file).await;

@@ -1,4 +1,4 @@
-//! What goes wrong is told, harms nothing, and the next backup works.
+//! What goes wrong is reported, harms nothing, and the next backup works.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::common::{PASSWORD, Watch, World, ask, look, make, repository, restore, save, verify};
 use strata_backup::{
-    BackupAsk, BackupError, Progress, RepairScope, Repaired, Repository, RestoreAsk, Silent,
-    Source, Status,
+    BackupError, BackupRequest, Progress, RepairScope, Repaired, Repository, RestoreOptions,
+    Silent, Source, Status,
 };
 use strata_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
-async fn a_wrong_password_and_a_wrong_place_are_told_apart() {
+async fn wrong_password_and_wrong_location_are_distinguished() {
     let world = World::new();
     let nothing = world.repository().list().await.expect_err("nothing there");
     assert!(
@@ -53,9 +53,9 @@ async fn a_repository_that_was_replaced_is_opened_with_the_password() {
     // The key file is gone: the password opens nothing, so no backup may be made.
     let kept = world.path("keys");
     fs::rename(place.join("keys"), &kept).expect("the keys");
-    fs::create_dir(place.join("keys")).expect("a folder");
+    fs::create_dir(place.join("keys")).expect("a directory");
     daemon.list().await.expect_err("no key");
-    fs::remove_dir(place.join("keys")).expect("a folder");
+    fs::remove_dir(place.join("keys")).expect("a directory");
     fs::rename(&kept, place.join("keys")).expect("the keys");
     daemon.list().await.expect("the key is back");
     // And one whose password is another.
@@ -73,13 +73,13 @@ async fn a_repository_that_was_replaced_is_opened_with_the_password() {
 async fn a_repository_is_never_made_over_something_else() {
     let world = World::new();
     let place = world.path("repo");
-    fs::create_dir(&place).expect("a folder");
+    fs::create_dir(&place).expect("a directory");
     fs::write(place.join("thesis.txt"), b"years of work").expect("a file");
     let error = world
         .repository()
         .ensure()
         .await
-        .expect_err("a foreign folder");
+        .expect_err("a foreign directory");
     assert!(matches!(error, BackupError::Occupied { .. }), "{error}");
     assert_eq!(look::walk(&place).len(), 1);
     fs::remove_file(place.join("thesis.txt")).expect("a file");
@@ -124,7 +124,7 @@ async fn a_damaged_pack_is_named_with_the_file_it_harms() {
     assert!(damage.what.contains(name), "{damage:?}");
     assert!(damage.path.starts_with("/volumes/web"), "{damage:?}");
 
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: "/".to_owned(),
         to: world.path("restored"),
     };
@@ -150,7 +150,7 @@ async fn a_file_that_cannot_be_read_fails_the_backup() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 30, 0);
-    let missing = BackupAsk {
+    let missing = BackupRequest {
         sources: vec![
             Source {
                 path: source.clone(),
@@ -196,7 +196,7 @@ async fn a_cancelled_backup_stops_and_leaves_the_repository_whole() {
     let repository = world.repository();
     let cancel = CancellationToken::new();
     let progress = Arc::new(Cancels(cancel.clone(), 1));
-    let slow = BackupAsk {
+    let slow = BackupRequest {
         bytes_per_second: Some(1 << 20),
         ..ask("op-1", &source, 1_700_000_000_000)
     };
@@ -218,7 +218,7 @@ async fn the_pace_holds() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 0, 1);
-    let slow = BackupAsk {
+    let slow = BackupRequest {
         bytes_per_second: Some(2 << 20),
         ..ask("op-1", &source, 1_700_000_000_000)
     };
@@ -235,7 +235,7 @@ async fn the_pace_holds() {
 }
 
 #[tokio::test]
-async fn another_who_has_the_repository_alone_is_respected() {
+async fn exclusive_lock_of_another_process_is_respected() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 10, 0);
@@ -288,8 +288,8 @@ fn hold_a_lock(world: &World, exclusive: bool) -> Box<dyn std::any::Any> {
         .arg(world.path("repo"));
     restic.env("RESTIC_PASSWORD", PASSWORD);
     if exclusive {
-        // A check reads all packs; one that is a pipe without a writer takes
-        // for ever.
+        // A check reads all indexes; one that is a pipe which is never written to
+        // takes forever.
         let pipe = world.path("repo/index").join("f".repeat(64));
         let kind = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::RUSR;
@@ -307,7 +307,19 @@ fn hold_a_lock(world: &World, exclusive: bool) -> Box<dyn std::any::Any> {
         std::thread::yield_now();
     }
     let pipe = world.path("repo/index").join("f".repeat(64));
-    Box::new((child, RemovesOnDrop(pipe)))
+    // It looks for other locks a second time before it reads, and gives up for
+    // one of ours that it finds. A pipe can be opened once it is read.
+    let opened = exclusive.then(|| {
+        loop {
+            let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+            match rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()) {
+                Ok(opened) => break opened,
+                Err(error) => assert!(Instant::now() < until, "restic reads nothing: {error}"),
+            }
+            std::thread::yield_now();
+        }
+    });
+    Box::new((child, RemovesOnDrop(pipe), opened))
 }
 
 struct RemovesOnDrop(PathBuf);
@@ -319,20 +331,20 @@ impl Drop for RemovesOnDrop {
 }
 
 #[tokio::test]
-async fn nothing_is_restored_over_what_is_there() {
+async fn restore_does_not_overwrite_existing_files() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 10, 0);
     let repository = world.repository();
     save(&repository, ask("op-1", &source, 1_700_000_000_000)).await;
     let to = world.path("there");
-    fs::create_dir(&to).expect("a folder");
+    fs::create_dir(&to).expect("a directory");
     restore(&repository, "latest", "/volumes/web/d00", &to).await;
     for (from, to) in [
         ("/volumes/web", to.as_path()),
         ("/volumes/web/d00/e00/f00000", Path::new("/etc/passwd")),
     ] {
-        let ask = RestoreAsk {
+        let ask = RestoreOptions {
             from: from.to_owned(),
             to: to.to_owned(),
         };
@@ -408,7 +420,7 @@ async fn damaged_packs_are_stored_again_and_all_backups_heal() {
 }
 
 #[tokio::test]
-async fn what_is_good_of_a_damaged_pack_is_kept_where_the_data_is_gone() {
+async fn good_blobs_of_a_damaged_pack_are_salvaged_when_the_source_is_gone() {
     let world = World::new();
     let source = world.path("source");
     make::plain(&source, 30, 1);
@@ -433,7 +445,7 @@ async fn only_packs_that_changed_are_read_again() {
     let source = world.path("source");
     make::plain(&source, 30, 1);
     let repository = Repository::new(strata_backup::RepositoryConfig {
-        location: strata_backup::Location::Folder(world.path("repo")),
+        location: strata_backup::Location::Directory(world.path("repo")),
         password: strata_backup::Secret::new(PASSWORD),
         compression: 3,
         cache: Some(world.path("cache")),

@@ -17,7 +17,7 @@ pub(crate) struct Address {
 impl Address {
     /// Reads `https://HOST[:PORT][/PATH]`.
     pub(crate) fn parse(text: &str) -> Result<Self, HttpError> {
-        let no = || HttpError::Address(super::plain(text));
+        let no = || HttpError::Address(super::one_line(text));
         let uri: Uri = text.trim().parse().map_err(|_| no())?;
         let origin = origin(&uri).ok_or_else(no)?;
         if uri.query().is_some() || !harmless(uri.path()) {
@@ -46,7 +46,7 @@ impl Address {
     pub(crate) fn join(&self, reference: &str) -> Result<Uri, HttpError> {
         let elsewhere = || HttpError::Elsewhere {
             host: self.origin.clone(),
-            to: super::plain(reference),
+            to: super::one_line(reference),
         };
         let path = if reference.starts_with('/') && !reference.starts_with("//") {
             reference.to_owned()
@@ -69,7 +69,7 @@ impl Address {
     }
 }
 
-/// With the port said even where it is the usual one, so that two ways to
+/// With the port written even where it is the usual one, so that two ways to
 /// write an origin are one. `None` for what is no origin, or has a user in it.
 fn origin(uri: &Uri) -> Option<String> {
     let usual = match uri.scheme_str()? {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_go_to_the_origin_they_are_for_and_nowhere_else() {
+    fn credentials_are_sent_to_their_origin_only() {
         let bmc = Address::parse("https://BMC.example/").unwrap();
         let to = |text: &str| bmc.join(text).map(|uri| uri.to_string());
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_scheme_a_host_and_maybe_a_path() {
+    fn address_is_scheme_host_and_optional_path() {
         let maas = Address::parse("http://10.0.0.1:5240/MAAS/").unwrap();
         assert_eq!(maas.origin(), "http://10.0.0.1:5240");
         assert_eq!(maas.path(), "/MAAS");

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempPath};
 
-use super::{Archive, ImageError, JoinFile, KernelFolder, MODULES, add_busybox};
+use super::{Archive, ImageError, JoinFile, KernelDirectory, MODULES, add_busybox};
 
 /// How long `strip` may take with a large binary.
-const STRIPS_WITHIN: Duration = Duration::from_secs(30);
-/// Folders that every program expects, or that something is in.
-const FOLDERS: [&str; 13] = [
+const STRIP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Directories that every program expects, or that something is in.
+const DIRECTORIES: [&str; 13] = [
     "dev",
     "proc",
     "sys",
@@ -34,7 +34,7 @@ const FOLDERS: [&str; 13] = [
 /// Commands that Debian's busybox does not have: the program answers to these
 /// names too.
 const LACKING: [&str; 1] = ["flock"];
-/// Who there is on a machine: programs look for root at least.
+/// The users of a machine: programs look for root at least.
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
@@ -45,31 +45,30 @@ const PROTOCOLS: &str = "icmp 1\ntcp 6\nudp 17\nipv6-icmp 58\nsctp 132\n";
 const PREFIX: &str = "base-";
 /// What is being written is called so, and is left over when it is that old.
 const NEW: &str = "new-";
-const LEFT_AFTER: Duration = Duration::from_secs(600);
+const STALE_AFTER: Duration = Duration::from_secs(600);
 
 /// What goes into the archive.
 #[derive(Clone, Debug)]
 pub struct Base {
     /// The `strata` binary, static.
     pub program: PathBuf,
-    /// The drivers.
-    pub kernel: KernelFolder,
-    /// For a shell, and whoever wants to look around.
+    pub kernel: KernelDirectory,
+    /// For a shell, and for people who look around.
     pub busybox: Option<PathBuf>,
 }
 
 impl Base {
-    /// The archive in `folder`, made if it is not there.
-    pub async fn ensure(self, folder: &Path) -> Result<PathBuf, ImageError> {
-        let path = folder.join(format!("{PREFIX}{:016x}.cpio", self.fingerprint()?));
+    /// The archive in `directory`, made if it is not there.
+    pub async fn ensure(self, directory: &Path) -> Result<PathBuf, ImageError> {
+        let path = directory.join(format!("{PREFIX}{:016x}.cpio", self.fingerprint()?));
         if path.is_file() {
             return Ok(path);
         }
-        let stripped = stripped(&self.program, folder).await;
-        let (to, folder) = (path.clone(), folder.to_owned());
+        let stripped = stripped(&self.program, directory).await;
+        let (to, directory) = (path.clone(), directory.to_owned());
         let write = move || {
             let program = stripped.as_deref().unwrap_or(&self.program);
-            self.write(program, &folder, &to)
+            self.write(program, &directory, &to)
         };
         let written = tokio::task::spawn_blocking(write).await;
         written.unwrap_or_else(|error| {
@@ -79,7 +78,7 @@ impl Base {
         Ok(path)
     }
 
-    /// Tells whether something has changed. It need not be the same from one
+    /// Reports whether something has changed. It need not be the same from one
     /// build of ours to the next.
     fn fingerprint(&self) -> Result<u64, ImageError> {
         let mut hasher = DefaultHasher::new();
@@ -92,13 +91,13 @@ impl Base {
         Ok(hasher.finish())
     }
 
-    fn write(&self, program: &Path, folder: &Path, to: &Path) -> Result<(), ImageError> {
+    fn write(&self, program: &Path, directory: &Path, to: &Path) -> Result<(), ImageError> {
         let order = self.kernel.order()?;
         let failed = || ImageError::file("write", to);
-        let file = new_file(folder).map_err(failed())?;
+        let file = new_file(directory).map_err(failed())?;
         self.fill(file.as_file(), program, &order)
             .map_err(failed())?;
-        for old in old(folder).filter(|path| path != to) {
+        for old in old(directory).filter(|path| path != to) {
             let _ = fs::remove_file(old);
         }
         file.persist(to).map_err(|error| failed()(error.error))?;
@@ -107,8 +106,8 @@ impl Base {
 
     fn fill(&self, file: &File, program: &Path, order: &[String]) -> io::Result<()> {
         let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file));
-        for folder in FOLDERS {
-            archive.folder(folder, 0o755)?;
+        for directory in DIRECTORIES {
+            archive.directory(directory, 0o755)?;
         }
         archive.file("init", 0o755, &fs::read(program)?)?;
         archive.file("etc/passwd", 0o644, PASSWD.as_bytes())?;
@@ -131,43 +130,44 @@ impl Base {
         archive.finish().map(drop)
     }
 
-    /// What a machine boots: this archive, and what this boot is told.
+    /// What a machine boots: this archive, and the configuration of this boot.
     pub fn compose(base: &Path, join: &JoinFile, to: &Path) -> Result<(), ImageError> {
         let failed = || ImageError::file("write", to);
-        let folder = to.parent().unwrap_or(Path::new("/"));
+        let directory = to.parent().unwrap_or(Path::new("/"));
         let mut from = File::open(base).map_err(ImageError::file("read", base))?;
-        let mut file = new_file(folder).map_err(failed())?;
+        let mut file = new_file(directory).map_err(failed())?;
         // Shares the bytes where the file system can.
         io::copy(&mut from, file.as_file_mut()).map_err(failed())?;
-        let told = join.archive().map_err(failed())?;
-        file.write_all(&told).map_err(failed())?;
+        let reported = join.archive().map_err(failed())?;
+        file.write_all(&reported).map_err(failed())?;
         file.persist(to).map_err(|error| failed()(error.error))?;
         Ok(())
     }
 }
 
 /// A file that becomes what it is to be when it is whole.
-pub(crate) fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(NEW).tempfile_in(folder)
+pub(crate) fn new_file(directory: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(NEW).tempfile_in(directory)
 }
 
-/// Archives, and what somebody who was killed did not finish.
-fn old(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// Archives, and what a killed process did not finish.
+fn old(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let is_old = |entry: &fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let written = entry.metadata().and_then(|seen| seen.modified());
         let age = written.ok().and_then(|at| at.elapsed().ok());
-        name.starts_with(PREFIX) || name.starts_with(NEW) && age.is_some_and(|age| age > LEFT_AFTER)
+        name.starts_with(PREFIX)
+            || name.starts_with(NEW) && age.is_some_and(|age| age > STALE_AFTER)
     };
     entries.filter(is_old).map(|entry| entry.path())
 }
 
-/// What is for debuggers goes, for a machine has it all in memory; where
-/// nobody can take it away, it comes along.
-async fn stripped(program: &Path, folder: &Path) -> Option<TempPath> {
-    let to = new_file(folder).ok()?.into_temp_path();
+/// Debug information is removed, for a machine has it all in memory; where the
+/// tool for that is missing, it stays.
+async fn stripped(program: &Path, directory: &Path) -> Option<TempPath> {
+    let to = new_file(directory).ok()?.into_temp_path();
     let stripping = tokio::process::Command::new("strip")
         .arg("-o")
         .arg(&to)
@@ -176,7 +176,7 @@ async fn stripped(program: &Path, folder: &Path) -> Option<TempPath> {
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .status();
-    let ended = tokio::time::timeout(STRIPS_WITHIN, stripping).await;
+    let ended = tokio::time::timeout(STRIP_TIMEOUT, stripping).await;
     matches!(ended, Ok(Ok(status)) if status.success()).then_some(to)
 }
 
@@ -191,16 +191,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_built_once_and_again_when_something_changes() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+    async fn base_image_is_rebuilt_when_its_inputs_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         write(at("kernel/vmlinuz"), "");
         write(at("kernel/modules/order"), "a.ko\n");
         write(at("kernel/modules/a.ko"), "a module");
         let program = write(at("program"), "a program");
         let base = Base {
             program: program.clone(),
-            kernel: KernelFolder::find(Some(&at("kernel"))).unwrap(),
+            kernel: KernelDirectory::find(Some(&at("kernel"))).unwrap(),
             busybox: None,
         };
         fs::create_dir(at("images")).unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::Archive;
 
 /// How far into a program its loader is named, where it needs one.
-const BEGINNING: u64 = 4096;
+const SNIFF_BYTES: u64 = 4096;
 
 /// Where the host has a static busybox.
 pub fn busybox() -> Option<PathBuf> {
@@ -21,7 +21,7 @@ pub fn busybox() -> Option<PathBuf> {
 fn is_static(program: &Path) -> io::Result<bool> {
     let mut beginning = Vec::new();
     let file = fs::File::open(program)?;
-    io::Read::read_to_end(&mut io::Read::take(file, BEGINNING), &mut beginning)?;
+    io::Read::read_to_end(&mut io::Read::take(file, SNIFF_BYTES), &mut beginning)?;
     Ok(!beginning.windows(4).any(|bytes| bytes == b"/ld-"))
 }
 
@@ -36,13 +36,13 @@ pub fn add_busybox<W: io::Write>(archive: &mut Archive<W>, busybox: &Path) -> io
     Ok(())
 }
 
-/// Adds every file right in a folder, with the mode it has here.
+/// Adds every file right in a directory, with the mode it has here.
 pub fn add_files<W: io::Write>(
     archive: &mut Archive<W>,
-    folder: &Path,
+    directory: &Path,
     to: &str,
 ) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let mode = entry.metadata()?.permissions().mode() & 0o777;
         let path = format!("{to}/{}", entry.file_name().to_string_lossy());

@@ -1,6 +1,6 @@
-//! What one boot of a machine is told: the server to join, and with what. A
-//! small archive of its own, because it has a secret in it and is another each
-//! time.
+//! The configuration of one boot of a machine: the server to join, and with
+//! what. A small archive of its own, because it has a secret in it and is
+//! another each time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +24,8 @@ pub struct JoinFile {
     pub server: String,
     /// Good for one join.
     pub token: String,
-    /// The node's name.
     pub name: String,
-    /// What the node tells of itself.
+    /// What the node reports itself.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// How the node reaches registries.
@@ -51,7 +50,6 @@ impl std::fmt::Debug for NodeImages {
 }
 
 impl JoinFile {
-    /// Reads one.
     pub fn read(path: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(path)?)?)
     }

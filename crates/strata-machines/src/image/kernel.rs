@@ -1,4 +1,4 @@
-//! The kernel that machines boot, and the drivers it needs: a folder as
+//! The kernel that machines boot, and the drivers it needs: a directory as
 //! `scripts/guest-kernel` writes it.
 
 use std::fs;
@@ -6,22 +6,21 @@ use std::path::{Path, PathBuf};
 
 use super::ImageError;
 
-/// A folder with a kernel in it.
+/// A directory with a kernel in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelFolder(PathBuf);
+pub struct KernelDirectory(PathBuf);
 
-impl KernelFolder {
-    /// The folder that was configured; else `$STRATA_CACHE/guest`, else
+impl KernelDirectory {
+    /// The directory that was configured; else `$STRATA_CACHE/guest`, else
     /// `~/.cache/strata/guest`.
     pub fn find(configured: Option<&Path>) -> Result<Self, ImageError> {
-        let folder = configured.map_or_else(usual, Path::to_owned);
-        match folder.join("vmlinuz").is_file() && folder.join("modules/order").is_file() {
-            true => Ok(Self(folder)),
-            false => Err(ImageError::NoKernel(folder)),
+        let directory = configured.map_or_else(usual, Path::to_owned);
+        match directory.join("vmlinuz").is_file() && directory.join("modules/order").is_file() {
+            true => Ok(Self(directory)),
+            false => Err(ImageError::NoKernel(directory)),
         }
     }
 
-    /// The kernel itself.
     pub fn kernel(&self) -> PathBuf {
         self.0.join("vmlinuz")
     }
@@ -36,7 +35,7 @@ impl KernelFolder {
         let path = self.modules().join("order");
         let text = fs::read_to_string(&path).map_err(ImageError::file("read", path))?;
         let names = text.lines().map(str::trim);
-        // A path would lead out of the folder.
+        // A path would lead out of the directory.
         let names = names.filter(|name| !name.is_empty() && !name.contains('/'));
         Ok(names.map(str::to_owned).collect())
     }
@@ -54,23 +53,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_without_a_kernel_says_what_to_do() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = KernelFolder::find(Some(folder.path())).unwrap_err();
+    fn directory_without_a_kernel_is_an_error_with_a_hint() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = KernelDirectory::find(Some(directory.path())).unwrap_err();
         assert!(error.to_string().contains("guest-kernel"), "{error}");
     }
 
     #[test]
-    fn modules_are_told_in_their_order() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("modules")).unwrap();
-        fs::write(folder.path().join("vmlinuz"), "").unwrap();
+    fn kernel_modules_are_listed_in_load_order() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("modules")).unwrap();
+        fs::write(directory.path().join("vmlinuz"), "").unwrap();
         fs::write(
-            folder.path().join("modules/order"),
+            directory.path().join("modules/order"),
             "b.ko\n\n../x.ko\na.ko\n",
         )
         .unwrap();
-        let found = KernelFolder::find(Some(folder.path())).unwrap();
+        let found = KernelDirectory::find(Some(directory.path())).unwrap();
         assert_eq!(found.order().unwrap(), ["b.ko", "a.ko"]);
     }
 }

@@ -1,11 +1,11 @@
 //! What a machine boots to become a node: a kernel, and an initramfs in which
 //! our own binary is PID 1.
 //!
-//! The initramfs is two archives, one behind the other, as kernels take them:
-//! a large one that is the same for all machines and built once (`base`), and
-//! a small one with what this boot of this machine is told (`join`). Nothing
-//! has to be downloaded or installed on the machine itself, and nothing is
-//! left on it when the power is gone.
+//! The initramfs is two archives, one behind the other, as kernels take them: a
+//! large one that is the same for all machines and built once (`base`), and a
+//! small one with the configuration of this boot of this machine (`join`).
+//! Nothing has to be downloaded or installed on the machine itself, and nothing
+//! is left on it when the power is gone.
 //!
 //! ```text
 //! /init                     the strata binary, static
@@ -17,7 +17,6 @@
 
 mod base;
 mod contents;
-mod cpio;
 mod join;
 mod kernel;
 
@@ -27,9 +26,9 @@ use std::path::PathBuf;
 pub use base::Base;
 pub(crate) use base::new_file;
 pub use contents::{add_busybox, add_files, busybox};
-pub use cpio::Archive;
 pub use join::{IMAGES_DIRECTORY, JOIN_FILE, JoinFile, NodeImages};
-pub use kernel::KernelFolder;
+pub use kernel::KernelDirectory;
+pub use strata_bootimage::Archive;
 
 /// The modules to load, one path a line, in the machine.
 pub const MODULES: &str = "/etc/strata/modules";
@@ -42,18 +41,15 @@ pub enum ImageError {
     /// There is no kernel for it.
     #[error(
         "there is no kernel for machines in {}: put one there (vmlinuz, modules/order, modules/*.ko), \
-         as scripts/guest-kernel does, or say where it is with kernel_folder in [machines.qemu]",
+         as scripts/guest-kernel does, or say where it is with kernel_directory in [machines.qemu]",
         .0.display()
     )]
     NoKernel(PathBuf),
     /// A file could not be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// "read" or "write".
         what: &'static str,
-        /// Which.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }

@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use crate::Secret;
 use crate::call::secret;
-use crate::http::Trust;
+use crate::http;
+use strata_http::Trust;
 
 /// How regions are reached, and what their machines are given.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,10 +22,10 @@ pub struct MaasConfig {
     pub binary_url: String,
     /// What its SHA-256 is, in hex: nothing else is run.
     pub binary_sha256: String,
-    /// Which system is deployed, as `jammy`; the region's own choice unless told.
+    /// Which system is deployed, as `jammy`; the region's own choice by default.
     #[serde(default)]
     pub distro_series: Option<String>,
-    /// Whether disks are erased when a machine is given back.
+    /// Whether disks are erased when a machine is released.
     #[serde(default = "yes")]
     pub erase: bool,
     /// How machines reach the control plane, where that is not its own address.
@@ -51,33 +52,29 @@ pub struct MaasCredentials {
     /// A file with the key, in place of `api_key`.
     #[serde(default)]
     pub api_key_file: Option<PathBuf>,
-    /// Trust this authority alone: a file with certificates, as PEM.
+    /// Trust this CA alone: a file with certificates, as PEM.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Trust anybody, with TLS or without.
+    /// Trust anyone, with TLS or without.
     #[serde(default)]
     pub insecure: bool,
 }
 
 impl MaasCredentials {
     pub(super) fn trust(&self) -> Trust {
-        Trust {
-            ca_file: self.ca_file.clone(),
-            insecure: self.insecure,
-        }
+        http::trust(self.ca_file.as_deref(), self.insecure)
     }
 }
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 pub struct MaasLimits {
-    /// One request.
     pub request: Duration,
     /// One call of the provider, apart from waiting for a machine.
     pub call: Duration,
     /// For a machine to be deployed.
     pub wait: Duration,
-    /// Between two looks, at first; it grows to ten times that.
+    /// Between two polls, at first; it grows to ten times that.
     pub pause: Duration,
 }
 

@@ -59,7 +59,7 @@ impl Inner {
     ) -> Result<Option<Machine>, ProviderError> {
         self.probe(region).await?;
         let mut found = region.machines(Some(tag)).await?;
-        // The one that is furthest, and of those always the same.
+        // The machine that is furthest, and of those always the same.
         let rank = |machine: &Machine| match machine.status() {
             Status::Deployed => 0,
             Status::Deploying => 1,
@@ -74,7 +74,7 @@ impl Inner {
                 tracing::warn!(
                     machine = other.system_id,
                     tag,
-                    "allocated twice; it goes back"
+                    "allocated twice, releasing it"
                 );
                 let fields = [("comment", tag)];
                 region.order(&other.system_id, "release", &fields).await?;
@@ -84,16 +84,16 @@ impl Inner {
     }
 
     /// A region that does not go by `agent_name` would show all machines as
-    /// ours, so it is first asked for a name that nobody has.
+    /// ours, so it is first queried for a name that no machine has.
     async fn probe(&self, region: &Region) -> Result<(), ProviderError> {
         let known = |all: &HashSet<String>| all.contains(region.name());
         if known(&self.probed.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(());
         }
-        let nobody = format!("strata-nobody-{:016x}", rand::rng().next_u64());
+        let nobody = format!("strata-unused-{:016x}", rand::rng().next_u64());
         if !region.machines(Some(&nobody)).await?.is_empty() {
             return Err(ProviderError::Unsupported(format!(
-                "MAAS at {} does not tell machines by agent_name: whose they are cannot be known",
+                "MAAS at {} does not filter machines by agent_name: their owner cannot be determined",
                 region.name()
             )));
         }
@@ -125,22 +125,23 @@ impl Inner {
                 wanted.1
             )));
         }
-        // Why this one is not to be had, MAAS does not say; it itself does.
+        // MAAS does not report why this one cannot be taken; the machine's own
+        // state shows it.
         let machine = region.machine(handle).await?;
         match (machine.status(), &machine.owner) {
             (Status::Ready, _) => Err(ProviderError::Refused(why)),
             (_, Some(owner)) if !owner.is_empty() => {
-                let told = machine.told();
+                let reported = machine.reported();
                 Err(ProviderError::Taken(format!(
-                    "{told}, and belongs to {owner}"
+                    "{reported}, and belongs to {owner}"
                 )))
             }
-            _ => Err(ProviderError::Refused(machine.told())),
+            _ => Err(ProviderError::Refused(machine.reported())),
         }
     }
 
-    /// The machines of all regions. One that does not answer does not keep
-    /// the others from being told of.
+    /// The machines of all regions. One that does not answer does not keep the
+    /// others from being listed.
     pub(super) async fn discover(&self) -> Result<Vec<Discovered>, ProviderError> {
         let (mut found, mut failure) = (Vec::new(), None);
         for credentials in self.config.credentials.values() {
@@ -151,7 +152,7 @@ impl Inner {
             match asked.await {
                 Ok(machines) => found.extend(machines.into_iter().map(Machine::discovered)),
                 Err(error) => {
-                    tracing::warn!(region = credentials.address, %error, "no machines told of");
+                    tracing::warn!(region = credentials.address, %error, "no machines reported");
                     failure = Some(error);
                 }
             }

@@ -1,4 +1,4 @@
-//! A machine as a region tells of it.
+//! A machine as a region reports it.
 
 use std::collections::BTreeMap;
 
@@ -60,14 +60,14 @@ impl Machine {
         }
     }
 
-    /// Its name, and what MAAS says of it, for people.
-    pub(super) fn told(&self) -> String {
+    /// Its name, and its state at MAAS, for people.
+    pub(super) fn reported(&self) -> String {
         let message = self.status_message.as_deref().unwrap_or_default();
         let text = format!(
             "{} ({}) is {}: {message}",
             self.system_id, self.hostname, self.status_name
         );
-        crate::http::plain(text.trim_end_matches([' ', ':']))
+        strata_http::one_line(text.trim_end_matches([' ', ':']))
     }
 
     pub(super) fn power(&self) -> PowerState {

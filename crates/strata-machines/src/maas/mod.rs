@@ -1,10 +1,10 @@
 //! Machines of a MAAS region (API 2.0). MAAS allocates, deploys a system, and
-//! takes back; the system that it deploys is told by cloud-init to become our
-//! node.
+//! releases; the system that it deploys is instructed by cloud-init to become
+//! our node.
 //!
 //! ```text
 //! config      [machines.maas]
-//! oauth       who we are
+//! oauth       authentication
 //! region      requests, and what MAAS says
 //! machine     what is read of a machine
 //! user_data   what a deployed machine does first
@@ -13,7 +13,7 @@
 //!
 //! Whose a machine is stands in two places. The allocation itself carries the
 //! tag as its `agent_name`, so one whose answer was lost is found again; and
-//! for people, and to tell what others tagged, it is in the owner's data.
+//! for people, and to report what others tagged, it is in the owner's data.
 //! MAAS clears both when a machine is released.
 
 mod config;
@@ -55,7 +55,7 @@ impl Maas {
     }
 }
 
-/// Names a boot without telling its token.
+/// Names a boot without reporting its token.
 fn fingerprint(boot: &Boot) -> String {
     let hash = Sha256::digest(boot.join_token.expose().as_bytes());
     hash.iter()
@@ -84,12 +84,12 @@ impl Inner {
                 // Its token is an older one: it would never come.
                 region.order(&id, "release", &[("comment", &tag)]).await?;
                 return Err(ProviderError::Unavailable(format!(
-                    "{} for an older boot, and goes back to be deployed anew",
-                    machine.told()
+                    "{} for an older boot, releasing it to be deployed again",
+                    machine.reported()
                 )));
             }
-            Status::GoingBack => return Err(ProviderError::Unavailable(machine.told())),
-            _ => return Err(ProviderError::Refused(machine.told())),
+            Status::GoingBack => return Err(ProviderError::Unavailable(machine.reported())),
+            _ => return Err(ProviderError::Refused(machine.reported())),
         }
         let noted = [(TAG, &*tag), (BOOT, &*fingerprint)];
         region.order(&id, "set_owner_data", &noted).await?;
@@ -100,7 +100,7 @@ impl Inner {
         region.order(&id, "deploy", &fields).await
     }
 
-    /// Looks until it is deployed, less and less often.
+    /// Polls until it is deployed, less and less often.
     async fn wait(&self, target: &Target) -> Result<Up, ProviderError> {
         let region = self.region(&target.spec)?;
         let tag = target.tag.to_string();
@@ -115,9 +115,9 @@ impl Inner {
                         region.name()
                     )));
                 }
-                // One look that failed is no failed deployment.
+                // One poll that failed is no failed deployment.
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(%error, "MAAS did not tell how a deployment stands");
+                    tracing::debug!(%error, "MAAS did not report the state of the deployment");
                     tokio::time::sleep(pause).await;
                     continue;
                 }
@@ -129,7 +129,7 @@ impl Inner {
                     return Ok(Up { address });
                 }
                 Status::Allocated | Status::Deploying => {}
-                _ => return Err(ProviderError::Refused(machine.told())),
+                _ => return Err(ProviderError::Refused(machine.reported())),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(self.config.limits.pause * 10);
@@ -191,7 +191,7 @@ impl Inner {
         let mut pause = self.config.limits.pause;
         while let Some(machine) = self.ours(&region, &tag).await? {
             if machine.status() == Status::FailedToGoBack {
-                return Err(ProviderError::Refused(machine.told()));
+                return Err(ProviderError::Refused(machine.reported()));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(self.config.limits.pause * 10);

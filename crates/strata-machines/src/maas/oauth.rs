@@ -1,12 +1,12 @@
-//! Who we are to a region: OAuth 1.0 with the signature PLAINTEXT, which is
+//! Authentication at a region: OAuth 1.0 with the signature PLAINTEXT, which is
 //! the key itself. So a region without TLS needs `insecure = true`.
 
 use std::fmt;
 
 use http::HeaderValue;
+use strata_http::percent_encode;
 
 use crate::ProviderError;
-use crate::http::form;
 
 /// A key of MAAS.
 #[derive(Clone)]
@@ -55,11 +55,7 @@ impl Key {
             ("oauth_nonce", nonce),
             ("oauth_timestamp", &*seconds),
         ];
-        let fields = fields.map(|(name, value)| {
-            let pair = form(&[(name, value)]);
-            let value = pair.split_once('=').map_or("", |(_, value)| value);
-            format!("{name}=\"{value}\"")
-        });
+        let fields = fields.map(|(name, value)| format!("{name}=\"{}\"", percent_encode(value)));
         let mut header = HeaderValue::from_str(&format!("OAuth {}", fields.join(", ")))
             .map_err(|_| ProviderError::Refused("the MAAS key is none".into()))?;
         header.set_sensitive(true);
@@ -72,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_is_the_key_as_oauth_writes_it() {
+    fn oauth_header_contains_the_key() {
         let key = Key::parse("con:tok:se/cret\n").unwrap();
         let header = key.header("42", 1_700_000_000).unwrap();
         assert_eq!(

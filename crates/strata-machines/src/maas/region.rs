@@ -10,11 +10,11 @@ use super::config::{MaasCredentials, MaasLimits};
 use super::machine::Machine;
 use super::oauth::Key;
 use crate::ProviderError;
-use crate::http::{self, Address, Answer, Client, form, plain};
+use crate::http::{self, Address, Client, HttpResponse, form, one_line};
 
 /// The largest answer: a machine has up to 100 KB of JSON, and all may come
 /// in one.
-const LARGEST: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 const FORM: &str = "application/x-www-form-urlencoded";
 
 pub(super) struct Region {
@@ -40,7 +40,7 @@ impl Region {
         let address = Address::parse(&credentials.address)?;
         let bounds = http::Limits {
             timeout: limits.request,
-            largest: LARGEST,
+            largest: MAX_BODY_BYTES,
         };
         let client = Client::new(address, &credentials.trust(), bounds)?;
         Ok(Self { client, key })
@@ -75,7 +75,7 @@ impl Region {
         self.post(&path, operation, fields).await.map(drop)
     }
 
-    /// Takes a machine that fits. The status tells why not.
+    /// Takes a machine that fits. The status reports why not.
     pub(super) async fn allocate(
         &self,
         fields: &[(&str, &str)],
@@ -83,7 +83,7 @@ impl Region {
         let path = "machines/?op=allocate";
         let answer = self.send(Method::POST, path, Some(fields)).await?;
         if answer.status == StatusCode::CONFLICT {
-            return Ok(Err(plain(&String::from_utf8_lossy(&answer.body))));
+            return Ok(Err(one_line(&String::from_utf8_lossy(&answer.body))));
         }
         Ok(Ok(self.read(path, &answer)?))
     }
@@ -106,7 +106,7 @@ impl Region {
         path: &str,
         operation: &str,
         fields: &[(&str, &str)],
-    ) -> Result<Answer, ProviderError> {
+    ) -> Result<HttpResponse, ProviderError> {
         let path = format!("{path}?op={operation}");
         let answer = self.send(Method::POST, &path, Some(fields)).await?;
         match answer.status.is_success() {
@@ -120,7 +120,7 @@ impl Region {
         method: Method,
         path: &str,
         fields: Option<&[(&str, &str)]>,
-    ) -> Result<Answer, ProviderError> {
+    ) -> Result<HttpResponse, ProviderError> {
         let nonce = rand::rng().next_u64().to_string();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let proof = self
@@ -131,17 +131,21 @@ impl Region {
         Ok(self.client.send(method, &path, proof, &[], body).await?)
     }
 
-    fn read<T: DeserializeOwned>(&self, path: &str, answer: &Answer) -> Result<T, ProviderError> {
+    fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        answer: &HttpResponse,
+    ) -> Result<T, ProviderError> {
         match answer.status.is_success() {
             true => Ok(answer.json(self.name())?),
             false => Err(self.refusal(path, answer)),
         }
     }
 
-    /// MAAS says in plain text what is wrong.
-    fn refusal(&self, path: &str, answer: &Answer) -> ProviderError {
+    /// MAAS answers in plain text what is wrong.
+    fn refusal(&self, path: &str, answer: &HttpResponse) -> ProviderError {
         let status = answer.status;
-        let said = plain(&String::from_utf8_lossy(&answer.body));
+        let said = one_line(&String::from_utf8_lossy(&answer.body));
         let why = match said.starts_with('<') || said.is_empty() {
             true => status.canonical_reason().unwrap_or("no reason").to_owned(),
             false => said,
@@ -162,9 +166,9 @@ impl Region {
 fn machine_path(id: &str) -> Result<String, ProviderError> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if id.is_empty() || id.len() > 64 || !id.bytes().all(good) {
-        let shown = plain(id);
+        let shown = one_line(id);
         return Err(ProviderError::NoSuchMachine(format!(
-            "{shown:?} is no system id of MAAS"
+            "{shown:?} is not a system id of MAAS"
         )));
     }
     Ok(format!("machines/{id}/"))
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_id_is_no_path() {
+    fn system_id_with_a_path_is_rejected() {
         assert_eq!(machine_path("4y3h7n").unwrap(), "machines/4y3h7n/");
         for bad in ["", "..", "a/b", "a?op=release", "a b", &"x".repeat(65)] {
             assert!(machine_path(bad).is_err(), "{bad}");

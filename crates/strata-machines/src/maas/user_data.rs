@@ -1,5 +1,6 @@
-//! What a deployed machine is told at its first boot: to fetch our program,
-//! check it, and run it as a node. As JSON, which is YAML with all its quotes.
+//! What a deployed machine executes at its first boot: it fetches our program,
+//! checks it, and runs it as a node. As JSON, which is YAML with all its
+//! quotes.
 //!
 //! The token is in a file that root alone reads, not on a command line.
 

@@ -1,9 +1,9 @@
 //! The files that virtual machines are made of.
 //!
 //! ```text
-//! FOLDER/base-….cpio       what all machines boot
-//! FOLDER/disk-20.raw       an empty file system of 20 GB; disks are clones
-//! FOLDER/TAG/initrd        what this machine boots, with its secret; 0600
+//! DIRECTORY/base-….cpio       what all machines boot
+//! DIRECTORY/disk-20.raw       an empty file system of 20 GB; disks are clones
+//! DIRECTORY/TAG/initrd        what this machine boots, with its secret; 0600
 //! ```
 
 use std::fs::DirBuilder;
@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::QemuConfig;
-use crate::image::{Base, DISK_LABEL, ImageError, JoinFile, KernelFolder, busybox, new_file};
+use crate::image::{Base, DISK_LABEL, ImageError, JoinFile, KernelDirectory, busybox, new_file};
 use crate::{Boot, ProviderError, Target};
 
 const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 /// How long a file system may take to be made; it is a file with holes.
-const FORMATS_WITHIN: Duration = Duration::from_secs(30);
+const FORMAT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What one machine is made of.
 pub(super) struct Made {
@@ -49,27 +49,27 @@ impl Files {
     }
 
     fn of(&self, machine: &Target) -> PathBuf {
-        self.config.folder.join(machine.tag.to_string())
+        self.config.directory.join(machine.tag.to_string())
     }
 
-    /// Makes what a machine boots now; what an earlier boot was told is gone.
+    /// Makes what a machine boots now; what an earlier boot was sent is gone.
     pub(super) async fn make(&self, machine: &Target, boot: &Boot) -> Result<Made, ProviderError> {
-        let kernel = KernelFolder::find(self.config.kernel_folder.as_deref())?;
-        private(&self.config.folder)?;
+        let kernel = KernelDirectory::find(self.config.kernel_folder.as_deref())?;
+        private(&self.config.directory)?;
         let shared = self.shared.lock().await;
         let base = Base {
             program: self.config.program.clone(),
             kernel: kernel.clone(),
             busybox: busybox(),
         };
-        let base = base.ensure(&self.config.folder).await?;
+        let base = base.ensure(&self.config.directory).await?;
         let disk = match machine.spec.disk {
             Some(gb) => self.disk(gb).await?,
             None => None,
         };
         drop(shared);
-        let folder = self.of(machine);
-        private(&folder)?;
+        let directory = self.of(machine);
+        private(&directory)?;
         let join = JoinFile {
             server: boot.server.clone(),
             token: boot.join_token.expose().to_owned(),
@@ -77,7 +77,7 @@ impl Files {
             labels: boot.labels.clone(),
             images: self.config.images.clone(),
         };
-        let initrd = folder.join("initrd");
+        let initrd = directory.join("initrd");
         let to = initrd.clone();
         let composing = move || Base::compose(&base, &join, &to);
         let composed = tokio::task::spawn_blocking(composing).await;
@@ -93,13 +93,13 @@ impl Files {
     /// brings nothing to make one with. Without `mkfs.ext4` here, there is no
     /// disk, and the machine keeps its data in memory.
     async fn disk(&self, gb: u64) -> Result<Option<PathBuf>, ProviderError> {
-        let path = self.config.folder.join(format!("disk-{gb}.raw"));
+        let path = self.config.directory.join(format!("disk-{gb}.raw"));
         if path.is_file() {
             return Ok(Some(path));
         }
         let failed =
             |error: io::Error| ProviderError::from(ImageError::file("write", &path)(error));
-        let file = new_file(&self.config.folder).map_err(failed)?;
+        let file = new_file(&self.config.directory).map_err(failed)?;
         let bytes = gb.saturating_mul(GB).div_ceil(MIB) * MIB;
         file.as_file().set_len(bytes).map_err(failed)?;
         match format(file.path()).await {
@@ -116,10 +116,10 @@ impl Files {
 
     /// Takes away what is of one machine alone.
     pub(super) async fn remove(&self, machine: &Target) -> Result<(), ProviderError> {
-        let folder = self.of(machine);
-        match tokio::fs::remove_dir_all(&folder).await {
+        let directory = self.of(machine);
+        match tokio::fs::remove_dir_all(&directory).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let shown = folder.display();
+                let shown = directory.display();
                 let why = format!("cannot remove {shown}: {error}");
                 Err(ProviderError::Unavailable(why))
             }
@@ -141,9 +141,12 @@ impl From<ImageError> for ProviderError {
     }
 }
 
-fn private(folder: &Path) -> Result<(), ProviderError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| ImageError::file("write", folder)(error).into())
+fn private(directory: &Path) -> Result<(), ProviderError> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    made.map_err(|error| ImageError::file("write", directory)(error).into())
 }
 
 async fn format(disk: &Path) -> io::Result<()> {
@@ -154,7 +157,7 @@ async fn format(disk: &Path) -> io::Result<()> {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let made = tokio::time::timeout(FORMATS_WITHIN, making).await;
+    let made = tokio::time::timeout(FORMAT_TIMEOUT, making).await;
     let made = made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     match made.status.success() {
         true => Ok(()),

@@ -2,12 +2,12 @@
 //! and initramfs: whole machines, with a kernel of their own, on any host that
 //! has QEMU.
 //!
-//! What a machine boots is in a folder of ours, named by its tag, so the node
+//! What a machine boots is in a directory of ours, named by its tag, so the node
 //! has to be on the same host.
 //!
 //! A machine without a disk has its data in memory. Switched off and on again
-//! it has forgotten who it was, and the token it joined with is used up: to
-//! come back as a node it has to be booted, which tells it a new one.
+//! it has lost its identity, and the token it joined with is used up: to come
+//! back as a node it has to be booted, which gives it a new one.
 
 mod files;
 
@@ -21,17 +21,17 @@ use strata_api::strata::v1::{
 use strata_client::Target as Node;
 use strata_types::machine::{PowerState, ProviderKind};
 
-use crate::hosted::{Hosted, Seen};
+use crate::hosted::{Hosted, ObservedMachine};
 use crate::hosting::{Hosting, console, tag_of, tagged};
 use crate::image::NodeImages;
 use crate::{Boot, Console, Discovered, ProviderError, Target};
 use files::{Files, Made};
 
 const MB: u64 = 1_000_000;
-/// Memory of a machine of which nothing is said, in MB.
+/// Memory of a machine whose specification names none, in MB.
 const DEFAULT_RAM: u64 = 1024;
-/// The kernel says little, its errors go to the serial console, and a machine
-/// whose kernel panics starts anew.
+/// The kernel logs little, its errors go to the serial console, and a machine
+/// whose kernel panics starts again.
 const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1";
 
 type Result<T> = std::result::Result<T, ProviderError>;
@@ -39,9 +39,9 @@ type Result<T> = std::result::Result<T, ProviderError>;
 /// What a driver for virtual machines goes by.
 #[derive(Clone, Debug)]
 pub struct QemuConfig {
-    /// A folder of its own, for what machines boot.
-    pub folder: PathBuf,
-    /// Where the kernel is; see [`crate::image::KernelFolder::find`].
+    /// A directory of its own, for what machines boot.
+    pub directory: PathBuf,
+    /// Where the kernel is; see [`crate::image::KernelDirectory::find`].
     pub kernel_folder: Option<PathBuf>,
     /// The `strata` binary that machines run: our own, as a rule.
     pub program: PathBuf,
@@ -72,7 +72,7 @@ impl Qemu {
     }
 }
 
-/// The machine as its node is asked for it.
+/// The machine as it is requested from its node.
 fn vm(machine: &Target, boot: &Boot, made: Made) -> VmSpec {
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let disk = made.disk.map(|image| VmDisk {
@@ -101,13 +101,15 @@ fn vm(machine: &Target, boot: &Boot, made: Made) -> VmSpec {
     }
 }
 
-fn seen(vm: Vm) -> Seen {
+fn observed(vm: Vm) -> ObservedMachine {
     let power = match vm.state() {
         PodState::Running | PodState::Stopping => PowerState::On,
+        // Its process may run already, or still.
+        PodState::Starting | PodState::Destroying | PodState::Unspecified => PowerState::Unknown,
         _ => PowerState::Off,
     };
     let spec = vm.spec.unwrap_or_default();
-    Seen {
+    ObservedMachine {
         machine: Discovered {
             tag: tag_of(&spec.labels),
             hostname: Some(spec.name.clone()),
@@ -131,17 +133,21 @@ impl Hosted for Qemu {
         self.server.as_deref()
     }
 
-    async fn list(&self) -> Result<Vec<Seen>> {
+    async fn list(&self) -> Result<Vec<ObservedMachine>> {
         let request = ListVmsRequest {};
-        let asked = self.node.ask(async |node| node.vms().list(request).await);
-        Ok(asked.await?.vms.into_iter().map(seen).collect())
+        let asked = self
+            .node
+            .request(async |node| node.vms().list(request).await);
+        Ok(asked.await?.vms.into_iter().map(observed).collect())
     }
 
-    async fn get(&self, handle: &str) -> Result<Seen> {
+    async fn get(&self, handle: &str) -> Result<ObservedMachine> {
         let name = handle.to_owned();
         let request = GetVmRequest { name };
-        let asked = self.node.ask(async |node| node.vms().get(request).await);
-        asked.await.map(seen)
+        let asked = self
+            .node
+            .request(async |node| node.vms().get(request).await);
+        asked.await.map(observed)
     }
 
     async fn make(&self, machine: &Target, boot: &Boot) -> Result<()> {
@@ -150,12 +156,14 @@ impl Hosted for Qemu {
             vm: Some(vm(machine, boot, made)),
             start: true,
         };
-        let asked = self.node.ask(async |node| node.vms().create(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.vms().create(request).await);
         asked.await.map(drop)
     }
 
-    /// It is told of this boot in the place where it was of the last one.
-    async fn boot_again(&self, machine: &Target, boot: &Boot) -> Result<()> {
+    /// The configuration of this boot takes the place of that of the last one.
+    async fn reboot(&self, machine: &Target, boot: &Boot) -> Result<()> {
         self.files.make(machine, boot).await?;
         self.start(machine.handle()).await
     }
@@ -163,7 +171,9 @@ impl Hosted for Qemu {
     async fn start(&self, handle: &str) -> Result<()> {
         let name = handle.to_owned();
         let request = StartVmRequest { name };
-        let asked = self.node.ask(async |node| node.vms().start(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.vms().start(request).await);
         asked.await.map(drop)
     }
 
@@ -172,7 +182,9 @@ impl Hosted for Qemu {
             name: handle.to_owned(),
             grace_ms: Some(0),
         };
-        let asked = self.node.ask(async |node| node.vms().stop(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.vms().stop(request).await);
         asked.await.map(drop)
     }
 
@@ -181,13 +193,13 @@ impl Hosted for Qemu {
         let request = DestroyVmRequest { name };
         let asked = self
             .node
-            .ask(async |node| node.vms().destroy(request).await);
+            .request(async |node| node.vms().destroy(request).await);
         asked.await.map(drop)
     }
 
     /// The files may be there without the machine, and are ours in any case:
-    /// their folder is named by the tag.
-    async fn forget(&self, machine: &Target) -> Result<()> {
+    /// their directory is named by the tag.
+    async fn discard(&self, machine: &Target) -> Result<()> {
         self.files.remove(machine).await
     }
 
@@ -197,7 +209,9 @@ impl Hosted for Qemu {
             follow: true,
             ..PodLogsRequest::default()
         };
-        let asked = self.node.ask(async |node| node.vms().logs(request).await);
+        let asked = self
+            .node
+            .request(async |node| node.vms().logs(request).await);
         asked.await.map(console)
     }
 }

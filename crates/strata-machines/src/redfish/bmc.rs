@@ -1,5 +1,5 @@
-//! Requests to one BMC: who we are, what it may send, tasks that it takes its
-//! time for, and what it says when it will not.
+//! Requests to one BMC: our credentials, what it may send, tasks that it takes
+//! its time for, and its reasons when it refuses.
 
 use std::time::Duration;
 
@@ -10,23 +10,22 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::config::{BmcCredentials, Limits};
-use super::model::{Collection, MOST, Refusal, Task};
+use super::model::{Collection, MAX_ITEMS, Refusal, Task};
 use crate::ProviderError;
-use crate::http::{self, Address, Answer, Client, plain};
+use crate::http::{self, Address, Client, HttpResponse, one_line};
 
 /// The most pages of a collection.
-const MOST_PAGES: usize = 16;
+const MAX_PAGES: usize = 16;
 /// The largest answer, in bytes.
-const LARGEST: usize = 4 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// It is done.
-    Seen,
-    /// It takes its time; here it can be asked for.
+    ObservedMachine,
+    /// It takes its time; its state can be read at this path.
     Going(String),
-    /// Its task is not there any more: how it ended nobody knows.
+    /// Its task is not there any more: how it ended is not known.
     Lost,
 }
 
@@ -54,7 +53,7 @@ impl Bmc {
         proof.set_sensitive(true);
         let bounds = http::Limits {
             timeout: limits.request,
-            largest: LARGEST,
+            largest: MAX_BODY_BYTES,
         };
         Ok(Self {
             client: Client::new(address, &credentials.trust(), bounds)?,
@@ -73,7 +72,7 @@ impl Bmc {
         path: &str,
         etag: Option<&str>,
         body: Option<&Value>,
-    ) -> Result<Answer, ProviderError> {
+    ) -> Result<HttpResponse, ProviderError> {
         let headers: Vec<_> = etag
             .map(|etag| ("if-match", etag.to_owned()))
             .into_iter()
@@ -101,12 +100,12 @@ impl Bmc {
     pub(super) async fn members(&self, path: &str) -> Result<Vec<String>, ProviderError> {
         let mut found = Vec::new();
         let mut next = Some(path.to_owned());
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let Some(path) = next.take() else { break };
             let (page, _): (Collection, _) = self.get(&path).await?;
             let named = page.members.into_iter().map(|link| link.id);
             found.extend(named.filter(|id| !id.is_empty()));
-            found.truncate(MOST);
+            found.truncate(MAX_ITEMS);
             next = page.next;
         }
         Ok(found)
@@ -141,18 +140,18 @@ impl Bmc {
         self.accept(path, &answer)
     }
 
-    fn accept(&self, path: &str, answer: &Answer) -> Result<Done, ProviderError> {
+    fn accept(&self, path: &str, answer: &HttpResponse) -> Result<Done, ProviderError> {
         if !answer.status.is_success() {
             return Err(self.refusal(path, answer));
         }
         let task = (answer.status == StatusCode::ACCEPTED).then(|| answer.header("location"));
         Ok(match task.flatten() {
             Some(task) => Done::Going(task.to_owned()),
-            None => Done::Seen,
+            None => Done::ObservedMachine,
         })
     }
 
-    /// Waits for a task; who calls bounds how long.
+    /// Waits for a task; the caller bounds how long.
     async fn finish(&self, mut done: Done) -> Result<Done, ProviderError> {
         while let Done::Going(task) = done {
             done = self.look(task).await?;
@@ -173,16 +172,16 @@ impl Bmc {
             _ => {}
         }
         // What a monitor gives in the end may be the answer of the order.
-        let told: Task = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let state = told.task_state.as_deref().unwrap_or("Completed");
+        let reported: Task = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let state = reported.task_state.as_deref().unwrap_or("Completed");
         match state {
-            "Completed" => Ok(Done::Seen),
+            "Completed" => Ok(Done::ObservedMachine),
             "Exception" | "Killed" | "Cancelled" | "Suspended" | "Interrupted" => {
-                let why = told
+                let why = reported
                     .messages
                     .into_iter()
                     .find_map(|message| message.message);
-                let why = plain(&why.unwrap_or_default());
+                let why = one_line(&why.unwrap_or_default());
                 Err(ProviderError::Refused(format!(
                     "{}: a task ended as {state}: {why}",
                     self.name()
@@ -192,19 +191,19 @@ impl Bmc {
         }
     }
 
-    /// What it said, by what can be done about it.
-    fn refusal(&self, path: &str, answer: &Answer) -> ProviderError {
+    /// Its refusal, by what can be done about it.
+    fn refusal(&self, path: &str, answer: &HttpResponse) -> ProviderError {
         let status = answer.status;
-        let told: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
-        let told = told.and_then(|told| told.text());
+        let reported: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
+        let reported = reported.and_then(|reported| reported.text());
         let bare = || {
             let text = String::from_utf8_lossy(&answer.body);
-            let text = plain(&text);
-            // A page for browsers says nothing.
+            let text = one_line(&text);
+            // A page for browsers is of no use.
             (!text.is_empty() && !text.starts_with('<')).then_some(text)
         };
         let reason = || status.canonical_reason().unwrap_or("no reason").to_owned();
-        let why = told.or_else(bare).unwrap_or_else(reason);
+        let why = reported.or_else(bare).unwrap_or_else(reason);
         let text = format!("{}{path}: {} {why}", self.name(), status.as_u16());
         match status.as_u16() {
             404 | 410 => ProviderError::NoSuchMachine(text),

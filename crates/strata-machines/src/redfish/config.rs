@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use crate::Secret;
 use crate::call::secret;
-use crate::http::Trust;
+use crate::http;
+use strata_http::Trust;
 
 /// How BMCs are reached, and how servers are booted.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -18,7 +19,7 @@ pub struct RedfishConfig {
     /// Users of BMCs, by the names that machines call them.
     pub credentials: BTreeMap<String, BmcCredentials>,
     /// How a server gets at what it boots.
-    pub boot: BootWay,
+    pub boot: BootMethod,
     /// Where it is served; not needed for `pxe`.
     pub media: Option<MediaConfig>,
     /// What to do with a BMC that cannot keep whose a machine is.
@@ -36,41 +37,36 @@ pub struct RedfishConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BmcCredentials {
-    /// The user.
     pub user: String,
-    /// The password.
     #[serde(default, deserialize_with = "secret")]
     pub password: Secret,
     /// A file with the password, in place of `password`.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// Trust this authority alone: a file with certificates, as PEM.
+    /// Trust this CA alone: a file with certificates, as PEM.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Trust anybody, with TLS or without.
+    /// Trust anyone, with TLS or without.
     #[serde(default)]
     pub insecure: bool,
-    /// The BMCs that these are for, as `https://HOST`: they are asked what
-    /// machines there are, and no other is shown the password. Empty for any
-    /// that a machine of the inventory names.
+    /// The BMCs that these are for, as `https://HOST`: their machines are
+    /// listed, and the password is sent to no other. Empty for any that a
+    /// machine of the inventory names.
     #[serde(default)]
     pub addresses: Vec<String>,
 }
 
 impl BmcCredentials {
     pub(super) fn trust(&self) -> Trust {
-        Trust {
-            ca_file: self.ca_file.clone(),
-            insecure: self.insecure,
-        }
+        http::trust(self.ca_file.as_deref(), self.insecure)
     }
 }
 
 /// How a server gets at what it boots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum BootWay {
-    /// A CD that the BMC plays, read from us.
+pub enum BootMethod {
+    /// A CD that the BMC simulates, read from us.
     #[default]
     VirtualMedia,
     /// The same CD, fetched by the UEFI firmware.
@@ -79,8 +75,8 @@ pub enum BootWay {
     Pxe,
 }
 
-/// Where boot media are served. In the clear, as BMCs want it: whoever reads
-/// along has a token that is good for one join.
+/// Where boot media are served. In the clear, as BMCs require: an eavesdropper
+/// gets a token that is good for one join.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MediaConfig {
@@ -90,9 +86,10 @@ pub struct MediaConfig {
     #[serde(default)]
     pub url: Option<String>,
     /// Where media are put together; each is as large as kernel and initramfs,
-    /// and at least 32 MiB. The system's folder for temporary files unless told.
+    /// and at least 32 MiB. The system's directory for temporary files by default.
     #[serde(default)]
-    pub folder: Option<PathBuf>,
+    #[serde(alias = "folder")]
+    pub directory: Option<PathBuf>,
 }
 
 /// What to do with a BMC that cannot keep whose a machine is.
@@ -112,7 +109,7 @@ pub enum TagPolicy {
 #[serde(rename_all = "kebab-case")]
 pub enum Erase {
     /// Nothing on disks: our node runs from memory, but what workloads wrote
-    /// to disks stays until the machine boots again and is told to erase it.
+    /// to disks stays until the machine boots again and is instructed to erase it.
     #[default]
     None,
     /// All drives, by the BMC. A wipe fails when one cannot be erased so.
@@ -122,13 +119,11 @@ pub enum Erase {
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// One request.
     pub request: Duration,
     /// One call of the provider, apart from waiting for a machine.
     pub call: Duration,
     /// For a machine to be on.
     pub wait: Duration,
-    /// Between two looks.
     pub pause: Duration,
     /// How long a medium is served.
     pub serve: Duration,

@@ -1,6 +1,6 @@
-//! Erasing drives by the BMC, where it can and is asked to. An erasure may
-//! take hours: whoever asks again meanwhile is told that it goes on, and one
-//! that was begun is not begun again while this driver lives.
+//! Erasing drives by the BMC, where it can and is configured to. An erasure may
+//! take hours: a caller that calls again meanwhile is answered that it goes on,
+//! and one that was begun is not begun again while this driver lives.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::system::Server;
 use crate::ProviderError;
 
 /// The most drives of a server.
-const MOST_DRIVES: usize = 128;
+const MAX_DRIVES: usize = 128;
 
 /// What was begun, by server and drive.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Erasing {
         all.insert(key, done);
     }
 
-    fn forget(&self, server: &str) {
+    fn discard(&self, server: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(known, _), _| known != server);
     }
@@ -50,24 +50,24 @@ impl Server {
                 None => self.begin(&name, drive).await,
             };
             if let Err(ProviderError::Refused(_)) = &done {
-                erasing.forget(&self.name());
+                erasing.discard(&self.name());
             }
             let done = done?;
             erasing.put(key, done.clone());
             match done {
-                Done::Seen => {}
+                Done::ObservedMachine => {}
                 Done::Going(_) => going.push(name),
                 Done::Lost => {
-                    erasing.forget(&self.name());
+                    erasing.discard(&self.name());
                     return Err(ProviderError::Unavailable(format!(
-                        "{}: nobody knows whether {name} was erased; it begins again",
+                        "{}: unknown whether {name} was erased; erasing again",
                         self.name()
                     )));
                 }
             }
         }
         if going.is_empty() {
-            erasing.forget(&self.name());
+            erasing.discard(&self.name());
             return Ok(());
         }
         let going = going.join(", ");
@@ -98,9 +98,9 @@ impl Server {
             let (unit, _): (Storage, _) = self.bmc.get(&path).await?;
             found.extend(unit.drives.into_iter().map(|link| link.id));
         }
-        if found.len() > MOST_DRIVES {
+        if found.len() > MAX_DRIVES {
             return Err(ProviderError::Refused(format!(
-                "{} tells of {} drives; more than {MOST_DRIVES} are not erased",
+                "{} reports {} drives; more than {MAX_DRIVES} are not erased",
                 self.name(),
                 found.len()
             )));

@@ -1,4 +1,4 @@
-//! Which BMC, as whom, and which of its systems.
+//! Which BMC, with which credentials, and which of its systems.
 
 use strata_types::machine::MachineSpec;
 
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// The systems of all BMCs that credentials name. A BMC that does not
-    /// answer does not keep the others from being told of.
+    /// answer does not keep the others from being listed.
     pub(super) async fn discover(&self) -> Result<Vec<Discovered>, ProviderError> {
         let mut asked = Vec::new();
         for credentials in self.config.credentials.values() {
@@ -94,10 +94,10 @@ impl Inner {
             match tokio::time::timeout(limit, systems).await {
                 Ok(Ok(systems)) => found.extend(systems),
                 Ok(Err(error)) => {
-                    tracing::warn!(address, %error, "a BMC does not tell of its systems");
+                    tracing::warn!(address, %error, "a BMC does not list its systems");
                     failure = Some(error);
                 }
-                Err(_) => tracing::warn!(address, "a BMC takes too long to tell of its systems"),
+                Err(_) => tracing::warn!(address, "a BMC takes too long to list its systems"),
             }
         }
         match failure {
@@ -124,7 +124,7 @@ impl Inner {
                 hostname: None,
                 tag: system.tag(),
                 power: system.power(),
-                // The count of sockets says nothing of threads.
+                // The count of sockets does not give the threads.
                 cpu: processors.and_then(threads),
                 ram: memory.map(|gib| (gib * 1_073.741_824) as u64),
             });

@@ -1,4 +1,4 @@
-//! The CD drive that a BMC plays. Where it is, vendors do not agree: with the
+//! The CD drive that a BMC simulates. Where it is, vendors do not agree: with the
 //! system, or with the manager of it.
 
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ impl Server {
             return self.bmc.patch(&path, etag.as_deref(), &whole).await;
         };
         match self.bmc.post(&action.target, &whole).await {
-            // Older ones know nothing but the image.
+            // Older ones accept nothing but the image.
             Err(ProviderError::Refused(_)) => {
                 self.bmc
                     .post(&action.target, &json!({ "Image": url }))

@@ -2,28 +2,28 @@
 //! tagged in its BMC, given a CD that it boots once, and switched on.
 //!
 //! ```text
-//! config      [machines.redfish]
-//! bmc         requests, tasks, and what BMCs say
-//! model       what is read of their resources
-//! locate      which BMC, as whom, and which of its systems
-//! system      power, and what boots next
-//! tag         whose it is
-//! media       the CD drive that the BMC plays
-//! erase       its drives
-//! shelf       serves the CD
+//! config             [machines.redfish]
+//! bmc                requests, tasks, and errors of BMCs
+//! model              what is read of their resources
+//! locate             which BMC, which credentials, which of its systems
+//! system             power, and what boots next
+//! tag                whose it is
+//! media              the CD drive that the BMC simulates
+//! erase              its drives
+//! boot_media_server  serves the CD
 //! ```
 //!
 //! A boot always begins with the server off and ends with it on: what runs
-//! there was booted with an older token, or by somebody else.
+//! there was booted with an older token, or by another caller.
 
 mod bmc;
+mod boot_media_server;
 mod config;
 mod erase;
 mod locate;
 mod media;
 mod model;
 mod range;
-mod shelf;
 mod system;
 mod tag;
 
@@ -31,21 +31,23 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use strata_bootimage::Medium;
 use strata_types::machine::{PowerState, ProviderKind};
 use tokio::sync::OnceCell;
 
 use crate::call::within;
-use crate::iso::Medium;
 use crate::{Boot, Console, Discovered, Power, Provider, ProviderError, Target, Up};
-pub use config::{BmcCredentials, BootWay, Erase, Limits, MediaConfig, RedfishConfig, TagPolicy};
+use boot_media_server::BootMediaServer;
+pub use config::{
+    BmcCredentials, BootMethod, Erase, Limits, MediaConfig, RedfishConfig, TagPolicy,
+};
 use erase::Erasing;
-use shelf::Shelf;
 use system::Server;
 
 /// Makes what a machine boots.
 pub trait BootMedium: Send + Sync + 'static {
-    /// Kernel, initramfs and command line of one boot. The join token goes
-    /// into the initramfs: a command line is read by everybody on the machine.
+    /// Kernel, initramfs and command line of one boot. The join token goes into
+    /// the initramfs: a command line is readable for every user on the machine.
     fn medium(&self, machine: &Target, boot: &Boot) -> Result<Medium, ProviderError>;
 }
 
@@ -65,18 +67,18 @@ pub struct Redfish(Arc<Inner>);
 struct Inner {
     config: RedfishConfig,
     medium: Arc<dyn BootMedium>,
-    shelf: OnceCell<Shelf>,
+    boot_media_server: OnceCell<BootMediaServer>,
     erasing: Erasing,
 }
 
 impl Redfish {
-    /// With this configuration. Nothing is reached, and nobody listens, until
-    /// a machine boots.
+    /// With this configuration. Nothing is contacted, and nothing listens,
+    /// until a machine boots.
     pub fn new(config: RedfishConfig, medium: Arc<dyn BootMedium>) -> Self {
         Self(Arc::new(Inner {
             config,
             medium,
-            shelf: OnceCell::new(),
+            boot_media_server: OnceCell::new(),
             erasing: Erasing::default(),
         }))
     }
@@ -87,16 +89,16 @@ impl Inner {
         let server = self.locate(machine).await?;
         server.claim(&machine.tag, self.config.tag).await?;
         let url = match self.config.boot {
-            BootWay::Pxe => None,
+            BootMethod::Pxe => None,
             _ => Some(self.serve(machine, boot).await?),
         };
         server.off().await?;
         match (self.config.boot, &url) {
-            (BootWay::VirtualMedia, Some(url)) => {
+            (BootMethod::VirtualMedia, Some(url)) => {
                 server.insert(url).await?;
                 server.boot_once("Cd", None).await?;
             }
-            (BootWay::UefiHttp, Some(url)) => server.boot_once("UefiHttp", Some(url)).await?,
+            (BootMethod::UefiHttp, Some(url)) => server.boot_once("UefiHttp", Some(url)).await?,
             _ => server.boot_once("Pxe", None).await?,
         }
         server.power(Power::On).await
@@ -108,19 +110,21 @@ impl Inner {
                 "nowhere to serve boot media from: say [machines.redfish.media] listen".into(),
             ));
         };
-        let open = || Shelf::open(media, self.config.limits.serve);
-        let shelf = self.shelf.get_or_try_init(open).await?;
+        let open = || BootMediaServer::open(media, self.config.limits.serve);
+        let boot_media_server = self.boot_media_server.get_or_try_init(open).await?;
         // It may have to read and pack files.
         let (maker, of, to) = (self.medium.clone(), machine.clone(), boot.clone());
         let medium = tokio::task::spawn_blocking(move || maker.medium(&of, &to)).await;
         let medium = medium.map_err(|error| ProviderError::Refused(error.to_string()))??;
-        let folder = media.folder.clone().unwrap_or_else(std::env::temp_dir);
-        shelf.put(&machine.tag.to_string(), medium, &folder).await
+        let directory = media.directory.clone().unwrap_or_else(std::env::temp_dir);
+        boot_media_server
+            .put(&machine.tag.to_string(), medium, &directory)
+            .await
     }
 
     async fn wipe(&self, machine: &Target) -> Result<(), ProviderError> {
-        if let Some(shelf) = self.shelf.get() {
-            shelf.remove(&machine.tag.to_string());
+        if let Some(boot_media_server) = self.boot_media_server.get() {
+            boot_media_server.remove(&machine.tag.to_string());
         }
         let found = async {
             let server = self.locate(machine).await?;
@@ -133,7 +137,7 @@ impl Inner {
         };
         let ours = match tag {
             Some(tag) => tag == machine.tag,
-            // Where a BMC keeps no tags, the inventory's word holds.
+            // Where a BMC keeps no tags, the inventory decides.
             None => self.config.tag == TagPolicy::Optional,
         };
         if !ours {
@@ -141,11 +145,12 @@ impl Inner {
         }
         server.off().await?;
         server.eject().await?;
-        server.boot_as_ever().await?;
+        server.clear_boot_override().await?;
         if self.config.erase == Erase::SecureErase {
             server.erase(&self.erasing).await?;
         }
-        // Last: until then, who asks again finds that it is to be wiped.
+        // Last: until then, a caller that repeats the call finds that it is to
+        // be wiped.
         server.release(&machine.tag).await
     }
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::call::or_default;
 
-/// The most members of a collection that are looked at.
-pub(super) const MOST: usize = 256;
+/// The most members of a collection that are read.
+pub(super) const MAX_ITEMS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Link {
@@ -161,7 +161,7 @@ pub(super) struct Message {
     pub(super) resolution: Option<String>,
 }
 
-/// What a BMC says when it will not.
+/// The error of a BMC.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Refusal {
@@ -177,9 +177,9 @@ pub(super) struct RefusalBody {
 }
 
 impl Refusal {
-    /// The most telling of its texts, for people.
+    /// The most reporting of its texts, for people.
     pub(super) fn text(&self) -> Option<String> {
-        let told = |message: &Message| {
+        let reported = |message: &Message| {
             let text = message.message.clone()?;
             Some(match &message.resolution {
                 Some(resolution) if resolution != "None" && resolution != "None." => {
@@ -188,7 +188,7 @@ impl Refusal {
                 _ => text,
             })
         };
-        let extended = self.error.extended.iter().find_map(told);
+        let extended = self.error.extended.iter().find_map(reported);
         let by_id = || {
             self.error
                 .extended
@@ -198,6 +198,6 @@ impl Refusal {
         let text = extended
             .or_else(|| self.error.message.clone())
             .or_else(by_id)?;
-        Some(crate::http::plain(&text))
+        Some(strata_http::one_line(&text))
     }
 }

@@ -2,38 +2,38 @@
 
 /// Which bytes, up to and without the last.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ByteRange {
     All,
     Part(u64, u64),
     /// There are no such bytes.
     Nothing,
 }
 
-/// What cannot be understood is as if nothing was said.
-pub(super) fn parse(header: Option<&str>, len: u64) -> Wanted {
+/// A header that cannot be parsed is treated as absent.
+pub(super) fn parse(header: Option<&str>, len: u64) -> ByteRange {
     let piece = header.and_then(|header| header.trim().strip_prefix("bytes="));
     let Some((from, to)) = piece.and_then(|piece| piece.split_once('-')) else {
-        return Wanted::All;
+        return ByteRange::All;
     };
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let (from, end) = match (from.trim(), to.trim()) {
         ("", last) => match number(last) {
             Some(last) => (len.saturating_sub(last), len),
-            None => return Wanted::All,
+            None => return ByteRange::All,
         },
         (from, "") => match number(from) {
             Some(from) => (from, len),
-            None => return Wanted::All,
+            None => return ByteRange::All,
         },
         (from, to) => match (number(from), number(to)) {
             (Some(from), Some(to)) if from <= to => (from, len.min(to.saturating_add(1))),
-            _ => return Wanted::All,
+            _ => return ByteRange::All,
         },
     };
     if from < end {
-        Wanted::Part(from, end)
+        ByteRange::Part(from, end)
     } else {
-        Wanted::Nothing
+        ByteRange::Nothing
     }
 }
 
@@ -43,11 +43,11 @@ mod replay;
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted::{All, Nothing, Part};
+    use super::ByteRange::{All, Nothing, Part};
     use super::*;
 
     #[test]
-    fn one_piece_is_served_and_oddities_get_all() {
+    fn single_range_is_served_and_invalid_ranges_get_the_whole_file() {
         let of = |header| parse(Some(header), 100);
         assert_eq!(parse(None, 100), All);
         assert_eq!(of("bytes=0-9"), Part(0, 10));

@@ -27,7 +27,7 @@ impl Server {
         format!("{}{}", self.bmc.name(), self.path)
     }
 
-    /// Switches it. What it is already is not asked for.
+    /// Switches it. Nothing is sent when it is in that state already.
     pub(super) async fn power(&self, power: Power) -> Result<(), ProviderError> {
         let system = self.read().await?;
         let now = system.power();
@@ -47,7 +47,7 @@ impl Server {
         self.until(PowerState::Off).await
     }
 
-    /// Looks until it is so; who calls bounds how long.
+    /// Polls until it is so; the caller bounds how long.
     pub(super) async fn until(&self, wanted: PowerState) -> Result<(), ProviderError> {
         while self.read().await?.power() != wanted {
             tokio::time::sleep(self.pause).await;
@@ -104,9 +104,10 @@ impl Server {
             .await
     }
 
-    /// Has it boot as ever. A BMC that cannot be told so is let be: what it
-    /// was to boot from is not there any more, and "once" is over with one boot.
-    pub(super) async fn boot_as_ever(&self) -> Result<(), ProviderError> {
+    /// Has it boot as usual. An error of a BMC that does not support that is
+    /// ignored: what it was to boot from is not there any more, and "once" is
+    /// over with one boot.
+    pub(super) async fn clear_boot_override(&self) -> Result<(), ProviderError> {
         let system = self.read().await?;
         let Some(boot) = &system.boot else {
             return Ok(());
@@ -127,11 +128,13 @@ impl Server {
                 .await;
             match done {
                 Ok(()) => return Ok(()),
-                Err(error) => tracing::debug!(%error, "a boot override could not be cleared"),
+                Err(error) => {
+                    tracing::debug!(server = self.name(), %error, "boot override not cleared");
+                }
             }
             etag = self.read().await?.etag;
         }
-        tracing::warn!(server = self.name(), "its boot override stays");
+        tracing::warn!(server = self.name(), "boot override of the server stays");
         Ok(())
     }
 }

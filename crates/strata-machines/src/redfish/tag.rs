@@ -2,7 +2,7 @@
 //! people may set and that outlives both of us.
 //!
 //! Written only where the ETag still fits, and read again: some BMCs cut
-//! texts, and some take them and forget them.
+//! texts, and some take them and remove them.
 
 use serde_json::json;
 
@@ -35,7 +35,7 @@ impl Server {
                 if now.tag().as_ref() == Some(tag) {
                     return Ok(());
                 }
-                // Half a tag is nobody's, and the next would not see it.
+                // Half a tag belongs to nothing, and the next would not see it.
                 let _ = self.write_tag(now.etag.as_deref(), before).await;
                 "it takes an AssetTag and keeps another".to_owned()
             }
@@ -43,7 +43,7 @@ impl Server {
             Err(error) => error.to_string(),
         };
         if policy == TagPolicy::Optional {
-            tracing::debug!(server = self.name(), why, "it keeps no tag");
+            tracing::debug!(server = self.name(), why, "server stores no asset tag");
             return Ok(());
         }
         Err(ProviderError::Unsupported(format!(

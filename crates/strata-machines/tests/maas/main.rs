@@ -1,5 +1,6 @@
-//! The MAAS driver, against a region that is played: its protocol as MAAS's
-//! own clients speak it, with answers that get lost. No real MAAS was asked.
+//! The MAAS driver, against a region that is simulated: its protocol as MAAS's
+//! own clients speak it, with answers that get lost. It was not tested against
+//! a real MAAS.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod region;
@@ -69,7 +70,7 @@ fn boot(token: &str) -> Boot {
 }
 
 #[tokio::test]
-async fn a_machine_is_allocated_deployed_switched_and_given_back() {
+async fn maas_machine_is_allocated_deployed_switched_and_released() {
     let region = Region::new(&[("aaa111", &[]), ("bbb222", &["big"])]);
     let served = region.serve().await;
     let (driver, machine) = (driver(&served), target("tag:big"));
@@ -82,11 +83,11 @@ async fn a_machine_is_allocated_deployed_switched_and_given_back() {
     assert_eq!(taken.data["strata-tag"], "strata-test-m1");
     let form = &taken.deployed[0];
     assert_eq!(form["distro_series"], "jammy");
-    let told = base64::prelude::BASE64_STANDARD
+    let reported = base64::prelude::BASE64_STANDARD
         .decode(&form["user_data"])
         .unwrap();
-    let told = String::from_utf8(told).unwrap();
-    let document = told.strip_prefix("#cloud-config\n").unwrap();
+    let reported = String::from_utf8(reported).unwrap();
+    let document = reported.strip_prefix("#cloud-config\n").unwrap();
     let document: serde_json::Value = serde_json::from_str(document).unwrap();
     let file = |at: usize| document["write_files"][at]["content"].as_str().unwrap();
     assert!(file(0).contains("STRATA_JOIN_TOKEN=t1\nSTRATA_SERVER=https://10.0.0.1:7700\n"));
@@ -94,7 +95,7 @@ async fn a_machine_is_allocated_deployed_switched_and_given_back() {
     assert_eq!(file(1), "[node.labels]\n\"zone\" = \"a \\\"b\\\"\"\n");
     assert_eq!(document["runcmd"][0][2], "ab".repeat(32));
 
-    // Asked again, the same boot is the same deployment.
+    // Called again, the same boot is the same deployment.
     driver.boot(&machine, &boot("t1")).await.unwrap();
     region.set("bbb222", |machine| machine.status = "Deployed");
     driver.boot(&machine, &boot("t1")).await.unwrap();
@@ -114,7 +115,7 @@ async fn a_machine_is_allocated_deployed_switched_and_given_back() {
     assert_eq!(seen.tag, Some(machine.tag.clone()));
     assert_eq!((seen.cpu, seen.ram), (Some(8), Some(17179)));
 
-    // Erasing takes some looks.
+    // Erasing takes some polls.
     region.set("bbb222", |machine| machine.slow = 5);
     driver.wipe(&machine).await.unwrap();
     let back = region.get("bbb222");
@@ -129,7 +130,7 @@ async fn a_machine_is_allocated_deployed_switched_and_given_back() {
 }
 
 #[tokio::test]
-async fn an_allocation_whose_answer_was_lost_is_found_again() {
+async fn allocation_with_a_lost_response_is_found_again() {
     for operation in ["allocate", "set_owner_data", "deploy"] {
         let region = Region::new(&[("aaa111", &["big"]), ("bbb222", &["big"])]);
         let served = region.serve().await;
@@ -147,7 +148,7 @@ async fn an_allocation_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test]
-async fn of_two_allocations_one_goes_back() {
+async fn duplicate_allocation_is_released() {
     let region = Region::new(&[("aaa111", &[]), ("bbb222", &[])]);
     let served = region.serve().await;
     for id in ["aaa111", "bbb222"] {
@@ -165,7 +166,7 @@ async fn of_two_allocations_one_goes_back() {
 }
 
 #[tokio::test]
-async fn a_newer_boot_does_not_keep_an_older_deployment() {
+async fn newer_boot_replaces_an_older_deployment() {
     let region = Region::new(&[("aaa111", &[])]);
     let served = region.serve().await;
     let (driver, machine) = (driver(&served), target("aaa111"));
@@ -177,7 +178,7 @@ async fn a_newer_boot_does_not_keep_an_older_deployment() {
 }
 
 #[tokio::test]
-async fn what_maas_will_not_do_is_told_by_what_can_be_done() {
+async fn maas_refusal_has_a_hint() {
     let region = Region::new(&[("aaa111", &["small"])]);
     let served = region.serve().await;
     let driver = driver(&served);
@@ -231,7 +232,7 @@ async fn what_maas_will_not_do_is_told_by_what_can_be_done() {
 }
 
 #[tokio::test]
-async fn a_deployment_that_fails_or_is_released_is_told_of() {
+async fn failed_or_released_deployment_is_reported() {
     let region = Region::new(&[("aaa111", &[])]);
     let served = region.serve().await;
     let (driver, machine) = (driver(&served), target("aaa111"));
@@ -262,7 +263,7 @@ async fn a_deployment_that_fails_or_is_released_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_release_that_fails_is_told_of_and_tried_again() {
+async fn failed_release_is_reported_and_retried() {
     let region = Region::new(&[("aaa111", &[])]);
     let served = region.serve().await;
     let (driver, machine) = (driver(&served), target("aaa111"));
@@ -272,7 +273,7 @@ async fn a_release_that_fails_is_told_of_and_tried_again() {
         let (driver, machine) = (driver.clone(), machine.clone());
         async move { driver.wipe(&machine).await }
     });
-    strata_testkit::wait_for("the release", strata_testkit::PATIENCE, async || {
+    strata_testkit::wait_for("the release", strata_testkit::TEST_TIMEOUT, async || {
         strata_testkit::holds(region.get("aaa111").released.len() == 1)
     })
     .await;
@@ -285,12 +286,12 @@ async fn a_release_that_fails_is_told_of_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_region_that_shows_everybodys_machines_as_ours_is_not_used() {
+async fn region_that_ignores_the_owner_filter_is_rejected() {
     let region = Region::new(&[("aaa111", &[])]);
     region.set("aaa111", |machine| {
         (machine.status, machine.owner) = ("Deployed", Some("ann"));
     });
-    region.stage().deaf = true;
+    region.state().deaf = true;
     let served = region.serve().await;
     let driver = driver(&served);
     for why in [
@@ -306,7 +307,7 @@ async fn a_region_that_shows_everybodys_machines_as_ours_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_to_its_own_region_alone() {
+async fn api_key_is_sent_to_its_own_region_only() {
     let region = Region::new(&[("aaa111", &[])]);
     let (served, other) = (region.serve().await, region.serve().await);
     let driver = driver(&served);

@@ -1,4 +1,4 @@
-//! A region that is played: the part of MAAS's API 2.0 that the driver uses,
+//! A region that is simulated: the part of MAAS's API 2.0 that the driver uses,
 //! with forms, statuses and texts as MAAS has them, and answers that get lost.
 
 use std::collections::{BTreeMap, HashSet};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
-use super::served::{Answered, Asked, Served, json as answer, text};
+use super::served::{CannedResponse, RecordedRequest, Served, json as answer, text};
 
 /// How an operation goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Played {
+pub(crate) struct SimulatedMachine {
     pub(crate) id: &'static str,
     pub(crate) tags: Vec<&'static str>,
     pub(crate) status: &'static str,
@@ -30,13 +30,13 @@ pub(crate) struct Played {
     /// The forms of all deployments.
     pub(crate) deployed: Vec<BTreeMap<String, String>>,
     pub(crate) released: Vec<BTreeMap<String, String>>,
-    /// How many looks a release takes.
+    /// How many polls a release takes.
     pub(crate) slow: u32,
 }
 
 #[derive(Default)]
-pub(crate) struct Stage {
-    pub(crate) machines: Vec<Played>,
+pub(crate) struct SimState {
+    pub(crate) machines: Vec<SimulatedMachine>,
     pub(crate) faults: Vec<(&'static str, Fault)>,
     /// Takes `agent_name` for nothing.
     pub(crate) deaf: bool,
@@ -44,30 +44,30 @@ pub(crate) struct Stage {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Region(Arc<Mutex<Stage>>);
+pub(crate) struct Region(Arc<Mutex<SimState>>);
 
 impl Region {
     pub(crate) fn new(machines: &[(&'static str, &[&'static str])]) -> Self {
         let this = Self::default();
         for (id, tags) in machines {
-            this.stage().machines.push(Played {
+            this.state().machines.push(SimulatedMachine {
                 id,
                 tags: tags.to_vec(),
                 status: "Ready",
-                ..Played::default()
+                ..SimulatedMachine::default()
             });
         }
         this
     }
 
-    pub(crate) fn stage(&self) -> MutexGuard<'_, Stage> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, SimState> {
         self.0.lock().unwrap()
     }
 
-    pub(crate) fn set(&self, id: &str, change: impl FnOnce(&mut Played)) {
-        let mut stage = self.stage();
+    pub(crate) fn set(&self, id: &str, change: impl FnOnce(&mut SimulatedMachine)) {
+        let mut state = self.state();
         change(
-            stage
+            state
                 .machines
                 .iter_mut()
                 .find(|machine| machine.id == id)
@@ -75,9 +75,9 @@ impl Region {
         );
     }
 
-    pub(crate) fn get(&self, id: &str) -> Played {
-        let stage = self.stage();
-        stage
+    pub(crate) fn get(&self, id: &str) -> SimulatedMachine {
+        let state = self.state();
+        state
             .machines
             .iter()
             .find(|machine| machine.id == id)
@@ -86,12 +86,12 @@ impl Region {
     }
 
     pub(crate) fn fail(&self, operation: &'static str, fault: Fault) {
-        self.stage().faults.push((operation, fault));
+        self.state().faults.push((operation, fault));
     }
 
     pub(crate) async fn serve(&self) -> Served {
         let this = self.clone();
-        Served::new(move |asked| this.stage().answer(asked)).await
+        Served::new(move |asked| this.state().answer(asked)).await
     }
 }
 
@@ -117,8 +117,8 @@ fn form(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-impl Stage {
-    fn answer(&mut self, asked: &Asked) -> Answered {
+impl SimState {
+    fn answer(&mut self, asked: &RecordedRequest) -> CannedResponse {
         if let Err(why) = self.check(asked) {
             return text(401, &format!("Authorization Error: {why}"));
         }
@@ -154,7 +154,7 @@ impl Stage {
     }
 
     /// OAuth 1.0, PLAINTEXT, each nonce once.
-    fn check(&mut self, asked: &Asked) -> Result<(), String> {
+    fn check(&mut self, asked: &RecordedRequest) -> Result<(), String> {
         let header = asked.header("authorization");
         let fields = header.strip_prefix("OAuth ").ok_or("no OAuth")?;
         let fields: BTreeMap<&str, &str> = fields
@@ -185,7 +185,7 @@ impl Stage {
         Ok(())
     }
 
-    fn list(&mut self, agent: Option<&String>) -> Answered {
+    fn list(&mut self, agent: Option<&String>) -> CannedResponse {
         let deaf = self.deaf;
         let found = self
             .machines
@@ -204,8 +204,8 @@ impl Stage {
         answer(200, &found.into())
     }
 
-    fn allocate(&mut self, body: &BTreeMap<String, String>) -> Answered {
-        let fits = |machine: &&mut Played| {
+    fn allocate(&mut self, body: &BTreeMap<String, String>) -> CannedResponse {
+        let fits = |machine: &&mut SimulatedMachine| {
             let id = body.get("system_id").is_none_or(|id| machine.id == id);
             let tag = body
                 .get("tags")
@@ -226,13 +226,17 @@ impl Stage {
     }
 }
 
-fn free(machine: &mut Played) {
+fn free(machine: &mut SimulatedMachine) {
     (machine.status, machine.owner, machine.on) = ("Ready", None, false);
     machine.agent.clear();
     machine.data.clear();
 }
 
-fn operate(machine: &mut Played, operation: &str, body: &BTreeMap<String, String>) -> Answered {
+fn operate(
+    machine: &mut SimulatedMachine,
+    operation: &str,
+    body: &BTreeMap<String, String>,
+) -> CannedResponse {
     if machine.owner != Some("strata") {
         return text(403, "This machine is not allocated to you.");
     }
@@ -271,7 +275,7 @@ fn operate(machine: &mut Played, operation: &str, body: &BTreeMap<String, String
 }
 
 /// A machine as MAAS shows it, the larger lists left out.
-fn shown(machine: &Played) -> Value {
+fn shown(machine: &SimulatedMachine) -> Value {
     json!({
         "system_id": machine.id,
         "hostname": format!("host-{}", machine.id),

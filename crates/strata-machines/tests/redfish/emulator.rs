@@ -1,11 +1,11 @@
-//! Starts OpenStack's Redfish emulator, which nobody here wrote.
+//! Starts OpenStack's Redfish emulator, which is not of this project.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use strata_testkit::{PATIENCE, skip, wait_for};
+use strata_testkit::{TEST_TIMEOUT, skip, wait_for};
 use tempfile::TempDir;
 
 /// `admin` with the password `s3cret`, as Apache keeps it.
@@ -27,7 +27,7 @@ pub(crate) struct Emulator {
     process: Child,
     pub(crate) url: String,
     pub(crate) ca: PathBuf,
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 impl Drop for Emulator {
@@ -35,7 +35,7 @@ impl Drop for Emulator {
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             eprintln!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
         }
@@ -46,11 +46,11 @@ impl Emulator {
     /// Starts it. `run` makes the command of a program, which lets it stand
     /// inside another.
     pub(crate) async fn start(
-        folder: TempDir,
+        directory: TempDir,
         settings: &str,
         run: impl FnOnce(&Path) -> Command,
     ) -> Self {
-        let at = |name: &str| folder.path().join(name);
+        let at = |name: &str| directory.path().join(name);
         for made in ["state", "tmp"] {
             fs::create_dir(at(made)).unwrap();
         }
@@ -66,12 +66,12 @@ impl Emulator {
             shown("state"),
         );
         fs::write(at("settings.py"), settings).unwrap();
-        // Nobody else is given the number again so soon.
+        // No other process is given the number again so soon.
         let bound = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = bound.local_addr().unwrap().port();
         drop(bound);
         let log = File::create(at("log")).unwrap();
-        let process = run(folder.path())
+        let process = run(directory.path())
             .args(["--config", &shown("settings.py"), "-i", "127.0.0.1", "-p"])
             .arg(port.to_string())
             .args([
@@ -90,9 +90,9 @@ impl Emulator {
             process,
             url: format!("https://127.0.0.1:{port}"),
             ca: at("cert"),
-            folder,
+            directory,
         };
-        wait_for("the emulator", 2 * PATIENCE, async || {
+        wait_for("the emulator", 2 * TEST_TIMEOUT, async || {
             let ended = this.process.try_wait().unwrap();
             assert!(ended.is_none(), "it does not run: {ended:?}");
             let found = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
@@ -102,9 +102,9 @@ impl Emulator {
         this
     }
 
-    /// With one played machine.
+    /// With one simulated machine.
     pub(crate) async fn fake(program: &Path) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let run = |_: &Path| {
             let mut command = Command::new("setpriv");
             command
@@ -113,6 +113,6 @@ impl Emulator {
                 .arg("--fake");
             command
         };
-        Self::start(folder, "", run).await
+        Self::start(directory, "", run).await
     }
 }

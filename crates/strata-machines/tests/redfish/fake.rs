@@ -1,4 +1,4 @@
-//! Against the emulator with a played machine: power, overrides, media.
+//! Against the emulator with a simulated machine: power, overrides, media.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use super::{boot, config, driver, optional, target};
 
 const SYSTEM: &str = "/redfish/v1/Systems/27946b59-9e44-4fa7-8e91-f3527a1ef094";
 
-/// Trusts the emulator's certificate, and nobody else's.
+/// Trusts the emulator's certificate, and no other's.
 fn trusting(emulator: &Emulator) -> strata_machines::redfish::RedfishConfig {
     let mut config = config(&emulator.url);
     let credentials = config.credentials.get_mut("rack").unwrap();
@@ -23,9 +23,9 @@ fn trusting(emulator: &Emulator) -> strata_machines::redfish::RedfishConfig {
 /// The size of what the emulator fetched to put into its drive.
 fn fetched(emulator: &Emulator) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    let mut folders = vec![emulator.folder.path().join("tmp")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().flatten() {
+    let mut folders = vec![emulator.directory.path().join("tmp")];
+    while let Some(directory) = folders.pop() {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
             match entry.file_type().unwrap().is_dir() {
                 true => folders.push(entry.path()),
                 false => found.push(fs::read(entry.path()).unwrap()),
@@ -36,7 +36,7 @@ fn fetched(emulator: &Emulator) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_machine_is_booted_seen_switched_and_wiped() {
+async fn redfish_machine_is_booted_discovered_switched_and_wiped() {
     let Some(program) = emulator::program() else {
         return;
     };
@@ -72,7 +72,7 @@ async fn a_machine_is_booted_seen_switched_and_wiped() {
 }
 
 #[tokio::test]
-async fn what_a_bmc_does_not_do_or_allow_is_said() {
+async fn unsupported_bmc_action_is_reported() {
     let Some(program) = emulator::program() else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Against BMCs that were taken over: what they say leads nowhere, and what
-//! they send is bounded.
+//! Against BMCs that were taken over: their links lead nowhere, and what they
+//! send is bounded.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{boot, config, driver, optional, target};
 const SYSTEM: &str = "/redfish/v1/Systems/1";
 
 #[tokio::test]
-async fn credentials_do_not_follow_what_a_bmc_says() {
+async fn credentials_do_not_follow_bmc_redirects() {
     let trap = Served::new(|_| text(200, "{}")).await;
     let elsewhere = trap.url.clone();
     for kind in ["member", "action", "media", "redirect", "task", "next"] {
@@ -64,7 +64,7 @@ async fn credentials_do_not_follow_what_a_bmc_says() {
 }
 
 #[tokio::test]
-async fn what_a_bmc_sends_is_bounded() {
+async fn bmc_response_size_is_bounded() {
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let long = format!("{{\"PowerState\": \"{}\"}}", "x".repeat(5 << 20));
     for body in [deep, long, "null".into(), "{".into(), String::new()] {
@@ -78,7 +78,7 @@ async fn what_a_bmc_sends_is_bounded() {
         assert!(matches!(why, ProviderError::Refused(_)), "{why:?}");
         assert!(why.to_string().len() < 600, "{why}");
     }
-    // What it says is shown without what would spoil a terminal.
+    // Its error is shown without what would spoil a terminal.
     let said = json!({ "error": { "message": "no\u{1b}[31m\r\n way ".repeat(100) } });
     let bmc = Served::new(move |_| answer(400, &said)).await;
     let why = driver(config(&bmc.url));
@@ -94,7 +94,7 @@ async fn what_a_bmc_sends_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_bmc_that_says_nothing_is_not_waited_for() {
+async fn silent_bmc_times_out() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut config = config(&url);
@@ -107,7 +107,7 @@ async fn a_bmc_that_says_nothing_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn credentials_are_for_their_bmcs_and_over_tls() {
+async fn credentials_are_sent_to_their_bmc_over_tls_only() {
     let bmc = Served::new(|_| answer(200, &json!({ "PowerState": "On" }))).await;
     let machine = target(&bmc.url, SYSTEM);
     let mut config = config("https://10.0.0.9");

@@ -1,4 +1,4 @@
-//! The Redfish driver: against OpenStack's emulator with played machines and
+//! The Redfish driver: against OpenStack's emulator with simulated machines and
 //! with a real QEMU, and against BMCs of the test's own where the emulator
 //! has nothing to try it on.
 #![allow(
@@ -12,16 +12,16 @@ mod archive;
 mod emulator;
 mod fake;
 mod hostile;
-mod played;
 mod real;
 #[path = "../served/mod.rs"]
 mod served;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_machines::iso::{Loaders, Medium, Part};
+use strata_bootimage::{Loaders, Medium, Part};
 use strata_machines::redfish::{
     BmcCredentials, Limits, MediaConfig, Redfish, RedfishConfig, TagPolicy,
 };
@@ -83,7 +83,7 @@ pub(crate) fn config(address: &str) -> RedfishConfig {
         media: Some(MediaConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             url: None,
-            folder: None,
+            directory: None,
         }),
         limits: Limits {
             pause: Duration::from_millis(20),

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_machines::iso::{Loaders, Medium, Part};
+use strata_bootimage::{Loaders, Medium, Part};
 use strata_machines::redfish::Redfish;
 use strata_machines::{Boot, Provider as _, ProviderError, Target};
 use strata_testkit::guest::{Guest, kernel, small_initramfs};
@@ -38,22 +38,22 @@ fn lacks() -> Option<&'static str> {
 }
 
 /// A PC with a disk, and what it prints in a file.
-fn machine_xml(folder: &Path) -> String {
-    let folder = folder.display();
+fn machine_xml(directory: &Path) -> String {
+    let directory = directory.display();
     format!(
         "<domain type='qemu'><name>m1</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>
         <os><type arch='x86_64' machine='pc'>hvm</type><boot dev='hd'/></os>
         <features><acpi/></features>
         <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
         <disk type='file' device='disk'><driver name='qemu' type='raw'/>
-        <source file='{folder}/disk'/><target dev='hda' bus='ide'/></disk>
-        <serial type='file'><source path='{folder}/console'/></serial>
+        <source file='{directory}/disk'/><target dev='hda' bus='ide'/></disk>
+        <serial type='file'><source path='{directory}/console'/></serial>
         <memballoon model='none'/></devices></domain>"
     )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_boots_what_we_serve_is_switched_off_and_wiped() {
+async fn real_redfish_server_boots_served_media_and_is_wiped() {
     if let Some(why) = Guest::lacks() {
         return skip(why);
     }
@@ -63,8 +63,8 @@ async fn a_server_boots_what_we_serve_is_switched_off_and_wiped() {
     let Some(program) = emulator::program() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let world = folder.path().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let world = directory.path().to_owned();
     File::create(world.join("disk"))
         .unwrap()
         .set_len(1 << 20)
@@ -91,7 +91,7 @@ async fn a_server_boots_what_we_serve_is_switched_off_and_wiped() {
             .env("WORLD", world);
         command
     };
-    let emulator = Emulator::start(folder, "", run).await;
+    let emulator = Emulator::start(directory, "", run).await;
     let medium = move |_: &Target, boot: &Boot| -> Result<Medium, ProviderError> {
         Ok(Medium {
             kernel: kernel(),
@@ -99,7 +99,7 @@ async fn a_server_boots_what_we_serve_is_switched_off_and_wiped() {
                 Part::File(initramfs.clone()),
                 Part::Bytes(archive("token", boot.join_token.expose()).into()),
             ],
-            command_line: "console=ttyS0 quiet panic=-1".into(),
+            command_line: "console=ttyS0 quiet panic=-1 no_timer_check".into(),
             loaders: Loaders::debian(),
         })
     };

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// What came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     /// With its query.
     pub(crate) path: String,
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
     pub(crate) body: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -28,27 +28,29 @@ impl Asked {
 }
 
 /// What goes out; `None` drops the connection.
-pub(crate) type Answered = Option<(u16, Vec<(&'static str, String)>, String)>;
+pub(crate) type CannedResponse = Option<(u16, Vec<(&'static str, String)>, String)>;
 
 /// JSON, with this status.
-pub(crate) fn json(status: u16, body: &serde_json::Value) -> Answered {
+pub(crate) fn json(status: u16, body: &serde_json::Value) -> CannedResponse {
     Some((status, Vec::new(), body.to_string()))
 }
 
 /// Text, with this status.
-pub(crate) fn text(status: u16, body: &str) -> Answered {
+pub(crate) fn text(status: u16, body: &str) -> CannedResponse {
     Some((status, Vec::new(), body.to_owned()))
 }
 
 /// The server; it ends with this.
 pub(crate) struct Served {
     pub(crate) url: String,
-    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) asked: Arc<Mutex<Vec<RecordedRequest>>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Served {
-    pub(crate) async fn new(answer: impl Fn(&Asked) -> Answered + Send + Sync + 'static) -> Self {
+    pub(crate) async fn new(
+        answer: impl Fn(&RecordedRequest) -> CannedResponse + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -72,7 +74,7 @@ impl Served {
         }
     }
 
-    /// `POST /path` and so on, all that were asked for so far.
+    /// `POST /path` and so on, all requests so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let all = self.asked.lock().unwrap();
         all.iter()
@@ -85,12 +87,12 @@ type Reply = Result<http::Response<Full<Bytes>>, Box<dyn std::error::Error + Sen
 
 async fn reply(
     request: http::Request<hyper::body::Incoming>,
-    answer: &(dyn Fn(&Asked) -> Answered + Send + Sync),
-    log: &Mutex<Vec<Asked>>,
+    answer: &(dyn Fn(&RecordedRequest) -> CannedResponse + Send + Sync),
+    log: &Mutex<Vec<RecordedRequest>>,
 ) -> Reply {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    let asked = Asked {
+    let asked = RecordedRequest {
         method: head.method.to_string(),
         path: head.uri.to_string(),
         headers: head.headers,

@@ -14,6 +14,18 @@ pub(crate) struct Chunk {
     pub(crate) devices: Vec<u64>,
 }
 
+/// A copy of a chunk on a device, as long as the chunk: all profiles in use keep
+/// whole copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stripe {
+    /// The start of its chunk, by which copies of the same are known.
+    pub(crate) chunk: u64,
+    pub(crate) device: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) is_data: bool,
+}
+
 const TREE: u64 = 3;
 const OBJECT: u64 = 256;
 const KIND: u32 = 228;
@@ -23,7 +35,23 @@ const HEADER: usize = 32;
 impl Fs {
     /// All chunks that hold data.
     pub(crate) fn data_chunks(&self) -> Result<Vec<Chunk>, Errno> {
-        let mut chunks = Vec::new();
+        let mut chunks: Vec<Chunk> = Vec::new();
+        for stripe in self.stripes()?.into_iter().filter(|stripe| stripe.is_data) {
+            match chunks.last_mut() {
+                Some(chunk) if chunk.start == stripe.chunk => chunk.devices.push(stripe.device),
+                _ => chunks.push(Chunk {
+                    start: stripe.chunk,
+                    bytes: stripe.bytes,
+                    devices: vec![stripe.device],
+                }),
+            }
+        }
+        Ok(chunks)
+    }
+
+    /// What of the devices is given to chunks, by chunk.
+    pub(crate) fn stripes(&self) -> Result<Vec<Stripe>, Errno> {
+        let mut stripes = Vec::new();
         let mut from = 0;
         loop {
             let mut search = Bytes::new()
@@ -42,12 +70,12 @@ impl Fs {
             for _ in 0..count {
                 let start = search.get(at + 16);
                 let length = u32::from_ne_bytes(search.array(at + 28)) as usize;
-                chunks.extend(read(&search, at + HEADER, start));
+                read(&search, at + HEADER, start, &mut stripes);
                 at += HEADER + length;
                 from = start + 1;
             }
             if count == 0 {
-                return Ok(chunks);
+                return Ok(stripes);
             }
         }
     }
@@ -65,7 +93,7 @@ impl Fs {
         sys::ioctl(&self.root, &sys::BALANCE_V2, &mut argument).map(drop)
     }
 
-    /// Writes a chunk anew where there is most room.
+    /// Writes a chunk again where there is most room.
     pub(crate) fn move_chunk(&self, chunk: &Chunk) -> Result<(), Errno> {
         const DATA: u64 = 1;
         const WITHIN: u64 = 1 << 4;
@@ -79,18 +107,18 @@ impl Fs {
     }
 }
 
-/// Unlike what the kernel tells of itself, trees are little-endian; so are all
-/// machines we build for.
-fn read(search: &Bytes<4096>, at: usize, start: u64) -> Option<Chunk> {
+/// Unlike what the kernel reports of itself, trees are little-endian; so are
+/// all machines we build for.
+fn read(search: &Bytes<4096>, at: usize, chunk: u64, stripes: &mut Vec<Stripe>) {
     const DATA: u64 = 1;
     const STRIPES: usize = 48;
     const STRIPE: usize = 32;
     let count = usize::from(u16::from_le_bytes(search.array(at + 44)));
-    (search.get(at + 24) & DATA != 0).then(|| Chunk {
-        start,
+    stripes.extend((0..count).map(|stripe| Stripe {
+        chunk,
+        device: search.get(at + STRIPES + stripe * STRIPE),
+        offset: search.get(at + STRIPES + stripe * STRIPE + 8),
         bytes: search.get(at),
-        devices: (0..count)
-            .map(|stripe| search.get(at + STRIPES + stripe * STRIPE))
-            .collect(),
-    })
+        is_data: search.get(at + 24) & DATA != 0,
+    }));
 }

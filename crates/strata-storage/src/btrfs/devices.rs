@@ -20,7 +20,7 @@ pub(crate) struct DeviceInfo {
     pub(crate) errors: u64,
 }
 
-/// Why a device was not taken or let go: the kernel's call failed, or it was
+/// Why a device was not added or released: the kernel's call failed, or it was
 /// refused for a reason of its own numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {

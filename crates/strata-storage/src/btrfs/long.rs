@@ -1,6 +1,6 @@
-//! What takes long: to replace a device, to read everything over, to change
-//! how often things are kept. Each call runs in the kernel until it is done;
-//! its progress is asked for, and it is cancelled, by another thread.
+//! What takes long: to replace a device, to read everything over, to change how
+//! often things are kept. Each call runs in the kernel until it is done;
+//! another thread queries its progress and cancels it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -93,13 +93,13 @@ impl Fs {
         sys::ioctl(&self.root, &sys::SCRUB_CANCEL, &mut Bytes::new()).map(drop)
     }
 
-    /// Writes anew what is not kept as the profile asks, and only that.
+    /// Writes again what is not kept as the profile requires, and only that.
     pub(crate) fn convert(&self, profile: Profile) -> Result<(), Errno> {
         const EVERYTHING: u64 = 1 | 2 | 4;
         /// Also when it means to keep metadata less often than now.
         const FORCE: u64 = 8;
         const CONVERT_SOFTLY: u64 = 1 << 8 | 1 << 9;
-        /// How the kernel says "once" here.
+        /// How the kernel names "once" here.
         const SINGLE: u64 = 1 << 48;
         let (data, metadata) = match profile {
             Profile::Single => (SINGLE, DUP),

@@ -1,5 +1,5 @@
-//! btrfs through its own calls, typed: no program of the host is asked for
-//! anything but to format.
+//! btrfs through its own calls, typed: no program of the host is used but to
+//! format.
 
 mod chunks;
 mod devices;
@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-pub(crate) use chunks::Chunk;
+pub(crate) use chunks::{Chunk, Stripe};
 pub(crate) use devices::{DeviceInfo, Refused};
 pub(crate) use long::{ReplaceState, ScrubFigures};
 pub(crate) use space::Spaces;
@@ -23,12 +23,12 @@ pub(crate) use subvolumes::{
 
 use crate::sys::{self, Bytes};
 
-/// A mounted btrfs, by its uppermost folder.
+/// A mounted btrfs, by its uppermost directory.
 pub(crate) struct Fs {
     pub(crate) root: OwnedFd,
 }
 
-/// What the file system says of itself.
+/// What the file system reports of itself.
 pub(crate) struct FsInfo {
     pub(crate) highest_device: u64,
     pub(crate) id: [u8; 16],
@@ -59,7 +59,7 @@ impl Fs {
         sys::ioctl(&self.root, &sys::SYNC, &mut Bytes::new()).map(drop)
     }
 
-    /// After errors that it cannot get over, the kernel lets nobody write.
+    /// After errors that it cannot recover from, the kernel rejects all writes.
     pub(crate) fn is_read_only(&self) -> Result<bool, Errno> {
         let flags = rustix::fs::fstatvfs(&self.root)?.f_flag;
         Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
@@ -73,7 +73,7 @@ impl Fs {
         sys::ioctl(&self.root, &sys::QUOTA_CTL, &mut argument).map(drop)
     }
 
-    /// Counts everything anew in the background; a count that runs goes on.
+    /// Counts everything again in the background; a count that runs goes on.
     pub(crate) fn rescan_quota(&self) -> Result<(), Errno> {
         match sys::ioctl(&self.root, &sys::QUOTA_RESCAN, &mut Bytes::new()) {
             Ok(_) | Err(Errno::INPROGRESS) => Ok(()),

@@ -22,7 +22,9 @@ pub(crate) struct Spaces {
     pub(crate) data_used: u64,
     /// With what the system itself needs.
     pub(crate) metadata_used: u64,
-    /// In block groups that are not kept as the profile asks.
+    /// The block groups of both.
+    pub(crate) metadata_total: u64,
+    /// In block groups that are not kept as the profile requires.
     pub(crate) astray: u64,
 }
 
@@ -39,6 +41,7 @@ impl Fs {
             }
             if space.flags & (METADATA | SYSTEM) != 0 {
                 spaces.metadata_used += space.used;
+                spaces.metadata_total += space.total;
             }
             let asked = match profile {
                 Profile::Mirrored => RAID1,

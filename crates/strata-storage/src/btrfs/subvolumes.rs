@@ -22,7 +22,7 @@ pub(crate) struct SubvolumeInfo {
     pub(crate) made_in: u64,
 }
 
-/// Of the subvolume that this file or folder is in.
+/// Of the subvolume that this file or directory is in.
 pub(crate) fn info(file: impl AsFd) -> Result<SubvolumeInfo, Errno> {
     let mut answer = Bytes::new();
     sys::ioctl(file, &sys::SUBVOL_INFO, &mut answer)?;
@@ -37,15 +37,15 @@ pub(crate) fn info(file: impl AsFd) -> Result<SubvolumeInfo, Errno> {
 }
 
 /// Makes an empty subvolume.
-pub(crate) fn create(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+pub(crate) fn create(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let mut argument = Bytes::new().with_text(NAME, NAME_ROOM, name.as_bytes())?;
-    sys::ioctl(folder, &sys::SUBVOL_CREATE_V2, &mut argument).map(drop)
+    sys::ioctl(dir, &sys::SUBVOL_CREATE_V2, &mut argument).map(drop)
 }
 
 /// Takes `source` as it is at one moment.
 pub(crate) fn snapshot(
     source: BorrowedFd<'_>,
-    folder: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
     name: &str,
     read_only: bool,
 ) -> Result<(), Errno> {
@@ -54,22 +54,22 @@ pub(crate) fn snapshot(
         .with(0, source)
         .with(FLAGS, if read_only { READ_ONLY } else { 0 })
         .with_text(NAME, NAME_ROOM, name.as_bytes())?;
-    sys::ioctl(folder, &sys::SNAP_CREATE_V2, &mut argument).map(drop)
+    sys::ioctl(dir, &sys::SNAP_CREATE_V2, &mut argument).map(drop)
 }
 
 /// Takes a subvolume away with everything in it but other subvolumes.
-pub(crate) fn destroy(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+pub(crate) fn destroy(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     let mut argument = Bytes::new().with_text(NAME, NAME_ROOM, name)?;
-    sys::ioctl(folder, &sys::SNAP_DESTROY_V2, &mut argument).map(drop)
+    sys::ioctl(dir, &sys::SNAP_DESTROY_V2, &mut argument).map(drop)
 }
 
-/// Nobody writes to it from now on.
+/// No process writes to it from now on.
 pub(crate) fn make_read_only(subvolume: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut argument = Bytes::new().with(0, READ_ONLY);
     sys::ioctl(subvolume, &sys::SUBVOL_SETFLAGS, &mut argument).map(drop)
 }
 
-/// Everybody who may can write to it again.
+/// All with the permission can write to it again.
 pub(crate) fn make_writable(subvolume: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::ioctl(subvolume, &sys::SUBVOL_SETFLAGS, &mut Bytes::new()).map(drop)
 }
@@ -88,21 +88,21 @@ impl Fs {
     /// What a subvolume refers to, and what of that nothing else does, as of
     /// the last commit.
     pub(crate) fn usage(&self, id: u64) -> Result<(u64, u64), Errno> {
-        let folder = self.quota_folder()?.join(format!("0_{id}"));
+        let dir = self.quota_dir()?.join(format!("0_{id}"));
         let read = |name: &str| {
-            let text = std::fs::read_to_string(folder.join(name)).map_err(|_| Errno::NOENT)?;
+            let text = std::fs::read_to_string(dir.join(name)).map_err(|_| Errno::NOENT)?;
             text.trim().parse::<u64>().map_err(|_| Errno::INVAL)
         };
         Ok((read("referenced")?, read("exclusive")?))
     }
 
-    /// Whether the kernel says that it lost count.
+    /// Whether the kernel reports that its accounting is inconsistent.
     pub(crate) fn lost_count(&self) -> Result<bool, Errno> {
-        let flag = std::fs::read(self.quota_folder()?.join("inconsistent"));
+        let flag = std::fs::read(self.quota_dir()?.join("inconsistent"));
         Ok(flag.is_ok_and(|text| text.starts_with(b"1")))
     }
 
-    fn quota_folder(&self) -> Result<std::path::PathBuf, Errno> {
+    fn quota_dir(&self) -> Result<std::path::PathBuf, Errno> {
         let id = super::id_text(self.info()?.id);
         Ok(format!("/sys/fs/btrfs/{id}/qgroups").into())
     }

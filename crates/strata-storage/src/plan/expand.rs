@@ -5,7 +5,7 @@ use strata_types::storage::{DeviceResize, DeviceState, ExpandPlan, Profile};
 use super::resize::least_size;
 use super::{DeviceFacts, Facts, usable};
 use crate::StorageError;
-use crate::config::LEAST_DEVICE;
+use crate::config::MIN_DEVICE;
 
 /// What to use so that at least `min_bytes` more can be stored, and not more
 /// than that: first the rest of devices that are used in part, then spares,
@@ -33,7 +33,7 @@ pub fn expand(facts: &Facts, min_bytes: u64) -> Result<ExpandPlan, StorageError>
     Ok(plan)
 }
 
-/// Uses no more of each device than what was asked for takes, of spares last.
+/// Uses no more of each device than what was requested takes, of spares last.
 fn trim(facts: &Facts, whole: &Facts, plan: &mut ExpandPlan, min_bytes: u64) {
     let is_new = |device: &DeviceFacts| plan.devices.contains(&device.name);
     let counts = |device: &&DeviceFacts| device.in_use() || is_new(device);
@@ -44,7 +44,7 @@ fn trim(facts: &Facts, whole: &Facts, plan: &mut ExpandPlan, min_bytes: u64) {
     let mut sizes: Vec<u64> = devices.iter().map(|device| device.bytes).collect();
     for (at, device) in devices.iter().enumerate() {
         let floor = match is_new(device) {
-            true => LEAST_DEVICE,
+            true => MIN_DEVICE,
             false => before(&device.name).map_or(device.bytes, |one| one.bytes),
         };
         sizes[at] = least_size(facts.profile, &sizes, at, floor, enough);

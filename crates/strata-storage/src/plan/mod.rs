@@ -2,6 +2,7 @@
 //! a plan, or to a refusal with the figures. Nothing here touches a device.
 
 mod expand;
+mod metadata;
 mod resize;
 mod shrink;
 mod spread;
@@ -9,9 +10,10 @@ mod spread;
 mod tests;
 
 pub use expand::expand;
+pub(crate) use metadata::metadata_has_room;
 pub use shrink::shrink;
-pub(crate) use shrink::{may_leave, may_resize};
-pub(crate) use spread::{Room, next_to_move};
+pub(crate) use shrink::{may_leave, may_resize, more_than};
+pub(crate) use spread::{FreeSpace, next_to_move};
 use strata_types::storage::{DeviceState, Profile};
 
 /// What was observed of the pool.
@@ -19,12 +21,14 @@ use strata_types::storage::{DeviceState, Profile};
 pub struct Facts {
     /// How often everything is kept.
     pub profile: Profile,
-    /// Devices and spares.
     pub devices: Vec<DeviceFacts>,
     /// What is stored, in bytes that users could use instead.
     pub stored_bytes: u64,
-    /// What is not kept as the profile asks.
+    /// What is not kept as the profile requires.
     pub astray_bytes: u64,
+    /// What block groups of metadata hold and do not use, in the same bytes.
+    /// The kernel does not make them smaller while a device is cut.
+    pub held_bytes: u64,
     /// What must stay free.
     pub reserve_bytes: u64,
 }
@@ -32,7 +36,6 @@ pub struct Facts {
 /// What was observed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Its name.
     pub name: String,
     /// What the pool uses of it; all of a spare.
     pub bytes: u64,

@@ -5,7 +5,7 @@ use strata_types::storage::{DeviceResize, DeviceState, ShrinkPlan};
 use super::resize::{BLOCK, least_size};
 use super::{DeviceFacts, Facts, usable};
 use crate::StorageError;
-use crate::config::{LEAST_DEVICE, least_devices};
+use crate::config::{MIN_DEVICE, least_devices};
 
 /// The devices to give back so that at most `max_bytes` less can be stored,
 /// and what is stored still fits with the reserve. Failing ones go first,
@@ -57,8 +57,8 @@ pub fn shrink(facts: &Facts, max_bytes: u64) -> Result<ShrinkPlan, StorageError>
 fn cut(facts: &Facts, leaving: &[&DeviceFacts], max_bytes: u64) -> (Vec<DeviceResize>, u64) {
     let stays =
         |device: &&DeviceFacts| device.in_use() && !leaving.iter().any(|l| l.name == device.name);
-    let mut staying: Vec<&DeviceFacts> = facts.devices.iter().filter(stays).collect();
-    staying.sort_by_key(|device| {
+    let mut remaining: Vec<&DeviceFacts> = facts.devices.iter().filter(stays).collect();
+    remaining.sort_by_key(|device| {
         let room = device.bytes.saturating_sub(device.allocated_bytes);
         (
             device.state != DeviceState::Failing,
@@ -67,11 +67,11 @@ fn cut(facts: &Facts, leaving: &[&DeviceFacts], max_bytes: u64) -> (Vec<DeviceRe
     });
     let least = facts.usable_bytes().saturating_sub(max_bytes);
     let least = least.max(needed(facts));
-    let mut sizes: Vec<u64> = staying.iter().map(|device| device.bytes).collect();
+    let mut sizes: Vec<u64> = remaining.iter().map(|device| device.bytes).collect();
     for at in 0..sizes.len() {
-        sizes[at] = least_size(facts.profile, &sizes, at, LEAST_DEVICE, least);
+        sizes[at] = least_size(facts.profile, &sizes, at, MIN_DEVICE, least);
     }
-    let resized = staying
+    let resized = remaining
         .iter()
         .zip(&sizes)
         .filter(|&(device, size)| device.bytes != *size)
@@ -90,7 +90,21 @@ fn beyond(facts: &Facts, resize: &DeviceResize) -> u64 {
     device.map_or(0, |one| one.allocated_bytes.saturating_sub(resize.to_bytes))
 }
 
-/// Whether a device may be cut to this size.
+/// How much more can be stored with a device of this size than with one of
+/// `planned` bytes.
+pub(crate) fn more_than(facts: &Facts, name: &str, planned: u64) -> u64 {
+    let devices = facts.devices.iter().filter(|device| device.in_use());
+    let sizes = devices.map(|device| match device.name == name {
+        true => planned,
+        false => device.bytes,
+    });
+    let planned = usable(facts.profile, sizes);
+    facts.usable_bytes().saturating_sub(planned)
+}
+
+/// Whether a device may be cut to this size. As for [`may_leave`], idle metadata
+/// does not count: it may have grown since the plan, and a cut without room stops
+/// where it is.
 pub(crate) fn may_resize(facts: &Facts, name: &str, to_bytes: u64) -> Result<(), StorageError> {
     let devices = facts.devices.iter().filter(|device| device.in_use());
     let sizes = devices.map(|device| match device.name == name {
@@ -98,7 +112,7 @@ pub(crate) fn may_resize(facts: &Facts, name: &str, to_bytes: u64) -> Result<(),
         false => device.bytes,
     });
     let after = usable(facts.profile, sizes);
-    if after < facts.usable_bytes() && after < needed(facts) {
+    if after < facts.usable_bytes() && after < stored(facts) {
         return Err(below_used(facts, after));
     }
     Ok(())
@@ -116,7 +130,14 @@ fn fits(facts: &Facts, count: usize, leaving: &[&DeviceFacts], max_bytes: u64) -
         && after >= needed(facts)
 }
 
+/// What a plan leaves: what is stored, the reserve, and what metadata holds idle,
+/// which the kernel gives up last.
 fn needed(facts: &Facts) -> u64 {
+    stored(facts).saturating_add(facts.held_bytes)
+}
+
+/// What is stored, and the reserve.
+fn stored(facts: &Facts) -> u64 {
     facts.stored_bytes.saturating_add(facts.reserve_bytes)
 }
 
@@ -126,7 +147,10 @@ fn left(facts: &Facts, leaving: &[&DeviceFacts]) -> u64 {
         .usable_if(|device| device.in_use() && !leaving.iter().any(|gone| gone.name == device.name))
 }
 
-/// Whether one device may leave, whatever is given back by it.
+/// Whether one device may leave, whatever is given back by it. Room that metadata
+/// holds and does not use does not count here: much of it is on the device that
+/// leaves, and a removal that was killed leaves more of it. Where it is in the way
+/// after all, the kernel says so and nothing has changed.
 pub(crate) fn may_leave(facts: &Facts, name: &str) -> Result<(), StorageError> {
     let in_use: Vec<&DeviceFacts> = facts.devices.iter().filter(|d| d.in_use()).collect();
     let leaving: Vec<&DeviceFacts> = in_use.iter().copied().filter(|d| d.name == name).collect();
@@ -138,7 +162,7 @@ pub(crate) fn may_leave(facts: &Facts, name: &str) -> Result<(), StorageError> {
         });
     }
     let after = left(facts, &leaving);
-    if after < needed(facts) {
+    if after < stored(facts) {
         return Err(below_used(facts, after));
     }
     Ok(())
@@ -147,6 +171,7 @@ pub(crate) fn may_leave(facts: &Facts, name: &str) -> Result<(), StorageError> {
 fn below_used(facts: &Facts, after: u64) -> StorageError {
     StorageError::BelowUsed {
         used: facts.stored_bytes,
+        held: facts.held_bytes,
         reserve: facts.reserve_bytes,
         after,
     }

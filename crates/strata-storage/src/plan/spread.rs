@@ -5,7 +5,7 @@ use crate::btrfs::Chunk;
 
 /// Room on a device that nothing is given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct FreeSpace {
     pub(crate) device: u64,
     pub(crate) bytes: u64,
 }
@@ -13,7 +13,7 @@ pub(crate) struct Room {
 /// The chunk to move next: one that is not on the device with most room, and
 /// lies where room is least. Nothing when what the device with most room has
 /// more than the others is less than what a move would even out.
-pub(crate) fn next_to_move<'a>(chunks: &'a [Chunk], rooms: &[Room]) -> Option<&'a Chunk> {
+pub(crate) fn next_to_move<'a>(chunks: &'a [Chunk], rooms: &[FreeSpace]) -> Option<&'a Chunk> {
     let most = rooms.iter().max_by_key(|room| room.bytes)?;
     let others: u64 = rooms
         .iter()
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     /// What the kernel does: to the two devices with most room.
-    fn apply(chunk: &Chunk, chunks: &mut Vec<Chunk>, rooms: &mut [Room]) -> bool {
+    fn apply(chunk: &Chunk, chunks: &mut Vec<Chunk>, rooms: &mut [FreeSpace]) -> bool {
         rooms.sort_by_key(|room| std::cmp::Reverse(room.bytes));
         let to = [rooms[0].device, rooms[1].device];
         let mut after = rooms.to_vec();
@@ -83,10 +83,10 @@ mod tests {
                 })
                 .collect();
             chunks.retain(|chunk| chunk.devices[0] != chunk.devices[1]);
-            let mut rooms: Vec<Room> = rooms
+            let mut rooms: Vec<FreeSpace> = rooms
                 .iter()
                 .zip(1..)
-                .map(|(bytes, device)| Room { device, bytes: *bytes })
+                .map(|(bytes, device)| FreeSpace { device, bytes: *bytes })
                 .collect();
             let count = chunks.len();
             let mut moves = 0;

@@ -6,7 +6,7 @@ use strata_types::storage::{DeviceResize, DeviceState, Profile};
 
 use super::{DeviceFacts, Facts, expand, shrink, usable};
 use crate::StorageError;
-use crate::config::LEAST_DEVICE;
+use crate::config::MIN_DEVICE;
 
 fn facts() -> impl Strategy<Value = Facts> {
     let profile = prop_oneof![Just(Profile::Single), Just(Profile::Mirrored)];
@@ -23,6 +23,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 devices: Vec::new(),
                 stored_bytes: 0,
                 astray_bytes: 0,
+                held_bytes: 0,
                 reserve_bytes: reserve,
             };
             for (at, (state, bytes, percent)) in devices.into_iter().enumerate() {
@@ -125,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_twice_fits_on_two_devices(sizes in vec(0_u64..1000, 1..8)) {
+    fn mirrored_data_needs_two_devices(sizes in vec(0_u64..1000, 1..8)) {
         let twice = usable(Profile::Mirrored, sizes.iter().copied());
         let sum: u64 = sizes.iter().sum();
         prop_assert!(twice * 2 <= sum);
@@ -151,6 +152,7 @@ fn a_missing_device_is_replaced_before_anything_shrinks() {
         ],
         stored_bytes: 10,
         astray_bytes: 0,
+        held_bytes: 0,
         reserve_bytes: 0,
     };
     let error = shrink(&facts, 1000).unwrap_err();
@@ -175,7 +177,7 @@ fn large_facts() -> impl Strategy<Value = Facts> {
     })
 }
 
-/// The pool after what a plan says.
+/// The pool after a plan.
 fn resized(facts: &Facts, resized: &[DeviceResize]) -> Facts {
     let mut after = facts.clone();
     for resize in resized {
@@ -198,7 +200,7 @@ proptest! {
         let Ok(plan) = shrink(&facts, max) else {
             // Where nothing is given back, what is stored or the least size of
             // each device forbids it.
-            let smallest = facts.devices.iter().filter(|d| d.in_use()).all(|d| d.bytes <= LEAST_DEVICE);
+            let smallest = facts.devices.iter().filter(|d| d.in_use()).all(|d| d.bytes <= MIN_DEVICE);
             prop_assert!(before.saturating_sub(max) < needed || smallest);
             return Ok(());
         };
@@ -208,9 +210,9 @@ proptest! {
         prop_assert!(plan.lost_bytes <= max);
         prop_assert!(after.usable_bytes() >= needed);
         for resize in &plan.resized {
-            prop_assert!(resize.to_bytes < resize.from_bytes && resize.to_bytes >= LEAST_DEVICE);
+            prop_assert!(resize.to_bytes < resize.from_bytes && resize.to_bytes >= MIN_DEVICE);
         }
-        let at_floor = plan.resized.iter().any(|r| r.to_bytes == LEAST_DEVICE);
+        let at_floor = plan.resized.iter().any(|r| r.to_bytes == MIN_DEVICE);
         if !at_floor {
             let possible = max.min(before - needed);
             prop_assert!(possible - plan.lost_bytes < 3 * 4096, "{:?}", plan);
@@ -228,8 +230,8 @@ proptest! {
         let after = apply(&after, &plan.devices, DeviceState::Online);
         prop_assert_eq!(after.usable_bytes() - before, plan.gained_bytes);
         prop_assert!(plan.gained_bytes >= min);
-        // A spare is used by its least size, whatever was asked for.
-        let new = plan.resized.iter().any(|r| r.to_bytes == LEAST_DEVICE);
+        // A spare is used by its least size, whatever was requested.
+        let new = plan.resized.iter().any(|r| r.to_bytes == MIN_DEVICE);
         if !new {
             prop_assert!(plan.gained_bytes - min < 3 * 4096, "{:?}", plan);
         }
@@ -256,6 +258,7 @@ fn a_pool_of_one_device_is_made_smaller_and_larger_by_what_was_asked() {
         ],
         stored_bytes: 200_000_000,
         astray_bytes: 0,
+        held_bytes: 0,
         reserve_bytes: 256_000_000,
     };
     let plan = shrink(&facts, 2_000_000_000).unwrap();

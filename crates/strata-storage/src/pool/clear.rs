@@ -1,8 +1,8 @@
-//! Whole trees are taken away, also such as strangers made to be in the way:
-//! with names that are no text, deeper than there are descriptors, with
-//! subvolumes in subvolumes. So the walk has one folder open at a time, and
-//! finds its way back by the folder above. Where that leads is compared with
-//! where it came from: a folder that was moved meanwhile leads nowhere else.
+//! Whole trees are taken away, also such as untrusted parties made to be in the
+//! way: with names that are no text, deeper than there are descriptors, with
+//! subvolumes in subvolumes. So the walk has one directory open at a time, and
+//! finds its way back by the directory above. Where that leads is compared with
+//! where it came from: a directory that was moved meanwhile leads nowhere else.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,46 +13,46 @@ use rustix::io::Errno;
 use super::tree;
 use crate::btrfs;
 
-/// The number of the uppermost folder of every subvolume.
+/// The number of the uppermost directory of every subvolume.
 const SUBVOLUME: u64 = 256;
 
-const FOLDER: OFlags = OFlags::DIRECTORY
+const DIR: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// What tells a folder from all others: subvolume and number.
+/// What distinguishes a directory from all others: subvolume and number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id(u64, u64);
 
-fn id(folder: &OwnedFd) -> Result<Id, Errno> {
-    let stat = fstat(folder)?;
+fn id(dir: &OwnedFd) -> Result<Id, Errno> {
+    let stat = fstat(dir)?;
     Ok(Id(stat.st_dev, stat.st_ino))
 }
 
-/// Takes away a subvolume, a folder or a file with everything in it, also
+/// Takes away a subvolume, a directory or a file with everything in it, also
 /// subvolumes that users made inside of theirs. Gone already is no error.
-pub(super) fn clear(folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    match btrfs::destroy(folder, name.as_bytes()) {
+pub(super) fn clear(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    match btrfs::destroy(dir, name.as_bytes()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         // No subvolume, or one with others in it.
         Err(_) => {}
     }
-    match tree::open_folder(folder, name) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return unlinkat(folder, name, AtFlags::empty()),
+    match tree::open_dir(dir, name) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return unlinkat(dir, name, AtFlags::empty()),
         opened => empty(opened?)?,
     }
-    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
-        Err(_) => btrfs::destroy(folder, name.as_bytes()),
+    match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+        Err(_) => btrfs::destroy(dir, name.as_bytes()),
         Ok(()) => Ok(()),
     }
 }
 
-/// Takes away everything in a folder.
-fn empty(mut folder: OwnedFd) -> Result<(), Errno> {
+/// Takes away everything in a directory.
+fn empty(mut dir: OwnedFd) -> Result<(), Errno> {
     let mut above: Vec<Id> = Vec::new();
     let mut emptied = None;
     loop {
-        if let Some((inside, errno)) = remove_until_full(&folder)? {
+        if let Some((inside, errno)) = remove_until_full(&dir)? {
             let found = id(&inside)?;
             // It was empty, and still does not go.
             if emptied == Some(found) {
@@ -62,36 +62,36 @@ fn empty(mut folder: OwnedFd) -> Result<(), Errno> {
             if found.1 == SUBVOLUME {
                 btrfs::make_writable(inside.as_fd()).ok();
             }
-            above.push(id(&folder)?);
-            folder = inside;
+            above.push(id(&dir)?);
+            dir = inside;
             continue;
         }
         let Some(back) = above.pop() else {
             return Ok(());
         };
-        emptied = Some(id(&folder)?);
-        folder = openat(&folder, "..", FOLDER, Mode::empty())?;
-        if id(&folder)? != back {
+        emptied = Some(id(&dir)?);
+        dir = openat(&dir, "..", DIR, Mode::empty())?;
+        if id(&dir)? != back {
             return Err(Errno::STALE);
         }
     }
 }
 
-/// Takes away what can be at once; gives the first folder that must be emptied
+/// Takes away what can be at once; gives the first directory that must be emptied
 /// before, and why it did not go.
-fn remove_until_full(folder: &OwnedFd) -> Result<Option<(OwnedFd, Errno)>, Errno> {
-    for entry in Dir::read_from(folder)? {
+fn remove_until_full(dir: &OwnedFd) -> Result<Option<(OwnedFd, Errno)>, Errno> {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if name == c"." || name == c".." {
             continue;
         }
-        let errno = match remove(folder.as_fd(), name, entry.file_type()) {
+        let errno = match remove(dir.as_fd(), name, entry.file_type()) {
             Ok(()) | Err(Errno::NOENT) => continue,
             Err(errno) => errno,
         };
         // One name only, so that the last is all that could be a link.
-        return match openat(folder, name, FOLDER, Mode::empty()) {
+        return match openat(dir, name, DIR, Mode::empty()) {
             Ok(inside) => Ok(Some((inside, errno))),
             Err(_) => Err(errno),
         };
@@ -99,16 +99,16 @@ fn remove_until_full(folder: &OwnedFd) -> Result<Option<(OwnedFd, Errno)>, Errno
     Ok(None)
 }
 
-fn remove(folder: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Result<(), Errno> {
+fn remove(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Result<(), Errno> {
     if kind != FileType::Directory {
-        match unlinkat(folder, name, AtFlags::empty()) {
+        match unlinkat(dir, name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {}
             other => return other,
         }
     }
-    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
+    match unlinkat(dir, name, AtFlags::REMOVEDIR) {
         Ok(()) => Ok(()),
         // A subvolume need not be empty.
-        Err(errno) => btrfs::destroy(folder, name.to_bytes()).map_err(|_| errno),
+        Err(errno) => btrfs::destroy(dir, name.to_bytes()).map_err(|_| errno),
     }
 }

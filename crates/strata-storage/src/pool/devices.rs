@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, ballast, observe, open};
-use crate::btrfs::Fs;
+use super::{Progress, Shared, StoragePool, observe, open, reserve, resize};
+use crate::btrfs::{Fs, Refused};
 use crate::config::{NewSpare, check_size};
 use crate::plan::Facts;
 use crate::record::{DeviceRecord, Record};
@@ -20,14 +21,14 @@ impl StoragePool {
     /// Adds a device that waits to be used.
     pub async fn add_spare(&self, new: NewSpare) -> Result<PoolDevice> {
         self.run(move |pool| {
-            let name = pool.change(|record| add_record(record, &pool.folder, &new))?;
+            let name = pool.change(|record| add_record(record, &pool.dir, &new))?;
             observe::device(pool, &name)
         })
         .await
     }
 
-    /// Forgets a spare, and removes it if it is a file of the pool. One that
-    /// is gone already is no error.
+    /// Removes a spare from the record, and removes it if it is a file of the
+    /// pool. One that is gone already is no error.
     pub async fn remove_spare(&self, name: &str) -> Result<()> {
         let turn = self.turn("remove a spare from", None)?;
         let name = name.to_owned();
@@ -60,7 +61,8 @@ impl StoragePool {
         let turn = self.turn("add a device to", None)?;
         let name = name.to_owned();
         self.run(move |pool| {
-            // Held until the kernel is done, also when nobody waits any more.
+            // Held until the kernel is done, also when no caller waits any
+            // more.
             let _turn = turn;
             add_device(pool, &name)?;
             observe::device(pool, &name)
@@ -69,8 +71,8 @@ impl StoragePool {
     }
 
     /// Moves everything off a device, which is a spare afterwards; one that is
-    /// missing is forgotten. One that left already is no error. Cancelled, it
-    /// stays in use with what was not moved yet; nothing is lost.
+    /// missing is removed from the record. One that left already is no error.
+    /// Cancelled, it stays in use with what was not moved yet; nothing is lost.
     pub async fn remove_device(
         &self,
         name: &str,
@@ -86,10 +88,18 @@ impl StoragePool {
         let call = Call {
             what: REMOVE,
             work: move |pool: &Shared, fs: &Fs| {
-                ballast::release(fs).map_err(StorageError::at(REMOVE, &pool.mount))?;
-                let removed = fs.remove_device(number);
+                reserve::release(fs).map_err(StorageError::at(REMOVE, &pool.mount))?;
+                let removed = match leaving.missing {
+                    Some(_) => fs.remove_device(number),
+                    None => resize::make_room_for_metadata(fs, number, 0).and_then(|has_room| {
+                        match has_room {
+                            true => fs.remove_device(number),
+                            false => Err(Refused::Failed(Errno::NOSPC)),
+                        }
+                    }),
+                };
                 open::reconcile(pool, fs)?;
-                ballast::take(pool, fs);
+                reserve::take(pool, fs);
                 removed.map_err(|refused| pool.refused(REMOVE, refused))?;
                 match leaving.missing {
                     Some(device) => forget(pool, &device),
@@ -104,7 +114,7 @@ impl StoragePool {
             },
             stop: |fs: &Fs| {
                 if let Err(refused) = fs.cancel_remove() {
-                    tracing::debug!(?refused, "a removal cannot be stopped just now");
+                    tracing::debug!(?refused, "device removal not cancelled");
                 }
             },
         };
@@ -114,12 +124,12 @@ impl StoragePool {
     }
 }
 
-fn add_record(record: &mut Record, folder: &Path, new: &NewSpare) -> Result<String> {
+fn add_record(record: &mut Record, dir: &Path, new: &NewSpare) -> Result<String> {
     let (name, path, bytes, file) = match new {
         NewSpare::File { bytes } => {
             check_size(*bytes)?;
             let name = record.next_name();
-            let path: PathBuf = folder.join("devices").join(format!("{name}.img"));
+            let path: PathBuf = dir.join("devices").join(format!("{name}.img"));
             let bytes = device::make_file(&path, *bytes)?;
             (name, path, bytes, true)
         }
@@ -179,11 +189,11 @@ pub(super) fn prepare(pool: &Shared, device: &DeviceRecord) -> Result<attach::At
 }
 
 /// A device that is to leave.
-struct Leaving {
+struct DepartingDevice {
     number: u64,
     /// What is on it.
     bytes: u64,
-    /// It is not there: what was on it is written anew from the other copy.
+    /// It is not there: what was on it is written again from the other copy.
     missing: Option<DeviceRecord>,
 }
 
@@ -191,7 +201,7 @@ struct Leaving {
 /// of room counts only when no more of it comes free.
 pub(super) fn settled(pool: &Shared, check: impl Fn(&Facts) -> Result<()>) -> Result<Facts> {
     const ROUNDS: usize = 20;
-    const PAUSE: Duration = Duration::from_millis(100);
+    const POLL_INTERVAL: Duration = Duration::from_millis(100);
     let (mut least, mut rounds) = (u64::MAX, 0);
     loop {
         let facts = observe::facts(pool)?;
@@ -211,17 +221,17 @@ pub(super) fn settled(pool: &Shared, check: impl Fn(&Facts) -> Result<()>) -> Re
         }
         let fs = pool.fs()?;
         fs.sync().map_err(StorageError::at("sync", &pool.mount))?;
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Waits until no more room comes free.
 pub(super) fn settle(pool: &Shared) -> Result<()> {
     const ROUNDS: usize = 5;
-    const MOST: usize = 300;
-    const PAUSE: Duration = Duration::from_millis(100);
+    const MAX_POLLS: usize = 300;
+    const POLL_INTERVAL: Duration = Duration::from_millis(100);
     let (mut least, mut rounds) = (u64::MAX, 0);
-    for _ in 0..MOST {
+    for _ in 0..MAX_POLLS {
         let fs = pool.fs()?;
         fs.sync().map_err(StorageError::at("sync", &pool.mount))?;
         let stored = observe::facts(pool)?.stored_bytes;
@@ -230,20 +240,20 @@ pub(super) fn settle(pool: &Shared) -> Result<()> {
         if rounds >= ROUNDS {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
 /// Nothing when it left already.
-fn to_remove(pool: &Shared, name: &str) -> Result<Option<Leaving>> {
+fn to_remove(pool: &Shared, name: &str) -> Result<Option<DepartingDevice>> {
     let device = pool.record().device(name)?.clone();
     let Some(number) = device.number else {
         return Ok(None);
     };
     let facts = settled(pool, |facts| plan::may_leave(facts, name))?;
     let known = facts.devices.iter().find(|device| device.name == name);
-    Ok(known.map(|known| Leaving {
+    Ok(known.map(|known| DepartingDevice {
         number,
         bytes: known.allocated_bytes,
         missing: (known.state == DeviceState::Missing).then_some(device),

@@ -1,7 +1,7 @@
-//! One file or folder of a volume is brought back: written beside the volume's
-//! data, on the same subvolume, and moved into it in one step. What is in a
-//! volume was written by strangers, so its folders are walked by the kernel,
-//! which follows no link there.
+//! One file or directory of a volume is brought back: written beside the
+//! volume's data, on the same subvolume, and moved into it in one step. What is
+//! in a volume was written by untrusted parties, so its directories are walked
+//! by the kernel, which follows no link there.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use crate::{Result, StorageError};
 /// What is being brought back, until it is in its place.
 const RESTORED: &str = "restored";
 
-fn folder(tag: &Label) -> String {
+fn dir(tag: &Label) -> String {
     format!("restoring-{tag}")
 }
 
 impl StoragePool {
-    /// A place on the volume to write a file or folder to, where nothing is
+    /// A place on the volume to write a file or directory to, where nothing is
     /// yet. Whatever was written there before under `tag` is gone.
     pub async fn stage_file(&self, tag: &str, volume: &Label) -> Result<PathBuf> {
         let (tag, volume) = (check_tag(tag)?, volume.clone());
@@ -32,10 +32,10 @@ impl StoragePool {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let opened = volumes::open(&pool.fs()?, &volume)?;
             let failed = || volumes::at("restore into", &volume);
-            tree::clear(opened.as_fd(), &folder(&tag)).map_err(failed())?;
-            tree::make_folder(&opened, &folder(&tag), 0o700).map_err(failed())?;
+            tree::clear(opened.as_fd(), &dir(&tag)).map_err(failed())?;
+            tree::make_dir(&opened, &dir(&tag), 0o700).map_err(failed())?;
             let path = pool.mount.join(tree::VOLUMES).join(volume.as_str());
-            Ok(path.join(folder(&tag)).join(RESTORED))
+            Ok(path.join(dir(&tag)).join(RESTORED))
         })
         .await
     }
@@ -65,7 +65,7 @@ impl StoragePool {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             match volumes::open(&pool.fs()?, &volume) {
                 Err(StorageError::NoVolume { .. }) => Ok(()),
-                opened => tree::clear(opened?.as_fd(), &folder(&tag))
+                opened => tree::clear(opened?.as_fd(), &dir(&tag))
                     .map_err(volumes::at("clear up", &volume)),
             }
         })
@@ -79,7 +79,7 @@ impl StoragePool {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let fs = pool.fs()?;
             let staged = format!("{}/{tag}", tree::STAGING);
-            match tree::open_folder(&fs.root, &staged) {
+            match tree::open_dir(&fs.root, &staged) {
                 Err(_) => Ok(()),
                 Ok(staged) => tree::clear(staged.as_fd(), name.as_str())
                     .map_err(volumes::at("unstage", &name)),
@@ -95,14 +95,14 @@ fn names(path: &str) -> Result<Vec<&str>> {
     let plain = |name: &&str| !name.is_empty() && *name != "." && *name != "..";
     if !names.iter().all(plain) || path.contains('\0') {
         let shown: String = path.chars().take(80).collect();
-        let why = format!("{shown:?} is no path from the root of the volume");
+        let why = format!("{shown:?} is not a path from the root of the volume");
         return Err(StorageError::invalid("path", why));
     }
     Ok(names)
 }
 
-fn is_there(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
-    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+fn is_there(dir: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
@@ -116,11 +116,11 @@ fn place(fs: &Fs, tag: &Label, volume: &Label, path: &str, replace: bool) -> Res
         return Err(StorageError::invalid("path", "is empty"));
     };
     let opened = volumes::open(fs, volume)?;
-    let mut parent = tree::open_folder(&opened, volumes::DATA).map_err(failed())?;
+    let mut parent = tree::open_dir(&opened, volumes::DATA).map_err(failed())?;
     for name in above {
-        parent = tree::make_folder(&parent, name, 0o755).map_err(failed())?;
+        parent = tree::make_dir(&parent, name, 0o755).map_err(failed())?;
     }
-    let staged = tree::open_folder(&opened, &folder(tag));
+    let staged = tree::open_dir(&opened, &dir(tag));
     let waits = match &staged {
         Ok(staged) => is_there(staged, RESTORED).map_err(failed())?,
         Err(_) => false,
@@ -148,7 +148,7 @@ fn place(fs: &Fs, tag: &Label, volume: &Label, path: &str, replace: bool) -> Res
         tree::rename(&parent, last, &parent, &before).map_err(failed())?;
     }
     tree::rename(&staged, RESTORED, &parent, last).map_err(failed())?;
-    tree::clear(opened.as_fd(), &folder(tag)).map_err(failed())?;
+    tree::clear(opened.as_fd(), &dir(tag)).map_err(failed())?;
     fs.sync().map_err(failed())
 }
 

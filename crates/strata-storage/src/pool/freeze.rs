@@ -1,10 +1,10 @@
 //! All volumes as they are at one moment, for a backup.
 //!
-//! The kernel makes snapshots when it commits, and makes all that were asked
-//! for by then in the same commit. So they are asked for by many threads at
-//! once, each in a folder of its own, because a folder takes one at a time.
-//! Whether they came into one commit can be read afterwards; if not, they are
-//! made anew.
+//! The kernel makes snapshots when it commits, and makes all that were
+//! requested by then in the same commit. So they are requested by many threads
+//! at once, each in a directory of its own, because a directory takes one at a
+//! time. Whether they came into one commit can be read afterwards; if not, they
+//! are made again.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -21,14 +21,14 @@ use crate::{Result, StorageError};
 const ATTEMPTS: usize = 8;
 /// A thread's second snapshot comes into a later commit, so more volumes than
 /// this cannot be frozen at one moment.
-const MOST_THREADS: usize = 512;
+const MAX_THREADS: usize = 512;
 /// They do little more than call the kernel.
 const STACK: usize = 256 << 10;
 const SNAPSHOT: &str = "snapshot";
 
 impl StoragePool {
     /// Keeps every volume as it is at this moment under `tag`, and gives the
-    /// folder with one read-only subvolume for each. Repeated, it gives the
+    /// directory with one read-only subvolume for each. Repeated, it gives the
     /// same again, of the same moment.
     pub async fn freeze(&self, tag: &str) -> Result<PathBuf> {
         let tag = check_tag(tag)?;
@@ -47,26 +47,26 @@ impl StoragePool {
         self.run(move |pool| {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let fs = pool.fs()?;
-            drop_folder(&fs, tree::FROZEN, &tag).map_err(StorageError::at("thaw", &pool.mount))
+            drop_dir(&fs, tree::FROZEN, &tag).map_err(StorageError::at("thaw", &pool.mount))
         })
         .await
     }
 }
 
-/// Tags become names of folders and of snapshots.
+/// Tags become names of directories and of snapshots.
 pub(super) fn check_tag(tag: &str) -> Result<Label> {
-    const LONGEST: usize = Label::MAX - "before-".len();
+    const MAX_TAG_LEN: usize = Label::MAX - "before-".len();
     let label = tag.parse::<Label>().ok();
-    label.filter(|_| tag.len() <= LONGEST).ok_or_else(|| {
-        let why = format!("{tag:?} must be 1 to {LONGEST} of a-z, 0-9 and -");
+    label.filter(|_| tag.len() <= MAX_TAG_LEN).ok_or_else(|| {
+        let why = format!("{tag:?} must be 1 to {MAX_TAG_LEN} of a-z, 0-9 and -");
         StorageError::invalid("tag", why)
     })
 }
 
 /// Out of sight first, so that half of it is never taken for the whole.
-pub(super) fn drop_folder(fs: &Fs, parent: &str, tag: &Label) -> Result<(), Errno> {
-    let parent = tree::open_folder(&fs.root, parent)?;
-    let making = tree::open_folder(&fs.root, tree::MAKING)?;
+pub(super) fn drop_dir(fs: &Fs, parent: &str, tag: &Label) -> Result<(), Errno> {
+    let parent = tree::open_dir(&fs.root, parent)?;
+    let making = tree::open_dir(&fs.root, tree::MAKING)?;
     let gone = format!("gone-{}", tag.as_str());
     tree::clear(making.as_fd(), &gone)?;
     match tree::rename(&parent, tag.as_str(), &making, &gone) {
@@ -78,11 +78,11 @@ pub(super) fn drop_folder(fs: &Fs, parent: &str, tag: &Label) -> Result<(), Errn
 
 fn freeze(pool: &Shared, fs: &Fs, tag: &Label) -> Result<()> {
     let failed = || StorageError::at::<Errno>("freeze", &pool.mount);
-    let frozen = tree::open_folder(&fs.root, tree::FROZEN).map_err(failed())?;
-    if tree::open_folder(&frozen, tag.as_str()).is_ok() {
+    let frozen = tree::open_dir(&fs.root, tree::FROZEN).map_err(failed())?;
+    if tree::open_dir(&frozen, tag.as_str()).is_ok() {
         return Ok(());
     }
-    let making = tree::open_folder(&fs.root, tree::MAKING).map_err(failed())?;
+    let making = tree::open_dir(&fs.root, tree::MAKING).map_err(failed())?;
     let name = format!("freeze-{}", tag.as_str());
     let names = volumes::list(fs)?;
     let sources = names
@@ -91,7 +91,7 @@ fn freeze(pool: &Shared, fs: &Fs, tag: &Label) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     for attempt in 1..=ATTEMPTS {
         tree::clear(making.as_fd(), &name).map_err(failed())?;
-        let new = tree::make_folder(&making, &name, 0o700).map_err(failed())?;
+        let new = tree::make_dir(&making, &name, 0o700).map_err(failed())?;
         // With little left to write, the threads meet.
         fs.sync().map_err(failed())?;
         let apart = all_at_once(&new, &names, &sources).map_err(failed())?;
@@ -99,10 +99,13 @@ fn freeze(pool: &Shared, fs: &Fs, tag: &Label) -> Result<()> {
             break;
         }
         if attempt == ATTEMPTS {
-            tracing::warn!(commits = apart, "volumes were frozen a moment apart");
+            tracing::warn!(
+                commits = apart,
+                "volumes were frozen in more than one commit"
+            );
         }
     }
-    let new = tree::open_folder(&making, &name).map_err(failed())?;
+    let new = tree::open_dir(&making, &name).map_err(failed())?;
     settle(&new, &names).map_err(failed())?;
     fs.sync().map_err(failed())?;
     tree::rename(&making, &name, &frozen, tag.as_str()).map_err(failed())?;
@@ -113,15 +116,15 @@ fn holder(name: &Label) -> String {
     format!("{}.holder", name.as_str())
 }
 
-/// Takes all snapshots; says how many commits lie between the first and the
+/// Takes all snapshots; returns how many commits lie between the first and the
 /// last of them.
 fn all_at_once(new: &OwnedFd, names: &[Label], sources: &[OwnedFd]) -> Result<u64, Errno> {
     let mut holders = Vec::new();
     for name in names {
-        holders.push(tree::make_folder(new, &holder(name), 0o700)?);
+        holders.push(tree::make_dir(new, &holder(name), 0o700)?);
     }
     let pairs: Vec<_> = sources.iter().zip(&holders).collect();
-    let each = pairs.len().div_ceil(MOST_THREADS).max(1);
+    let each = pairs.len().div_ceil(MAX_THREADS).max(1);
     let take = |share: &[(&OwnedFd, &OwnedFd)]| -> Result<(), Errno> {
         for (source, holder) in share {
             btrfs::snapshot(source.as_fd(), holder.as_fd(), SNAPSHOT, false)?;
@@ -131,7 +134,7 @@ fn all_at_once(new: &OwnedFd, names: &[Label], sources: &[OwnedFd]) -> Result<u6
     together(pairs.chunks(each), take)?;
     let mut commits = Vec::new();
     for holder in &holders {
-        commits.push(btrfs::info(tree::open_folder(holder, SNAPSHOT)?)?.made_in);
+        commits.push(btrfs::info(tree::open_dir(holder, SNAPSHOT)?)?.made_in);
     }
     let first = commits.iter().min().copied().unwrap_or_default();
     Ok(commits.iter().max().copied().unwrap_or_default() - first)
@@ -198,11 +201,11 @@ impl Gate {
 /// Each to its place, and read-only: a read-only one cannot be moved.
 fn settle(new: &OwnedFd, names: &[Label]) -> Result<(), Errno> {
     for name in names {
-        let folder = tree::open_folder(new, &holder(name))?;
-        tree::rename(&folder, SNAPSHOT, new, name.as_str())?;
-        drop(folder);
+        let dir = tree::open_dir(new, &holder(name))?;
+        tree::rename(&dir, SNAPSHOT, new, name.as_str())?;
+        drop(dir);
         tree::clear(new.as_fd(), &holder(name))?;
-        btrfs::make_read_only(tree::open_folder(new, name.as_str())?.as_fd())?;
+        btrfs::make_read_only(tree::open_dir(new, name.as_str())?.as_fd())?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Calls to the kernel that take as long as the data is large. Each runs on a
-//! thread of its own, which nobody has to wait for: when the process ends, the
-//! kernel ends the call, and nothing is lost. Progress and cancelling go
+//! thread of its own, which no caller has to wait for: when the process ends,
+//! the kernel ends the call, and nothing is lost. Progress and cancelling go
 //! beside it.
 
 use std::sync::{Arc, PoisonError};
@@ -10,20 +10,20 @@ use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::{Doing, Progress, Shared, StoragePool, blocking};
+use super::{DeviceTask, Progress, Shared, StoragePool, blocking};
 use crate::btrfs::{Fs, Refused};
 use crate::{Result, StorageError};
 
-/// How often progress is told.
+/// The interval of progress reports.
 const TICK: Duration = Duration::from_millis(250);
 
 /// The right to change the devices, for as long as it is held.
-pub(super) struct Turn {
+pub(super) struct DevicePermit {
     pool: Arc<Shared>,
     _turn: OwnedMutexGuard<()>,
 }
 
-impl Drop for Turn {
+impl Drop for DevicePermit {
     fn drop(&mut self) {
         *self
             .pool
@@ -68,7 +68,7 @@ pub(super) struct Call<W, P, S> {
 
 impl StoragePool {
     /// One change of the devices at a time.
-    pub(super) fn turn(&self, what: &'static str, leaving: Option<&str>) -> Result<Turn> {
+    pub(super) fn turn(&self, what: &'static str, leaving: Option<&str>) -> Result<DevicePermit> {
         let doing = &self.0.doing;
         let Ok(turn) = Arc::clone(&self.0.changing).try_lock_owned() else {
             let doing = doing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,21 +76,21 @@ impl StoragePool {
                 doing: doing.as_ref().map_or("at its end", |d| d.what).into(),
             });
         };
-        *doing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Doing {
+        *doing.lock().unwrap_or_else(PoisonError::into_inner) = Some(DeviceTask {
             what,
             leaving: leaving.map(str::to_owned),
         });
-        Ok(Turn {
+        Ok(DevicePermit {
             pool: Arc::clone(&self.0),
             _turn: turn,
         })
     }
 
-    /// Runs a call to its end, tells its progress, and stops it when asked to.
-    /// The turn is given up when the kernel is done, whoever still waits.
+    /// Runs a call to its end, reports its progress, and cancels it on request.
+    /// The turn is released when the kernel is done, with or without waiters.
     pub(super) async fn long<T, W, P, S>(
         &self,
-        turn: Turn,
+        turn: DevicePermit,
         call: Call<W, P, S>,
         progress: &Progress<'_>,
         cancel: &CancellationToken,
@@ -113,7 +113,7 @@ impl StoragePool {
                 let pool = Arc::clone(&turn.pool);
                 let result = pool.fs().and_then(|fs| work(&pool, &fs));
                 drop(turn);
-                // Nobody may be waiting any more.
+                // No caller may be waiting any more.
                 let _ = done.send(result);
             })
             .map_err(StorageError::at("start a thread for", &self.0.mount))?;

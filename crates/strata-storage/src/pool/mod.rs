@@ -1,7 +1,6 @@
 //! The pool as others see it: a handle that can be cloned. What waits for the
 //! kernel runs on blocking threads.
 
-mod ballast;
 mod clear;
 mod devices;
 mod files;
@@ -9,7 +8,9 @@ mod freeze;
 mod long;
 mod observe;
 mod open;
+mod rebalance;
 mod replace;
+mod reserve;
 mod resize;
 mod scrub;
 mod snapshots;
@@ -17,7 +18,6 @@ mod stage;
 mod tree;
 mod volume_record;
 mod volumes;
-mod whole;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,24 +30,23 @@ use crate::config::PoolConfig;
 use crate::record::Record;
 use crate::{Result, StorageError, mount, plan};
 
-/// Told how much is done, and how much there is to do.
+/// Receives how much is done, and how much there is to do.
 pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
-/// The storage pool.
 #[derive(Clone)]
 pub struct StoragePool(Arc<Shared>);
 
 struct Shared {
-    folder: PathBuf,
+    dir: PathBuf,
     mount: PathBuf,
     id: String,
     reserve: u64,
     record: Mutex<Record>,
-    /// One change of the devices at a time; who makes it, for as long as the
+    /// One change of the devices at a time; its caller, for as long as the
     /// kernel is at it.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// What is being done to which device.
-    doing: Arc<Mutex<Option<Doing>>>,
+    doing: Arc<Mutex<Option<DeviceTask>>>,
     /// One change of volumes at a time: they take milliseconds.
     volumes: Mutex<()>,
     /// No other process has the pool while this is locked.
@@ -56,7 +55,7 @@ struct Shared {
 
 /// What is being done to the devices.
 #[derive(Clone, Debug)]
-struct Doing {
+struct DeviceTask {
     what: &'static str,
     /// The device that leaves.
     leaving: Option<String>,
@@ -86,7 +85,7 @@ impl Shared {
         let mut new = record.clone();
         let answer = change(&mut new)?;
         if new != *record {
-            new.write(&self.folder)?;
+            new.write(&self.dir)?;
             *record = new;
         }
         Ok(answer)
@@ -112,7 +111,7 @@ impl StoragePool {
         &self.0.id
     }
 
-    /// What must stay free for those who write to it.
+    /// What must stay free for writers.
     pub fn reserve_bytes(&self) -> u64 {
         self.0.reserve
     }
@@ -145,8 +144,15 @@ impl StoragePool {
         .await
     }
 
-    /// Unmounts the pool; its loop devices let go by themselves. Refused while
-    /// somebody uses it.
+    /// How much less could be stored without a device.
+    pub async fn given_by(&self, name: &str) -> Result<u64> {
+        let name = name.to_owned();
+        self.run(move |pool| Ok(plan::more_than(&observe::facts(pool)?, &name, 0)))
+            .await
+    }
+
+    /// Unmounts the pool; its loop devices release their files by themselves.
+    /// Refused while a process uses it.
     pub async fn close(&self) -> Result<()> {
         self.run(|pool| {
             mount::unmount_all(&pool.mount)?;

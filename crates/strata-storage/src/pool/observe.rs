@@ -8,7 +8,6 @@ use crate::plan::{DeviceFacts, Facts, usable};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
 
-/// All at once.
 struct Observed {
     devices: Vec<PoolDevice>,
     spaces: Spaces,
@@ -57,14 +56,23 @@ fn describe(
     }
 }
 
-/// What is stored, in bytes that users could use instead: where data is kept
-/// once, metadata still takes its room twice.
+/// What is stored, in bytes that users could use instead.
 fn stored(profile: Profile, spaces: &Spaces) -> u64 {
-    let metadata = match profile {
-        Profile::Single => spaces.metadata_used * 2,
-        Profile::Mirrored => spaces.metadata_used,
-    };
-    spaces.data_used + metadata
+    spaces.data_used + metadata(profile, spaces.metadata_used)
+}
+
+/// What metadata holds and does not use, in the same bytes.
+fn held(profile: Profile, spaces: &Spaces) -> u64 {
+    let idle = spaces.metadata_total.saturating_sub(spaces.metadata_used);
+    metadata(profile, idle)
+}
+
+/// Where data is kept once, metadata still takes its room twice.
+fn metadata(profile: Profile, bytes: u64) -> u64 {
+    match profile {
+        Profile::Single => bytes * 2,
+        Profile::Mirrored => bytes,
+    }
 }
 
 fn make_facts(pool: &Shared, observed: &Observed) -> Facts {
@@ -89,6 +97,7 @@ fn make_facts(pool: &Shared, observed: &Observed) -> Facts {
             .collect(),
         stored_bytes: stored(profile, &observed.spaces),
         astray_bytes: observed.spaces.astray,
+        held_bytes: held(profile, &observed.spaces),
         reserve_bytes: pool.reserve,
     }
 }
@@ -114,7 +123,7 @@ pub(super) fn status(pool: &Shared) -> Result<Pool> {
         other => other?,
     };
     let facts = make_facts(pool, &observed);
-    let (state, message) = judge(&observed, facts.profile);
+    let (state, message) = pool_state(&observed, facts.profile);
     let bytes = facts.usable_bytes();
     let in_use = |device: &&PoolDevice| device.state != DeviceState::Spare;
     let unallocated = observed
@@ -141,9 +150,9 @@ pub(super) fn status(pool: &Shared) -> Result<Pool> {
     })
 }
 
-fn judge(observed: &Observed, profile: Profile) -> (PoolState, String) {
+fn pool_state(observed: &Observed, profile: Profile) -> (PoolState, String) {
     if observed.read_only {
-        let message = "the file system lets nobody write after errors; see the kernel's log, \
+        let message = "the file system is read-only after errors; see the kernel's log, \
                        replace what is broken, and start again";
         return (PoolState::Offline, message.into());
     }
@@ -167,7 +176,7 @@ fn judge(observed: &Observed, profile: Profile) -> (PoolState, String) {
     let failing = named(DeviceState::Failing);
     if !failing.is_empty() {
         let then = match profile {
-            Profile::Mirrored => "`strata storage scrub` mends what can be mended",
+            Profile::Mirrored => "`strata storage scrub` repairs what can be repaired",
             Profile::Single => "restore what is broken from a backup",
         };
         let message = format!(

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use strata_types::storage::Profile;
 
-use super::{Shared, ballast, tree};
+use super::{Shared, reserve, tree};
 use crate::btrfs::{self, DeviceInfo, Fs};
 use crate::config::{PoolConfig, check_size};
 use crate::mount::{self, MountOptions};
@@ -19,32 +19,32 @@ use crate::record::{DeviceRecord, Record};
 use crate::{Result, StorageError, device, mkfs};
 
 /// A process that was killed in a call to the kernel lives until that ends.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn open(config: &PoolConfig) -> Result<Shared> {
-    make_folder(&config.folder)?;
-    let folder = config
-        .folder
+    make_dir(&config.dir)?;
+    let dir = config
+        .dir
         .canonicalize()
-        .map_err(StorageError::at("find", &config.folder))?;
-    make_folder(&folder.join("devices"))?;
-    let point = folder.join("mount");
-    make_folder(&point)?;
-    let lock = lock(&folder)?;
+        .map_err(StorageError::at("find", &config.dir))?;
+    make_dir(&dir.join("devices"))?;
+    let point = dir.join("mount");
+    make_dir(&point)?;
+    let lock = lock(&dir)?;
 
-    let mut record = match Record::read(&folder)? {
+    let mut record = match Record::read(&dir)? {
         Some(record) => record,
-        None => first_record(config, &folder)?,
+        None => first_record(config, &dir)?,
     };
     if !record.ready {
-        make(&mut record, &folder, &point)?;
+        make(&mut record, &dir, &point)?;
     } else if !mount::is_mounted(&point)? || let_go_if_read_only(&point) {
         mount_again(&record, &point)?;
     }
     let pool = Shared {
         id: record.id.clone(),
-        folder,
+        dir,
         mount: point,
         reserve: config.reserve_bytes,
         record: Mutex::new(record),
@@ -56,27 +56,27 @@ pub(super) fn open(config: &PoolConfig) -> Result<Shared> {
     let fs = pool.fs()?;
     reconcile(&pool, &fs)?;
     tree::prepare(&pool, &fs)?;
-    ballast::take(&pool, &fs);
+    reserve::take(&pool, &fs);
     Ok(pool)
 }
 
-fn make_folder(path: &Path) -> Result<()> {
+fn make_dir(path: &Path) -> Result<()> {
     let mut builder = DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(path);
     made.map_err(StorageError::at("make", path))
 }
 
-fn lock(folder: &Path) -> Result<File> {
-    let path = folder.join("lock");
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
     let file = File::create(&path).map_err(StorageError::at("make", &path))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
             Err(Errno::WOULDBLOCK) => {
                 return Err(StorageError::InUse {
-                    folder: folder.to_owned(),
+                    dir: dir.to_owned(),
                 });
             }
             Err(errno) => return Err(StorageError::at("lock", &path)(errno)),
@@ -85,7 +85,7 @@ fn lock(folder: &Path) -> Result<File> {
 }
 
 /// What the pool shall be, before any of it is there.
-fn first_record(config: &PoolConfig, folder: &Path) -> Result<Record> {
+fn first_record(config: &PoolConfig, dir: &Path) -> Result<Record> {
     config.check()?;
     let mut record = Record {
         id: uuid::Uuid::now_v7().hyphenated().to_string(),
@@ -116,23 +116,23 @@ fn first_record(config: &PoolConfig, folder: &Path) -> Result<Record> {
     for at in 0..in_use + config.spare_files {
         let name = record.next_name();
         record.devices.push(DeviceRecord {
-            path: folder.join("devices").join(format!("{name}.img")),
+            path: dir.join("devices").join(format!("{name}.img")),
             name,
             file: true,
             bytes: config.file_bytes,
             number: (at < in_use).then_some(0),
         });
     }
-    record.write(folder)?;
+    record.write(dir)?;
     Ok(record)
 }
 
 /// Makes the pool from nothing. What an earlier try left was never used.
-fn make(record: &mut Record, folder: &Path, point: &Path) -> Result<()> {
+fn make(record: &mut Record, dir: &Path, point: &Path) -> Result<()> {
     mount::unmount_all(point)?;
     // The id of an earlier try may be on the devices, and must be unique.
     record.id = uuid::Uuid::now_v7().hyphenated().to_string();
-    record.write(folder)?;
+    record.write(dir)?;
     for device in &mut record.devices {
         if device.file {
             if device.path.exists() {
@@ -157,11 +157,11 @@ fn make(record: &mut Record, folder: &Path, point: &Path) -> Result<()> {
     tree::make(&fs, &record.id)?;
     fs.sync().map_err(StorageError::at("sync", point))?;
     record.ready = true;
-    record.write(folder)
+    record.write(dir)
 }
 
-/// After errors the kernel lets nobody write until it is mounted anew. Whether
-/// that can be done now; while somebody uses it, it stays as it is.
+/// After errors the kernel rejects all writes until the pool is mounted again.
+/// Whether that can be done now; while a process uses it, it stays as it is.
 fn let_go_if_read_only(point: &Path) -> bool {
     let read_only = Fs::open(point).and_then(|fs| fs.is_read_only());
     if read_only != Ok(true) {
@@ -169,7 +169,7 @@ fn let_go_if_read_only(point: &Path) -> bool {
     }
     let unmounted = mount::unmount_all(point);
     if let Err(error) = &unmounted {
-        tracing::warn!(%error, "the pool cannot be written and cannot be mounted anew");
+        tracing::warn!(%error, "pool is read-only and cannot be remounted");
     }
     unmounted.is_ok()
 }
@@ -212,7 +212,7 @@ fn mount_again(record: &Record, point: &Path) -> Result<()> {
         if newest.is_some_and(|newest| newest > signature.generation + 1) {
             tracing::warn!(
                 device = device.name,
-                "the device missed writes; a scrub mends it"
+                "device missed writes; run a scrub to repair it"
             );
         }
     }
@@ -244,12 +244,12 @@ fn mount_again(record: &Record, point: &Path) -> Result<()> {
     if mount::mount_devices(&attached, point, degraded).is_err() {
         return Err(failed(gone));
     }
-    tracing::warn!(missing = gone.join(", "), "the pool is mounted without");
+    tracing::warn!(missing = gone.join(", "), "pool mounted degraded");
     Ok(())
 }
 
-/// Brings the record up to what the file system says, which is what counts:
-/// a change of the devices may have ended without us.
+/// Brings the record up to the state of the file system, which is
+/// authoritative: a change of the devices may have ended without us.
 pub(super) fn reconcile(pool: &Shared, fs: &Fs) -> Result<()> {
     let known = fs
         .devices()
@@ -260,7 +260,8 @@ pub(super) fn reconcile(pool: &Shared, fs: &Fs) -> Result<()> {
         for (at, device) in record.devices.iter_mut().enumerate() {
             let here = owners.iter().position(|owner| *owner == Some(at));
             // One that is not there, or went while it was in use, can only be
-            // told by its number. It left only if the file system says so.
+            // identified by its number. It left only if the file system reports
+            // it.
             let gone = || {
                 let mut all = known.iter().zip(&owners);
                 all.position(|(known, owner)| owner.is_none() && Some(known.id) == device.number)

@@ -7,7 +7,7 @@ use strata_types::storage::{DeviceState, PoolDevice};
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, ballast, devices, observe, open};
+use super::{Progress, Shared, StoragePool, devices, observe, open, reserve};
 use crate::btrfs::{Fs, Refused, ReplaceState};
 use crate::record::DeviceRecord;
 use crate::{Result, StorageError};
@@ -25,10 +25,10 @@ struct Task {
 }
 
 impl StoragePool {
-    /// Copies what a device holds, or should hold, to a spare, and puts that
-    /// in its place; then keeps everything as often as asked again. The old
-    /// device is a spare afterwards if it was well, and is forgotten if not.
-    /// Repeated after it is done, it does nothing.
+    /// Copies what a device holds, or should hold, to a spare, and puts that in
+    /// its place; then keeps everything as often as requested again. The old
+    /// device is a spare afterwards if it was well, and is removed from the
+    /// record if not. Repeated after it is done, it does nothing.
     pub async fn replace_device(
         &self,
         old: &str,
@@ -51,7 +51,7 @@ impl StoragePool {
                 stop: |fs: &Fs| {
                     // One of the two runs, if any.
                     if let Err(errno) = fs.cancel_replace().or_else(|_| fs.cancel_convert()) {
-                        tracing::debug!(%errno, "a replacement cannot be stopped just now");
+                        tracing::debug!(%errno, "device replacement not cancelled");
                     }
                 },
             };
@@ -60,7 +60,7 @@ impl StoragePool {
         } else {
             drop(turn);
         }
-        self.make_whole(progress, cancel).await?;
+        self.rebalance(progress, cancel).await?;
         let with = with.to_owned();
         self.run(move |pool| observe::device(pool, &with)).await
     }
@@ -72,7 +72,7 @@ fn task(pool: &Shared, old: &str, with: &str) -> Result<Option<Task>> {
     let in_place = new.number.is_some();
     let old = match known {
         Ok(old) if old.number.is_some() => old,
-        // It went, and this one came: that is what was asked for.
+        // It went, and this one came: that is what was requested.
         _ if in_place => return Ok(None),
         Ok(_) => {
             return Err(StorageError::DeviceState {
@@ -120,20 +120,20 @@ fn copy(fs: &Fs, task: &Task, to: &Path) -> Result<(), Refused> {
 const GATHER: [u64; 9] = [0, 0, 20, 40, 60, 80, 90, 0, 0];
 
 fn gather(fs: &Fs, hundredths: u64) -> Result<(), Refused> {
-    tracing::info!(hundredths, "no chunk is left to copy with, gathering");
+    tracing::info!(hundredths, "no free chunk for the copy: compacting");
     fs.sync().map_err(Refused::Failed)?;
     // Some may have been given back before the room ended, before it was
-    // stopped, or before something could not be read: the copy says what comes
-    // of it, and goes around what is nowhere to be read.
+    // stopped, or before something could not be read: the result of the copy
+    // counts, and goes around what is nowhere to be read.
     if let Err(errno) = fs.gather(hundredths) {
-        tracing::info!(%errno, "gathering came to an end early");
+        tracing::info!(%errno, "compaction stopped early");
     }
     Ok(())
 }
 
 fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     let attached = devices::prepare(pool, &task.with)?;
-    ballast::release(fs).map_err(StorageError::at(REPLACE, &pool.mount))?;
+    reserve::release(fs).map_err(StorageError::at(REPLACE, &pool.mount))?;
     copy(fs, task, &attached.path).map_err(|refused| pool.refused(REPLACE, refused))?;
     drop(attached);
     open::reconcile(pool, fs)?;
@@ -147,6 +147,6 @@ fn replace(pool: &Shared, fs: &Fs, task: &Task) -> Result<()> {
     if task.avoid {
         devices::forget(pool, &task.old)?;
     }
-    ballast::take(pool, fs);
+    reserve::take(pool, fs);
     Ok(())
 }

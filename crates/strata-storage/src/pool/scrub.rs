@@ -33,7 +33,7 @@ impl StoragePool {
             },
             stop: |fs: &Fs| {
                 if let Err(errno) = fs.cancel_scrub() {
-                    tracing::debug!(%errno, "a scrub cannot be stopped just now");
+                    tracing::debug!(%errno, "scrub not cancelled");
                 }
             },
         };
@@ -85,7 +85,7 @@ fn scrub(pool: &Shared, fs: &Fs, numbers: &[u64]) -> Result<Scrub> {
     if scrub.corrected == 0 && scrub.uncorrectable == 0 {
         for number in numbers {
             fs.errors(*number, true)
-                .map_err(StorageError::at("count errors anew in", &pool.mount))?;
+                .map_err(StorageError::at("reset error counters in", &pool.mount))?;
         }
     }
     pool.change(|record| {

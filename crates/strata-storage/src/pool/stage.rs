@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use strata_types::Label;
 use strata_types::storage::{PoolVolume, VolumeKind};
 
-use super::freeze::{check_tag, drop_folder};
+use super::freeze::{check_tag, drop_dir};
 use super::volume_record::VolumeRecord;
 use super::{StoragePool, snapshots, tree, volumes};
 use crate::btrfs::{self, Fs};
@@ -25,9 +25,9 @@ impl StoragePool {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let fs = pool.fs()?;
             let failed = || volumes::at("stage", &name);
-            let staging = tree::open_folder(&fs.root, tree::STAGING).map_err(failed())?;
-            let folder = tree::make_folder(&staging, tag.as_str(), 0o700).map_err(failed())?;
-            match btrfs::create(folder.as_fd(), name.as_str()) {
+            let staging = tree::open_dir(&fs.root, tree::STAGING).map_err(failed())?;
+            let dir = tree::make_dir(&staging, tag.as_str(), 0o700).map_err(failed())?;
+            match btrfs::create(dir.as_fd(), name.as_str()) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed()(errno)),
             }
@@ -57,7 +57,7 @@ impl StoragePool {
         self.run(move |pool| {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let fs = pool.fs()?;
-            drop_folder(&fs, tree::STAGING, &tag).map_err(StorageError::at("unstage", &pool.mount))
+            drop_dir(&fs, tree::STAGING, &tag).map_err(StorageError::at("unstage", &pool.mount))
         })
         .await
     }
@@ -69,23 +69,23 @@ fn adopt(fs: &Fs, tag: &Label, name: &Label, replace: bool) -> Result<()> {
         Err(StorageError::NoVolume { .. }) => None,
         other => Some(other?),
     };
-    let folder = tree::open_folder(&fs.root, &format!("{}/{}", tree::STAGING, tag.as_str()));
+    let dir = tree::open_dir(&fs.root, &format!("{}/{}", tree::STAGING, tag.as_str()));
     if let Some(existing) = &existing
         && VolumeRecord::read(existing, name).is_ok_and(|record| record.adopted == tag.as_str())
     {
         // Done before; what is left is what was there once.
-        return match folder {
-            Ok(folder) => tree::clear(folder.as_fd(), name.as_str()).map_err(failed()),
+        return match dir {
+            Ok(dir) => tree::clear(dir.as_fd(), name.as_str()).map_err(failed()),
             Err(_) => Ok(()),
         };
     }
-    let staged = folder
-        .and_then(|folder| Ok((tree::open_folder(&folder, name.as_str())?, folder)))
+    let staged = dir
+        .and_then(|dir| Ok((tree::open_dir(&dir, name.as_str())?, dir)))
         .map_err(|_| StorageError::NotStaged {
             tag: tag.as_str().into(),
             name: name.as_str().into(),
         });
-    let (staged, folder) = staged?;
+    let (staged, dir) = staged?;
     let mut record = VolumeRecord::read(&staged, name)?;
     check_content(&staged, &record, name)?;
     if existing.is_some() && !replace {
@@ -98,22 +98,22 @@ fn adopt(fs: &Fs, tag: &Label, name: &Label, replace: bool) -> Result<()> {
     record.write(&staged).map_err(failed())?;
     volumes::limit(&staged, &record).map_err(failed())?;
     fs.sync().map_err(failed())?;
-    let all = tree::open_folder(&fs.root, tree::VOLUMES).map_err(failed())?;
+    let all = tree::open_dir(&fs.root, tree::VOLUMES).map_err(failed())?;
     if existing.is_some() {
         let before = format!("before-{}", tag.as_str());
         let before = Label::from_field("tag", &before)
             .map_err(|error| StorageError::invalid("tag", error.message()))?;
         snapshots::take(fs, name, &before)?;
         let name = name.as_str();
-        renameat_with(&folder, name, &all, name, RenameFlags::EXCHANGE).map_err(failed())?;
+        renameat_with(&dir, name, &all, name, RenameFlags::EXCHANGE).map_err(failed())?;
         fs.sync().map_err(failed())?;
-        return tree::clear(folder.as_fd(), name).map_err(failed());
+        return tree::clear(dir.as_fd(), name).map_err(failed());
     }
-    tree::rename(&folder, name.as_str(), &all, name.as_str()).map_err(failed())?;
+    tree::rename(&dir, name.as_str(), &all, name.as_str()).map_err(failed())?;
     fs.sync().map_err(failed())
 }
 
-/// A backup may hold anything; a volume holds a folder or a file.
+/// A backup may hold anything; a volume holds a directory or a file.
 fn check_content(staged: &OwnedFd, record: &VolumeRecord, name: &Label) -> Result<()> {
     let (path, wanted) = match record.kind {
         VolumeKind::Files => (volumes::DATA, FileType::Directory),

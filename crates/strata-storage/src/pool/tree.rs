@@ -1,6 +1,6 @@
-//! The folders of the pool. Volumes hold what strangers wrote, so nothing here
-//! follows a link: every path is walked from the folder above it by the
-//! kernel, which refuses to.
+//! The directories of the pool. Volumes hold what untrusted parties wrote, so
+//! nothing here follows a link: every path is walked from the directory above
+//! it by the kernel, which refuses to.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,30 +22,25 @@ pub(super) const STAGING: &str = "staging";
 pub(super) const MAKING: &str = "making";
 const POOL_ID: &str = "pool-id";
 
-/// Opens something under a folder without following any link.
+/// Opens something under a directory without following any link.
 pub(super) fn open(
-    folder: impl AsFd,
+    dir: impl AsFd,
     path: &str,
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(folder, path, flags | OFlags::CLOEXEC, mode, resolve)
+    openat2(dir, path, flags | OFlags::CLOEXEC, mode, resolve)
 }
 
-pub(super) fn open_folder(folder: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
-    open(
-        folder,
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY,
-        Mode::empty(),
-    )
+pub(super) fn open_dir(dir: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    open(dir, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Makes a folder; one that is there is no error.
-pub(super) fn make_folder(folder: impl AsFd, name: &str, mode: u32) -> Result<OwnedFd, Errno> {
-    match mkdirat(&folder, name, Mode::from_raw_mode(mode)) {
-        Ok(()) | Err(Errno::EXIST) => open_folder(folder, name),
+/// Makes a directory; one that is there is no error.
+pub(super) fn make_dir(dir: impl AsFd, name: &str, mode: u32) -> Result<OwnedFd, Errno> {
+    match mkdirat(&dir, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => open_dir(dir, name),
         Err(errno) => Err(errno),
     }
 }
@@ -55,10 +50,10 @@ pub(super) fn rename(from: impl AsFd, old: &str, to: impl AsFd, new: &str) -> Re
     renameat_with(from, old, to, new, RenameFlags::NOREPLACE)
 }
 
-/// Names in a folder that could be ours.
-pub(super) fn names(folder: impl AsFd) -> Result<Vec<String>, Errno> {
+/// Names in a directory that could be ours.
+pub(super) fn names(dir: impl AsFd) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if let Ok(name) = name.to_str()
@@ -72,19 +67,19 @@ pub(super) fn names(folder: impl AsFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// Names in a folder that are labels; nothing else is one of our things.
-pub(super) fn labels(folder: impl AsFd) -> Result<Vec<Label>, Errno> {
-    let names = names(folder)?;
+/// Names in a directory that are labels; nothing else is one of our things.
+pub(super) fn labels(dir: impl AsFd) -> Result<Vec<Label>, Errno> {
+    let names = names(dir)?;
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-/// The folders of a new pool.
+/// The directories of a new pool.
 pub(super) fn make(fs: &Fs, id: &str) -> Result<()> {
-    let failed = || StorageError::at::<Errno>("make", "the folders of the pool");
+    let failed = || StorageError::at::<Errno>("make", "the directories of the pool");
     // Volumes may hold programs that run as their owner.
     fchmod(&fs.root, Mode::RWXU).map_err(failed())?;
     for name in [VOLUMES, SNAPSHOTS, FROZEN, STAGING, MAKING] {
-        make_folder(&fs.root, name, 0o700).map_err(failed())?;
+        make_dir(&fs.root, name, 0o700).map_err(failed())?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
     let file = open(&fs.root, POOL_ID, flags, Mode::from_raw_mode(0o444)).map_err(failed())?;
@@ -92,18 +87,18 @@ pub(super) fn make(fs: &Fs, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Clears away what a death left half-made, and limits volumes as their
-/// records say.
+/// Clears away what a death left half-made, and limits volumes according to
+/// their records.
 pub(super) fn prepare(pool: &Shared, fs: &Fs) -> Result<()> {
     let failed = || StorageError::at::<Errno>("clear up", &pool.mount);
-    let making = open_folder(&fs.root, MAKING).map_err(failed())?;
+    let making = open_dir(&fs.root, MAKING).map_err(failed())?;
     for name in names(&making).map_err(failed())? {
         if let Err(errno) = clear(making.as_fd(), &name) {
-            tracing::warn!(name, %errno, "cannot clear up what was half-made");
+            tracing::warn!(name, %errno, "incomplete volume not removed");
         }
     }
     if let Err(errno) = fs.enable_quota() {
-        tracing::warn!(%errno, "cannot count what volumes use");
+        tracing::warn!(%errno, "quota accounting not started");
     }
     snapshots::remove_orphans(pool, fs)?;
     volumes::limit_all(pool, fs)

@@ -1,5 +1,5 @@
 //! `volume.json` in a volume: what it is. After a restore it is what the
-//! backup held, so it is read as what a stranger wrote.
+//! backup held, so it is read as what an untrusted party wrote.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::{Result, StorageError, VolumeRef};
 
 const NAME: &str = "volume.json";
 const NEW: &str = "volume.json.new";
-const LARGEST: u64 = 64 << 10;
+const MAX_RECORD_BYTES: u64 = 64 << 10;
 
 /// What a volume is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl VolumeRecord {
             return Err(bad());
         }
         let mut text = Vec::new();
-        file.take(LARGEST)
+        file.take(MAX_RECORD_BYTES)
             .read_to_end(&mut text)
             .map_err(|_| bad())?;
         serde_json::from_slice(&text).map_err(|_| bad())
@@ -79,7 +79,7 @@ impl VolumeRecord {
         renameat(volume, NEW, volume, NAME)
     }
 
-    /// Whether a volume that is there is the one that was asked for.
+    /// Whether a volume that is there is the requested one.
     pub(super) fn must_be(
         &self,
         name: &Label,
@@ -93,7 +93,7 @@ impl VolumeRecord {
             format!("it holds {}", self.kind_text())
         } else if self.origin != origin {
             match self.origin.as_str() {
-                "" => "it is no clone".into(),
+                "" => "it is not a clone".into(),
                 origin => format!("it was cloned from {origin}"),
             }
         } else if self.quota_bytes != quota && !sized_by_origin {

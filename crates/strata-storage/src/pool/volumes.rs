@@ -17,7 +17,7 @@ use crate::{Result, StorageError, VolumeRef};
 pub(super) const DATA: &str = "data";
 pub(super) const DISK: &str = "disk.raw";
 /// Below this a file system or a disk is of no use.
-const LEAST_QUOTA: u64 = 1 << 20;
+const MIN_QUOTA: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
 impl StoragePool {
@@ -26,7 +26,7 @@ impl StoragePool {
     /// same; another under that name is refused.
     ///
     /// A disk needs a quota, which is its size; a clone of a disk has the size
-    /// of its origin if none is told.
+    /// of its origin if none is given.
     pub async fn create_volume(
         &self,
         name: &Label,
@@ -34,12 +34,25 @@ impl StoragePool {
         quota: Option<u64>,
         from: Option<VolumeRef>,
     ) -> Result<PoolVolume> {
+        let made = self.ensure_volume(name, kind, quota, from).await;
+        made.map(|(volume, _)| volume)
+    }
+
+    /// As [`create_volume`](Self::create_volume); the flag says whether this
+    /// call created it. Of several calls at once it is set for one.
+    pub async fn ensure_volume(
+        &self,
+        name: &Label,
+        kind: VolumeKind,
+        quota: Option<u64>,
+        from: Option<VolumeRef>,
+    ) -> Result<(PoolVolume, bool)> {
         let name = name.clone();
         self.run(move |pool| {
             let _one = pool.volumes.lock().unwrap_or_else(PoisonError::into_inner);
             let fs = pool.fs()?;
-            create(pool, &fs, &name, kind, quota, from.as_ref())?;
-            describe(&fs, &name)
+            let is_new = create(pool, &fs, &name, kind, quota, from.as_ref())?;
+            Ok((describe(&fs, &name)?, is_new))
         })
         .await
     }
@@ -62,14 +75,13 @@ impl StoragePool {
         .await
     }
 
-    /// One volume.
     pub async fn volume(&self, name: &Label) -> Result<PoolVolume> {
         let name = name.clone();
         self.run(move |pool| describe(&pool.fs()?, &name)).await
     }
 
     /// Changes the most a volume may hold. Refused below what it holds; a disk
-    /// only grows, because nobody knows what its end is used for.
+    /// only grows, because it is unknown what its end is used for.
     pub async fn resize_volume(&self, name: &Label, quota: Option<u64>) -> Result<PoolVolume> {
         let name = name.clone();
         self.run(move |pool| {
@@ -81,8 +93,8 @@ impl StoragePool {
         .await
     }
 
-    /// Takes a volume away with its snapshots; clones of it stay. Gone already
-    /// is no error. Whoever uses it must have stopped.
+    /// Deletes a volume with its snapshots; clones of it stay. Gone already is
+    /// no error. Its users must have stopped.
     pub async fn remove_volume(&self, name: &Label) -> Result<()> {
         let name = name.clone();
         self.run(move |pool| {
@@ -100,14 +112,14 @@ pub(super) fn count(pool: &Shared) -> Result<usize> {
 
 pub(super) fn list(fs: &Fs) -> Result<Vec<Label>> {
     let failed = || StorageError::at::<Errno>("look through", tree::VOLUMES);
-    let folder = tree::open_folder(&fs.root, tree::VOLUMES).map_err(failed())?;
-    tree::labels(&folder).map_err(failed())
+    let dir = tree::open_dir(&fs.root, tree::VOLUMES).map_err(failed())?;
+    tree::labels(&dir).map_err(failed())
 }
 
-/// The uppermost folder of a volume.
+/// The uppermost directory of a volume.
 pub(super) fn open(fs: &Fs, name: &Label) -> Result<OwnedFd> {
     let path = format!("{}/{}", tree::VOLUMES, name.as_str());
-    tree::open_folder(&fs.root, &path).map_err(|errno| match errno {
+    tree::open_dir(&fs.root, &path).map_err(|errno| match errno {
         Errno::NOENT => StorageError::NoVolume {
             name: name.as_str().into(),
         },
@@ -115,12 +127,12 @@ pub(super) fn open(fs: &Fs, name: &Label) -> Result<OwnedFd> {
     })
 }
 
-/// Kernels that drop large subvolumes may lose count; then all is counted anew.
+/// Kernels that drop large subvolumes may lose count; then all is counted again.
 fn recount_if_lost(fs: &Fs) {
     if fs.lost_count() == Ok(true)
         && let Err(errno) = fs.rescan_quota()
     {
-        tracing::warn!(%errno, "cannot count anew what volumes use");
+        tracing::warn!(%errno, "quota rescan failed");
     }
 }
 
@@ -145,6 +157,7 @@ pub(super) fn at(what: &'static str, name: &Label) -> impl FnOnce(Errno) -> Stor
     StorageError::at(what, format!("{}/{}", tree::VOLUMES, name.as_str()))
 }
 
+/// Creates a volume; whether there was none of that name.
 fn create(
     pool: &Shared,
     fs: &Fs,
@@ -152,16 +165,16 @@ fn create(
     kind: VolumeKind,
     quota: Option<u64>,
     from: Option<&VolumeRef>,
-) -> Result<()> {
+) -> Result<bool> {
     check_quota(quota)?;
     let source = from.map(|from| snapshots::open_ref(fs, from)).transpose();
     let existing = open(fs, name);
     if let Ok(existing) = &existing {
         let record = VolumeRecord::read(existing, name)?;
-        return record.must_be(name, kind, quota, from);
+        return record.must_be(name, kind, quota, from).map(|()| false);
     }
     let mut record = VolumeRecord::new(kind, quota, from);
-    let making = tree::open_folder(&fs.root, tree::MAKING).map_err(at("make", name))?;
+    let making = tree::open_dir(&fs.root, tree::MAKING).map_err(at("make", name))?;
     tree::clear(making.as_fd(), name.as_str()).map_err(at("clear up", name))?;
     if let Some(source) = source? {
         let origin = VolumeRecord::read(&source, name)?;
@@ -180,22 +193,23 @@ fn create(
         btrfs::create(making.as_fd(), name.as_str())
     }
     .map_err(at("make", name))?;
-    let volume = tree::open_folder(&making, name.as_str()).map_err(at("open", name))?;
+    let volume = tree::open_dir(&making, name.as_str()).map_err(at("open", name))?;
     fill(&volume, &record).map_err(at("make", name))?;
     record
         .write(&volume)
         .map_err(at("write the record of", name))?;
     limit(&volume, &record).map_err(at("limit", name))?;
-    let volumes = tree::open_folder(&fs.root, tree::VOLUMES).map_err(at("make", name))?;
+    let volumes = tree::open_dir(&fs.root, tree::VOLUMES).map_err(at("make", name))?;
     tree::rename(&making, name.as_str(), &volumes, name.as_str()).map_err(at("make", name))?;
-    fs.sync().map_err(StorageError::at("sync", &pool.mount))
+    fs.sync().map_err(StorageError::at("sync", &pool.mount))?;
+    Ok(true)
 }
 
 fn check_quota(quota: Option<u64>) -> Result<()> {
     match quota {
-        Some(quota) if quota < LEAST_QUOTA => Err(StorageError::invalid(
+        Some(quota) if quota < MIN_QUOTA => Err(StorageError::invalid(
             "quotaBytes",
-            format!("must be at least {LEAST_QUOTA}, is {quota}"),
+            format!("must be at least {MIN_QUOTA}, is {quota}"),
         )),
         _ => Ok(()),
     }
@@ -225,7 +239,7 @@ fn must_fit(name: &Label, new: &VolumeRecord, origin: &VolumeRecord, held: u64) 
 /// What every volume has in it.
 fn fill(volume: &OwnedFd, record: &VolumeRecord) -> Result<(), Errno> {
     match (record.kind, record.quota_bytes) {
-        (VolumeKind::Files, _) => tree::make_folder(volume, DATA, 0o755).map(drop),
+        (VolumeKind::Files, _) => tree::make_dir(volume, DATA, 0o755).map(drop),
         (VolumeKind::Disk, Some(bytes)) => {
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let disk = tree::open(volume, DISK, flags, Mode::from_raw_mode(0o600))?;
@@ -281,8 +295,8 @@ fn resize(fs: &Fs, name: &Label, quota: Option<u64>) -> Result<()> {
 }
 
 fn remove(fs: &Fs, name: &Label) -> Result<()> {
-    let volumes = tree::open_folder(&fs.root, tree::VOLUMES).map_err(at("remove", name))?;
-    let making = tree::open_folder(&fs.root, tree::MAKING).map_err(at("remove", name))?;
+    let volumes = tree::open_dir(&fs.root, tree::VOLUMES).map_err(at("remove", name))?;
+    let making = tree::open_dir(&fs.root, tree::MAKING).map_err(at("remove", name))?;
     let gone = format!("gone-{}", name.as_str());
     tree::clear(making.as_fd(), &gone).map_err(at("remove", name))?;
     // Out of sight first: half of a volume is never seen.
@@ -307,7 +321,7 @@ pub(super) fn limit_all(pool: &Shared, fs: &Fs) -> Result<()> {
         let limited = VolumeRecord::read(&volume, &name)
             .and_then(|record| limit(&volume, &record).map_err(at("limit", &name)));
         if let Err(error) = limited {
-            tracing::warn!(volume = name.as_str(), %error, "cannot limit a volume");
+            tracing::warn!(volume = name.as_str(), %error, "volume quota not set");
         }
     }
     Ok(())

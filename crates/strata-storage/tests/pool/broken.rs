@@ -1,4 +1,4 @@
-//! Devices that vanish, lie, or come back.
+//! Devices that vanish, return false data, or come back.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -105,7 +105,7 @@ async fn a_device_that_vanishes_while_in_use_stays_one_of_the_pool() {
     let world = World::new();
     let (pool, written) = filled(&world, Profile::Mirrored, 3, 1).await;
     fs::remove_file(world.image("d2")).unwrap();
-    // The file system has not noticed; what it says is looked at anew.
+    // The file system has not noticed; its report is read again.
     pool.add_spare(NewSpare::File { bytes: 512 * MIB })
         .await
         .unwrap();
@@ -160,7 +160,7 @@ async fn a_mirror_is_mounted_without_a_device_that_the_record_does_not_know() {
     let (pool, written) = filled(&world, Profile::Mirrored, 2, 0).await;
     pool.close().await.unwrap();
     drop(pool);
-    let record = world.folder().join("pool.json");
+    let record = world.dir().join("pool.json");
     let text = fs::read_to_string(&record).unwrap();
     let known = text.replace(",\n      \"number\": 2", "");
     assert_ne!(known, text);
@@ -172,7 +172,7 @@ async fn a_mirror_is_mounted_without_a_device_that_the_record_does_not_know() {
 }
 
 /// Writes noise over what holds data: everything but the first and the last
-/// part of the file, where the file system itself is told apart.
+/// part of the file, where the file system itself is identified.
 fn spoil(image: &Path, from: u64, to: u64) {
     let file = OpenOptions::new().write(true).open(image).unwrap();
     for at in (from..to).step_by(1 << 20) {

@@ -7,16 +7,16 @@ use strata_types::storage::{DeviceState, PoolState, Profile, VolumeKind};
 use crate::world::{World, data, label, never, quiet, wait_for};
 use crate::writer::fill;
 
-const FOLDER: &str = "STRATA_STORAGE_TEST_FOLDER";
+const DIR: &str = "STRATA_STORAGE_TEST_FOLDER";
 
 #[tokio::test]
 #[ignore = "the process that the next test kills"]
 async fn shrink_in_a_process() {
-    let folder = std::env::var(FOLDER).unwrap();
+    let dir = std::env::var(DIR).unwrap();
     let world = World::new();
     let mut config = world.config(Profile::Single, 2, 0);
-    config.folder = folder.into();
-    let begun = config.folder.join("begun");
+    config.dir = dir.into();
+    let begun = config.dir.join("begun");
     let pool = strata_storage::StoragePool::open(config).await.unwrap();
     let progress = |moved: u64, _: u64| {
         if moved > 0 {
@@ -39,12 +39,12 @@ async fn a_shrink_that_was_killed_is_done_again() {
 
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::shrink_in_a_process", "--ignored"])
-        .env(FOLDER, world.folder())
+        .env(DIR, world.dir())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let begun = world.folder().join("begun");
+    let begun = world.dir().join("begun");
     wait_for("the shrink to begin", || {
         begun.exists() || child.try_wait().unwrap().is_some()
     });

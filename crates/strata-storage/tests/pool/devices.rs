@@ -75,7 +75,7 @@ async fn expand_and_shrink_while_written_lose_nothing() {
     assert_eq!(status.state, PoolState::Online);
     // The disk of the host has its room back, the loop devices are gone.
     assert_eq!(fs::metadata(world.image("d1")).unwrap().blocks(), 0);
-    assert_eq!(loops_of(&world.folder()).len(), 2);
+    assert_eq!(loops_of(&world.dir()).len(), 2);
 
     writer.wait_for_files(8);
     let written = writer.stop();
@@ -111,7 +111,7 @@ async fn a_cancelled_shrink_leaves_the_device_in_use() {
     assert_eq!(status.state, PoolState::Online);
     assert_eq!(status.devices[0].state, DeviceState::Online);
     writer.wait_for_files(4);
-    // Asked again, it goes.
+    // At the second request, it goes.
     pool.remove_device("d1", &quiet, never()).await.unwrap();
     let written = writer.stop();
     verify_after_remount(&world, pool, &[&written, &still]).await;
@@ -127,14 +127,16 @@ async fn a_shrink_below_what_is_used_is_refused_with_the_figures() {
     let plan = pool.plan_shrink(u64::MAX).await.unwrap();
     assert!(plan.devices.is_empty(), "{plan:?}");
     assert!(plan.lost_bytes < (1024 - 470 - 64) * MIB, "{plan:?}");
-    assert!(plan.lost_bytes > 400 * MIB, "{plan:?}");
+    assert!(plan.lost_bytes > 300 * MIB, "{plan:?}");
     let error = pool.remove_device("d1", &quiet, never()).await.unwrap_err();
     match &error {
         StorageError::BelowUsed {
             used,
+            held,
             reserve,
             after,
         } => {
+            assert!(*held > 0, "metadata has block groups of its own");
             assert!(*used > 470 * MIB, "{used}");
             assert_eq!((*reserve, *after), (64 * MIB, 512 * MIB));
         }

@@ -1,4 +1,4 @@
-//! A pool filled to the brim: writers are told, and it goes on.
+//! A pool filled to the brim: writers receive errors, and it goes on.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -9,11 +9,11 @@ use crate::world::{MIB, World, data, label, never, quiet};
 use crate::writer::fill;
 
 /// Large files, then small ones, then empty ones: data first, metadata last.
-fn fill_to_the_brim(folder: &std::path::Path) {
+fn fill_to_the_brim(dir: &std::path::Path) {
     let content = vec![0x5a_u8; 1 << 20];
     for (round, size) in [1 << 20, 64 << 10, 4096, 1000, 0].into_iter().enumerate() {
         for number in 0.. {
-            let path = folder.join(format!("{round}-{number}"));
+            let path = dir.join(format!("{round}-{number}"));
             let written = File::create(&path).and_then(|mut file| file.write_all(&content[..size]));
             match written {
                 Ok(()) if number < 20_000 => {}
@@ -51,7 +51,7 @@ async fn fill_and_go_on(profile: Profile, files: u32) {
     kept.verify();
     // More room by an expansion.
     pool.add_device(&format!("d{}", files + 1)).await.unwrap();
-    pool.make_whole(&quiet, never()).await.unwrap();
+    pool.rebalance(&quiet, never()).await.unwrap();
     fill(&data(&pool, "w").join("more"), 60);
     pool.remove_volume(&name).await.unwrap();
     fill(&data(&pool, "w").join("most"), 100);

@@ -1,4 +1,4 @@
-//! The pool, for real: on files of a folder of its own, as root.
+//! The pool, for real: on files of a directory of its own, as root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,6 +7,7 @@ mod child;
 mod devices;
 mod full;
 mod restart;
+mod small;
 mod volumes;
 mod world;
 mod writer;

@@ -24,9 +24,9 @@ async fn a_new_pool_is_online_and_says_what_it_has() {
     );
     let id = fs::read_to_string(pool.mount().join("pool-id")).unwrap();
     assert_eq!(id, pool.id());
-    assert_eq!(loops_of(&world.folder()).len(), 2);
+    assert_eq!(loops_of(&world.dir()).len(), 2);
     pool.close().await.unwrap();
-    assert!(loops_of(&world.folder()).is_empty());
+    assert!(loops_of(&world.dir()).is_empty());
     let status = pool.status().await.unwrap();
     assert_eq!(status.state, PoolState::Offline);
 }
@@ -41,7 +41,7 @@ async fn a_mirrored_pool_holds_half_of_its_devices() {
 }
 
 #[tokio::test]
-async fn everything_is_found_again_after_a_close_and_after_none() {
+async fn pool_reopens_after_a_clean_and_an_unclean_close() {
     let world = World::new();
     let pool = world.open(Profile::Single, 2, 1).await;
     let (id, name) = (pool.id().to_owned(), label("v"));
@@ -60,17 +60,17 @@ async fn everything_is_found_again_after_a_close_and_after_none() {
         written.verify();
         if close {
             before.close().await.unwrap();
-            assert!(loops_of(&world.folder()).is_empty());
+            assert!(loops_of(&world.dir()).is_empty());
         }
     }
 }
 
 #[tokio::test]
-async fn what_was_never_ready_is_made_again() {
+async fn unfinished_volume_is_recreated() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
     drop(pool);
-    let path = world.folder().join("pool.json");
+    let path = world.dir().join("pool.json");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"ready\": true", "\"ready\": false")).unwrap();
     let pool = world.open(Profile::Single, 1, 0).await;
@@ -103,7 +103,7 @@ async fn a_pool_is_opened_by_one_process_and_made_from_enough() {
     config.files = 2;
     config.file_bytes = MIB;
     assert!(StoragePool::open(config).await.is_err());
-    assert!(!world.folder().join("pool.json").exists());
+    assert!(!world.dir().join("pool.json").exists());
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_preallocated_pool_takes_its_room_at_once() {
 }
 
 #[tokio::test]
-async fn a_pool_that_lets_nobody_write_is_mounted_anew() {
+async fn read_only_pool_is_remounted() {
     use rustix::mount::{MountFlags, mount_remount};
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;

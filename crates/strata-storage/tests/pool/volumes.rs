@@ -23,7 +23,7 @@ fn from(text: &str) -> Option<VolumeRef> {
 }
 
 #[tokio::test]
-async fn the_same_volume_again_is_the_same_and_another_is_refused() {
+async fn volume_creation_is_idempotent_and_conflicts_are_refused() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
     let (name, files) = (label("v"), VolumeKind::Files);
@@ -51,7 +51,7 @@ async fn the_same_volume_again_is_the_same_and_another_is_refused() {
 }
 
 #[tokio::test]
-async fn a_writer_at_its_quota_is_told_so_and_goes_on_after_a_resize() {
+async fn writer_at_its_quota_fails_and_continues_after_a_resize() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
     let name = label("v");
@@ -143,7 +143,7 @@ async fn a_disk_has_the_size_of_its_quota_and_only_grows() {
 }
 
 #[tokio::test]
-async fn all_volumes_are_frozen_at_one_moment_while_they_are_written() {
+async fn volumes_are_frozen_atomically_under_writes() {
     let world = World::new();
     let pool = world.open(Profile::Single, 2, 0).await;
     let names = ["a", "b", "c", "d"];
@@ -157,23 +157,20 @@ async fn all_volumes_are_frozen_at_one_moment_while_they_are_written() {
     for writer in &writers {
         writer.wait_for_files(4);
     }
-    let folder = pool.freeze("t1").await.unwrap();
-    let frozen: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    let dir = pool.freeze("t1").await.unwrap();
+    let frozen: Vec<_> = fs::read_dir(&dir).unwrap().collect();
     assert_eq!(frozen.len(), names.len());
-    assert!(fs::write(folder.join("a/data/x"), b"x").is_err());
-    let listed = fs::read_dir(folder.join("a/data/t0")).unwrap().count();
-    assert_eq!(pool.freeze("t1").await.unwrap(), folder);
+    assert!(fs::write(dir.join("a/data/x"), b"x").is_err());
+    let listed = fs::read_dir(dir.join("a/data/t0")).unwrap().count();
+    assert_eq!(pool.freeze("t1").await.unwrap(), dir);
     for writer in writers {
         writer.wait_for_files(4);
         writer.stop().verify();
     }
-    assert_eq!(
-        fs::read_dir(folder.join("a/data/t0")).unwrap().count(),
-        listed
-    );
+    assert_eq!(fs::read_dir(dir.join("a/data/t0")).unwrap().count(), listed);
     pool.thaw("t1").await.unwrap();
     pool.thaw("t1").await.unwrap();
-    assert!(!folder.exists());
+    assert!(!dir.exists());
     assert!(pool.freeze("../x").await.is_err());
 }
 
@@ -183,29 +180,29 @@ async fn all_volumes_are_frozen_at_one_moment_while_they_are_written() {
 async fn a_frozen_volume_is_never_older_than_another() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
-    let folders = ["a", "b"].map(|name| data(&pool, name));
+    let dirs = ["a", "b"].map(|name| data(&pool, name));
     for name in ["a", "b", "c", "d"] {
         pool.create_volume(&label(name), VolumeKind::Files, None, None)
             .await
             .unwrap();
     }
-    for folder in &folders {
-        fs::create_dir(folder.join("0")).unwrap();
+    for dir in &dirs {
+        fs::create_dir(dir.join("0")).unwrap();
     }
     let stop = Arc::<AtomicBool>::default();
-    let (until, counted) = (Arc::clone(&stop), folders.clone());
+    let (until, counted) = (Arc::clone(&stop), dirs.clone());
     let counter = std::thread::spawn(move || {
         let mut count = 0_u64;
         while !until.load(Ordering::Relaxed) {
-            for folder in &counted {
+            for dir in &counted {
                 let (old, new) = (count.to_string(), (count + 1).to_string());
-                fs::rename(folder.join(old), folder.join(new)).unwrap();
+                fs::rename(dir.join(old), dir.join(new)).unwrap();
             }
             count += 1;
         }
     });
-    let count = |folder: PathBuf| -> u64 {
-        let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+    let count = |dir: PathBuf| -> u64 {
+        let entry = fs::read_dir(dir).unwrap().next().unwrap().unwrap();
         entry.file_name().to_str().unwrap().parse().unwrap()
     };
     for number in 0..10 {
@@ -261,7 +258,7 @@ async fn a_restore_takes_the_place_of_a_volume_in_one_step() {
 async fn links_in_the_place_of_volumes_are_not_followed() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
-    let outside = world.folder().join("outside");
+    let outside = world.dir().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("keep"), b"kept").unwrap();
     symlink(&outside, pool.mount().join("volumes/link")).unwrap();
@@ -288,8 +285,8 @@ async fn a_snapshot_during_writing_is_as_the_volume_was() {
     }
     let written = writer.stop();
     for snapshot in pool.volume(&name).await.unwrap().snapshots {
-        let folder = pool.mount().join("snapshots/v").join(&snapshot.name);
-        let copy = fs::read(folder.join("data/still/fill3")).unwrap();
+        let dir = pool.mount().join("snapshots/v").join(&snapshot.name);
+        let copy = fs::read(dir.join("data/still/fill3")).unwrap();
         assert_eq!(
             copy,
             fs::read(data(&pool, "v").join("still/fill3")).unwrap()
@@ -302,26 +299,26 @@ async fn a_snapshot_during_writing_is_as_the_volume_was() {
     still.verify();
 }
 
-fn make_subvolume(folder: &Path, name: &str) {
+fn make_subvolume(dir: &Path, name: &str) {
     let made = Command::new("btrfs")
         .args(["-q", "subvolume", "create", name])
-        .current_dir(folder)
+        .current_dir(dir)
         .status();
     assert!(made.unwrap().success());
 }
 
 /// Deeper than there are descriptors, longer than any path, with names that
 /// are no text and with subvolumes in subvolumes.
-fn make_hostile(folder: &Path) {
+fn make_hostile(dir: &Path) {
     const DEPTH: usize = 2500;
     let latin = OsStr::from_bytes(b"caf\xe9");
-    fs::create_dir(folder.join(latin)).unwrap();
-    fs::write(folder.join(latin).join(latin), b"x").unwrap();
-    symlink("/etc", folder.join("link")).unwrap();
-    make_subvolume(folder, "outer");
-    make_subvolume(&folder.join("outer"), "inner");
-    fs::write(folder.join("outer/inner").join(latin), b"x").unwrap();
-    let mut at = File::open(folder.join("outer/inner")).unwrap();
+    fs::create_dir(dir.join(latin)).unwrap();
+    fs::write(dir.join(latin).join(latin), b"x").unwrap();
+    symlink("/etc", dir.join("link")).unwrap();
+    make_subvolume(dir, "outer");
+    make_subvolume(&dir.join("outer"), "inner");
+    fs::write(dir.join("outer/inner").join(latin), b"x").unwrap();
+    let mut at = File::open(dir.join("outer/inner")).unwrap();
     for _ in 0..DEPTH {
         mkdirat(&at, "d", Mode::RWXU).unwrap();
         at = openat(&at, "d", OFlags::DIRECTORY, Mode::empty())
@@ -334,14 +331,14 @@ fn make_hostile(folder: &Path) {
     );
     let read_only = Command::new("btrfs")
         .args(["property", "set", "-ts"])
-        .arg(folder.join("outer"))
+        .arg(dir.join("outer"))
         .args(["ro", "true"])
         .status();
     assert!(read_only.unwrap().success());
 }
 
 #[tokio::test]
-async fn what_strangers_made_can_be_removed() {
+async fn foreign_subvolumes_can_be_removed() {
     let world = World::new();
     let pool = world.open(Profile::Single, 1, 0).await;
     let name = label("v");

@@ -1,4 +1,4 @@
-//! A pool in a folder of its own, which leaves nothing behind.
+//! A pool in a directory of its own, which leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The folder of a pool. Unmounts and detaches whatever is left at the end.
+/// The directory of a pool. Unmounts and detaches whatever is left at the end.
 pub(crate) struct World {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        if let Err(error) = strata_storage::remove(self.folder.path()) {
+        if let Err(error) = strata_storage::remove(self.dir.path()) {
             tracing::error!(%error, "a pool was left behind");
         }
     }
@@ -26,21 +26,21 @@ impl Drop for World {
 impl World {
     pub(crate) fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
         }
     }
 
-    pub(crate) fn folder(&self) -> PathBuf {
-        self.folder.path().join("pool")
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path().join("pool")
     }
 
     pub(crate) fn image(&self, name: &str) -> PathBuf {
-        self.folder().join("devices").join(format!("{name}.img"))
+        self.dir().join("devices").join(format!("{name}.img"))
     }
 
     pub(crate) fn config(&self, profile: Profile, files: u32, spares: u32) -> PoolConfig {
         PoolConfig {
-            folder: self.folder(),
+            dir: self.dir(),
             profile,
             devices: Vec::new(),
             files,
@@ -79,13 +79,13 @@ pub(crate) fn data(pool: &StoragePool, volume: &str) -> PathBuf {
     pool.mount().join("volumes").join(volume).join("data")
 }
 
-/// Loop devices that have a file of this folder.
-pub(crate) fn loops_of(folder: &Path) -> Vec<PathBuf> {
+/// Loop devices that have a file of this directory.
+pub(crate) fn loops_of(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").unwrap() {
         let path = entry.unwrap().path();
         let file = std::fs::read_to_string(path.join("loop/backing_file")).unwrap_or_default();
-        if Path::new(file.trim()).starts_with(folder) {
+        if Path::new(file.trim()).starts_with(dir) {
             found.push(path);
         }
     }

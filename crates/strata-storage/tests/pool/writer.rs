@@ -1,8 +1,8 @@
 //! Threads that write files of which every page is known, and read them over.
 //!
-//! A page holds noise, and who it belongs to: a page that is old, of another
-//! file or at another place is found out. Content is compared byte for byte,
-//! which in a test that is not optimised is much faster than a checksum.
+//! A page holds noise, and its owner: a page that is old, of another file or at
+//! another place is found out. Content is compared byte for byte, which in a
+//! test that is not optimised is much faster than a checksum.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,7 +50,6 @@ impl Content {
 pub(crate) struct Written(BTreeMap<PathBuf, Content>);
 
 impl Written {
-    /// Reads everything over.
     pub(crate) fn verify(&self) {
         assert!(!self.0.is_empty());
         for (path, expected) in &self.0 {
@@ -72,13 +71,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(folder: &Path, threads: u64) -> Self {
+    pub(crate) fn start(dir: &Path, threads: u64) -> Self {
         let (stop, count) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let threads = (0..threads)
             .map(|number| {
                 let (stop, count) = (Arc::clone(&stop), Arc::clone(&count));
-                let folder = folder.join(format!("t{number}"));
-                std::thread::spawn(move || write(&folder, number, &stop, &count))
+                let dir = dir.join(format!("t{number}"));
+                std::thread::spawn(move || write(&dir, number, &stop, &count))
             })
             .collect();
         Self {
@@ -108,12 +107,12 @@ impl Writer {
 }
 
 /// New files, and old ones written over; now and then synced.
-fn write(folder: &Path, seed: u64, stop: &AtomicBool, count: &AtomicU64) -> Written {
-    fs::create_dir_all(folder).unwrap();
+fn write(dir: &Path, seed: u64, stop: &AtomicBool, count: &AtomicU64) -> Written {
+    fs::create_dir_all(dir).unwrap();
     let mut random = rand::rngs::StdRng::seed_from_u64(seed);
     let mut written = Written::default();
     while !stop.load(Ordering::Relaxed) {
-        let path = folder.join(format!("f{}", random.random_range(0..FILES_PER_THREAD)));
+        let path = dir.join(format!("f{}", random.random_range(0..FILES_PER_THREAD)));
         let content = Content {
             seed: random.next_u64(),
             bytes: random.random_range(1..LARGEST),
@@ -130,15 +129,15 @@ fn write(folder: &Path, seed: u64, stop: &AtomicBool, count: &AtomicU64) -> Writ
 }
 
 /// So many files of a mebibyte; what they should hold.
-pub(crate) fn fill(folder: &Path, files: u64) -> Written {
-    fs::create_dir_all(folder).unwrap();
+pub(crate) fn fill(dir: &Path, files: u64) -> Written {
+    fs::create_dir_all(dir).unwrap();
     let mut written = Written::default();
     for number in 0..files {
         let content = Content {
             seed: number,
             bytes: 1 << 20,
         };
-        let path = folder.join(format!("fill{number}"));
+        let path = dir.join(format!("fill{number}"));
         fs::write(&path, content.make()).unwrap();
         written.0.insert(path, content);
     }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-/// All that is in a folder, by path.
+/// All that is in a directory, by path.
 pub(crate) fn walk(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut pending = vec![root.to_owned()];
-    while let Some(folder) = pending.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(&dir).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.symlink_metadata().expect("a file").is_dir() {
                 pending.push(path.clone());
@@ -24,7 +24,7 @@ pub(crate) fn walk(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Everything about everything in a folder, as text that can be compared.
+/// Everything about everything in a directory, as text that can be compared.
 pub(crate) fn portrait(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut numbers = BTreeMap::new();
     let mut portrait = BTreeMap::new();

@@ -27,12 +27,12 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
 
 /// Many small files, a few large ones.
 pub(crate) fn plain(root: &Path, small: usize, large: usize) {
-    fs::create_dir_all(root).expect("a folder");
+    fs::create_dir_all(root).expect("a directory");
     for n in 0..small {
-        let folder = root.join(format!("d{:02}/e{:02}", n % 17, n % 23));
-        fs::create_dir_all(&folder).expect("a folder");
+        let dir = root.join(format!("d{:02}/e{:02}", n % 17, n % 23));
+        fs::create_dir_all(&dir).expect("a directory");
         let length = 100 + (n * 37) % 9000;
-        fs::write(folder.join(format!("f{n:05}")), noise(n as u64, length)).expect("a file");
+        fs::write(dir.join(format!("f{n:05}")), noise(n as u64, length)).expect("a file");
     }
     for n in 0..large {
         let path = root.join(format!("large{n}"));
@@ -42,7 +42,7 @@ pub(crate) fn plain(root: &Path, small: usize, large: usize) {
 
 /// What is rarely met, and what root alone can make.
 pub(crate) fn odd(root: &Path) {
-    fs::create_dir_all(root).expect("a folder");
+    fs::create_dir_all(root).expect("a directory");
     let file = |name: &OsStr, bytes: &[u8]| fs::write(root.join(name), bytes).expect("a file");
     file(OsStr::from_bytes(b"not\xff\xfeutf8"), b"1");
     file(OsStr::new("two\nlines\tand \"quotes\" \\ back"), b"2");
@@ -74,8 +74,8 @@ pub(crate) fn odd(root: &Path) {
         set(&root.join("attributes"), name, value);
     }
     set(&root.join("attributes"), "trusted.t", b"\0\xff");
-    fs::create_dir(root.join("folder")).expect("a folder");
-    set(&root.join("folder"), "user.f", b"of a folder");
+    fs::create_dir(root.join("folder")).expect("a directory");
+    set(&root.join("folder"), "user.f", b"of a directory");
 
     symlink("folder", root.join("link")).expect("a link");
     symlink("/nowhere/at all", root.join("dangling")).expect("a link");
@@ -114,10 +114,10 @@ pub(crate) fn odd(root: &Path) {
 
     fs::create_dir_all(root.join("deep/er/and/deep/er")).expect("folders");
     fs::write(root.join("deep/er/and/deep/er/file"), b"deep").expect("a file");
-    fs::create_dir(root.join("sticky")).expect("a folder");
+    fs::create_dir(root.join("sticky")).expect("a directory");
     let sticky = fs::Permissions::from_mode(0o1777);
     fs::set_permissions(root.join("sticky"), sticky).expect("a mode");
-    fs::create_dir(root.join("locked")).expect("a folder");
+    fs::create_dir(root.join("locked")).expect("a directory");
     fs::write(root.join("locked/in"), b"in").expect("a file");
     fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(0o000)).expect("a mode");
 

@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use strata_backup::{
-    BackupAsk, Location, Progress, Repository, RepositoryConfig, RestoreAsk, Restored, Secret,
-    Silent, Source, Status, Verified,
+    BackupRequest, Location, Progress, Repository, RepositoryConfig, RestoreOptions, Restored,
+    Secret, Silent, Source, Status, Verified,
 };
 use strata_types::backup::Backup;
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ impl World {
         let dir = tempfile::Builder::new()
             .prefix("strata-backup-")
             .tempdir()
-            .expect("a temporary folder");
+            .expect("a temporary directory");
         Self { dir }
     }
 
@@ -61,7 +61,7 @@ impl World {
         text
     }
 
-    /// The repository is whole, says the program that it comes from.
+    /// The repository is whole, according to the program of its format.
     #[track_caller]
     pub(crate) fn check(&self) {
         self.restic_ok(&["check", "--read-data", "--no-lock"]);
@@ -70,16 +70,16 @@ impl World {
 
 pub(crate) fn repository(path: &Path, password: &str) -> Repository {
     Repository::new(RepositoryConfig {
-        location: Location::Folder(path.to_owned()),
+        location: Location::Directory(path.to_owned()),
         password: Secret::new(password),
         compression: 3,
         cache: None,
     })
 }
 
-/// A backup of one folder as the volume `web`.
-pub(crate) fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupAsk {
-    BackupAsk {
+/// A backup of one directory as the volume `web`.
+pub(crate) fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupRequest {
+    BackupRequest {
         sources: vec![Source {
             path: source.to_owned(),
             at: "/volumes/web".to_owned(),
@@ -88,17 +88,17 @@ pub(crate) fn ask(operation: &str, source: &Path, taken_at_ms: i64) -> BackupAsk
         host: "test".to_owned(),
         operation: operation.to_owned(),
         volumes: vec!["web".to_owned()],
-        ..BackupAsk::default()
+        ..BackupRequest::default()
     }
 }
 
-pub(crate) async fn save(repository: &Repository, ask: BackupAsk) -> Backup {
+pub(crate) async fn save(repository: &Repository, ask: BackupRequest) -> Backup {
     save_watched(repository, ask, Arc::new(Silent)).await
 }
 
 pub(crate) async fn save_watched(
     repository: &Repository,
-    ask: BackupAsk,
+    ask: BackupRequest,
     progress: Arc<dyn Progress>,
 ) -> Backup {
     let cancel = CancellationToken::new();
@@ -109,7 +109,7 @@ pub(crate) async fn save_watched(
 }
 
 pub(crate) async fn restore(repository: &Repository, id: &str, from: &str, to: &Path) -> Restored {
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: from.to_owned(),
         to: to.to_owned(),
     };
@@ -126,9 +126,9 @@ pub(crate) async fn verify(repository: &Repository, id: &str, percent: u8) -> Ve
     verified.expect("a look")
 }
 
-/// How large a folder's files are together.
-pub(crate) fn weight(folder: &Path) -> u64 {
-    look::walk(folder)
+/// How large a directory's files are together.
+pub(crate) fn weight(dir: &Path) -> u64 {
+    look::walk(dir)
         .iter()
         .filter_map(|path| path.symlink_metadata().ok())
         .filter(fs::Metadata::is_file)

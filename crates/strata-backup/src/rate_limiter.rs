@@ -1,8 +1,8 @@
 //! How fast bytes may go to the repository: a bucket that fills at the
 //! allowed rate and holds half a second's worth.
 //!
-//! The bucket may be overdrawn: who takes more than is there waits until it
-//! would be there. So a pack is never cut, and the average holds.
+//! The bucket may be overdrawn: a caller that takes more than is there waits
+//! until it would be there. So a pack is never cut, and the average holds.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{BackupError, Result};
 
-/// How much may gather while nobody writes.
+/// How much may accumulate while nothing is written.
 const BURST: Duration = Duration::from_millis(500);
-/// How long a wait lasts before it looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long a wait lasts before it checks whether it is cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The account of one bucket: pure, told what time it is.
+/// The account of one bucket: pure, the time is passed in.
 #[derive(Debug)]
 struct Bucket {
     rate: u64,
@@ -25,7 +25,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Takes so much, and says how long to wait first.
+    /// Takes so much, and returns how long to wait first.
     fn take(&mut self, now: Instant, amount: usize) -> Duration {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let from = self.paid_at.max(earliest);
@@ -38,12 +38,12 @@ impl Bucket {
 
 /// The pace of one backup.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     bucket: Option<Mutex<Bucket>>,
     cancel: CancellationToken,
 }
 
-impl Pace {
+impl RateLimiter {
     /// At most so many bytes a second; as fast as it goes without.
     pub(crate) fn new(bytes_per_second: Option<u64>, cancel: CancellationToken) -> Self {
         let bucket = bytes_per_second.map(|rate| {
@@ -55,7 +55,6 @@ impl Pace {
         Self { bucket, cancel }
     }
 
-    /// No limit.
     pub(crate) fn free() -> Self {
         Self::new(None, CancellationToken::new())
     }
@@ -83,7 +82,7 @@ impl Pace {
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn a_wait_ends_when_it_is_cancelled() {
         let cancel = CancellationToken::new();
-        let pace = Pace::new(Some(1), cancel.clone());
+        let pace = RateLimiter::new(Some(1), cancel.clone());
         cancel.cancel();
         assert!(matches!(pace.take(1 << 30), Err(BackupError::Cancelled)));
     }

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
-use strata_machines::redfish::{BootWay, Erase};
+use strata_machines::redfish::{BootMethod, Erase};
 use strata_machines::{Power, Provider as _, ProviderError};
 use strata_testkit::same;
 use strata_types::machine::PowerState;
 
-use super::served::{Answered, Asked, Served, json as answer, text};
+use super::served::{CannedResponse, RecordedRequest, Served, json as answer, text};
 use super::{boot, config, driver, target};
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
@@ -26,18 +26,18 @@ struct Bmc {
     boot: Value,
     resets: Vec<String>,
     erased: Vec<String>,
-    /// How many looks a task takes.
+    /// How many polls a task takes.
     slow: u32,
     task: &'static str,
     no_erase: bool,
-    /// Somebody else writes the asset tag just before we do.
+    /// Another caller writes the asset tag just before we do.
     overtaken: Option<&'static str>,
 }
 
 #[derive(Clone, Default)]
-struct Played(Arc<Mutex<Bmc>>);
+struct SimulatedMachine(Arc<Mutex<Bmc>>);
 
-impl Played {
+impl SimulatedMachine {
     fn bmc(&self) -> MutexGuard<'_, Bmc> {
         self.0.lock().unwrap()
     }
@@ -54,7 +54,7 @@ impl Bmc {
         format!("{weak}\"{}\"", self.version)
     }
 
-    fn answer(&mut self, asked: &Asked) -> Answered {
+    fn answer(&mut self, asked: &RecordedRequest) -> CannedResponse {
         // admin:s3cret
         if asked.header("authorization") != "Basic YWRtaW46czNjcmV0" {
             return text(401, "");
@@ -94,7 +94,7 @@ impl Bmc {
                     },
                 }),
             ),
-            // One of those that know nothing but the image.
+            // One of those that accept nothing but the image.
             ("POST", "/insert") if body.get("WriteProtected").is_some() => answer(
                 400,
                 &json!({ "error": {
@@ -131,7 +131,7 @@ impl Bmc {
         }
     }
 
-    fn erasing(&mut self) -> Answered {
+    fn erasing(&mut self) -> CannedResponse {
         self.slow = self.slow.saturating_sub(1);
         match self.slow {
             0 => answer(
@@ -155,7 +155,7 @@ impl Bmc {
         drive
     }
 
-    fn change(&mut self, asked: &Asked, body: &Value) -> Answered {
+    fn change(&mut self, asked: &RecordedRequest, body: &Value) -> CannedResponse {
         if let Some(other) = self.overtaken.take() {
             self.asset_tag = other.into();
             self.version += 1;
@@ -202,21 +202,21 @@ fn members(all: &[&str]) -> Value {
     json!({ "Members": all, "Members@odata.nextLink": null })
 }
 
-fn task(at: &str) -> Answered {
+fn task(at: &str) -> CannedResponse {
     Some((202, vec![("location", at.to_owned())], String::new()))
 }
 
 #[tokio::test]
-async fn a_server_is_tagged_booted_once_and_given_back_as_it_was() {
+async fn redfish_server_is_tagged_booted_once_and_restored() {
     for weak in [false, true] {
-        let played = Played::default();
-        played.bmc().asset_tag = "Rack 7, No 12".into();
-        (played.bmc().weak, played.bmc().on) = (weak, true);
-        let served = played.serve().await;
+        let simulated = SimulatedMachine::default();
+        simulated.bmc().asset_tag = "Rack 7, No 12".into();
+        (simulated.bmc().weak, simulated.bmc().on) = (weak, true);
+        let served = simulated.serve().await;
         let (driver, machine) = (driver(config(&served.url)), target(&served.url, ""));
         driver.boot(&machine, &boot()).await.unwrap();
         {
-            let bmc = played.bmc();
+            let bmc = simulated.bmc();
             assert_eq!(bmc.asset_tag, "Rack 7, No 12 strata-test-m1");
             assert_eq!(bmc.resets, ["ForceOff", "ForceOn"]);
             assert_eq!(bmc.boot["BootSourceOverrideTarget"], "Cd");
@@ -229,12 +229,12 @@ async fn a_server_is_tagged_booted_once_and_given_back_as_it_was() {
 
         // Killed in the middle: the same again, and there is one tag.
         driver.boot(&machine, &boot()).await.unwrap();
-        assert_eq!(played.bmc().asset_tag, "Rack 7, No 12 strata-test-m1");
+        assert_eq!(simulated.bmc().asset_tag, "Rack 7, No 12 strata-test-m1");
         driver.power(&machine, Power::Cycle).await.unwrap();
-        assert_eq!(played.bmc().resets.last().unwrap(), "PowerCycle");
+        assert_eq!(simulated.bmc().resets.last().unwrap(), "PowerCycle");
 
         driver.wipe(&machine).await.unwrap();
-        let bmc = played.bmc();
+        let bmc = simulated.bmc();
         assert_eq!(
             (bmc.asset_tag.as_str(), bmc.on, &bmc.media),
             ("Rack 7, No 12", false, &None)
@@ -244,12 +244,12 @@ async fn a_server_is_tagged_booted_once_and_given_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_medium_is_there_by_pieces_until_its_machine_is_wiped() {
-    let played = Played::default();
-    let served = played.serve().await;
+async fn boot_medium_is_served_in_ranges_until_the_machine_is_wiped() {
+    let simulated = SimulatedMachine::default();
+    let served = simulated.serve().await;
     let (driver, machine) = (driver(config(&served.url)), target(&served.url, ""));
     driver.boot(&machine, &boot()).await.unwrap();
-    let url = played.bmc().media.clone().unwrap();
+    let url = simulated.bmc().media.clone().unwrap();
     let secret = url.rsplit('/').nth(1).unwrap();
     assert_eq!(secret.len(), 48, "nobody guesses {url}");
     let (status, whole) = fetch(&url, "GET", "").await;
@@ -264,7 +264,7 @@ async fn a_medium_is_there_by_pieces_until_its_machine_is_wiped() {
 
     // A new boot has a new one, and the old is gone.
     driver.boot(&machine, &boot()).await.unwrap();
-    let newer = played.bmc().media.clone().unwrap();
+    let newer = simulated.bmc().media.clone().unwrap();
     assert_ne!(url, newer);
     assert_eq!(fetch(&url, "GET", "").await.0, 404);
     assert_eq!(fetch(&newer, "HEAD", "").await.0, 200);
@@ -291,11 +291,11 @@ async fn fetch(url: &str, method: &str, headers: &str) -> (u16, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn another_ones_server_is_left_alone() {
-    let played = Played::default();
-    played.bmc().asset_tag = "strata-other-m1".into();
-    played.bmc().on = true;
-    let served = played.serve().await;
+async fn server_with_a_foreign_tag_is_not_touched() {
+    let simulated = SimulatedMachine::default();
+    simulated.bmc().asset_tag = "strata-other-m1".into();
+    simulated.bmc().on = true;
+    let served = simulated.serve().await;
     let (driver, machine) = (driver(config(&served.url)), target(&served.url, ""));
     let why = driver.boot(&machine, &boot()).await.unwrap_err();
     assert!(matches!(why, ProviderError::Taken(_)), "{why:?}");
@@ -309,7 +309,7 @@ async fn another_ones_server_is_left_alone() {
     );
 
     // Two at the same time: the slower sees that it was.
-    *played.bmc() = Bmc {
+    *simulated.bmc() = Bmc {
         overtaken: Some("strata-other-m1"),
         ..Bmc::default()
     };
@@ -317,31 +317,31 @@ async fn another_ones_server_is_left_alone() {
     assert!(why.is_transient(), "{why:?}");
     let why = driver.boot(&machine, &boot()).await.unwrap_err();
     assert!(matches!(why, ProviderError::Taken(_)), "{why:?}");
-    assert_eq!(played.bmc().asset_tag, "strata-other-m1");
+    assert_eq!(simulated.bmc().asset_tag, "strata-other-m1");
 }
 
 #[tokio::test]
-async fn a_bmc_that_cuts_tags_is_not_trusted_with_one() {
-    let played = Played::default();
-    (played.bmc().asset_tag, played.bmc().cuts) = ("A12".into(), Some(10));
-    let served = played.serve().await;
+async fn bmc_that_truncates_tags_is_rejected() {
+    let simulated = SimulatedMachine::default();
+    (simulated.bmc().asset_tag, simulated.bmc().cuts) = ("A12".into(), Some(10));
+    let served = simulated.serve().await;
     let (driver, machine) = (driver(config(&served.url)), target(&served.url, ""));
     let why = driver.boot(&machine, &boot()).await.unwrap_err();
     assert!(matches!(why, ProviderError::Unsupported(_)), "{why:?}");
-    assert_eq!(played.bmc().asset_tag, "A12");
-    assert!(played.bmc().resets.is_empty());
+    assert_eq!(simulated.bmc().asset_tag, "A12");
+    assert!(simulated.bmc().resets.is_empty());
 }
 
 #[tokio::test]
-async fn drives_are_erased_once_and_the_wipe_waits_for_it() {
-    let played = Played::default();
-    (played.bmc().slow, played.bmc().task) = (3, "Completed");
-    let served = played.serve().await;
+async fn drives_are_erased_once_before_the_wipe_completes() {
+    let simulated = SimulatedMachine::default();
+    (simulated.bmc().slow, simulated.bmc().task) = (3, "Completed");
+    let served = simulated.serve().await;
     let mut config = config(&served.url);
     config.erase = Erase::SecureErase;
     let (driver, machine) = (driver(config), target(&served.url, SYSTEM));
     driver.boot(&machine, &boot()).await.unwrap();
-    strata_testkit::wait_for("the erasure", strata_testkit::PATIENCE, async || {
+    strata_testkit::wait_for("the erasure", strata_testkit::TEST_TIMEOUT, async || {
         let wiped = driver.wipe(&machine).await;
         assert!(
             wiped.as_ref().err().is_none_or(ProviderError::is_transient),
@@ -351,11 +351,11 @@ async fn drives_are_erased_once_and_the_wipe_waits_for_it() {
     })
     .await
     .unwrap();
-    assert_eq!(played.bmc().erased, ["/erase/a", "/erase/b"]);
-    assert_eq!(played.bmc().asset_tag, "");
+    assert_eq!(simulated.bmc().erased, ["/erase/a", "/erase/b"]);
+    assert_eq!(simulated.bmc().asset_tag, "");
 
-    // One that fails is told of, and the server stays tagged.
-    *played.bmc() = Bmc {
+    // One that fails is reported, and the server stays tagged.
+    *simulated.bmc() = Bmc {
         task: "Exception",
         ..Bmc::default()
     };
@@ -365,28 +365,28 @@ async fn drives_are_erased_once_and_the_wipe_waits_for_it() {
     let why = driver.wipe(&machine).await.unwrap_err();
     assert!(matches!(why, ProviderError::Refused(_)), "{why:?}");
     assert!(why.to_string().contains("The drive is locked."), "{why}");
-    assert_eq!(played.bmc().asset_tag, "strata-test-m1");
+    assert_eq!(simulated.bmc().asset_tag, "strata-test-m1");
 
-    played.bmc().no_erase = true;
+    simulated.bmc().no_erase = true;
     let why = driver.wipe(&machine).await.unwrap_err();
     assert!(why.to_string().contains("cannot erase a"), "{why}");
 }
 
 #[tokio::test]
-async fn other_ways_to_boot_need_no_drive() {
-    let played = Played::default();
-    let served = played.serve().await;
+async fn other_boot_methods_need_no_virtual_media() {
+    let simulated = SimulatedMachine::default();
+    let served = simulated.serve().await;
     let machine = target(&served.url, "1");
-    for (way, word) in [(BootWay::Pxe, "Pxe"), (BootWay::UefiHttp, "UefiHttp")] {
+    for (way, word) in [(BootMethod::Pxe, "Pxe"), (BootMethod::UefiHttp, "UefiHttp")] {
         let mut config = config(&served.url);
         config.boot = way;
         let driver = driver(config);
         driver.boot(&machine, &boot()).await.unwrap();
-        let bmc = played.bmc();
+        let bmc = simulated.bmc();
         assert_eq!(bmc.boot["BootSourceOverrideTarget"], word);
         assert_eq!(
             bmc.boot.get("HttpBootUri").is_some(),
-            way == BootWay::UefiHttp
+            way == BootMethod::UefiHttp
         );
         assert_eq!((bmc.on, &bmc.media), (true, &None));
     }

@@ -1,6 +1,6 @@
 //! Boot media for BMCs to read: a small HTTP server. Each medium has a path
-//! that nobody guesses, and is there until its machine boots anew, is wiped,
-//! or its time is up. BMCs read by pieces, so ranges are served.
+//! that cannot be guessed, and is there until its machine boots again, is
+//! wiped, or its time is up. BMCs read by pieces, so ranges are served.
 //!
 //! A medium is a file without a name: when this process dies, nothing stays.
 
@@ -24,22 +24,23 @@ use hyper::body::Frame;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rand::RngCore as _;
+use strata_bootimage::Medium;
+use strata_tasks::{TaskGroup, spawn_detached};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::MediaConfig;
-use super::range::{self, Wanted};
+use super::range::{self, ByteRange};
 use crate::ProviderError;
-use crate::iso::Medium;
 
 /// How many may read at the same time.
-const READERS: usize = 64;
+const MAX_READERS: usize = 64;
 /// How long a request may take to be sent.
-const HEADERS: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read from a medium at a time.
-const PIECE: u64 = 64 << 10;
+const CHUNK_BYTES: u64 = 64 << 10;
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -63,15 +64,14 @@ impl Items {
 }
 
 /// The server, which ends with this.
-pub(super) struct Shelf {
+pub(super) struct BootMediaServer {
     items: Arc<Items>,
     base: String,
     serve: Duration,
-    _server: AbortOnDropHandle<()>,
+    _server: DropGuard,
 }
 
-impl Shelf {
-    /// Listens.
+impl BootMediaServer {
     pub(super) async fn open(config: &MediaConfig, serve: Duration) -> Result<Self, ProviderError> {
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             ProviderError::Unavailable(format!("cannot listen on {}: {error}", config.listen))
@@ -81,31 +81,36 @@ impl Shelf {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None if bound.ip().is_unspecified() => {
                 return Err(ProviderError::Refused(format!(
-                    "{bound} is no address that BMCs reach: say `url` in [machines.redfish.media]"
+                    "{bound} is not an address that BMCs reach: say `url` in [machines.redfish.media]"
                 )));
             }
             None => format!("http://{bound}"),
         };
         let items = Arc::new(Items::default());
-        let server = tokio::spawn(listen(listener, items.clone(), serve));
+        let (listener, served, stop) =
+            (Arc::new(listener), items.clone(), CancellationToken::new());
+        TaskGroup::from(stop.clone()).restart("boot-media-server", move || {
+            listen(listener.clone(), served.clone(), serve)
+        });
         Ok(Self {
             items,
             base,
             serve,
-            _server: AbortOnDropHandle::new(server),
+            _server: stop.drop_guard(),
         })
     }
 
-    /// Writes a medium, and says where it is. The owner's former one is gone.
+    /// Writes a medium, and returns where it is. The owner's former one is
+    /// gone.
     pub(super) async fn put(
         &self,
         owner: &str,
         medium: Medium,
-        folder: &Path,
+        directory: &Path,
     ) -> Result<String, ProviderError> {
-        let (secret, folder) = (random(), folder.to_owned());
+        let (secret, directory) = (random(), directory.to_owned());
         let name = secret.clone();
-        let written = tokio::task::spawn_blocking(move || write(&medium, &folder, &name)).await;
+        let written = tokio::task::spawn_blocking(move || write(&medium, &directory, &name)).await;
         let written = written.unwrap_or_else(|error| Err(error.to_string()));
         let (file, len) = written.map_err(|why| {
             ProviderError::Refused(format!("the boot medium cannot be written: {why}"))
@@ -124,7 +129,7 @@ impl Shelf {
         drop(all);
         // Its room on the disk goes with its time.
         let (items, serve) = (Arc::downgrade(&self.items), self.serve);
-        tokio::spawn(async move {
+        spawn_detached("boot-media-expiry", async move {
             tokio::time::sleep(serve + Duration::from_millis(1)).await;
             if let Some(items) = items.upgrade() {
                 drop(items.guard());
@@ -145,23 +150,23 @@ fn random() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Nobody else may read the file, and as soon as it is open it has no name.
-fn write(medium: &Medium, folder: &Path, name: &str) -> Result<(File, u64), String> {
-    let path = folder.join(format!("strata-{name}.iso"));
+/// No other user may read the file, and as soon as it is open it has no name.
+fn write(medium: &Medium, directory: &Path, name: &str) -> Result<(File, u64), String> {
+    let path = directory.join(format!("strata-{name}.iso"));
     let mut options = File::options();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
-    let file = options.open(&path).map_err(|error| told(&error))?;
-    std::fs::remove_file(&path).map_err(|error| told(&error))?;
+    let reported = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
+    let file = options.open(&path).map_err(|error| reported(&error))?;
+    std::fs::remove_file(&path).map_err(|error| reported(&error))?;
     let mut to = io::BufWriter::with_capacity(1 << 20, &file);
     let len = medium.write(&mut to).map_err(|error| error.to_string())?;
-    io::Write::flush(&mut to).map_err(|error| told(&error))?;
+    io::Write::flush(&mut to).map_err(|error| reported(&error))?;
     drop(to);
     Ok((file, len))
 }
 
-async fn listen(listener: TcpListener, items: Arc<Items>, longest: Duration) {
-    let readers = Arc::new(Semaphore::new(READERS));
+async fn listen(listener: Arc<TcpListener>, items: Arc<Items>, longest: Duration) {
+    let readers = Arc::new(Semaphore::new(MAX_READERS));
     loop {
         let Ok(permit) = readers.clone().acquire_owned().await else {
             return;
@@ -175,7 +180,7 @@ async fn listen(listener: TcpListener, items: Arc<Items>, longest: Duration) {
             }
         };
         let items = items.clone();
-        tokio::spawn(async move {
+        spawn_detached("boot-media-connection", async move {
             let _permit = permit;
             let service = service_fn(|request| {
                 let answer = answer(&items, &request);
@@ -183,9 +188,9 @@ async fn listen(listener: TcpListener, items: Arc<Items>, longest: Duration) {
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEADERS)
+                .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
-            // A reader that goes away or is slow for ever is none of our business.
+            // A reader that goes away or never finishes is dropped.
             let _ = tokio::time::timeout(longest, connection).await;
         });
     }
@@ -209,9 +214,9 @@ fn answer<B>(items: &Items, request: &Request<B>) -> Response<Body> {
         .get(RANGE)
         .and_then(|value| value.to_str().ok());
     let (status, from, to) = match range::parse(asked, len) {
-        Wanted::All => (StatusCode::OK, 0, len),
-        Wanted::Part(from, to) => (StatusCode::PARTIAL_CONTENT, from, to),
-        Wanted::Nothing => {
+        ByteRange::All => (StatusCode::OK, 0, len),
+        ByteRange::Part(from, to) => (StatusCode::PARTIAL_CONTENT, from, to),
+        ByteRange::Nothing => {
             let mut no = bare(StatusCode::RANGE_NOT_SATISFIABLE);
             set(&mut no, CONTENT_RANGE, &format!("bytes */{len}"));
             return no;
@@ -253,13 +258,13 @@ fn bare(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// The file from here to there. It stays open while it is read, also when it
-/// is taken off the shelf.
+/// The file from here to there. It stays open while it is read, also when it is
+/// not served any more.
 fn pieces(file: Arc<File>, from: u64, to: u64) -> Body {
     let read = stream::unfold(from, move |at| {
         let file = file.clone();
         async move {
-            let count = PIECE.min(to.saturating_sub(at));
+            let count = CHUNK_BYTES.min(to.saturating_sub(at));
             if count == 0 {
                 return None;
             }

@@ -7,20 +7,20 @@ use strata_types::storage::Profile;
 use tokio_util::sync::CancellationToken;
 
 use super::long::Call;
-use super::{Progress, Shared, StoragePool, ballast, observe};
+use super::{Progress, Shared, StoragePool, observe, reserve};
 use crate::btrfs::{Chunk, Fs};
-use crate::plan::{Room, next_to_move};
+use crate::plan::{FreeSpace, next_to_move};
 use crate::{Result, StorageError};
 
 const CONVERT: &str = "keep everything as often as asked in";
 const SPREAD: &str = "spread data in";
 
 impl StoragePool {
-    /// Writes anew what is not kept as often as the profile asks, then moves
-    /// data in a mirrored pool until new devices can be used to the full. Does
-    /// nothing when nothing is to be done. To be called after devices were
+    /// Writes again what is not kept as often as the profile requires, then
+    /// moves data in a mirrored pool until new devices can be used to the full.
+    /// Does nothing when nothing is to be done. To be called after devices were
     /// added. Cancelled, what was moved stays moved.
-    pub async fn make_whole(
+    pub async fn rebalance(
         &self,
         progress: &Progress<'_>,
         cancel: CancellationToken,
@@ -69,7 +69,7 @@ impl StoragePool {
 
 fn stop(fs: &Fs) {
     if let Err(errno) = fs.cancel_convert() {
-        tracing::debug!(%errno, "moving data cannot be stopped just now");
+        tracing::debug!(%errno, "balance not cancelled");
     }
 }
 
@@ -78,9 +78,9 @@ fn spread(pool: &Shared, fs: &Fs, cancel: &CancellationToken) -> Result<()> {
     if to_move(fs).map_err(failed())?.is_none() {
         return Ok(());
     }
-    ballast::release(fs).map_err(failed())?;
+    reserve::release(fs).map_err(failed())?;
     let moved = move_all(pool, fs, cancel);
-    ballast::take(pool, fs);
+    reserve::take(pool, fs);
     moved
 }
 
@@ -102,11 +102,11 @@ fn move_all(pool: &Shared, fs: &Fs, cancel: &CancellationToken) -> Result<()> {
 }
 
 fn to_move(fs: &Fs) -> Result<Option<Chunk>, Errno> {
-    let rooms: Vec<Room> = fs
+    let rooms: Vec<FreeSpace> = fs
         .devices()?
         .iter()
         .filter(|device| device.path.is_some())
-        .map(|device| Room {
+        .map(|device| FreeSpace {
             device: device.id,
             bytes: device.bytes.saturating_sub(device.allocated),
         })

@@ -9,16 +9,16 @@ use rustic_core::{
 
 use crate::error::BackupError;
 use crate::gate::Gate;
-use crate::store::{Place, Store};
+use crate::store::{FileKind, Store};
 use crate::window::Windows;
 
-pub(crate) struct Face {
+pub(crate) struct EngineBackend {
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
     windows: Option<Windows>,
 }
 
-impl Face {
+impl EngineBackend {
     pub(crate) fn new(store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         let windows = store.is_far().then(Windows::default);
         Self {
@@ -52,17 +52,17 @@ impl Face {
     }
 }
 
-fn place(kind: FileType) -> Place {
+fn place(kind: FileType) -> FileKind {
     match kind {
-        FileType::Config => Place::Config,
-        FileType::Index => Place::Index,
-        FileType::Key => Place::Keys,
-        FileType::Snapshot => Place::Snapshots,
-        FileType::Pack => Place::Data,
+        FileType::Config => FileKind::Config,
+        FileType::Index => FileKind::Index,
+        FileType::Key => FileKind::Keys,
+        FileType::Snapshot => FileKind::Snapshots,
+        FileType::Pack => FileKind::Data,
     }
 }
 
-impl ReadBackend for Face {
+impl ReadBackend for EngineBackend {
     fn location(&self) -> String {
         self.store.location()
     }
@@ -112,7 +112,7 @@ impl ReadBackend for Face {
     }
 }
 
-impl WriteBackend for Face {
+impl WriteBackend for EngineBackend {
     fn create(&self) -> RusticResult<()> {
         self.change(|| self.store.prepare())
     }

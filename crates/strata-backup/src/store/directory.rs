@@ -1,9 +1,9 @@
-//! A repository in a folder, laid out as restic's `local` backend does.
+//! A repository in a directory, laid out as restic's `local` backend does.
 //!
 //! A file is written beside its place, synced and renamed. The names of new
-//! packs reach the disk before anything that speaks of packs does: folders
-//! with new names are noted, and synced before the next file that is no
-//! pack. So a loss of power costs what was under way, never what is named.
+//! packs reach the disk before anything that names packs does: directories with
+//! new names are noted, and synced before the next file that is no pack. So a
+//! loss of power costs what was under way, never what is named.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -16,24 +16,24 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{Listed, Place, Store, is_name};
+use super::{FileKind, Store, StoredFile, is_name};
 use crate::error::{BackupError, Result};
-use crate::pace::Pace;
+use crate::rate_limiter::RateLimiter;
 
 /// As much is written between two looks at the pace.
 const PIECE: usize = 256 << 10;
 /// A half-written lock this old has no writer any more.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+const STALE_LOCK_AGE: Duration = Duration::from_secs(24 * 3600);
 /// What a file is called until it is whole.
 const HALF: &str = "-tmp-";
 
-pub(crate) struct Folder {
+pub(crate) struct DirectoryStore {
     root: PathBuf,
     unsynced: Mutex<BTreeSet<PathBuf>>,
     writes: AtomicU64,
 }
 
-impl Folder {
+impl DirectoryStore {
     pub(crate) fn new(root: PathBuf) -> Self {
         Self {
             root,
@@ -42,20 +42,20 @@ impl Folder {
         }
     }
 
-    fn path(&self, place: Place, name: &str) -> PathBuf {
+    fn path(&self, place: FileKind, name: &str) -> PathBuf {
         self.root.join(place.path(name))
     }
 
     /// Makes what was renamed last until now.
     fn sync_names(&self) -> io::Result<()> {
         let noted = std::mem::take(&mut *lock(&self.unsynced));
-        for folder in noted {
-            File::open(folder)?.sync_all()?;
+        for dir in noted {
+            File::open(dir)?.sync_all()?;
         }
         Ok(())
     }
 
-    fn put(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+    fn put(&self, place: FileKind, name: &str, pieces: &[Bytes], pace: &RateLimiter) -> Result<()> {
         let path = self.path(place, name);
         let failed = |error| BackupError::storage("writing", place.path(name), error);
         let number = self.writes.fetch_add(1, Ordering::Relaxed);
@@ -71,17 +71,17 @@ impl Folder {
                 other => other,
             });
         }
-        if let Some(folder) = path.parent() {
-            lock(&self.unsynced).insert(folder.to_owned());
+        if let Some(dir) = path.parent() {
+            lock(&self.unsynced).insert(dir.to_owned());
         }
-        if place == Place::Data {
+        if place == FileKind::Data {
             return Ok(());
         }
         self.sync_names().map_err(failed)
     }
 }
 
-impl Store for Folder {
+impl Store for DirectoryStore {
     fn location(&self) -> String {
         self.root.display().to_string()
     }
@@ -103,14 +103,14 @@ impl Store for Folder {
                 .map_err(|error| BackupError::storage("making", path.display().to_string(), error))
         };
         make(&self.root)?;
-        for place in Place::FOLDERS {
-            make(&self.root.join(place.folder()))?;
+        for place in FileKind::DIRS {
+            make(&self.root.join(place.dir()))?;
         }
-        let data = self.root.join(Place::Data.folder());
+        let data = self.root.join(FileKind::Data.dir());
         (0..=0xff_u8).try_for_each(|first| make(&data.join(format!("{first:02x}"))))?;
-        for folder in [&self.root, &data] {
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
+        for dir in [&self.root, &data] {
+            File::open(dir)
+                .and_then(|dir| dir.sync_all())
                 .map_err(|error| BackupError::storage("syncing", "folders", error))?;
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Store for Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed)?,
         };
-        // A file system of its own has this folder.
+        // A file system of its own has this directory.
         let names = entries
             .filter(|entry| !matches!(entry, Ok(entry) if entry.file_name() == "lost+found"));
         names
@@ -131,42 +131,42 @@ impl Store for Folder {
             .collect()
     }
 
-    fn list(&self, place: Place) -> Result<Vec<Listed>> {
-        let failed = |error| BackupError::storage("listing", place.folder(), error);
-        let folder = self.root.join(place.folder());
+    fn list(&self, place: FileKind) -> Result<Vec<StoredFile>> {
+        let failed = |error| BackupError::storage("listing", place.dir(), error);
+        let dir = self.root.join(place.dir());
         let mut found = Vec::new();
         match place {
-            Place::Config => match fs::metadata(&folder) {
+            FileKind::Config => match fs::metadata(&dir) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 meta => {
                     let meta = meta.map_err(failed)?;
-                    found.push(Listed {
+                    found.push(StoredFile {
                         name: String::new(),
                         size: meta.len(),
                         stamp: stamp(&meta),
                     });
                 }
             },
-            Place::Data => {
-                for below in names(&folder).map_err(failed)? {
-                    list_into(&folder.join(below), &mut found).map_err(failed)?;
+            FileKind::Data => {
+                for below in names(&dir).map_err(failed)? {
+                    list_into(&dir.join(below), &mut found).map_err(failed)?;
                 }
             }
-            _ => list_into(&folder, &mut found).map_err(failed)?,
+            _ => list_into(&dir, &mut found).map_err(failed)?,
         }
         Ok(found)
     }
 
-    fn read(&self, place: Place, name: &str) -> Result<Bytes> {
+    fn read(&self, place: FileKind, name: &str) -> Result<Bytes> {
         fs::read(self.path(place, name))
             .map(Bytes::from)
             .map_err(|error| BackupError::storage("reading", place.path(name), error))
     }
 
-    fn read_range(&self, place: Place, name: &str, offset: u64, length: u64) -> Result<Bytes> {
+    fn read_range(&self, place: FileKind, name: &str, offset: u64, length: u64) -> Result<Bytes> {
         let failed = |error| BackupError::storage("reading", place.path(name), error);
         let file = File::open(self.path(place, name)).map_err(failed)?;
-        // An index that lies must not make us ask for endless memory.
+        // A forged index must not make us request unbounded memory.
         let there = file.metadata().map_err(failed)?.len();
         if offset.checked_add(length).is_none_or(|end| end > there) {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
@@ -176,9 +176,16 @@ impl Store for Folder {
         Ok(bytes.into())
     }
 
-    fn write(&self, place: Place, name: &str, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+    fn write(
+        &self,
+        place: FileKind,
+        name: &str,
+        pieces: &[Bytes],
+        pace: &RateLimiter,
+    ) -> Result<()> {
         match self.put(place, name, pieces, pace) {
-            // Who made the repository may have left out folders for packs.
+            // The creator of the repository may have left out directories for
+            // packs.
             Err(BackupError::Missing { .. }) => {
                 self.prepare()?;
                 self.put(place, name, pieces, pace)
@@ -187,7 +194,7 @@ impl Store for Folder {
         }
     }
 
-    fn remove(&self, place: Place, name: &str) -> Result<()> {
+    fn remove(&self, place: FileKind, name: &str) -> Result<()> {
         match fs::remove_file(self.path(place, name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(BackupError::storage("removing", place.path(name), error))
@@ -197,19 +204,19 @@ impl Store for Folder {
     }
 
     fn sweep(&self) -> Result<()> {
-        for place in Place::FOLDERS {
-            let folder = self.root.join(place.folder());
-            let failed = |error| BackupError::storage("sweeping", place.folder(), error);
-            // Others may be about to write a lock that says they are there.
-            let age = if place == Place::Locks {
-                ABANDONED
+        for place in FileKind::DIRS {
+            let dir = self.root.join(place.dir());
+            let failed = |error| BackupError::storage("sweeping", place.dir(), error);
+            // Others may be about to write a lock of their own.
+            let age = if place == FileKind::Locks {
+                STALE_LOCK_AGE
             } else {
                 Duration::ZERO
             };
-            sweep_folder(&folder, age).map_err(failed)?;
-            if place == Place::Data {
-                for below in names(&folder).map_err(failed)? {
-                    sweep_folder(&folder.join(below), age).map_err(failed)?;
+            sweep_dir(&dir, age).map_err(failed)?;
+            if place == FileKind::Data {
+                for below in names(&dir).map_err(failed)? {
+                    sweep_dir(&dir.join(below), age).map_err(failed)?;
                 }
             }
         }
@@ -224,7 +231,7 @@ fn half_of(path: &Path, number: u64) -> PathBuf {
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    // As restic has it: nobody writes a file of the repository twice.
+    // As restic does: no file of the repository is written twice.
     let mut how = OpenOptions::new();
     how.write(true).create_new(true).mode(0o400);
     match how.open(path) {
@@ -237,7 +244,7 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-fn write_paced(mut file: &File, pieces: &[Bytes], pace: &Pace) -> Result<()> {
+fn write_paced(mut file: &File, pieces: &[Bytes], pace: &RateLimiter) -> Result<()> {
     let failed = |error| BackupError::storage("writing", "", error);
     if !pace.is_limited() {
         let mut rest: Vec<io::IoSlice<'_>> = pieces.iter().map(|p| io::IoSlice::new(p)).collect();
@@ -260,14 +267,14 @@ fn write_paced(mut file: &File, pieces: &[Bytes], pace: &Pace) -> Result<()> {
     Ok(())
 }
 
-/// When the file last changed in any way: nobody can set that back.
+/// When the file last changed in any way: no process can set that back.
 fn stamp(meta: &fs::Metadata) -> u64 {
     let nanoseconds = meta.ctime().wrapping_mul(1_000_000_000);
     nanoseconds.wrapping_add(meta.ctime_nsec()).unsigned_abs()
 }
 
-fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
+fn list_into(dir: &Path, found: &mut Vec<StoredFile>) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
@@ -282,7 +289,7 @@ fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             meta => {
                 let meta = meta?;
-                found.push(Listed {
+                found.push(StoredFile {
                     name: name.to_owned(),
                     size: meta.len(),
                     stamp: stamp(&meta),
@@ -293,9 +300,9 @@ fn list_into(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     Ok(())
 }
 
-fn names(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+fn names(dir: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     let mut names = Vec::new();
-    match fs::read_dir(folder) {
+    match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         entries => {
             for entry in entries? {
@@ -309,8 +316,8 @@ fn names(folder: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
-fn sweep_folder(folder: &Path, oldest: Duration) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
+fn sweep_dir(dir: &Path, oldest: Duration) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
