@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::choice::{self, Standing};
+use super::choice::{self, ServerHealth};
 
 /// A suspicion lasts at most 16 times as long as the first.
-const MOST_DOUBLINGS: u32 = 4;
+const MAX_DOUBLINGS: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Health {
@@ -35,13 +35,13 @@ struct Record {
 }
 
 impl Record {
-    fn standing(&self, now: Instant) -> Standing {
+    fn server_health(&self, now: Instant) -> ServerHealth {
         if self.down {
-            return Standing::Down;
+            return ServerHealth::Down;
         }
         match self.suspect_until {
-            Some(until) if now < until => Standing::Suspect,
-            _ => Standing::Good,
+            Some(until) if now < until => ServerHealth::Suspect,
+            _ => ServerHealth::Good,
         }
     }
 }
@@ -58,20 +58,19 @@ impl Health {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whom to try for the next connection.
+    /// The servers to try for the next connection.
     pub(super) fn order(&self, servers: &[SocketAddr]) -> Vec<SocketAddr> {
         let mut state = self.state();
         state.turn = state.turn.wrapping_add(1);
         let now = Instant::now();
-        let standing = |server: &SocketAddr| {
+        let server_health = |server: &SocketAddr| {
             let record = state.servers.get(server).copied().unwrap_or_default();
-            (*server, record.standing(now))
+            (*server, record.server_health(now))
         };
-        let known: Vec<_> = servers.iter().map(standing).collect();
+        let known: Vec<_> = servers.iter().map(server_health).collect();
         choice::order(&known, state.turn)
     }
 
-    /// Forgets all others.
     pub(super) fn keep(&self, servers: &[SocketAddr]) {
         let mut state = self.state();
         state.servers.retain(|server, _| servers.contains(server));
@@ -85,16 +84,16 @@ impl Health {
         self.change(server, |record, _| {
             if record.down == reachable {
                 if reachable {
-                    tracing::info!(%server, "takes connections again");
+                    tracing::info!(%server, "server accepts connections again");
                 } else {
-                    tracing::warn!(%server, "takes no connections");
+                    tracing::warn!(%server, "server accepts no connections");
                 }
             }
             record.down = !reachable;
         });
     }
 
-    /// It said something to a client.
+    /// It sent something to a client.
     pub(super) fn note_answer(&self, server: SocketAddr) {
         self.change(server, |record, _| {
             record.silences = 0;
@@ -102,18 +101,18 @@ impl Health {
         });
     }
 
-    /// It said nothing to a client that waits, or ended without a word.
+    /// It sent nothing to a client that waits, or closed without an answer.
     pub(super) fn note_silence(&self, server: SocketAddr) {
         self.change(server, |record, suspicion| {
             let now = Instant::now();
-            if record.standing(now) == Standing::Suspect {
+            if record.server_health(now) == ServerHealth::Suspect {
                 // One silence, noticed by many clients.
                 return;
             }
-            let longer = 1 << record.silences.min(MOST_DOUBLINGS);
+            let longer = 1 << record.silences.min(MAX_DOUBLINGS);
             record.suspect_until = Some(now + suspicion * longer);
             record.silences += 1;
-            tracing::warn!(%server, "takes connections and does not answer");
+            tracing::warn!(%server, "server accepts connections and does not answer");
         });
     }
 
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_takes_no_connection_comes_last_until_it_does() {
+    fn unreachable_server_comes_last_until_it_accepts_a_connection() {
         let health = Health::new(Duration::from_secs(5));
         let [a, b] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         health.keep(&[a, b]);

@@ -7,12 +7,12 @@
 //!              relay: bytes both ways until both sides are done
 //! ```
 //!
-//! It looks at no byte: what it carries is encrypted from end to end, and
-//! whose certificate a client accepts stays with the client. So a server is
-//! known by how it behaves. One that takes no connection is passed over until
-//! it does. One that takes a connection and then says nothing to it, or ends
-//! it without a word, is suspected for a while: a program that hangs still
-//! has a kernel that accepts.
+//! It looks at no byte: what it carries is encrypted from end to end, and whose
+//! certificate a client accepts stays with the client. So a server is known by
+//! how it behaves. One that takes no connection is passed over until it does.
+//! One that takes a connection and then sends nothing, or closes it without an
+//! answer, is suspected for a while: a program that hangs still has a kernel
+//! that accepts.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use strata_tasks::log_panics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -33,7 +34,7 @@ use tokio::time::{sleep, timeout};
 use health::Health;
 
 /// The system refuses more files for a moment.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// How a balancer behaves. The default is for API servers of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +43,10 @@ pub struct Balancer {
     pub connections: usize,
     /// How long a server may take to accept.
     pub connect: Duration,
-    /// How often each server is tried without anybody asking.
+    /// The interval at which each server is tried without a client.
     pub probe: Duration,
-    /// How long a server may take to say its first word to a client that has
-    /// spoken.
+    /// How long a server may take for its first byte to a client that has sent
+    /// something.
     pub answer: Duration,
     /// How long a server is suspected; twice as long each time in a row.
     pub suspicion: Duration,
@@ -76,29 +77,35 @@ impl Balancer {
             settings: self,
             servers,
         });
-        let mut tasks = JoinSet::new();
-        let prober = Arc::clone(&shared);
-        tasks.spawn(async move { prober.probe().await });
-        loop {
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-                return;
-            };
-            let client = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = tasks.join_next() => continue,
-            };
-            match client {
-                Ok((client, _)) => {
-                    let shared = Arc::clone(&shared);
-                    tasks.spawn(async move {
-                        shared.serve(client).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(BREATH).await;
-                }
+        // In this task: without its probes a balancer is not to go on.
+        tokio::select! {
+            () = shared.probe() => {}
+            () = accept(&shared, &listener, &room) => {}
+        }
+    }
+}
+
+async fn accept(shared: &Arc<Shared>, listener: &TcpListener, room: &Arc<Semaphore>) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(room).acquire_owned().await else {
+            return;
+        };
+        let client = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
+        };
+        match client {
+            Ok((client, _)) => {
+                let shared = Arc::clone(shared);
+                tasks.spawn(log_panics("balancer-connection", async move {
+                    shared.serve(client).await;
+                    drop(place);
+                }));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                sleep(ACCEPT_BACKOFF).await;
             }
         }
     }
@@ -122,12 +129,12 @@ impl Shared {
             tokio::select! {
                 () = relay::run(client, stream, health, self.settings.answer) => {}
                 () = self.gone(server) => {
-                    tracing::debug!(%server, "ended a connection to a server that left");
+                    tracing::debug!(%server, "connection to a removed server closed");
                 }
             }
             return;
         }
-        tracing::debug!("no server takes a connection");
+        tracing::debug!("no server accepts connections");
         socket::refuse(&client);
     }
 
@@ -141,7 +148,7 @@ impl Shared {
         stream
     }
 
-    /// Tries all servers again and again, and at once when they change.
+    /// Tries all servers periodically, and at once when they change.
     async fn probe(&self) {
         let mut servers = self.servers.clone();
         loop {
@@ -149,9 +156,9 @@ impl Shared {
             self.health.keep(&now);
             let mut probes = JoinSet::new();
             for server in now {
-                let patience = self.settings.connect;
+                let max_wait = self.settings.connect;
                 probes.spawn(async move {
-                    let connected = timeout(patience, TcpStream::connect(server)).await;
+                    let connected = timeout(max_wait, TcpStream::connect(server)).await;
                     (server, matches!(connected, Ok(Ok(_))))
                 });
             }
@@ -180,7 +187,7 @@ impl Shared {
             }
             let back = async {
                 if servers.wait_for(|all| all.contains(&server)).await.is_err() {
-                    // Nobody will put it back.
+                    // No task will put it back.
                     std::future::pending::<()>().await;
                 }
             };

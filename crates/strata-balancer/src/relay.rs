@@ -23,13 +23,13 @@ const PIECE: usize = 16 * 1024;
 
 /// What one side of a connection has done so far.
 #[derive(Default)]
-struct Side {
+struct RelaySide {
     spoke: AtomicBool,
     ended: AtomicBool,
     first_word: Notify,
 }
 
-impl Side {
+impl RelaySide {
     fn note_word(&self) {
         if !self.spoke.swap(true, Ordering::Relaxed) {
             self.first_word.notify_one();
@@ -41,14 +41,14 @@ impl Side {
     }
 }
 
-/// Carries one connection, and tells what it shows of the server.
+/// Carries one connection, and returns what it shows of the server.
 pub(super) async fn run(
     mut client_stream: TcpStream,
     mut server_stream: TcpStream,
     (health, address): (&Health, SocketAddr),
-    patience: Duration,
+    max_wait: Duration,
 ) {
-    let (client, server) = (Side::default(), Side::default());
+    let (client, server) = (RelaySide::default(), RelaySide::default());
     let (from_client, to_client) = client_stream.split();
     let (from_server, to_server) = server_stream.split();
     let hung_up = AtomicBool::new(false);
@@ -56,13 +56,13 @@ pub(super) async fn run(
     let down = async {
         let done = pump(from_server, to_client, &server).await;
         // A server that ends because its client did is not to blame.
-        hung_up.store(!Side::has(&client.ended), Ordering::Relaxed);
+        hung_up.store(!RelaySide::has(&client.ended), Ordering::Relaxed);
         done
     };
     let both = async { tokio::try_join!(up, down) };
     let listening = async {
         client.first_word.notified().await;
-        match timeout(patience, server.first_word.notified()).await {
+        match timeout(max_wait, server.first_word.notified()).await {
             Ok(()) => health.note_answer(address),
             Err(_) => health.note_silence(address),
         }
@@ -72,14 +72,14 @@ pub(super) async fn run(
         _ = both => {}
         () = listening => {}
     }
-    let mute = Side::has(&client.spoke) && !Side::has(&server.spoke);
-    if mute && Side::has(&hung_up) {
+    let mute = RelaySide::has(&client.spoke) && !RelaySide::has(&server.spoke);
+    if mute && RelaySide::has(&hung_up) {
         health.note_silence(address);
     }
 }
 
-/// Carries what one side says to the other, until it has no more to say.
-async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, side: &Side) -> io::Result<()> {
+/// Carries what one side sends to the other, until it has no more to send.
+async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, side: &RelaySide) -> io::Result<()> {
     loop {
         from.readable().await?;
         let mut piece = Vec::with_capacity(PIECE);

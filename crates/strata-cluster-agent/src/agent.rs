@@ -8,12 +8,12 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
 
-use crate::{door, follow, pods};
+use crate::{api_listener, follow, pods};
 
-/// How often everything is looked after without being told.
-const EVERY: Duration = Duration::from_secs(30);
+/// How often everything is reconciled without a change.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Does what its file says, for as long as it runs.
+/// Applies its file, for as long as it runs.
 #[derive(Clone, Debug)]
 pub struct Agent {
     config: PathBuf,
@@ -23,12 +23,11 @@ pub struct Agent {
 /// Why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The system cannot tell of changes of files.
+    /// The system cannot report changes of files.
     #[error("follow {}", path.display())]
     Follow {
-        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
 }
@@ -38,7 +37,7 @@ impl Agent {
     pub fn new(config: impl Into<PathBuf>) -> Self {
         Self {
             config: config.into(),
-            every: EVERY,
+            every: RESYNC_INTERVAL,
         }
     }
 
@@ -58,7 +57,7 @@ impl Agent {
             followed = follow::run(&self.config, sender, self.every) => followed,
             never = async {
                 tokio::join!(
-                    door::run(configs.clone()),
+                    api_listener::run(configs.clone()),
                     pods::run(configs.clone(), self.every),
                 );
                 std::future::pending().await
@@ -71,8 +70,8 @@ impl Agent {
     }
 }
 
-/// Each connection takes two files; the usual limit is for programs that
-/// have never heard of more than 1024.
+/// Each connection takes two files; the usual limit is for programs that cannot
+/// use more than 1024.
 fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit {
@@ -80,6 +79,6 @@ fn allow_files() {
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, most) {
-        tracing::debug!(%error, "the limit of open files stays");
+        tracing::debug!(%error, "limit of open files not raised");
     }
 }

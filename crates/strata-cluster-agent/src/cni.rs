@@ -39,10 +39,10 @@ pub(crate) fn text(network: &PodNetworkConfig) -> String {
     format!("{list:#}\n")
 }
 
-/// Sees to it that the file is as it should be; whether it was not. Where
-/// another plugin is meant to attach pods, ours goes out of its way.
+/// Ensures that the file is as it should be; returns whether it was not. Where
+/// another plugin is meant to attach pods, ours is removed.
 pub(crate) fn ensure(cni: &CniConfig, network: &PodNetworkConfig) -> io::Result<bool> {
-    let path = cni.folder.join(FILE);
+    let path = cni.dir.join(FILE);
     if cni.plugins == CniPlugins::Foreign {
         return match fs::remove_file(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -53,12 +53,12 @@ pub(crate) fn ensure(cni: &CniConfig, network: &PodNetworkConfig) -> io::Result<
     if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(false);
     }
-    fs::create_dir_all(&cni.folder)?;
+    fs::create_dir_all(&cni.dir)?;
     replace(&path, &text)?;
     Ok(true)
 }
 
-/// Half a file is never seen: containerd watches the folder too. It reads
+/// Half a file is never seen: containerd watches the directory too. It reads
 /// only names that end as ours does, which the temporary one does not.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn the_file_is_written_once_mended_and_taken_away() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut cni = CniConfig {
-            folder: folder.path().join("net.d"),
+            dir: dir.path().join("net.d"),
             plugins: CniPlugins::Bridge,
         };
-        let path = cni.folder.join(FILE);
+        let path = cni.dir.join(FILE);
         assert!(ensure(&cni, &network()).unwrap());
         assert!(!ensure(&cni, &network()).unwrap());
         fs::write(&path, "{").unwrap();
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), text(&network()));
         cni.plugins = CniPlugins::Foreign;
         assert!(ensure(&cni, &network()).unwrap());
-        assert_eq!(fs::read_dir(&cni.folder).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&cni.dir).unwrap().count(), 0);
     }
 }

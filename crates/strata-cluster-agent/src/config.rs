@@ -1,6 +1,6 @@
-//! The file that tells the agent what to do. The server writes it, the agent
-//! follows it. Fields that are not known are passed over, so that a server
-//! may be newer than the agents of its clusters.
+//! The configuration of the agent. The server writes it, the agent follows it.
+//! Fields that are not known are passed over, so that a server may be newer
+//! than the agents of its clusters.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,10 +22,10 @@ pub struct AgentConfig {
     pub listen: SocketAddr,
     /// The API servers. Connections go to all of them in turn.
     pub servers: Vec<SocketAddr>,
-    /// The network of the pods; none where somebody else makes it.
+    /// The network of the pods; none where another program makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<PodNetworkConfig>,
-    /// How pods are attached to it; none where somebody else does it.
+    /// How pods are attached to it; none where another program does it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<CniConfig>,
 }
@@ -56,7 +56,6 @@ pub struct PodNetworkConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeerConfig {
-    /// Its address.
     pub address: Ipv4Addr,
     /// The addresses of its pods.
     pub pod_subnet: Subnet,
@@ -66,9 +65,9 @@ pub struct PeerConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CniConfig {
-    /// The folder in which containerd looks.
-    pub folder: PathBuf,
-    /// With what.
+    /// The directory in which containerd looks.
+    #[serde(rename = "folder")]
+    pub dir: PathBuf,
     pub plugins: CniPlugins,
 }
 
@@ -93,7 +92,7 @@ pub enum ConfigError {
     #[error("version {0} is not known here; {VERSION} is")]
     Version(u32),
     /// The pods of this machine would not be of the cluster.
-    #[error("{subnet} is no part of {range}, the cluster's pod subnet")]
+    #[error("{subnet} is not a part of {range}, the cluster's pod subnet")]
     Outside {
         /// The subnet of a machine.
         subnet: Subnet,
@@ -106,7 +105,7 @@ pub enum ConfigError {
     /// The number of a VXLAN has 24 bits.
     #[error("vni {0} is too large; it has 24 bits")]
     Vni(u32),
-    /// Less than IPv6 asks for, or more than a packet can have.
+    /// Less than IPv6 requires, or more than a packet can have.
     #[error("mtu {0} cannot work; 1280 to 65485 can")]
     Mtu(u32),
 }
@@ -173,7 +172,7 @@ mod tests {
         "cni": { "folder": "/etc/cni/net.d", "plugins": "bridge" }, "later": true }"#;
 
     #[test]
-    fn what_is_written_is_read_and_more_is_passed_over() {
+    fn config_round_trips_and_unknown_fields_are_ignored() {
         let config = AgentConfig::parse(TEXT.as_bytes()).unwrap();
         let again = serde_json::to_vec(&config).unwrap();
         assert_eq!(AgentConfig::parse(&again).unwrap(), config);
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn invalid_config_is_refused() {
         for (from, to) in [
             ("\"version\": 1", "\"version\": 2"),
             ("10.244.1.0/24", "10.244.3.0/24"),

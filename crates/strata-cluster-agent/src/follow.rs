@@ -1,6 +1,6 @@
-//! Following the file: it is read when it comes, when it changes, and every
-//! so often in case that a change was not heard. A file that is broken or
-//! gone leaves the last good one in force.
+//! Following the file: it is read when it comes, when it changes, and every so
+//! often in case that a change was not received. A file that is broken or gone
+//! leaves the last good one in force.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -23,11 +23,11 @@ use crate::AgentConfig;
 pub(crate) type Configs = watch::Receiver<Option<Arc<AgentConfig>>>;
 
 /// A cluster of a thousand machines needs a tenth of this.
-const LARGEST: u64 = 1 << 20;
-/// How soon a folder that is not there is looked for again.
-const SOON: Duration = Duration::from_secs(1);
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// How soon a directory that is not there is looked for again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Follows the file for ever.
+/// Follows the file forever.
 pub(crate) async fn run(
     path: &Path,
     sender: watch::Sender<Option<Arc<AgentConfig>>>,
@@ -35,19 +35,24 @@ pub(crate) async fn run(
 ) -> io::Result<Infallible> {
     let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
     let news = strata_cell::readable(inotify::init(flags)?)?;
-    let mut file = Followed {
+    let mut file = ConfigWatch {
         path: path.to_owned(),
         last: None,
     };
     let mut watched = None;
     loop {
-        // Heard from before it is read: what is written in between is news.
-        // Every time, since the folder can be another one by now.
-        let heard = watch_folder(&news, path, &mut watched);
+        // Watched before it is read: what is written in between is an event.
+        // Every time, since the directory can be another one by now.
+        let heard = watch_dir(&news, path, &mut watched);
         if let Some(config) = file.read() {
             sender.send_replace(Some(Arc::new(config)));
         }
-        let until = Instant::now() + if heard { every } else { SOON.min(every) };
+        let until = Instant::now()
+            + if heard {
+                every
+            } else {
+                RETRY_INTERVAL.min(every)
+            };
         tokio::select! {
             done = hear_of(&news, path) => done?,
             () = sleep_until(until) => {}
@@ -55,14 +60,14 @@ pub(crate) async fn run(
     }
 }
 
-/// Whether changes in the file's folder will be heard of.
-fn watch_folder(news: &AsyncFd<OwnedFd>, path: &Path, watched: &mut Option<i32>) -> bool {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+/// Whether changes in the file's directory will be received.
+fn watch_dir(news: &AsyncFd<OwnedFd>, path: &Path, watched: &mut Option<i32>) -> bool {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
     let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-    let now = inotify::add_watch(news.get_ref(), folder, what).ok();
+    let now = inotify::add_watch(news.get_ref(), dir, what).ok();
     if let Some(before) = watched.filter(|before| Some(*before) != now) {
         // An error means that it is gone already.
         let _ = inotify::remove_watch(news.get_ref(), before);
@@ -71,7 +76,7 @@ fn watch_folder(news: &AsyncFd<OwnedFd>, path: &Path, watched: &mut Option<i32>)
     now.is_some()
 }
 
-/// Waits for news of the file.
+/// Waits for changes of the file.
 async fn hear_of(news: &AsyncFd<OwnedFd>, path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     loop {
@@ -98,13 +103,13 @@ async fn hear_of(news: &AsyncFd<OwnedFd>, path: &Path) -> io::Result<()> {
     }
 }
 
-struct Followed {
+struct ConfigWatch {
     path: PathBuf,
     /// What was in it the last time, good or not.
     last: Option<Result<Vec<u8>, ErrorKind>>,
 }
 
-impl Followed {
+impl ConfigWatch {
     /// The configuration, when it is another one than before and good.
     fn read(&mut self) -> Option<AgentConfig> {
         let read = self.bytes();
@@ -117,22 +122,22 @@ impl Followed {
         let text = match read {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                tracing::info!(%path, "no configuration; waiting for one");
+                tracing::info!(%path, "configuration file missing; waiting for it");
                 return None;
             }
             Err(error) => {
-                tracing::error!(%path, %error, "the configuration cannot be read");
+                tracing::error!(%path, %error, "configuration file not readable");
                 return None;
             }
         };
         match AgentConfig::parse(&text) {
             Ok(config) => {
-                tracing::info!(%path, servers = config.servers.len(), "a new configuration");
+                tracing::info!(%path, servers = config.servers.len(), "configuration loaded");
                 Some(config)
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::error!(%path, error, "the configuration is broken; the last one stays");
+                tracing::error!(%path, error, "configuration invalid; the previous one stays in force");
                 None
             }
         }
@@ -141,8 +146,8 @@ impl Followed {
     fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         let file = File::open(&self.path)?;
-        file.take(LARGEST + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > LARGEST {
+        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_CONFIG_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
         }
         Ok(text)

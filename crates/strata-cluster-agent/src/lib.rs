@@ -12,14 +12,14 @@
 //! pods is in the kernel and stays when the process dies; only connections
 //! through the balancer end with it.
 //!
-//! [`Balancer`] knows nothing of the file and serves the control plane too;
+//! [`Balancer`] is independent of the file and serves the control plane too;
 //! [`config`] is what the control plane writes.
 
 pub mod config;
 
 mod agent;
+mod api_listener;
 mod cni;
-mod door;
 mod follow;
 mod pods;
 

@@ -1,7 +1,7 @@
 //! The network of the pods, kept as the configuration says: set when that
-//! changes, and looked after every so often, since others have their hands
-//! in the same kernel. The file by which pods are attached is written after
-//! it: a machine is ready for pods when there is a network for them.
+//! changes, and reconciled periodically, since other programs change the same
+//! kernel. The file by which pods are attached is written after it: a machine
+//! is ready for pods when there is a network for them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,17 +19,17 @@ pub const DEVICE: &str = "strata-pods";
 pub const TABLE: &str = "strata-pod-network";
 
 /// How soon it is tried again when it did not work.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 enum PodsError {
     #[error("the pod network")]
     Network(#[from] NetworkError),
-    #[error("the configuration of CNI in {folder}")]
-    Cni { folder: String, source: io::Error },
+    #[error("the configuration of CNI in {dir}")]
+    Cni { dir: String, source: io::Error },
 }
 
-/// Keeps the network for ever.
+/// Keeps the network forever.
 pub(crate) async fn run(mut configs: Configs, every: Duration) {
     let mut overlay = None;
     let mut news = true;
@@ -45,21 +45,21 @@ pub(crate) async fn run(mut configs: Configs, every: Duration) {
             let (kept, done) = match tokio::task::spawn_blocking(work).await {
                 Ok(worked) => worked,
                 Err(error) => {
-                    tracing::error!(%error, "the pod network");
+                    tracing::error!(%error, "pod network failed");
                     (None, Ok(false))
                 }
             };
             overlay = kept;
             match done {
                 Ok(false) => {}
-                Ok(true) if news => tracing::info!("the pod network is set"),
-                Ok(true) => tracing::warn!("somebody changed the pod network; repaired"),
+                Ok(true) if news => tracing::info!("pod network configured"),
+                Ok(true) => tracing::warn!("pod network was changed from outside; repaired"),
                 Err(error) => {
                     // Should a socket be broken, it is opened again.
                     overlay = None;
-                    pause = AGAIN.min(every);
+                    pause = RETRY_INTERVAL.min(every);
                     let error: &dyn std::error::Error = &error;
-                    tracing::error!(error, "cannot be set up; trying again");
+                    tracing::error!(error, "pod network not configured; retrying");
                 }
             }
         }
@@ -88,7 +88,7 @@ fn ensure(overlay: &mut Option<ClusterOverlay>, config: &AgentConfig) -> Result<
         return Ok(changed);
     };
     let written = cni::ensure(cni, network).map_err(|source| PodsError::Cni {
-        folder: cni.folder.display().to_string(),
+        dir: cni.dir.display().to_string(),
         source,
     })?;
     Ok(changed || written)

@@ -1,15 +1,15 @@
 //! The versions of Kubernetes that can be installed here.
 //!
-//! Each is a folder that `make kubernetes VERSION=…` built, with all that a
+//! Each is a directory that `make kubernetes VERSION=…` built, with all that a
 //! machine needs and one small file that says what is in it:
 //!
 //! ```text
-//! FOLDER/v1.34.4/bundle.json   what it is; written last
-//! FOLDER/v1.34.4/…             programs and images
+//! DIRECTORY/v1.34.4/bundle.json   what it is; written last
+//! DIRECTORY/v1.34.4/…             programs and images
 //! ```
 //!
-//! Nothing is remembered between two calls: a version that was built a moment
-//! ago is here, and one that was deleted is not.
+//! Nothing is cached between two calls: a version that was built a moment ago
+//! is here, and one that was deleted is not.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -21,16 +21,15 @@ use strata_types::cluster::KubernetesVersion;
 use crate::DriverError;
 
 /// The largest `bundle.json`.
-const MOST_BYTES: u64 = 64 * 1024;
-/// The most entries of the folder that are looked at.
-const MOST_ENTRIES: usize = 1000;
+const MAX_BYTES: u64 = 64 * 1024;
+/// The most entries of the directory that are read.
+const MAX_ENTRIES: usize = 1000;
 /// The most images of one bundle.
-const MOST_IMAGES: usize = 64;
+const MAX_IMAGES: usize = 64;
 
 /// A version that is here, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// Of Kubernetes.
     pub version: KubernetesVersion,
     /// The tag of etcd's image.
     pub etcd: String,
@@ -40,32 +39,29 @@ pub struct Bundle {
     pub pause: String,
     /// The names of all its images.
     pub images: Vec<String>,
-    /// Where it is.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
 }
 
 /// Why a version cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// What was asked for is no version.
-    #[error("{0:?} is no version of Kubernetes")]
+    /// The requested text is no version.
+    #[error("{0:?} is not a version of Kubernetes")]
     NotAVersion(String),
     /// It is not here.
-    #[error("Kubernetes{asked} is not here; {}", told(here))]
+    #[error("Kubernetes{asked} is not here; {}", reported(here))]
     Missing {
-        /// What was asked for, with a space before; empty for any.
+        /// What was requested, with a space before; empty for any.
         asked: String,
-        /// What there is.
         here: Vec<KubernetesVersion>,
         /// What to have built.
         build: String,
     },
     /// It is here, and its description cannot be trusted.
-    #[error("the bundle {} is broken: {why}", folder.display())]
+    #[error("the bundle {} is broken: {why}", dir.display())]
     Broken {
-        /// Where.
-        folder: PathBuf,
-        /// In words.
+        dir: PathBuf,
+        /// The reason, for people.
         why: String,
         /// What to have built again.
         build: String,
@@ -87,7 +83,7 @@ impl CatalogueError {
     }
 }
 
-fn told(here: &[KubernetesVersion]) -> String {
+fn reported(here: &[KubernetesVersion]) -> String {
     match here {
         [] => "no version is".into(),
         [one] => format!("only {one} is"),
@@ -127,40 +123,38 @@ impl From<CatalogueError> for DriverError {
     }
 }
 
-/// The folder of all versions.
+/// The directory of all versions.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Catalogue {
-    /// Of this folder, which does not have to be there yet.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-        }
+    /// Of this directory, which does not have to be there yet.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
     }
 
-    /// Where it looks.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory of the bundles.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// All that can be installed, the oldest first. Broken ones are left out.
     pub fn versions(&self) -> Vec<Bundle> {
-        let entries = match fs::read_dir(&self.folder) {
+        let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(folder = %self.folder.display(), %error, "cannot look for versions of Kubernetes");
+                    tracing::warn!(dir = %self.dir.display(), %error, "cannot look for versions of Kubernetes");
                 }
                 return Vec::new();
             }
         };
         let names = entries
-            .take(MOST_ENTRIES)
+            .take(MAX_ENTRIES)
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        // Anything that is not named as a version is somebody else's.
+        // Anything that is not named as a version is another owner's.
         let versions = names.filter(|name| name.starts_with('v'));
         let versions = versions.filter_map(|name| name.parse().ok());
         let (mut bundles, mut broken) = (Vec::new(), Vec::new());
@@ -183,7 +177,6 @@ impl Catalogue {
         bundles
     }
 
-    /// Exactly this version.
     pub fn find(&self, version: KubernetesVersion) -> Result<Bundle, CatalogueError> {
         match self.read(version)? {
             Some(bundle) => Ok(bundle),
@@ -226,57 +219,57 @@ impl Catalogue {
         }
     }
 
-    /// A version by its folder; none when nothing is there.
+    /// A version by its directory; none when nothing is there.
     fn read(&self, version: KubernetesVersion) -> Result<Option<Bundle>, CatalogueError> {
-        let folder = self.folder.join(version.to_string());
+        let dir = self.dir.join(version.to_string());
         let broken = |why: String| CatalogueError::Broken {
-            folder: folder.clone(),
+            dir: dir.clone(),
             why,
             build: version.to_string(),
         };
-        let Some(bytes) = bytes(&folder.join("bundle.json")).map_err(broken)? else {
+        let Some(bytes) = bytes(&dir.join("bundle.json")).map_err(broken)? else {
             return Ok(None);
         };
-        let told: Told =
+        let reported: Reported =
             serde_json::from_slice(&bytes).map_err(|e| broken(format!("bundle.json: {e}")))?;
-        told.check(version).map_err(broken)?;
+        reported.check(version).map_err(broken)?;
         Ok(Some(Bundle {
             version,
-            etcd: told.etcd,
-            coredns: told.coredns,
-            pause: told.pause,
-            images: told.images,
-            folder,
+            etcd: reported.etcd,
+            coredns: reported.coredns,
+            pause: reported.pause,
+            images: reported.images,
+            dir,
         }))
     }
 }
 
 /// The file's bytes; none when it is not there.
 fn bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let words = |error: io::Error| format!("bundle.json: {error}");
+    let message = |error: io::Error| format!("bundle.json: {error}");
     let about = match fs::metadata(path) {
         Ok(about) => about,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(words(error)),
+        Err(error) => return Err(message(error)),
     };
-    // A pipe would hold whoever opens it.
+    // A pipe would block its reader.
     if !about.is_file() {
-        return Err("bundle.json is no file".into());
+        return Err("bundle.json is not a file".into());
     }
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(words)?;
-    file.take(MOST_BYTES + 1)
+    let file = fs::File::open(path).map_err(message)?;
+    file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(words)?;
-    match bytes.len() as u64 > MOST_BYTES {
-        true => Err(format!("bundle.json is larger than {MOST_BYTES} bytes")),
+        .map_err(message)?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(format!("bundle.json is larger than {MAX_BYTES} bytes")),
         false => Ok(Some(bytes)),
     }
 }
 
-/// A `bundle.json`. What it says beyond this is for others.
+/// A `bundle.json`. Other fields are ignored.
 #[derive(Deserialize)]
-struct Told {
+struct Reported {
     version: KubernetesVersion,
     etcd: String,
     coredns: String,
@@ -284,7 +277,7 @@ struct Told {
     images: Vec<String>,
 }
 
-impl Told {
+impl Reported {
     /// These words end up in configuration files and on command lines, so
     /// they are held to what such words can be.
     fn check(&self, version: KubernetesVersion) -> Result<(), String> {
@@ -297,11 +290,11 @@ impl Told {
             ("pause", &self.pause),
         ] {
             if !is_tag(tag) {
-                return Err(format!("its {what} is no tag of an image"));
+                return Err(format!("its {what} is not a tag of an image"));
             }
         }
-        if self.images.is_empty() || self.images.len() > MOST_IMAGES {
-            return Err(format!("it has no images, or more than {MOST_IMAGES}"));
+        if self.images.is_empty() || self.images.len() > MAX_IMAGES {
+            return Err(format!("it has no images, or more than {MAX_IMAGES}"));
         }
         match self.images.iter().all(|name| is_image(name)) {
             true => Ok(()),

@@ -10,7 +10,6 @@ use strata_types::cluster::{ClusterName, KubernetesVersion, Member, PodSecurityL
 /// A cluster as a driver needs to know it.
 #[derive(Clone, Debug)]
 pub struct ClusterFacts {
-    /// Its name.
     pub name: ClusterName,
     /// Its id, which another cluster of the same name does not have.
     pub id: String,
@@ -21,9 +20,9 @@ pub struct ClusterFacts {
     /// What its API servers enforce for pods; none for a cluster from before it
     /// could be chosen, which enforces nothing.
     pub pod_security: Option<PodSecurityLevel>,
-    /// Everybody that was taken for it, joined or not.
+    /// All that were taken for it, joined or not.
     pub members: Vec<Member>,
-    /// Its authorities and keys: PEM by the name of the file, as
+    /// Its CAs and keys: PEM by the name of the file, as
     /// [`Driver::secrets`] made them.
     pub secrets: BTreeMap<String, Secret>,
 }
@@ -36,10 +35,10 @@ impl ClusterFacts {
     }
 }
 
-/// A Kubernetes node as its cluster tells of it.
+/// A Kubernetes node as its cluster reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SeenNode {
+pub struct ObservedNode {
     /// Its name: the machine's.
     pub name: String,
     /// Whether it takes part.
@@ -53,12 +52,12 @@ pub struct SeenNode {
     /// Nothing new is put on it.
     #[serde(default)]
     pub unschedulable: bool,
-    /// Somebody marked it to go first (`cluster.k8s.io/delete-machine`).
+    /// A user marked it to go first (`cluster.k8s.io/delete-machine`).
     #[serde(default)]
     pub marked: bool,
 }
 
-/// What was seen of a cluster at one moment.
+/// The observation of a cluster at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Whether its API answers that it is ready.
@@ -67,9 +66,9 @@ pub struct Observed {
     pub why: String,
     /// Of the API server that answered, as `v1.34.4`.
     pub version: String,
-    /// Its nodes.
-    pub nodes: Vec<SeenNode>,
-    /// Members of etcd that answer, by machine. Empty when nobody could tell.
+    pub nodes: Vec<ObservedNode>,
+    /// Members of etcd that answer, by machine. Empty when no member could
+    /// report.
     pub etcd: BTreeMap<String, bool>,
     /// Pods of the system that should run and do not: `kube-system/coredns-…`.
     pub broken_pods: Vec<String>,
@@ -126,9 +125,9 @@ pub enum DriverError {
     /// work.
     #[error("{machine} does not answer: {why}")]
     Unreachable {
-        /// Which.
+        /// Id of the machine.
         machine: String,
-        /// In words.
+        /// The reason, for people.
         why: String,
     },
     /// The cluster's API does not answer.
@@ -139,20 +138,19 @@ pub enum DriverError {
     Failed {
         /// What was tried: `kubeadm init`.
         what: String,
-        /// Where.
+        /// Id of the machine.
         machine: String,
         /// The end of what it printed.
         why: String,
         /// Whether the same again may work.
         passing: bool,
     },
-    /// The cluster refused.
     #[error("the cluster refused: {0}")]
     Refused(String),
     /// What is needed for this version is not here.
     #[error("{what} is not here; {hint}")]
     Missing {
-        /// What.
+        /// The subject, for people.
         what: String,
         /// How to get it.
         hint: String,
@@ -160,17 +158,16 @@ pub enum DriverError {
     /// Files of this server.
     #[error("{what}: {why}")]
     Files {
-        /// What was tried.
+        /// The subject, for people.
         what: String,
-        /// In words.
+        /// The reason, for people.
         why: String,
     },
-    /// Certificates or keys.
     #[error("{what}: {why}")]
     Secrets {
-        /// What was tried.
+        /// The subject, for people.
         what: String,
-        /// In words.
+        /// The reason, for people.
         why: String,
     },
 }
@@ -193,11 +190,12 @@ pub type Done<'a, T = ()> = BoxFuture<'a, Result<T, DriverError>>;
 
 /// Makes Kubernetes out of machines that are up.
 ///
-/// All calls are **idempotent**: who was killed in the middle asks again, and
-/// the second time finds what the first has made and goes on. Every call takes
-/// bounded time by itself. `progress` is told what is being done, in words.
+/// All calls are **idempotent**: a caller that was killed in the middle calls
+/// again, and the second call finds what the first has made and goes on. Every
+/// call takes bounded time by itself. `progress` receives what is being done,
+/// for people.
 pub trait Driver: Send + Sync + 'static {
-    /// Makes the authorities and keys of a new cluster.
+    /// Makes the CAs and keys of a new cluster.
     fn secrets(&self, name: &ClusterName) -> Result<BTreeMap<String, Secret>, DriverError>;
 
     /// Puts what the member needs on its machine and starts what runs below
@@ -243,25 +241,24 @@ pub trait Driver: Send + Sync + 'static {
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> Done<'a>;
 
-    /// Tells machines that are up who the others are. Those that do not answer
-    /// are left out.
-    fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a>;
+    /// Sends the list of members to the machines that are up. Those that do not
+    /// answer are left out.
+    fn update_peers<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a>;
 
-    /// Looks at a cluster.
     fn observe<'a>(&'a self, cluster: &'a ClusterFacts) -> BoxFuture<'a, Observed>;
 
     /// Has nothing new put on a node, or again.
     fn cordon<'a>(&'a self, cluster: &'a ClusterFacts, node: &'a str, closed: bool) -> Done<'a>;
 
-    /// Moves off a node what can be moved, respecting disruption budgets, for
-    /// a bounded time; asked again, it goes on.
+    /// Moves off a node what can be moved, respecting disruption budgets, for a
+    /// bounded time; called again, it goes on.
     fn drain<'a>(&'a self, cluster: &'a ClusterFacts, node: &'a str) -> Done<'a, Drained>;
 
-    /// Has the cluster forget a node: its member of etcd, where it had one,
+    /// Has the cluster remove a node: its member of etcd, where it had one,
     /// and the node itself. One that is gone already is fine.
-    fn forget<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a>;
+    fn remove_member<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a>;
 
-    /// Looks whether anything keeps an upgrade from being begun.
+    /// Checks whether anything keeps an upgrade from being begun.
     fn preflight<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
@@ -307,7 +304,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Lets a user in with a role (`cluster-admin`, `view`, or `edit`: in the
     /// namespace `default`, and `view` elsewhere), or out again with none.
-    fn admit<'a>(
+    fn grant_access<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         user: &'a str,

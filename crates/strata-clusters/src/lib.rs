@@ -3,7 +3,7 @@
 //! What is tricky is decided by pure functions: which machines, which victims,
 //! which version next, how a cluster stands. What is done on machines is
 //! behind one trait, [`Driver`]; `kubeadm` is the real one, and `sim` is
-//! played, with knobs for faults. Records and operations are not here: the
+//! simulated, with knobs for faults. Records and operations are not here: the
 //! control plane keeps them.
 //!
 //! ```text
@@ -24,6 +24,6 @@ pub mod skew;
 pub mod status;
 
 pub use driver::{
-    Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, SeenNode,
+    Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, ObservedNode, Preflight,
     Snapshot,
 };

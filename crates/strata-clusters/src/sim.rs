@@ -1,13 +1,14 @@
-//! Kubernetes that is only played, with knobs to have calls fail: for tests of
+//! Kubernetes that is only simulated, with knobs to have calls fail: for tests of
 //! operations.
 //!
-//! It holds to the rules that the real one enforces (who may join, who may be
-//! upgraded, when etcd decides) and answers with the same errors. What no
-//! operation may ever try, it refuses and notes besides: [`Sim::violations`].
+//! It holds to the rules that the real one enforces (which machine may join,
+//! which may be upgraded, when etcd decides) and answers with the same errors.
+//! What no operation may ever try, it refuses and notes besides:
+//! [`Sim::violations`].
 //!
-//! A machine is up, and as clean as a new one, until somebody says otherwise:
+//! A machine is up, and as clean as a new one, until a test changes that:
 //! [`Sim::set_up`] and [`Sim::wipe`] by hand, or [`Sim::follow`] once, when
-//! machines are played elsewhere.
+//! machines are simulated elsewhere.
 
 mod driver;
 mod fault;
@@ -24,31 +25,31 @@ use crate::{Blocker, DriverError};
 pub use fault::Fault;
 use fault::Faults;
 use world::World;
-pub use world::{PlayedCluster, PlayedNode};
+pub use world::{SimulatedCluster, SimulatedNode};
 
-/// A driver that plays. Cheap to clone.
+/// A driver that simulates. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Sim(Arc<Mutex<Stage>>);
+pub struct Sim(Arc<Mutex<SimState>>);
 
-/// Tells of a machine: which life it is in, or that it is down.
-type Look = Box<dyn Fn(&str) -> Option<u64> + Send>;
+/// Reports a machine: which life it is in, or that it is down.
+type MachineProbe = Box<dyn Fn(&str) -> Option<u64> + Send>;
 
 #[derive(Default)]
-struct Stage {
+struct SimState {
     world: World,
     faults: Faults,
-    machines: Option<Look>,
+    machines: Option<MachineProbe>,
 }
 
 /// How a call ended.
-enum Ended<T> {
-    Told(Result<T, DriverError>),
-    /// Whoever called never hears of it.
-    Died,
+enum CallResult<T> {
+    Reported(Result<T, DriverError>),
+    /// The caller never receives the answer.
+    Crashed,
 }
 
 impl Sim {
-    fn guard(&self) -> MutexGuard<'_, Stage> {
+    fn guard(&self) -> MutexGuard<'_, SimState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,9 +63,9 @@ impl Sim {
         self.guard().world.machine(machine).holds = None;
     }
 
-    /// Asks before every call how each machine is: `None` when it is down,
-    /// otherwise the number of its life, which another one follows when it was
-    /// wiped.
+    /// Has `machines` called before every call for the state of each machine:
+    /// `None` when it is down, otherwise the number of its life, which another
+    /// one follows when it was wiped.
     pub fn follow(&self, machines: impl Fn(&str) -> Option<u64> + Send + 'static) {
         self.guard().machines = Some(Box::new(machines));
     }
@@ -84,16 +85,16 @@ impl Sim {
         self.node(cluster, node, |node| node.pods = pods);
     }
 
-    /// Has a node tell another version of its kubelet.
+    /// Has a node report another version of its kubelet.
     pub fn set_version(&self, cluster: &str, node: &str, version: KubernetesVersion) {
         self.node(cluster, node, |node| node.version = version);
     }
 
-    fn node(&self, cluster: &str, node: &str, change: impl FnOnce(&mut PlayedNode)) {
-        let mut stage = self.guard();
-        let mut clusters = stage.world.clusters.values_mut();
-        let found = clusters.find(|played| played.name == cluster);
-        if let Some(node) = found.and_then(|played| played.nodes.get_mut(node)) {
+    fn node(&self, cluster: &str, node: &str, change: impl FnOnce(&mut SimulatedNode)) {
+        let mut state = self.guard();
+        let mut clusters = state.world.clusters.values_mut();
+        let found = clusters.find(|simulated| simulated.name == cluster);
+        if let Some(node) = found.and_then(|simulated| simulated.nodes.get_mut(node)) {
             change(node);
         }
     }
@@ -120,39 +121,39 @@ impl Sim {
     }
 
     /// A cluster by its name, as it is.
-    pub fn cluster(&self, name: &str) -> Option<PlayedCluster> {
-        let stage = self.guard();
-        let mut clusters = stage.world.clusters.values();
-        clusters.find(|played| played.name == name).cloned()
+    pub fn cluster(&self, name: &str) -> Option<SimulatedCluster> {
+        let state = self.guard();
+        let mut clusters = state.world.clusters.values();
+        clusters.find(|simulated| simulated.name == name).cloned()
     }
 
     /// The nodes of a cluster.
-    pub fn nodes(&self, name: &str) -> BTreeMap<String, PlayedNode> {
+    pub fn nodes(&self, name: &str) -> BTreeMap<String, SimulatedNode> {
         self.cluster(name)
-            .map_or_else(BTreeMap::new, |played| played.nodes)
+            .map_or_else(BTreeMap::new, |simulated| simulated.nodes)
     }
 
     /// The names of all clusters.
     pub fn all_clusters(&self) -> Vec<String> {
-        let stage = self.guard();
-        let clusters = stage.world.clusters.values();
-        clusters.map(|played| played.name.clone()).collect()
+        let state = self.guard();
+        let clusters = state.world.clusters.values();
+        clusters.map(|simulated| simulated.name.clone()).collect()
     }
 
     /// Everything that is still there of any cluster: clusters, snapshots, and
     /// machines with something on them. Empty when all was cleaned up.
     pub fn leftovers(&self) -> Vec<String> {
-        let mut stage = self.guard();
-        stage.look();
-        stage.world.leftovers()
+        let mut state = self.guard();
+        state.sync_machines();
+        state.world.leftovers()
     }
 
-    /// Whether every node that is up was told of every other.
-    pub fn is_acquainted(&self, name: &str) -> bool {
-        let stage = self.guard();
-        let mut clusters = stage.world.clusters.values();
-        let found = clusters.find(|played| played.name == name);
-        found.is_some_and(|played| stage.world.is_acquainted(played))
+    /// Whether every node that is up was sent every other.
+    pub fn peers_are_current(&self, name: &str) -> bool {
+        let state = self.guard();
+        let mut clusters = state.world.clusters.values();
+        let found = clusters.find(|simulated| simulated.name == name);
+        found.is_some_and(|simulated| state.world.peers_are_current(simulated))
     }
 
     /// What was tried that no operation may try. To be empty at every end.
@@ -166,27 +167,27 @@ impl Sim {
         name: &str,
         machine: &str,
         act: impl FnOnce(&mut World) -> Result<T, DriverError>,
-    ) -> Ended<T> {
-        let mut stage = self.guard();
+    ) -> CallResult<T> {
+        let mut state = self.guard();
         if !machine.is_empty() {
-            stage.world.machine(machine);
+            state.world.machine(machine);
         }
-        stage.look();
-        let fault = stage.faults.next(name, machine);
+        state.sync_machines();
+        let fault = state.faults.next(name, machine);
         match fault {
-            Fault::Before => return Ended::Told(Err(fault::lost(name, machine))),
+            Fault::Before => return CallResult::Reported(Err(fault::lost(name, machine))),
             Fault::Refused => {
-                let why = format!("{name} {machine}: played to be refused");
-                return Ended::Told(Err(DriverError::Refused(why)));
+                let why = format!("{name} {machine}: simulated refusal");
+                return CallResult::Reported(Err(DriverError::Refused(why)));
             }
-            Fault::DieBefore => return Ended::Died,
-            Fault::None | Fault::After | Fault::DieAfter => {}
+            Fault::CrashBefore => return CallResult::Crashed,
+            Fault::None | Fault::After | Fault::CrashAfter => {}
         }
-        let done = act(&mut stage.world);
+        let done = act(&mut state.world);
         match fault {
-            Fault::After => Ended::Told(done.and(Err(fault::lost(name, machine)))),
-            Fault::DieAfter => Ended::Died,
-            _ => Ended::Told(done),
+            Fault::After => CallResult::Reported(done.and(Err(fault::lost(name, machine)))),
+            Fault::CrashAfter => CallResult::Crashed,
+            _ => CallResult::Reported(done),
         }
     }
 
@@ -198,8 +199,8 @@ impl Sim {
         act: impl FnOnce(&mut World) -> Result<T, DriverError>,
     ) -> Result<T, DriverError> {
         match self.run(name, machine, act) {
-            Ended::Told(result) => result,
-            Ended::Died => std::future::pending().await,
+            CallResult::Reported(result) => result,
+            CallResult::Crashed => std::future::pending().await,
         }
     }
 
@@ -210,15 +211,15 @@ impl Sim {
         act: impl FnOnce(&mut World) -> Result<T, DriverError>,
     ) -> Result<T, DriverError> {
         match self.run(name, "", act) {
-            Ended::Told(result) => result,
-            Ended::Died => Err(fault::lost(name, "")),
+            CallResult::Reported(result) => result,
+            CallResult::Crashed => Err(fault::lost(name, "")),
         }
     }
 }
 
-impl Stage {
-    /// Looks how the machines are.
-    fn look(&mut self) {
+impl SimState {
+    /// Reads the state of the machines.
+    fn sync_machines(&mut self) {
         let Some(machines) = &self.machines else {
             return;
         };

@@ -8,7 +8,7 @@
 use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 
 /// How many minor versions a kubelet may be behind.
-const MOST_BEHIND: u16 = 3;
+const MAX_SKEW: u16 = 3;
 
 /// Why a version may not follow, or not be together with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,41 +19,36 @@ pub enum SkewError {
     /// Older than what there is.
     #[error("{to} is older than {from}; a control plane never goes back to an older version")]
     Back {
-        /// What there is.
+        /// The version it starts from.
         from: KubernetesVersion,
-        /// What was asked for.
         to: KubernetesVersion,
     },
     /// More than one minor version at once.
     #[error("{to} is more than one minor version after {from}; go to v{}.{} first", from.major, from.minor.saturating_add(1))]
     Skips {
-        /// What there is.
+        /// The version it starts from.
         from: KubernetesVersion,
-        /// What was asked for.
         to: KubernetesVersion,
     },
     /// Another Kubernetes altogether.
     #[error("{to} is another major version than {from}; there is no way from one to the other")]
     Major {
-        /// What there is.
+        /// The version it starts from.
         from: KubernetesVersion,
-        /// What was asked for.
         to: KubernetesVersion,
     },
     /// A kubelet that is newer than the API server.
     #[error("a kubelet of {kubelet} is newer than the API server, which has {server}")]
     KubeletNewer {
-        /// Of the kubelet.
         kubelet: KubernetesVersion,
         /// Of the API server.
         server: KubernetesVersion,
     },
     /// A kubelet that is too old.
     #[error(
-        "a kubelet of {kubelet} is more than {MOST_BEHIND} minor versions older than an API server of {server}; bring the workers up first"
+        "a kubelet of {kubelet} is more than {MAX_SKEW} minor versions older than an API server of {server}; bring the workers up first"
     )]
     KubeletTooOld {
-        /// Of the kubelet.
         kubelet: KubernetesVersion,
         /// Of the API server.
         server: KubernetesVersion,
@@ -82,7 +77,7 @@ pub fn may_join(kubelet: KubernetesVersion, server: KubernetesVersion) -> Result
     if kubelet > server {
         return Err(SkewError::KubeletNewer { kubelet, server });
     }
-    if kubelet.major != server.major || server.minor - kubelet.minor > MOST_BEHIND {
+    if kubelet.major != server.major || server.minor - kubelet.minor > MAX_SKEW {
         return Err(SkewError::KubeletTooOld { kubelet, server });
     }
     Ok(())
@@ -123,8 +118,8 @@ pub fn oldest(members: &[Member]) -> Option<KubernetesVersion> {
 /// The joined members in the order in which they are upgraded: the control
 /// plane by number, then the workers, pool after pool, by number.
 ///
-/// It does not depend on the members' versions: whoever goes on after a stop
-/// finds the same order, and the same first one.
+/// It does not depend on the members' versions: an operation that goes on after
+/// a stop finds the same order, and the same first one.
 pub fn order(members: &[Member]) -> Vec<&Member> {
     let mut turn: Vec<_> = members.iter().filter(|member| member.joined).collect();
     turn.sort_by_key(|member| match member.role {

@@ -3,57 +3,54 @@
 //! ```text
 //! it is being deleted                          STOPPING
 //! it is being built                            PROVISIONING
-//! nobody has seen it answer yet                RECONCILING (**)
+//! it was not observed to answer yet            RECONCILING (**)
 //! its API does not answer                      ERROR (*)
 //! it is being changed                          RECONCILING
-//! something is not as asked                    DEGRADED
+//! something is not as specified                DEGRADED
 //! otherwise                                    RUNNING
 //! ```
 //!
-//! (*) While a control plane of one machine is upgraded, or any is put back to
+//! (*) While a control plane of one machine is upgraded, or any is restored to
 //! a snapshot, the API goes away for a moment because it must: RECONCILING.
 //!
-//! (**) A server that has just begun knows only records. What was last seen is
-//! not among them on purpose: a cluster that ran when the power failed does not
-//! run for that, and RUNNING would be told to whoever waits for it. So until
-//! somebody has looked, it is told that something is under way, which is true
-//! of the looking, and whoever waits goes on waiting.
+//! (**) A server that has just started knows only records. The last observation
+//! is not among them on purpose: a cluster that ran when the power failed may
+//! not run now, and a client that waits for it would read RUNNING. So until the
+//! first observation the cluster is reported as under way, which is true of the
+//! observation, and the client goes on waiting.
 
-mod heal;
-mod memory;
+mod outage_history;
 mod problems;
+mod remediation;
 
 use std::collections::BTreeSet;
 
 use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, KubernetesVersion, Member};
 
 use crate::Observed;
-pub use heal::{Heal, heal};
-pub use memory::{Memory, Patience};
+pub use outage_history::{OutageHistory, RemediationDelays};
+pub use remediation::{FailedMember, failed_members};
 
 /// What is being done to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work<'a> {
-    /// Nothing.
     Idle,
     /// It is being built.
     Creating,
     /// Its machines are being changed: `pool web from 1 to 3`.
     Changing(&'a str),
-    /// Its version is.
     Upgrading(KubernetesVersion),
-    /// It is being put back to a snapshot.
+    /// It is being restored to a snapshot.
     Restoring(&'a str),
     /// It is being deleted.
     Deleting,
 }
 
-/// What is known of a cluster without looking at it.
+/// What is known of a cluster without observing it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Its name, for hints.
     pub name: &'a str,
-    /// What is asked of it.
     pub spec: &'a ClusterSpec,
     /// What was taken for it.
     pub members: &'a [Member],
@@ -68,13 +65,13 @@ pub struct Facts<'a> {
     pub lost: &'a BTreeSet<String>,
 }
 
-/// How it stands, and what is the matter and what to do about it. `seen` is
-/// none before anybody could have seen it.
+/// How it stands, and what is the matter and what to do about it. `observed` is
+/// none before the first observation.
 pub fn status(
     facts: &Facts<'_>,
     seen: Option<&Observed>,
-    memory: &Memory,
-    patience: &Patience,
+    outage_history: &OutageHistory,
+    max_wait: &RemediationDelays,
     now_ms: i64,
 ) -> (ClusterStatus, String) {
     match facts.work {
@@ -104,29 +101,29 @@ pub fn status(
     let view = problems::View {
         facts,
         seen,
-        memory,
-        patience,
+        outage_history,
+        max_wait,
         now_ms,
     };
     let found = problems::find(&view);
     match under_way(facts) {
         None if found.is_empty() => (ClusterStatus::Running, String::new()),
-        None => (ClusterStatus::Degraded, problems::tell(found)),
+        None => (ClusterStatus::Degraded, problems::describe(found)),
         Some(what) if found.is_empty() => (ClusterStatus::Reconciling, what),
         Some(what) => {
-            let message = format!("{what}; {}", problems::tell(found));
+            let message = format!("{what}; {}", problems::describe(found));
             (ClusterStatus::Reconciling, message)
         }
     }
 }
 
-/// What is being done to a cluster that is there, in words.
+/// What is being done to a cluster that is there, for people.
 fn under_way(facts: &Facts<'_>) -> Option<String> {
     match facts.work {
         Work::Changing(what) => Some(format!("it is being changed: {what}")),
         Work::Upgrading(to) => Some(format!("it is being upgraded to {to}")),
         Work::Restoring(snapshot) => {
-            Some(format!("it is being put back to the snapshot {snapshot}"))
+            Some(format!("it is being restored to the snapshot {snapshot}"))
         }
         Work::Idle | Work::Creating | Work::Deleting => None,
     }
@@ -149,7 +146,7 @@ fn pause(facts: &Facts<'_>) -> Option<String> {
             "it is being upgraded to {to}; its API is away while its only control-plane machine is"
         )),
         Work::Restoring(snapshot) => Some(format!(
-            "it is being put back to the snapshot {snapshot}; its API is away meanwhile"
+            "it is being restored to the snapshot {snapshot}; its API is unavailable meanwhile"
         )),
         _ => None,
     }

@@ -8,8 +8,9 @@ use crate::{Fleet, FleetError, NodeId, NodeState, Plan};
 /// Closes a node and decides where its instances go: higher priority first.
 ///
 /// Each is taken off the node before its new place is sought, so spreads and
-/// affinities count it once. Who finds no other place stays, and the plan says
-/// why. Nobody elsewhere is stopped for it. A node that is lost stays lost.
+/// affinities count it once. An instance that finds no other place stays, and
+/// the plan says why. No instance elsewhere is stopped for it. A node that is
+/// lost stays lost.
 pub fn drain(fleet: &mut Fleet, node: NodeId) -> Result<Plan, FleetError> {
     if fleet.state(node)? == NodeState::Ready {
         fleet.set_state(node, NodeState::Draining)?;
@@ -26,12 +27,12 @@ pub fn drain(fleet: &mut Fleet, node: NodeId) -> Result<Plan, FleetError> {
     let mut batch = Batch::default();
     for (number, (request, placed)) in leaving.into_iter().enumerate() {
         fleet.release(request.instance)?;
-        let mut moving = request.clone();
-        moving.preempts = false;
-        if batch.place(fleet, number, &moving, Some(node)) {
+        let mut preemption_and_drain = request.clone();
+        preemption_and_drain.preempts = false;
+        if batch.place(fleet, number, &preemption_and_drain, Some(node)) {
             fleet.set_preempts(request.instance, request.preempts);
         } else {
-            fleet.put_back(&request, &placed);
+            fleet.restore_eviction(&request, &placed);
         }
     }
     Ok(batch.plan)

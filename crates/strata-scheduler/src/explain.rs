@@ -1,11 +1,11 @@
 //! Why this node, and for every other node the first reason against it.
 //!
-//! Asks the judge about all nodes, so it takes time that grows with them. It
-//! decides as [`place`](crate::place) would, and changes nothing.
+//! Checks the feasibility of all nodes, so it takes time that grows with them.
+//! It decides as [`place`](crate::place) would, and changes nothing.
 
 use std::cmp::Reverse;
 
-use crate::judge::Judge;
+use crate::feasibility::Feasibility;
 use crate::search::start;
 use crate::{Fleet, NodeId, Reason, Request, Score};
 
@@ -21,8 +21,8 @@ pub struct Explanation {
     pub others: Vec<(NodeId, Reason)>,
 }
 
-/// Explains where a request would go. If its instance is placed, the question
-/// is where it would go if it were not.
+/// Explains where a request would go. If its instance is placed, the answer is
+/// where it would go if it were not.
 #[must_use]
 pub fn explain(fleet: &Fleet, request: &Request) -> Explanation {
     let Some(current) = fleet.place_of(request.instance) else {
@@ -40,20 +40,20 @@ pub fn explain(fleet: &Fleet, request: &Request) -> Explanation {
 
 fn explain_new(fleet: &Fleet, request: &Request) -> Explanation {
     let compiled = fleet
-        .rulebook
-        .sketch(&request.rules, &fleet.nodes, &fleet.instances);
-    let judge = Judge {
+        .compiled_rules
+        .register(&request.rules, &fleet.nodes, &fleet.instances);
+    let feasibility = Feasibility {
         fleet,
         compiled: &compiled,
         request,
     };
-    let judged: Vec<(usize, Result<Score, Reason>)> = fleet
+    let scored: Vec<(usize, Result<Score, Reason>)> = fleet
         .nodes
         .iter()
-        .map(|(node, slot)| (node, judge.judge(node, slot)))
+        .map(|(node, slot)| (node, feasibility.check(node, slot)))
         .collect();
-    let from = start(fleet, judge.policy(), request);
-    let fitting = judged
+    let from = start(fleet, feasibility.policy(), request);
+    let fitting = scored
         .iter()
         .filter_map(|(node, score)| Some((*node, *score.as_ref().ok()?)));
     let chosen = fitting.max_by_key(|(node, score)| {
@@ -65,7 +65,7 @@ fn explain_new(fleet: &Fleet, request: &Request) -> Explanation {
         (Ok(score), Some((_, best))) if score != best => Reason::Worse { score, best },
         (Ok(_), _) => Reason::Later,
     };
-    let others = judged.into_iter();
+    let others = scored.into_iter();
     let others = others.filter(|(node, _)| chosen.is_none_or(|(best, _)| best != *node));
     Explanation {
         chosen: chosen.map(|(node, score)| (NodeId(node as u32), score)),

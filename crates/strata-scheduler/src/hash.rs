@@ -1,4 +1,4 @@
-//! A hash for keys that nobody outside chooses: ids and addresses.
+//! A hash for keys that no caller chooses: ids and addresses.
 //!
 //! One multiplication per word, folded. Every placement looks up an instance
 //! and its rules; the hash of the standard library, made for keys that an

@@ -3,32 +3,33 @@
 //! A pure function from facts to a plan. The facts are a [`Fleet`]: a snapshot
 //! of nodes and of what is placed on them. [`place`] decides for a batch of
 //! [`Request`]s and answers a [`Plan`]; [`drain`] empties a node; [`explain`]
-//! tells for one request why this node, and for every other node the first
+//! reports for one request why this node, and for every other node the first
 //! reason against it. There is no I/O here, no clock, and no chance but a seed
 //! that is given: the same fleet decides the same way.
 //!
 //! ```text
-//! resources, rules, request, node   what is asked and what is offered
+//! resources, rules, request, node   what is requested and what is offered
 //! fleet/                            the snapshot and the changes to it
 //! index/                            nodes by size, disk, port and label
-//! rulebook/                         what follows from rules, kept up to date
+//! compiled_rules/                   what follows from rules, kept up to date
 //! search                            the best node, by way of the indexes
-//! judge                             one node against one request, plainly
+//! feasibility                       one node against one request, plainly
 //! place, preempt, drain, explain    the decisions
 //! ```
 //!
 //! A node is better than another if its preferences sum up higher; among
-//! equals, if the policy likes the class of its free room better; among equals
+//! equals, if the policy prefers the class of its free room; among equals
 //! again, if it comes first. The search finds exactly the best, so an
-//! explanation, which asks the judge about every node, agrees with it.
+//! explanation, which checks the feasibility of every node, agrees with it.
 
+mod compiled_rules;
 mod drain;
 mod error;
 mod explain;
+mod feasibility;
 mod fleet;
 mod hash;
 mod index;
-mod judge;
 mod node;
 mod place;
 mod plan;
@@ -36,7 +37,6 @@ mod preempt;
 mod reason;
 mod request;
 mod resources;
-mod rulebook;
 mod rules;
 mod search;
 
@@ -51,6 +51,6 @@ pub use reason::{Reason, ReasonCount};
 pub use request::{InstanceId, Request};
 pub use resources::{GIB, GpuDemand, Gpus, HostPort, MIB, Protocol, Resources};
 pub use rules::{
-    Affinity, Bond, Constraint, Domain, Kind, Labels, POOL_LABEL, Policy, Preference, Rules,
-    Selector, Spread,
+    Affinity, AffinityMode, Constraint, Domain, Kind, Labels, POOL_LABEL, Policy, Preference,
+    Rules, Selector, Spread,
 };

@@ -16,14 +16,13 @@ impl NodeId {
 /// Whether a node takes instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeState {
-    /// Yes.
     #[default]
     Ready,
     /// No: it is being emptied.
     Draining,
-    /// No: nothing was heard from it for too long.
+    /// No: the node was silent for too long.
     Lost,
-    /// Not yet: it says that it is starting. What it has stays there.
+    /// Not yet: it reports that it is starting. What it has stays there.
     Starting,
     /// No: it reports its status, and did not take what was assigned to it.
     StatusOnly,
@@ -35,9 +34,7 @@ pub enum NodeState {
 pub struct Overcommit {
     /// Of its cores.
     pub cpu: u32,
-    /// Of its memory.
     pub memory: u32,
-    /// Of its disk.
     pub disk: u32,
 }
 
@@ -72,7 +69,6 @@ pub(crate) fn thousandths(amount: u64, factor: u32) -> u64 {
 pub struct NodeSpec {
     /// Its name, unique in the fleet.
     pub name: String,
-    /// Its labels.
     pub labels: Labels,
     /// What it offers to instances: what the system needs is taken off.
     pub capacity: Resources,

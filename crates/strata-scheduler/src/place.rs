@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use crate::feasibility::Feasibility;
 use crate::fleet::Fleet;
-use crate::judge::Judge;
 use crate::preempt::preempt;
 use crate::search::{Scratch, search};
 use crate::{Cause, Failure, NodeId, Placement, Plan, ReasonCount, Request};
@@ -35,9 +35,9 @@ pub(crate) struct Batch {
     pub(crate) plan: Plan,
     scratch: Scratch,
     /// Requests that found nothing, and why. While a fleet only fills up, the
-    /// next of the same kind finds nothing either. Moves do not ask here: who
-    /// leaves one place may be what kept others away.
-    hopeless: Vec<(Request, Vec<ReasonCount>)>,
+    /// next of the same kind finds nothing either. Moves do not use this: the
+    /// instance that leaves one place may be what kept others away.
+    unschedulable: Vec<(Request, Vec<ReasonCount>)>,
 }
 
 impl Batch {
@@ -55,13 +55,13 @@ impl Batch {
             return false;
         }
         if from.is_none()
-            && let Some(reasons) = self.known_hopeless(request)
+            && let Some(reasons) = self.known_unschedulable(request)
         {
             self.fail(number, request, Cause::NoNodeFits(reasons));
             return false;
         }
         let rules = fleet.compile(&request.rules);
-        let Some(compiled) = fleet.rulebook.get(rules) else {
+        let Some(compiled) = fleet.compiled_rules.get(rules) else {
             return false;
         };
         let free = search(fleet, compiled, request, &mut self.scratch);
@@ -71,7 +71,7 @@ impl Batch {
             found => found,
         };
         let Some((node, score, evictions)) = found else {
-            self.give_up(fleet, number, request, rules);
+            self.record_unschedulable(fleet, number, request, rules);
             return false;
         };
         fleet.commit(request, rules, node);
@@ -85,35 +85,41 @@ impl Batch {
         });
         if !evictions.is_empty() {
             self.plan.evictions.extend(evictions);
-            self.hopeless.clear();
+            self.unschedulable.clear();
         }
         true
     }
 
-    fn give_up(&mut self, fleet: &Fleet, number: usize, request: &Request, rules: u32) {
-        let Some(compiled) = fleet.rulebook.get(rules) else {
+    fn record_unschedulable(
+        &mut self,
+        fleet: &Fleet,
+        number: usize,
+        request: &Request,
+        rules: u32,
+    ) {
+        let Some(compiled) = fleet.compiled_rules.get(rules) else {
             return;
         };
-        let reasons = Judge {
+        let reasons = Feasibility {
             fleet,
             compiled,
             request,
         }
         .summary();
         if !compiled.may_gain() {
-            self.hopeless.push((request.clone(), reasons.clone()));
+            self.unschedulable.push((request.clone(), reasons.clone()));
         }
         self.fail(number, request, Cause::NoNodeFits(reasons));
     }
 
-    fn known_hopeless(&self, request: &Request) -> Option<Vec<ReasonCount>> {
+    fn known_unschedulable(&self, request: &Request) -> Option<Vec<ReasonCount>> {
         let alike = |(failed, _): &&(Request, Vec<ReasonCount>)| {
             Arc::ptr_eq(&failed.rules, &request.rules)
                 && failed.resources == request.resources
                 && failed.priority >= request.priority
                 && failed.preempts >= request.preempts
         };
-        let (_, reasons) = self.hopeless.iter().find(alike)?;
+        let (_, reasons) = self.unschedulable.iter().find(alike)?;
         Some(reasons.clone())
     }
 

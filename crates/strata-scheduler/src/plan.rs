@@ -17,9 +17,7 @@ pub struct Score {
 pub struct Placement {
     /// Which of the requests.
     pub request: usize,
-    /// The instance.
     pub instance: InstanceId,
-    /// Its place.
     pub node: NodeId,
     /// Where it is now, when it moves.
     pub from: Option<NodeId>,
@@ -30,25 +28,23 @@ pub struct Placement {
     pub after: Vec<InstanceId>,
 }
 
-/// An instance that must make room for another of higher priority. It is out
-/// of the fleet's account; whoever follows the plan stops it gracefully and
-/// asks for another place for it.
+/// An instance that must make room for another of higher priority. It is out of
+/// the fleet's account; the caller that follows the plan stops it gracefully
+/// and requests another place for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// Who must go.
+    /// The instance that must go.
     pub instance: InstanceId,
-    /// From where.
+    /// Name of the node.
     pub node: NodeId,
-    /// Its priority.
     pub priority: i32,
-    /// For whom.
+    /// The instance it makes room for.
     pub by: InstanceId,
 }
 
 /// Why an instance got no place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It has one.
     AlreadyPlaced(NodeId),
     /// The first reasons against every node, the most frequent first. Empty
     /// when the fleet is.
@@ -60,19 +56,17 @@ pub enum Cause {
 pub struct Failure {
     /// Which of the requests.
     pub request: usize,
-    /// The instance.
     pub instance: InstanceId,
-    /// Why.
     pub cause: Cause,
 }
 
 /// What was decided for a batch of requests. The fleet counts it as done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Who got a place, in the order of decision.
+    /// The instances that got a place, in the order of decision.
     pub placements: Vec<Placement>,
-    /// Who got none.
+    /// The instances that got none.
     pub failures: Vec<Failure>,
-    /// Who must go for it.
+    /// The instances that must go for it.
     pub evictions: Vec<Eviction>,
 }

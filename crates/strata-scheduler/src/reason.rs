@@ -6,14 +6,13 @@ use std::fmt;
 use crate::resources::MIB;
 use crate::{HostPort, InstanceId, Kind, Score};
 
-/// The first thing that speaks against a node for a request.
+/// The first reason against a node for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It is being emptied.
     Draining,
-    /// Nothing is heard from it.
+    /// The node is silent.
     Lost,
-    /// It is starting.
     Starting,
     /// It reports its status and takes nothing that is assigned to it.
     StatusOnly,
@@ -58,15 +57,14 @@ pub enum Reason {
     },
     /// The port is taken.
     Port {
-        /// Which.
         port: HostPort,
-        /// By whom; by the node itself when by nobody.
+        /// The holder; the node itself when none.
         holder: Option<InstanceId>,
     },
     /// No instance of this selector is there.
-    Lonely(String),
+    AffinityUnmet(String),
     /// An instance of this selector is there.
-    Crowded(String),
+    AntiAffinityViolated(String),
     /// It lacks the label over which instances are spread.
     NoDomain(String),
     /// Its domain would exceed the emptiest by too much.
@@ -80,7 +78,6 @@ pub enum Reason {
     },
     /// It would do, but another is better.
     Worse {
-        /// What it reached.
         score: Score,
         /// What the best reached.
         best: Score,
@@ -118,7 +115,7 @@ impl Reason {
     }
 
     /// The same without the instance that holds a port, and without amounts,
-    /// which tell what others use.
+    /// which report what others use.
     pub fn without_names(&self) -> Cow<'static, str> {
         match self {
             Self::Cpu { .. } => "not enough cpu".into(),
@@ -193,8 +190,10 @@ impl fmt::Display for Reason {
                 write!(f, "port {port} taken by instance {holder}")
             }
             Self::Port { port, holder: None } => write!(f, "port {port} taken by the node itself"),
-            Self::Lonely(selector) => write!(f, "no instance with {selector} there"),
-            Self::Crowded(selector) => write!(f, "an instance with {selector} is there"),
+            Self::AffinityUnmet(selector) => write!(f, "no instance with {selector} there"),
+            Self::AntiAffinityViolated(selector) => {
+                write!(f, "an instance with {selector} is there")
+            }
             Self::NoDomain(label) => write!(f, "has no label {label} to spread over"),
             Self::Skew { over, count, least } => {
                 write!(

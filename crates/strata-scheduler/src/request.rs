@@ -1,4 +1,4 @@
-//! One instance that wants a place.
+//! One instance that needs a place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,24 +25,23 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// One instance that wants a place, or has one.
+/// One instance that needs a place, or has one.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which.
+    /// Id of the instance.
     pub instance: InstanceId,
-    /// How large.
     pub resources: Resources,
     /// Higher goes first.
     pub priority: i32,
     /// Whether instances of lower priority may be stopped for it when nothing
     /// else helps.
     pub preempts: bool,
-    /// What it asks of its place, shared by the instances of its workload.
+    /// What it requires of its place, shared by the instances of its workload.
     pub rules: Arc<Rules>,
 }
 
 impl Request {
-    /// A request of priority 0 that stops nobody.
+    /// A request of priority 0 that preempts nothing.
     #[must_use]
     pub fn new(instance: InstanceId, resources: Resources, rules: Arc<Rules>) -> Self {
         Self {

@@ -12,9 +12,9 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte in bytes.
 pub const GIB: u64 = 1 << 30;
 
-/// No single amount is larger: 128 TiB, or 140 billion cores. It keeps sums
-/// far from overflow whatever a caller asks for.
-const LARGEST: u64 = 1 << 47;
+/// No single amount is larger: 128 TiB, or 140 billion cores. It keeps sums far
+/// from overflow whatever a caller requests.
+const MAX_AMOUNT: u64 = 1 << 47;
 
 /// Cpu, memory and disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,7 +29,6 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Nothing.
     pub const NONE: Self = Self {
         cpu: 0,
         memory: 0,
@@ -49,7 +48,7 @@ impl Resources {
     }
 
     pub(crate) fn clamped(self) -> Self {
-        self.map(|amount| amount.min(LARGEST))
+        self.map(|amount| amount.min(MAX_AMOUNT))
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -99,9 +98,7 @@ pub enum Protocol {
 /// A port of the node itself. One instance per node can have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
-    /// The number.
     pub port: u16,
-    /// The transport.
     pub protocol: Protocol,
 }
 
@@ -140,14 +137,14 @@ impl fmt::Display for HostPort {
 pub struct Gpus {
     /// What they are, for example `a100`.
     pub kind: String,
-    /// How many.
+    /// The number of them.
     pub count: u32,
 }
 
 /// GPUs that an instance needs. All come from one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GpuDemand {
-    /// How many.
+    /// The number of them.
     pub count: u32,
     /// Which kind; any when absent.
     pub kind: Option<String>,

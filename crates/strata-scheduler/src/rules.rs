@@ -1,4 +1,4 @@
-//! What an instance asks of the place where it runs, beside its size.
+//! What an instance requires of the place where it runs, beside its size.
 //!
 //! All instances of a workload share one [`Rules`]. That is why a request
 //! holds them behind an `Arc`: what can be computed from rules once (which
@@ -17,14 +17,11 @@ pub type Labels = BTreeMap<String, String>;
 /// The label of nodes that reach the storage pool; its value is the pool's id.
 pub const POOL_LABEL: &str = "strata.dev/pool";
 
-/// What runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A container.
     #[default]
     Container,
-    /// A virtual machine.
     Vm,
 }
 
@@ -92,10 +89,9 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// A wish: nodes that meet the test are worth more.
+/// A request: nodes that meet the test are worth more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Preference {
-    /// The test.
     pub test: Constraint,
     /// What meeting it is worth; less than zero to keep away.
     pub weight: i32,
@@ -156,23 +152,22 @@ impl fmt::Display for Selector {
 /// `weight`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
-    /// Over what.
     pub over: Domain,
     /// Which instances are counted.
     pub of: Selector,
     /// What evenness is worth.
     pub weight: u32,
     /// By how much the fullest domain may exceed the emptiest, at least 1.
-    /// Without it, evenness is only a wish.
+    /// Without it, evenness is only a request.
     pub max_skew: Option<u32>,
 }
 
 /// How strongly to keep together or apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Bond {
-    /// Only where such an instance runs. The first of a group that asks for
-    /// its own kind may go anywhere.
+pub enum AffinityMode {
+    /// Only where such an instance runs. The first of a group that requires its
+    /// own kind may go anywhere.
     Require,
     /// Only where no such instance runs.
     Forbid,
@@ -184,12 +179,11 @@ pub enum Bond {
 /// Keep with or away from other instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Affinity {
-    /// Which instances.
     pub to: Selector,
     /// What counts as together.
     pub within: Domain,
-    /// How strongly.
-    pub bond: Bond,
+    #[serde(rename = "bond")]
+    pub mode: AffinityMode,
 }
 
 /// Everything that is the same for all instances of a workload.
@@ -198,7 +192,6 @@ pub struct Affinity {
 pub struct Rules {
     /// Selectors see only instances of the same project.
     pub project: String,
-    /// What runs.
     pub kind: Kind,
     /// Labels by which selectors find the instance.
     pub labels: Labels,
@@ -208,11 +201,9 @@ pub struct Rules {
     pub preferences: Vec<Preference>,
     /// Together with, or away from.
     pub affinities: Vec<Affinity>,
-    /// Evenly over.
     pub spreads: Vec<Spread>,
     /// Ports of the node that must be free.
     pub ports: Vec<HostPort>,
-    /// GPUs.
     pub gpus: Option<GpuDemand>,
     /// Overrides the policy of the fleet.
     pub policy: Option<Policy>,

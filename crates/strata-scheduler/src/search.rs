@@ -1,22 +1,22 @@
 //! The best node for a request, by way of the indexes.
 //!
-//! Three steps. What is certain becomes one set of nodes: eligible, disk,
-//! ports, hard affinity. What is wished splits that set into parts of known
-//! worth: for each wish the nodes that meet it and those that do not, for each
-//! spread one part per tier. The parts are searched from the most worth down,
-//! and inside each the grid gives the best node. The first part that has one
-//! ends the search.
+//! Three steps. Hard rules become one set of nodes: eligible, disk, ports, hard
+//! affinity. Preferences split that set into parts of known worth: for each
+//! preference the nodes that meet it and those that do not, for each spread one
+//! part per tier. The parts are searched from the most worth down, and inside
+//! each the grid gives the best node. The first part that has one ends the
+//! search, but for parts of the same worth: among those the better node wins.
 
 use std::cmp::Reverse;
 
+use crate::compiled_rules::{CompiledRuleSet, Group};
+use crate::feasibility::Feasibility;
 use crate::fleet::Fleet;
 use crate::hash::fold;
-use crate::index::{Bits, Cell, Found, Want, order};
-use crate::judge::Judge;
-use crate::rulebook::{Compiled, Group};
-use crate::{Bond, InstanceId, Policy, Request, Resources, Score};
+use crate::index::{Bits, Cell, Found, SearchTarget, order};
+use crate::{AffinityMode, InstanceId, Policy, Request, Resources, Score};
 
-/// With more parts than this, every node is judged instead.
+/// With more parts than this, the feasibility of every node is checked instead.
 const PARTS: usize = 256;
 
 /// Sets that are made for one search, kept for the next.
@@ -26,7 +26,7 @@ pub(crate) struct Scratch {
     part: Bits,
 }
 
-/// A part of one wish: the nodes inside or outside a set, and their worth.
+/// A part of one request: the nodes inside or outside a set, and their worth.
 struct Part<'a> {
     worth: i64,
     set: &'a Bits,
@@ -35,16 +35,16 @@ struct Part<'a> {
 
 struct Search<'a> {
     fleet: &'a Fleet,
-    compiled: &'a Compiled,
+    compiled: &'a CompiledRuleSet,
     request: &'a Request,
     wanted: Resources,
-    want: Want,
+    want: SearchTarget,
 }
 
 /// The best node for a request.
 pub(crate) fn search(
     fleet: &Fleet,
-    compiled: &Compiled,
+    compiled: &CompiledRuleSet,
     request: &Request,
     scratch: &mut Scratch,
 ) -> Option<(usize, Score)> {
@@ -55,7 +55,7 @@ pub(crate) fn search(
         compiled,
         request,
         wanted,
-        want: Want {
+        want: SearchTarget {
             cell: Cell::of(&wanted),
             policy,
             start: start(fleet, policy, request),
@@ -93,12 +93,15 @@ impl<'a> Search<'a> {
             return found.map(|found| scored(0, found));
         }
         self.intersect(&filters, &mut scratch.base);
-        let wishes = self.wishes();
-        let parts: usize = wishes.iter().map(Vec::len).fold(1, usize::saturating_mul);
+        let preference_weights = self.preference_weights();
+        let parts: usize = preference_weights
+            .iter()
+            .map(Vec::len)
+            .fold(1, usize::saturating_mul);
         if parts > PARTS {
-            return self.judge_all();
+            return self.check_all();
         }
-        self.best_part(&wishes, parts, scratch)
+        self.best_part(&preference_weights, parts, scratch)
     }
 
     fn best(&self, mask: Option<&[u64]>) -> Option<Found> {
@@ -137,11 +140,11 @@ impl<'a> Search<'a> {
             filters.extend(fleet.ports.taken(port).map(|nodes| (nodes, false)));
         }
         for (affinity, group) in compiled.rules.affinities.iter().zip(&compiled.groups) {
-            match affinity.bond {
-                Bond::Require if !group.starts_with(&compiled.rules) => {
+            match affinity.mode {
+                AffinityMode::Require if !group.starts_with(&compiled.rules) => {
                     filters.push((&group.occupied, true));
                 }
-                Bond::Forbid => filters.push((&group.occupied, false)),
+                AffinityMode::Forbid => filters.push((&group.occupied, false)),
                 _ => {}
             }
         }
@@ -155,35 +158,40 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The parts of each wish.
-    fn wishes(&self) -> Vec<Vec<Part<'a>>> {
+    /// The parts of each request.
+    fn preference_weights(&self) -> Vec<Vec<Part<'a>>> {
         let rules = &self.compiled.rules;
         let (near, even) = self.compiled.groups.split_at(rules.affinities.len());
-        let mut wishes = Vec::new();
+        let mut preference_weights = Vec::new();
         for (preference, nodes) in rules.preferences.iter().zip(&self.compiled.preferred) {
-            wishes.push(in_or_out(i64::from(preference.weight), nodes));
+            preference_weights.push(filter_polarity(i64::from(preference.weight), nodes));
         }
         for (affinity, group) in rules.affinities.iter().zip(near) {
-            if let Bond::Prefer(weight) = affinity.bond {
-                wishes.push(in_or_out(i64::from(weight), &group.occupied));
+            if let AffinityMode::Prefer(weight) = affinity.mode {
+                preference_weights.push(filter_polarity(i64::from(weight), &group.occupied));
             }
         }
         for (spread, group) in rules.spreads.iter().zip(even) {
-            wishes.push(tiers(spread.weight, spread.max_skew, group));
+            preference_weights.push(tiers(spread.weight, spread.max_skew, group));
         }
-        wishes
+        preference_weights
     }
 
-    /// Every combination of one part of each wish, from the most worth down.
+    /// Every combination of one part of each preference, from the most worth
+    /// down. Combinations are numbered in mixed radix: digit by digit the part
+    /// of each preference. They are disjoint, so a node is found in one only.
+    /// The loop ends at the first combination of less worth than the best one
+    /// found; so `beats`, which does not know the worth, only ever compares
+    /// nodes of equal worth.
     fn best_part(
         &self,
-        wishes: &[Vec<Part<'a>>],
+        preference_weights: &[Vec<Part<'a>>],
         parts: usize,
         scratch: &mut Scratch,
     ) -> Option<(usize, Score)> {
         let pick = |number: usize| {
             let mut rest = number;
-            wishes.iter().map(move |wish| {
+            preference_weights.iter().map(move |wish| {
                 let part = &wish[rest % wish.len()];
                 rest /= wish.len();
                 part
@@ -212,14 +220,15 @@ impl<'a> Search<'a> {
         best.map(|(worth, found)| scored(worth, found))
     }
 
-    fn judge_all(&self) -> Option<(usize, Score)> {
-        let judge = Judge {
+    fn check_all(&self) -> Option<(usize, Score)> {
+        let feasibility = Feasibility {
             fleet: self.fleet,
             compiled: self.compiled,
             request: self.request,
         };
         let nodes = self.fleet.nodes.iter();
-        let fitting = nodes.filter_map(|(node, slot)| Some((node, judge.judge(node, slot).ok()?)));
+        let fitting =
+            nodes.filter_map(|(node, slot)| Some((node, feasibility.check(node, slot).ok()?)));
         fitting.max_by_key(|(node, score)| (*score, Reverse(order(self.want.start, *node))))
     }
 }
@@ -235,7 +244,7 @@ fn scored(preference: i64, found: Found) -> (usize, Score) {
     )
 }
 
-fn in_or_out(worth: i64, set: &Bits) -> Vec<Part<'_>> {
+fn filter_polarity(worth: i64, set: &Bits) -> Vec<Part<'_>> {
     let part = |worth, inside| Part { worth, set, inside };
     vec![part(worth, true), part(0, false)]
 }

@@ -6,18 +6,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Connections leave from 127.0.0.1 and take ports there. Of this address
-/// nobody takes one between the death of a server and its return.
+/// Connections leave from 127.0.0.1 and take ports there. No process takes one
+/// of this address between the death of a server and its return.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 77, 77, 77);
 
 /// How a server behaves.
 #[derive(Clone, Copy)]
-pub(crate) enum Manner {
-    /// Says its name, then repeats what it hears.
+pub(crate) enum ServerBehaviour {
+    /// Sends its name, then echoes what it receives.
     Echo(u8),
-    /// Listens to the end, then says how much it was.
+    /// Reads to the end, then sends how much it was.
     Count,
-    /// Accepts and says nothing.
+    /// Accepts and sends nothing.
     Hang,
     /// Accepts, listens for a word and ends.
     HangUp,
@@ -36,11 +36,11 @@ impl Drop for Backend {
 }
 
 impl Backend {
-    pub(crate) async fn new(manner: Manner) -> Self {
+    pub(crate) async fn new(manner: ServerBehaviour) -> Self {
         Self::at((OWN, 0).into(), manner).await
     }
 
-    pub(crate) async fn at(address: SocketAddr, manner: Manner) -> Self {
+    pub(crate) async fn at(address: SocketAddr, manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
@@ -53,7 +53,7 @@ impl Backend {
         Self { address, task }
     }
 
-    /// An address at which nobody is.
+    /// An address at which no host is.
     pub(crate) async fn nobody() -> SocketAddr {
         let listener = TcpListener::bind((OWN, 0)).await.unwrap();
         listener.local_addr().unwrap()
@@ -67,7 +67,7 @@ impl Backend {
     }
 }
 
-impl Manner {
+impl ServerBehaviour {
     async fn serve(self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut piece = vec![0; 4096];
         match self {

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::backend::{Backend, Manner};
-use crate::world::PATIENCE;
+use crate::backend::{Backend, ServerBehaviour};
+use crate::world::TEST_TIMEOUT;
 
-const MOMENT: Duration = Duration::from_millis(200);
+const SHORT_DELAY: Duration = Duration::from_millis(200);
 
 /// A balancer that runs, until dropped.
 struct Running {
@@ -47,7 +47,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Says a word to whoever is behind it; who that is, and the connection.
+    /// Sends a word to the server behind it; which that is, and the connection.
     async fn greet(&self) -> std::io::Result<(u8, TcpStream)> {
         let mut stream = self.connect().await;
         let name = say(&mut stream).await?;
@@ -65,35 +65,35 @@ impl Running {
     }
 }
 
-/// Says the first word; the name of the server.
+/// Sends the first word; the name of the server.
 async fn say(stream: &mut TcpStream) -> std::io::Result<u8> {
     stream.write_all(b"x").await?;
     let mut heard = [0; 2];
-    timeout(PATIENCE, stream.read_exact(&mut heard)).await??;
+    timeout(TEST_TIMEOUT, stream.read_exact(&mut heard)).await??;
     assert_eq!(heard[1], b'x');
     Ok(heard[0])
 }
 
 /// Waits until the other side ends the connection.
 async fn ends(stream: &mut TcpStream) {
-    let ended = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
+    let ended = timeout(TEST_TIMEOUT, stream.read(&mut [0])).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
 }
 
-/// Says something on a connection that is under way, and hears it.
+/// Sends something on a connection that is under way, and receives it.
 async fn still_there(stream: &mut TcpStream) {
     stream.write_all(b"y").await.unwrap();
     let mut heard = [0];
     let read = stream.read_exact(&mut heard);
-    timeout(PATIENCE, read).await.unwrap().unwrap();
+    timeout(TEST_TIMEOUT, read).await.unwrap().unwrap();
     assert_eq!(heard, *b"y");
 }
 
 #[tokio::test]
 async fn connections_are_spread_over_the_servers_that_take_them() {
     let (one, two) = (
-        Backend::new(Manner::Echo(1)).await,
-        Backend::new(Manner::Echo(2)).await,
+        Backend::new(ServerBehaviour::Echo(1)).await,
+        Backend::new(ServerBehaviour::Echo(2)).await,
     );
     let all = [one.address, Backend::nobody().await, two.address];
     let balancer = Running::new(Balancer::default(), &all).await;
@@ -110,21 +110,21 @@ async fn connections_are_spread_over_the_servers_that_take_them() {
     let address = dead.die().await;
     ends(&mut stream).await;
     assert_eq!(balancer.count(10).await, BTreeMap::from([(alive, 10)]));
-    let again = Backend::at(address, Manner::Echo(name)).await;
+    let again = Backend::at(address, ServerBehaviour::Echo(name)).await;
     let back = async { while balancer.count(4).await.len() < 2 {} };
-    timeout(PATIENCE, back).await.unwrap();
+    timeout(TEST_TIMEOUT, back).await.unwrap();
     drop((again, other));
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_is_passed_over_after_the_first_who_waited() {
     let (good, bad) = (
-        Backend::new(Manner::Echo(1)).await,
-        Backend::new(Manner::Hang).await,
+        Backend::new(ServerBehaviour::Echo(1)).await,
+        Backend::new(ServerBehaviour::Hang).await,
     );
     let settings = Balancer {
-        answer: MOMENT,
-        suspicion: PATIENCE,
+        answer: SHORT_DELAY,
+        suspicion: TEST_TIMEOUT,
         ..Balancer::default()
     };
     let balancer = Running::new(settings, &[good.address, bad.address]).await;
@@ -137,19 +137,19 @@ async fn a_server_that_hangs_is_passed_over_after_the_first_who_waited() {
     }
     let noticed = async {
         loop {
-            let many = timeout(MOMENT, balancer.count(4)).await;
+            let many = timeout(SHORT_DELAY, balancer.count(4)).await;
             if many.is_ok_and(|met| met == BTreeMap::from([(1, 4)])) {
                 return;
             }
         }
     };
-    timeout(PATIENCE, noticed).await.unwrap();
+    timeout(TEST_TIMEOUT, noticed).await.unwrap();
     assert_eq!(balancer.count(20).await, BTreeMap::from([(1, 20)]));
     // It is the last choice, and not none.
     let address = good.die().await;
     balancer.servers.send_replace(vec![bad.address]);
     let mut stream = balancer.connect().await;
-    let nothing = timeout(MOMENT, stream.read(&mut [0])).await;
+    let nothing = timeout(SHORT_DELAY, stream.read(&mut [0])).await;
     assert!(nothing.is_err(), "held by the one that hangs: {nothing:?}");
     drop((address, waiting));
 }
@@ -157,11 +157,11 @@ async fn a_server_that_hangs_is_passed_over_after_the_first_who_waited() {
 #[tokio::test]
 async fn a_server_that_hangs_up_is_passed_over() {
     let (good, bad) = (
-        Backend::new(Manner::Echo(1)).await,
-        Backend::new(Manner::HangUp).await,
+        Backend::new(ServerBehaviour::Echo(1)).await,
+        Backend::new(ServerBehaviour::HangUp).await,
     );
     let settings = Balancer {
-        suspicion: PATIENCE,
+        suspicion: TEST_TIMEOUT,
         ..Balancer::default()
     };
     let balancer = Running::new(settings, &[bad.address, good.address]).await;
@@ -173,14 +173,14 @@ async fn a_server_that_hangs_up_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_everything_still_hears_the_answer() {
-    let server = Backend::new(Manner::Count).await;
+async fn half_closed_client_still_receives_the_response() {
+    let server = Backend::new(ServerBehaviour::Count).await;
     let balancer = Running::new(Balancer::default(), &[server.address]).await;
     let mut stream = balancer.connect().await;
     stream.write_all(&vec![7; 3_000_000]).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut said = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut said))
+    timeout(TEST_TIMEOUT, stream.read_to_string(&mut said))
         .await
         .unwrap()
         .unwrap();
@@ -197,8 +197,8 @@ async fn a_thousand_connections_at_once() {
     };
     setrlimit(Resource::Nofile, most).unwrap();
     let (one, two) = (
-        Backend::new(Manner::Echo(1)).await,
-        Backend::new(Manner::Echo(2)).await,
+        Backend::new(ServerBehaviour::Echo(1)).await,
+        Backend::new(ServerBehaviour::Echo(2)).await,
     );
     let balancer = Running::new(Balancer::default(), &[one.address, two.address]).await;
     let mut streams = Vec::new();
@@ -217,33 +217,33 @@ async fn a_thousand_connections_at_once() {
 #[tokio::test]
 async fn connections_to_a_server_that_left_the_list_end_after_a_while() {
     let (one, two) = (
-        Backend::new(Manner::Echo(1)).await,
-        Backend::new(Manner::Echo(2)).await,
+        Backend::new(ServerBehaviour::Echo(1)).await,
+        Backend::new(ServerBehaviour::Echo(2)).await,
     );
     let settings = Balancer {
-        farewell: MOMENT,
+        farewell: SHORT_DELAY,
         ..Balancer::default()
     };
     let balancer = Running::new(settings, &[one.address]).await;
     let (_, mut leaving) = balancer.greet().await.unwrap();
     balancer.servers.send_replace(vec![two.address]);
     still_there(&mut leaving).await;
-    let (name, mut staying) = balancer.greet().await.unwrap();
+    let (name, mut wait) = balancer.greet().await.unwrap();
     assert_eq!(name, 2);
     ends(&mut leaving).await;
-    still_there(&mut staying).await;
+    still_there(&mut wait).await;
     // One that is back in time is as if it had never left.
     balancer.servers.send_replace(vec![one.address]);
     balancer
         .servers
         .send_replace(vec![two.address, one.address]);
-    assert!(timeout(MOMENT * 2, staying.read(&mut [0])).await.is_err());
-    still_there(&mut staying).await;
+    assert!(timeout(SHORT_DELAY * 2, wait.read(&mut [0])).await.is_err());
+    still_there(&mut wait).await;
 }
 
 #[tokio::test]
 async fn more_than_allowed_wait_until_there_is_room() {
-    let server = Backend::new(Manner::Echo(1)).await;
+    let server = Backend::new(ServerBehaviour::Echo(1)).await;
     let settings = Balancer {
         connections: 2,
         ..Balancer::default()
@@ -254,10 +254,10 @@ async fn more_than_allowed_wait_until_there_is_room() {
         balancer.greet().await.unwrap(),
     );
     let mut third = balancer.connect().await;
-    assert!(timeout(MOMENT, say(&mut third)).await.is_err());
+    assert!(timeout(SHORT_DELAY, say(&mut third)).await.is_err());
     drop(first);
     let mut heard = [0; 2];
-    timeout(PATIENCE, third.read_exact(&mut heard))
+    timeout(TEST_TIMEOUT, third.read_exact(&mut heard))
         .await
         .unwrap()
         .unwrap();
@@ -266,9 +266,9 @@ async fn more_than_allowed_wait_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_reset_and_everybody_is_tried_again_each_time() {
+async fn connection_is_reset_without_servers_and_all_servers_are_retried_each_time() {
     let settings = Balancer {
-        probe: PATIENCE,
+        probe: TEST_TIMEOUT,
         ..Balancer::default()
     };
     let nobody = Backend::nobody().await;
@@ -278,13 +278,13 @@ async fn nobody_there_is_a_reset_and_everybody_is_tried_again_each_time() {
     balancer.servers.send_replace(vec![nobody]);
     reset(balancer.connect().await.read(&mut [0]).await.unwrap_err());
     // It is known as down until far in the future, and found all the same.
-    let _server = Backend::at(nobody, Manner::Echo(1)).await;
+    let _server = Backend::at(nobody, ServerBehaviour::Echo(1)).await;
     assert_eq!(balancer.count(3).await, BTreeMap::from([(1, 3)]));
 }
 
 #[tokio::test]
-async fn all_connections_end_with_the_balancer() {
-    let server = Backend::new(Manner::Echo(1)).await;
+async fn connections_are_closed_when_the_balancer_stops() {
+    let server = Backend::new(ServerBehaviour::Echo(1)).await;
     let balancer = Running::new(Balancer::default(), &[server.address]).await;
     let (_, mut stream) = balancer.greet().await.unwrap();
     drop(balancer);

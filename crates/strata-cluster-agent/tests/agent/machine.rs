@@ -19,13 +19,13 @@ const PLUGINS: &str = "/usr/lib/cni";
 /// By this the test's own program knows that it is to be an agent.
 const BE_AN_AGENT: &str = "STRATA_TEST_AGENT_CONFIG";
 
-/// The cable that machines are on, and somebody on it who is no machine.
-pub(crate) struct Cable {
+/// The cable that machines are on, and a host on it that is no machine.
+pub(crate) struct TestSwitch {
     namespace: Namespace,
     pub(crate) outside: Namespace,
 }
 
-impl Cable {
+impl TestSwitch {
     pub(crate) fn new() -> Self {
         let namespace = Namespace::new();
         namespace.sh("ip link add lan type bridge forward_delay 0 && ip link set lan up");
@@ -52,7 +52,7 @@ impl Cable {
         self.plug(&namespace, number);
         let mut machine = Machine {
             namespace,
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
             number,
             agent: None,
             pods: 0,
@@ -66,7 +66,7 @@ impl Cable {
 
 pub(crate) struct Machine {
     pub(crate) namespace: Namespace,
-    folder: TempDir,
+    dir: TempDir,
     number: u8,
     agent: Option<Child>,
     pods: u32,
@@ -80,7 +80,7 @@ impl Drop for Machine {
 
 impl Machine {
     pub(crate) fn config_path(&self) -> PathBuf {
-        self.folder.path().join("agent.json")
+        self.dir.path().join("agent.json")
     }
 
     pub(crate) fn config(&self, peers: &[u8]) -> AgentConfig {
@@ -106,7 +106,7 @@ impl Machine {
                     .collect(),
             }),
             cni: Some(CniConfig {
-                folder: self.folder.path().join("net.d"),
+                dir: self.dir.path().join("net.d"),
                 plugins: CniPlugins::Bridge,
             }),
         }
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     pub(crate) fn write_text(&self, text: &[u8]) {
-        let temporary = self.folder.path().join("agent.json.new");
+        let temporary = self.dir.path().join("agent.json.new");
         std::fs::write(&temporary, text).unwrap();
         std::fs::rename(temporary, self.config_path()).unwrap();
     }
@@ -163,7 +163,7 @@ impl Machine {
             let count = [routes.lines(), places.lines(), neighbours.lines()]
                 .into_iter()
                 .map(Iterator::count);
-            let conflist = self.folder.path().join("net.d/10-strata.conflist");
+            let conflist = self.dir.path().join("net.d/10-strata.conflist");
             let rules = self.namespace.sh("nft list tables");
             peers.iter().all(all)
                 && count.into_iter().all(|count| count == peers.len())
@@ -177,7 +177,7 @@ impl Machine {
     pub(crate) fn pod(&mut self, ports: &[(u16, u16)]) -> Pod {
         let namespace = Namespace::new();
         self.pods += 1;
-        let path = self.folder.path().join("net.d/10-strata.conflist");
+        let path = self.dir.path().join("net.d/10-strata.conflist");
         let list: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let mut result = Value::Null;
         for plugin in list["plugins"].as_array().unwrap() {
@@ -185,8 +185,8 @@ impl Machine {
             plugin["name"] = list["name"].clone();
             plugin["cniVersion"] = list["cniVersion"].clone();
             if plugin["type"] == "bridge" {
-                // Where it keeps the addresses: not in the host's own folder.
-                plugin["ipam"]["dataDir"] = json!(self.folder.path().join("ipam"));
+                // Where it keeps the addresses: not in the host's own directory.
+                plugin["ipam"]["dataDir"] = json!(self.dir.path().join("ipam"));
             } else {
                 plugin["prevResult"] = result.clone();
             }
@@ -229,7 +229,6 @@ impl Machine {
     }
 }
 
-/// A pod.
 pub(crate) struct Pod {
     pub(crate) namespace: Namespace,
     pub(crate) address: IpAddr,

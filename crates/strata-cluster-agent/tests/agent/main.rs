@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod api_listener;
 mod backend;
 mod balancer;
-mod door;
 mod machine;
 mod pods;
 mod repair;

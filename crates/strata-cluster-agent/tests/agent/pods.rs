@@ -1,11 +1,11 @@
 //! Pods of different machines, and the world.
 
-use crate::machine::Cable;
+use crate::machine::TestSwitch;
 use crate::world::wait_until;
 
 #[test]
 fn pods_of_all_machines_reach_each_other_under_their_own_addresses() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2, 3]);
     let mut two = cable.machine(2, &[1, 3]);
     let mut three = cable.machine(3, &[1, 2]);
@@ -20,7 +20,7 @@ fn pods_of_all_machines_reach_each_other_under_their_own_addresses() {
     // The machine itself, under its address in the pod network.
     let said = one.namespace.ask(pods[1].address, 80).unwrap();
     assert_eq!(said, "10.244.1.0");
-    // Also when it speaks under another, as it does to services.
+    // Also when it sends under another, as it does to services.
     one.namespace.sh(
         "ip route replace 10.244.2.0/24 via 10.244.2.0 dev strata-pods onlink \
          proto static src 192.0.2.1",
@@ -33,7 +33,7 @@ fn pods_of_all_machines_reach_each_other_under_their_own_addresses() {
 
 #[test]
 fn the_world_sees_the_machine_and_published_ports_lead_to_the_pod() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2]);
     let pod = one.pod(&[(8080, 80)]);
     let _world = cable.outside.serve(80);
@@ -46,7 +46,7 @@ fn the_world_sees_the_machine_and_published_ports_lead_to_the_pod() {
 
 #[test]
 fn a_machine_comes_and_goes_while_the_others_run() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2]);
     let mut two = cable.machine(2, &[1]);
     let (a, b) = (one.pod(&[]), two.pod(&[]));
@@ -69,7 +69,7 @@ fn a_machine_comes_and_goes_while_the_others_run() {
 
 #[test]
 fn without_a_network_in_the_file_nothing_of_it_is_left() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let one = cable.machine(1, &[2]);
     let mut config = one.config(&[]);
     config.network = None;

@@ -1,11 +1,11 @@
 //! What others break, and what breaks by itself.
 
-use crate::machine::Cable;
+use crate::machine::TestSwitch;
 use crate::world::wait_until;
 
 #[test]
-fn what_somebody_flushes_or_removes_comes_back() {
-    let cable = Cable::new();
+fn flushed_or_removed_network_state_is_restored() {
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2]);
     let mut two = cable.machine(2, &[1]);
     let (a, b) = (one.pod(&[]), two.pod(&[]));
@@ -40,7 +40,7 @@ fn what_somebody_flushes_or_removes_comes_back() {
 
 #[test]
 fn once_set_it_is_left_alone() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2, 3]);
     let _pod = one.pod(&[]);
     let look = || {
@@ -58,7 +58,7 @@ fn once_set_it_is_left_alone() {
 
 #[test]
 fn pods_do_not_notice_that_the_agent_was_killed() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2]);
     let mut two = cable.machine(2, &[1]);
     let (a, b) = (one.pod(&[]), two.pod(&[]));
@@ -68,7 +68,7 @@ fn pods_do_not_notice_that_the_agent_was_killed() {
     let before = index(&one);
     one.kill();
     assert!(a.namespace.ask(b.address, 80).is_ok());
-    // What changed while it was dead is seen to when it is back.
+    // What changed while it was dead is handled when it is back.
     one.write(&[2, 3]);
     one.start();
     one.wait_for_peers(&[2, 3]);
@@ -82,7 +82,7 @@ fn pods_do_not_notice_that_the_agent_was_killed() {
 
 #[test]
 fn a_broken_file_changes_nothing_and_a_mended_one_is_followed() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let mut one = cable.machine(1, &[2]);
     for broken in [&b"{"[..], b"", b"{\"version\": 7}"] {
         one.write_text(broken);

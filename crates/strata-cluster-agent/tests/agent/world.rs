@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::net::Shutdown;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A network namespace, held by a process that sleeps.
 pub(crate) struct Namespace(Child);
@@ -87,12 +87,12 @@ impl Namespace {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Connects and reads what is said.
+    /// Connects and reads what is sent.
     pub(crate) fn ask(&self, to: impl Into<IpAddr>, port: u16) -> io::Result<String> {
         let to = SocketAddr::new(to.into(), port);
         self.run(|| {
             let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TEST_TIMEOUT))?;
             let mut said = String::new();
             stream.read_to_string(&mut said)?;
             Ok(said)
@@ -105,7 +105,7 @@ impl Namespace {
         self.run(|| TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_err())
     }
 
-    /// Answers everybody with the address they come from, until dropped.
+    /// Answers every client with its address, until dropped.
     pub(crate) fn serve(&self, port: u16) -> Server {
         let listener = self.run(|| TcpListener::bind(("0.0.0.0", port)).unwrap());
         let stop = Arc::new(OwnedFd::from(listener.try_clone().unwrap()));
@@ -139,7 +139,7 @@ impl Drop for Server {
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     while !so() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::yield_now();

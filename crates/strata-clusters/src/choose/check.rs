@@ -1,4 +1,4 @@
-//! Whether a cluster that is asked for can be one at all.
+//! Whether a cluster can be built as specified at all.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use super::labels::check_labels;
 
 /// The most workers of a cluster. Below the number of members that there can
 /// be, so that there is room to replace some.
-pub const MOST_WORKERS: u32 = 200;
+pub const MAX_WORKERS: u32 = 200;
 /// The most pools of a cluster.
-pub const MOST_POOLS: usize = 64;
+pub const MAX_POOLS: usize = 64;
 /// The longest name of a cluster: others are made out of it.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_LENGTH: usize = 40;
 
-/// Looks at a whole cluster. The fields in errors are those of the published
+/// Observes a whole cluster. The fields in errors are those of the published
 /// `CreateClusterMsg`.
 pub fn check(name: &str, control_plane: &ControlPlane, pools: &[NodePool]) -> Result<()> {
     let name = ClusterName::from_field("name", name)?;
-    if name.as_str().len() > LONGEST_NAME {
-        let why = format!("is longer than {LONGEST_NAME} characters");
+    if name.as_str().len() > MAX_NAME_LENGTH {
+        let why = format!("is longer than {MAX_NAME_LENGTH} characters");
         return Err(Error::invalid("name", why));
     }
     if !matches!(control_plane.count, 1 | 3 | 5) {
@@ -34,12 +34,12 @@ pub fn check(name: &str, control_plane: &ControlPlane, pools: &[NodePool]) -> Re
     check_added(&[], pools)
 }
 
-/// Looks at pools that are to be added to those that there are. One that is
-/// there just so was asked for again, and is fine.
+/// Checks pools that are to be added to those that there are. One that is there
+/// in the same form was requested again, and is fine.
 pub fn check_added(there: &[NodePool], added: &[NodePool]) -> Result<()> {
     let is_new = |pool: &&NodePool| !there.contains(pool);
-    if there.len() + added.iter().filter(is_new).count() > MOST_POOLS {
-        let why = format!("a cluster has at most {MOST_POOLS} pools");
+    if there.len() + added.iter().filter(is_new).count() > MAX_POOLS {
+        let why = format!("a cluster has at most {MAX_POOLS} pools");
         return Err(Error::invalid("worker_node_pools", why));
     }
     let mut names = BTreeSet::new();
@@ -61,31 +61,31 @@ pub fn check_added(there: &[NodePool], added: &[NodePool]) -> Result<()> {
     Ok(())
 }
 
-/// Looks at how many workers there would be.
+/// Observes how many workers there would be.
 fn check_count<'a>(field: &str, pools: impl Iterator<Item = &'a NodePool>) -> Result<()> {
     let all: u64 = pools.map(|pool| u64::from(pool.count)).sum();
-    match all > u64::from(MOST_WORKERS) {
+    match all > u64::from(MAX_WORKERS) {
         true => Err(Error::invalid(
             field,
-            format!("there would be {all} workers; a cluster has at most {MOST_WORKERS}"),
+            format!("there would be {all} workers; a cluster has at most {MAX_WORKERS}"),
         )),
         false => Ok(()),
     }
 }
 
-/// Looks at pools that are to have another size: `(name, count)` each. The
+/// Observes pools that are to have another size: `(name, count)` each. The
 /// fields in errors are those of the published `ScaleNodePoolMsg`. All or
 /// nothing: the pools as they would be, or the first thing that is wrong.
 pub fn check_scaled(there: &[NodePool], sizes: &[(String, u32)]) -> Result<Vec<NodePool>> {
     let mut pools = there.to_vec();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for (at, (name, count)) in sizes.iter().enumerate() {
         let field = format!("node_pools[{at}].name");
         let Some(pool) = pools.iter_mut().find(|pool| pool.name == *name) else {
             return Err(no_pool(field, there, name));
         };
-        if !told.insert(name) {
-            let why = format!("the pool {name} is told twice");
+        if !reported.insert(name) {
+            let why = format!("the pool {name} is named twice");
             return Err(Error::invalid(field, why));
         }
         pool.count = *count;

@@ -1,16 +1,15 @@
-//! Labels of Kubernetes nodes: the syntax, and the names that are not for
-//! everybody.
+//! Labels of Kubernetes nodes: the syntax, and the names that are reserved.
 //!
-//! A kubelet asks for the labels of its own node, and the API server lets it
-//! have only some of those that Kubernetes speaks itself. What would be
-//! refused there, on a machine that was booted for it, is refused here.
+//! A kubelet sets the labels of its own node, and the API server accepts only
+//! some of those in the namespaces of Kubernetes. What would be refused there,
+//! on a machine that was booted for it, is refused here.
 
 use std::collections::BTreeMap;
 
 use strata_types::{Error, Result};
 
 /// The most labels of a part of a cluster.
-pub const MOST_LABELS: usize = 64;
+pub const MAX_LABELS: usize = 64;
 
 /// Of Kubernetes' own labels, those that a kubelet may have given to it.
 const ALLOWED: [&str; 5] = [
@@ -21,20 +20,20 @@ const ALLOWED: [&str; 5] = [
     "beta.kubernetes.io/instance-type",
 ];
 
-/// Looks at the labels in a field of a request.
+/// Observes the labels in a field of a request.
 pub fn check_labels(field: &str, labels: &BTreeMap<String, String>) -> Result<()> {
-    if labels.len() > MOST_LABELS {
-        let why = format!("has {} labels; {MOST_LABELS} are the most", labels.len());
+    if labels.len() > MAX_LABELS {
+        let why = format!("has {} labels; {MAX_LABELS} are the most", labels.len());
         return Err(Error::invalid(field, why));
     }
     for (key, value) in labels {
-        let told = |why: &str| {
+        let reported = |why: &str| {
             let key: String = key.chars().take(80).collect();
             Error::invalid(field, format!("the label {key:?} {why}"))
         };
-        check_key(key).map_err(told)?;
+        check_key(key).map_err(reported)?;
         if !value.is_empty() && !is_word(value) {
-            return Err(told(
+            return Err(reported(
                 "has a value that is none: at most 63 letters, digits, - _ and ., with a letter or digit at both ends",
             ));
         }
@@ -56,7 +55,7 @@ fn check_key(key: &str) -> Result<(), &'static str> {
         return Ok(());
     };
     if !is_domain(prefix) {
-        return Err("has a prefix that is no domain name");
+        return Err("has a prefix that is not a domain name");
     }
     let of = |domain: &str| prefix == domain || prefix.ends_with(&format!(".{domain}"));
     let reserved = of("kubernetes.io") || of("k8s.io");

@@ -1,9 +1,9 @@
 //! Which machines a cluster gets.
 //!
-//! A part that asks for GPUs gets machines with one; all others get machines
-//! without, so that a GPU is never used up by a cluster that did not ask for
-//! it. The control plane takes the smallest that are enough for it, the
-//! workers the largest; what failed a moment ago comes last.
+//! A part that requests GPUs gets machines with one; all others get machines
+//! without, so that a GPU is never used up by a cluster that did not request
+//! it. The control plane takes the smallest that are enough for it, the workers
+//! the largest; what failed a moment ago comes last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +12,12 @@ use strata_types::cluster::{ClusterRole, InstanceType, Member};
 use strata_types::machine::MachineId;
 use strata_types::{Error, Result};
 
-use super::{MOST_MEMBERS, Want, free_numbers};
+use super::{MAX_MEMBERS, RoleDemand, free_numbers};
 
-/// What kubeadm asks of a machine of the control plane. One thread is enough
-/// to serve, slowly, so it is preferred and not demanded.
+/// What kubeadm requires of a machine of the control plane. One thread is
+/// enough to serve, slowly, so it is preferred and not demanded.
 const CONTROL_THREADS: u32 = 2;
-/// What kubeadm asks of it in megabytes of memory: without, it begins nothing.
+/// The megabytes of memory that kubeadm requires: with less, it does not start.
 const CONTROL_MEGABYTES: u64 = 1700;
 /// What a kubelet, a container runtime and the pods of the system need on a
 /// worker, in megabytes.
@@ -26,13 +26,13 @@ const WORKER_MEGABYTES: u64 = 900;
 /// A machine that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// Id of the machine.
     pub machine: MachineId,
     /// Whether it has a GPU, or is labelled so.
     pub gpu: bool,
-    /// Its threads of execution; 0 when nobody knows.
+    /// Its threads of execution; 0 when unknown.
     pub threads: u32,
-    /// Its memory in megabytes; 0 when nobody knows.
+    /// Its memory in megabytes; 0 when unknown.
     pub megabytes: u64,
     /// It failed a moment ago, and is taken only if it must be.
     pub failed_lately: bool,
@@ -41,7 +41,7 @@ pub struct Candidate {
 /// A machine that is to be taken, and what it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which.
+    /// Id of the machine.
     pub machine: MachineId,
     /// What it is to be.
     pub role: ClusterRole,
@@ -51,14 +51,18 @@ pub struct Choice {
     pub labels: BTreeMap<String, String>,
     /// Its number in the cluster.
     pub number: u8,
-    /// Why this one, in words.
+    /// Why this one, for people.
     pub why: String,
 }
 
-/// Picks a machine for everything that is wanted, or tells what is missing.
+/// Picks a machine for each place of the demand, or reports what is missing.
 /// The same facts, in whatever order, give the same choice. Machines and
 /// numbers of `members` are not taken again.
-pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> Result<Vec<Choice>> {
+pub fn choose(
+    candidates: &[Candidate],
+    wants: &[RoleDemand],
+    members: &[Member],
+) -> Result<Vec<Choice>> {
     let theirs: BTreeSet<&MachineId> = members.iter().map(|member| &member.machine).collect();
     let free = candidates.iter().filter(|c| !theirs.contains(&c.machine));
     // Twice the same is one machine.
@@ -92,11 +96,11 @@ pub fn choose(candidates: &[Candidate], wants: &[Want], members: &[Member]) -> R
     Ok(choices)
 }
 
-/// The same for as much of what is wanted as there are machines and numbers
-/// for: what is named first comes first.
+/// The same for as much of the demand as there are machines and numbers for:
+/// what is named first comes first.
 pub fn choose_most(
     candidates: &[Candidate],
-    wants: &[Want],
+    wants: &[RoleDemand],
     members: &[Member],
 ) -> Result<Vec<Choice>> {
     let is_theirs = |id: &MachineId| members.iter().any(|member| member.machine == *id);
@@ -108,7 +112,7 @@ pub fn choose_most(
     };
     let mut used = [(InstanceType::Gpu, 0), (InstanceType::Standard, 0)];
     let taken: BTreeSet<u8> = members.iter().map(|member| member.number).collect();
-    let mut numbers = usize::from(MOST_MEMBERS).saturating_sub(taken.len());
+    let mut numbers = usize::from(MAX_MEMBERS).saturating_sub(taken.len());
     let mut wants = wants.to_vec();
     for want in &mut wants {
         let kind = want.instance_type;
@@ -138,9 +142,9 @@ const fn least_megabytes(role: ClusterRole) -> u64 {
 }
 
 /// Whether enough of them have the memory for what they are to be. The control
-/// plane asks for more than workers do, and takes the smallest that do: what is
+/// plane requires more than workers do, and takes the smallest that do: what is
 /// left is counted for the workers.
-fn large_enough(free: &[&Candidate], wants: &[Want]) -> Result<()> {
+fn large_enough(free: &[&Candidate], wants: &[RoleDemand]) -> Result<()> {
     for kind in [InstanceType::Standard, InstanceType::Gpu] {
         let mut asked = 0;
         for role in [ClusterRole::ControlPlane, ClusterRole::Worker] {
@@ -186,7 +190,7 @@ fn of_type(candidate: &Candidate, wanted: InstanceType) -> bool {
     candidate.gpu == (wanted == InstanceType::Gpu)
 }
 
-/// Who is taken first: the lowest.
+/// The order of candidates: the lowest is taken first.
 fn rank(candidate: &Candidate, role: ClusterRole) -> impl Ord + use<> {
     let size = (candidate.megabytes, candidate.threads);
     let size = match role {
@@ -211,7 +215,7 @@ fn natural(name: &str) -> (String, u64, String) {
     (stem.into(), number, name.into())
 }
 
-fn enough(free: &[&Candidate], wants: &[Want]) -> Result<()> {
+fn enough(free: &[&Candidate], wants: &[RoleDemand]) -> Result<()> {
     let mut missing = Vec::new();
     for kind in [InstanceType::Standard, InstanceType::Gpu] {
         let of_kind = wants.iter().filter(|want| want.instance_type == kind);
@@ -240,7 +244,7 @@ fn enough(free: &[&Candidate], wants: &[Want]) -> Result<()> {
     }
 }
 
-fn why(candidate: &Candidate, want: &Want) -> String {
+fn why(candidate: &Candidate, want: &RoleDemand) -> String {
     let mut why = match (want.instance_type, want.role) {
         (InstanceType::Gpu, _) => "free, with a GPU".to_owned(),
         (InstanceType::Standard, ClusterRole::Worker) => {

@@ -1,6 +1,6 @@
-//! Who may use a cluster: a certificate that says who somebody is, and a
-//! binding in the cluster that says what they may do. To take the binding
-//! away is to take away all certificates of a user at once.
+//! Access to a cluster: a certificate that names the user, and a binding in the
+//! cluster that says what the user may do. To delete the binding is to revoke
+//! all certificates of a user at once.
 
 use std::time::Duration;
 
@@ -18,11 +18,15 @@ const IN_DEFAULT: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/
 /// For the namespace `default` alone: in `kube-system`, which no level holds,
 /// it would be `cluster-admin` by another name.
 const EDIT: &str = "edit";
-/// What whoever edits there has elsewhere.
+/// What a user with `edit` there has elsewhere.
 const VIEW: &str = "view";
 
 /// Lets a user in with a role, or out with none.
-pub(super) async fn admit(api: &Api, user: &str, role: Option<&str>) -> Result<(), DriverError> {
+pub(super) async fn grant_access(
+    api: &Api,
+    user: &str,
+    role: Option<&str>,
+) -> Result<(), DriverError> {
     match role {
         Some(EDIT) => {
             bind(api, user, BINDINGS, Some(VIEW)).await?;
@@ -93,7 +97,7 @@ pub(super) fn kubeconfig(
 ) -> Result<Secret, DriverError> {
     let lifetime = Duration::from_secs(seconds);
     let identity = pki::client(&cluster.secrets, pki::CLUSTER, user, None, lifetime)?;
-    let authority = STANDARD.encode(pki::of(&cluster.secrets, "ca.crt")?);
+    let ca = STANDARD.encode(pki::of(&cluster.secrets, "ca.crt")?);
     let certificate = STANDARD.encode(&identity.certificate);
     let key = STANDARD.encode(identity.key.expose());
     let server = server.strip_prefix("https://").unwrap_or(server);
@@ -107,7 +111,7 @@ clusters:
   cluster:
     server: https://{server}
     tls-server-name: kubernetes
-    certificate-authority-data: {authority}
+    certificate-authority-data: {ca}
 users:
 - name: {quoted}
   user:

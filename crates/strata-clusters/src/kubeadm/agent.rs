@@ -1,28 +1,28 @@
-//! What the agent of each machine is told: who serves the API, and who else
-//! is in the cluster.
+//! What the agent of each machine is sent: the API servers, and the other
+//! machines of the cluster.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use strata_types::cluster::{ClusterRole, Member};
 
 use super::config::{API_PORT, POD_RANGE};
-use super::machine::{Machine, SHORT, Script};
+use super::machine::{Machine, SHORT_TIMEOUT, Script};
 use crate::{ClusterFacts, DriverError};
 
 /// The port that all VXLANs of this kind have.
 const PORT: u16 = 8472;
 /// Puts the file in place, which the agent follows. How large packets may be
 /// the machine knows, and its script fills it in.
-pub(super) async fn tell(
+pub(super) async fn write_peers(
     cluster: &ClusterFacts,
     member: &Member,
     machine: Machine<'_>,
 ) -> Result<(), DriverError> {
     let script = Script {
         line: &format!("introduce {}", member.address),
-        what: "telling who the others are",
+        what: "updating peers",
         input: Some(file(cluster, member)),
-        timeout: SHORT,
+        timeout: SHORT_TIMEOUT,
         passing: true,
     };
     machine.script(script).await.map(drop)
@@ -53,8 +53,8 @@ fn file(cluster: &ClusterFacts, own: &Member) -> Vec<u8> {
     file.to_string().into_bytes()
 }
 
-/// Those that joined. One that is about to be one asks itself as well: for
-/// the first machine there is nobody else.
+/// Those that joined. A machine that is about to become one calls itself as
+/// well: for the first machine there is nothing else.
 fn servers(cluster: &ClusterFacts, own: &Member) -> Vec<String> {
     let serves = |member: &&Member| {
         member.role == ClusterRole::ControlPlane
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_told_of_all_others_and_of_servers_that_serve() {
+    fn agent_file_lists_peers_and_serving_api_servers() {
         let cluster = ClusterFacts {
             name: "blue".parse().unwrap(),
             id: "one".into(),

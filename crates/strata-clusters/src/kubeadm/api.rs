@@ -1,7 +1,7 @@
-//! A small client of the Kubernetes API, for the few things that are asked
-//! here. Any API server of the cluster will do: the one that answered last is
-//! asked first, and when it does not answer the next one is. All requests are
-//! such that it does no harm when two of them arrive.
+//! A small client of the Kubernetes API, for the few calls that are made here.
+//! Any API server of the cluster will do: the one that answered last is called
+//! first, and when it does not answer the next one is. All requests are such
+//! that it does no harm when two of them arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,33 +10,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{self, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use strata_http::ClientOptions;
 
 use crate::DriverError;
 
 /// What one request may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
-const CONNECT: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest answer that is read: all pods of a full cluster.
-const LARGEST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 
-/// Why the API did not do what it was asked.
+/// Why the API did not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    /// Nobody answered.
     #[error("{0}")]
     Silent(String),
-    /// It said no.
     #[error("{status}: {message}")]
     Answered { status: StatusCode, message: String },
 }
@@ -62,7 +58,7 @@ impl From<ApiError> for DriverError {
     }
 }
 
-type Http = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Http = strata_http::Client<Full<Bytes>>;
 
 /// The API of one cluster, by the servers that were known when it was made.
 #[derive(Clone)]
@@ -74,23 +70,16 @@ pub(super) struct Api {
 
 /// What connections are made with.
 fn client(config: ClientConfig) -> Http {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT));
-    tcp.set_nodelay(true);
     // All of them have this name, whatever their addresses.
     let name = ServerName::try_from("kubernetes").unwrap_or(ServerName::from(
         std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST),
     ));
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(config)
-        .https_only()
-        .with_server_name_resolver(FixedServerNameResolver::new(name))
-        .enable_http1()
-        .wrap_connector(tcp);
-    legacy::Client::builder(TokioExecutor::new())
-        .pool_idle_timeout(Duration::from_secs(30))
-        .build(connector)
+    ClientOptions {
+        connect_timeout: CONNECT_TIMEOUT,
+        server_name: Some(name),
+        ..ClientOptions::default()
+    }
+    .client(config)
 }
 
 impl Api {
@@ -131,7 +120,7 @@ impl Api {
         }
     }
 
-    /// Makes something and says what came of it.
+    /// Creates an object; the answer is read only for its status.
     pub(super) async fn post(&self, path: &str, object: &Value) -> Result<(), ApiError> {
         let sent = self.send(Method::POST, path, JSON, Some(object)).await;
         sent.map(drop)
@@ -165,8 +154,8 @@ impl Api {
             let Some(server) = self.servers.get(at) else {
                 continue;
             };
-            let asked = self.ask(server, &method, path, kind, body);
-            let answer = tokio::time::timeout(TIMEOUT, asked).await;
+            let asked = self.call_any(server, &method, path, kind, body);
+            let answer = tokio::time::timeout(REQUEST_TIMEOUT, asked).await;
             match answer.unwrap_or_else(|_| Err(late(server))) {
                 Err(error @ ApiError::Silent(_)) => why = error,
                 answered => {
@@ -178,7 +167,7 @@ impl Api {
         Err(why)
     }
 
-    async fn ask(
+    async fn call_any(
         &self,
         server: &str,
         method: &Method,
@@ -198,8 +187,8 @@ impl Api {
             .map_err(|error| silent(&error))?;
         let answer = self.http.request(request).await;
         let (head, body) = answer.map_err(|error| silent(&error))?.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await;
-        let body = body.map_err(|error| silent(error.as_ref()))?.to_bytes();
+        let body = strata_http::collect(body, MAX_BYTES).await;
+        let body = body.map_err(|error| silent(error.as_ref()))?;
         if head.status.is_success() {
             return Ok(body);
         }
@@ -215,10 +204,10 @@ fn silent(server: &str, why: &str) -> ApiError {
 }
 
 fn late(server: &str) -> ApiError {
-    silent(server, &format!("no answer within {TIMEOUT:?}"))
+    silent(server, &format!("no answer within {REQUEST_TIMEOUT:?}"))
 }
 
-/// What a refusal says, in a line.
+/// The message of a refusal, in a line.
 fn message(body: &[u8]) -> String {
     let status: Option<Value> = serde_json::from_slice(body).ok();
     let said = status.as_ref().and_then(|value| value["message"].as_str());

@@ -4,7 +4,7 @@
 /// A block of the format, which everything is a multiple of.
 const BLOCK: usize = 512;
 /// The longest path of the oldest form, which is enough here.
-const LONGEST: usize = 100;
+const MAX_LENGTH: usize = 100;
 
 /// Files that go to a machine together.
 #[derive(Default)]
@@ -26,10 +26,10 @@ impl Archive {
 
     fn entry(mut self, path: &str, mode: u32, kind: &[u8; 1], to: &str, content: &[u8]) -> Self {
         let path = path.trim_start_matches('/');
-        debug_assert!(path.len().max(to.len()) <= LONGEST, "{path}");
+        debug_assert!(path.len().max(to.len()) <= MAX_LENGTH, "{path}");
         let mut header = [0_u8; BLOCK];
         let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
-        put(0, &path.as_bytes()[..path.len().min(LONGEST)]);
+        put(0, &path.as_bytes()[..path.len().min(MAX_LENGTH)]);
         put(100, format!("{mode:07o}").as_bytes());
         put(108, b"0000000");
         put(116, b"0000000");
@@ -38,7 +38,7 @@ impl Archive {
         // The sum is made with spaces in its own place.
         put(148, b"        ");
         put(156, kind);
-        put(157, &to.as_bytes()[..to.len().min(LONGEST)]);
+        put(157, &to.as_bytes()[..to.len().min(MAX_LENGTH)]);
         put(257, b"ustar\x0000");
         let sum: u32 = header.iter().copied().map(u32::from).sum();
         header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tar_unpacks_it_with_its_modes() {
-        let folder = tempfile::tempdir().unwrap();
+    fn archive_is_unpacked_by_tar_with_its_modes() {
+        let dir = tempfile::tempdir().unwrap();
         let tar = Archive::default()
             .file("/etc/kubernetes/pki/etcd/ca.key", 0o600, "secret")
             .file("/run/it", 0o755, vec![b'x'; 1025])
@@ -75,20 +75,20 @@ mod tests {
             .finish();
         let mut child = Command::new("tar")
             .args(["-x", "-p", "-C"])
-            .arg(folder.path())
+            .arg(dir.path())
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(&tar).unwrap();
         assert!(child.wait().unwrap().success());
-        let file = folder.path().join("etc/kubernetes/pki/etcd/ca.key");
+        let file = dir.path().join("etc/kubernetes/pki/etcd/ca.key");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret");
         let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(file), 0o600);
-        let run = folder.path().join("run/it");
+        let run = dir.path().join("run/it");
         assert_eq!(std::fs::metadata(&run).unwrap().len(), 1025);
         assert_eq!(mode(run), 0o755);
-        let link = std::fs::read_link(folder.path().join("run/now")).unwrap();
+        let link = std::fs::read_link(dir.path().join("run/now")).unwrap();
         assert_eq!(link.to_str(), Some("/run/it"));
     }
 }

@@ -1,5 +1,5 @@
-//! What kubeadm is told. JSON is YAML too, and nothing in it needs quotes
-//! that we would have to get right.
+//! The configuration of kubeadm. JSON is YAML too, and nothing in it needs
+//! quotes that we would have to get right.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use super::apiserver;
 use crate::ClusterFacts;
 use crate::catalogue::Bundle;
 
-/// Where a machine finds the API of its cluster, whoever serves it: its own
+/// Where a machine finds the API of its cluster, the one that serves it: its own
 /// agent is behind it.
 pub(super) const ENDPOINT: &str = "api.strata.internal:7443";
 /// What the images of all bundles are called by.
@@ -33,15 +33,15 @@ pub(super) const DISCOVERY: &str = "/var/lib/strata-kubernetes/discovery.conf";
 /// a link to the next one in time.
 pub(super) const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The first of them.
-pub(super) const KUBELET_FIRST: &str = "/var/lib/kubelet/pki/kubelet-client-first.pem";
+pub(super) const KUBELET_BOOTSTRAP: &str = "/var/lib/kubelet/pki/kubelet-client-first.pem";
 /// kubeadm thinks that a machine with this is in already; it is put there for
 /// it to join.
-const KUBELET_KNOWN: &str = "FileAvailable--etc-kubernetes-kubelet.conf";
+const KUBELET_CONFIG: &str = "FileAvailable--etc-kubernetes-kubelet.conf";
 
-/// What kubeadm finds wrong with machines inside another machine and with
-/// small ones: their kernel has no configuration to be read, its cgroups may
-/// be of the first version, and memory and cpus may be few.
-const NOT_MINDED: [&str; 3] = ["SystemVerification", "NumCPU", "Mem"];
+/// What kubeadm finds wrong with nested nodes and with small machines: their
+/// kernel has no configuration to be read, its cgroups may be of the first
+/// version, and memory and cpus may be few.
+const IGNORED_PREFLIGHT_ERRORS: [&str; 3] = ["SystemVerification", "NumCPU", "Mem"];
 
 /// For the first machine.
 pub(super) fn init(
@@ -65,7 +65,7 @@ pub(super) fn init(
 }
 
 /// For a further one, which knows its cluster by [`discovery`]. A token alone
-/// would do too, with the sum of the authority's key, but the cluster takes
+/// would do too, with the sum of the CA's key, but the cluster takes
 /// seconds to sign what a new token is checked against.
 pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret) -> String {
     let mut join = json!({
@@ -78,7 +78,7 @@ pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret) -> S
         },
         "timeouts": timeouts(),
     });
-    let minded = NOT_MINDED.iter().chain(&[KUBELET_KNOWN]);
+    let minded = IGNORED_PREFLIGHT_ERRORS.iter().chain(&[KUBELET_CONFIG]);
     join["nodeRegistration"]["ignorePreflightErrors"] = minded.copied().collect();
     if member.role == ClusterRole::ControlPlane {
         join["controlPlane"] = json!({"localAPIEndpoint": endpoint(member)});
@@ -87,11 +87,11 @@ pub(super) fn join(cluster: &ClusterFacts, member: &Member, token: &Secret) -> S
 }
 
 /// The file by which one that joins knows the cluster: where it is, and its
-/// authority. There is no secret in it.
-pub(super) fn discovery(authority: &str) -> String {
+/// CA. There is no secret in it.
+pub(super) fn discovery(ca: &str) -> String {
     let cluster = json!({
         "server": format!("https://{ENDPOINT}"),
-        "certificate-authority-data": STANDARD.encode(authority),
+        "certificate-authority-data": STANDARD.encode(ca),
     });
     json!({
         "apiVersion": "v1",
@@ -101,9 +101,9 @@ pub(super) fn discovery(authority: &str) -> String {
     .to_string()
 }
 
-/// The file by which a kubelet knows the cluster and itself. On a machine that
-/// controls it asks the API server beside it, which is of its own version.
-pub(super) fn kubelet_access(authority: &str, member: &Member) -> String {
+/// The file by which a kubelet knows the cluster and itself. On a control plane
+/// machine it calls the API server beside it, which is of its own version.
+pub(super) fn kubelet_access(ca: &str, member: &Member) -> String {
     let server = match member.role {
         ClusterRole::ControlPlane => format!("{}:{API_PORT}", member.address),
         ClusterRole::Worker => ENDPOINT.to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn kubelet_access(authority: &str, member: &Member) -> String {
         "kind": "Config",
         "clusters": [{"name": "default", "cluster": {
             "server": format!("https://{server}"),
-            "certificate-authority-data": STANDARD.encode(authority),
+            "certificate-authority-data": STANDARD.encode(ca),
         }}],
         "users": [{"name": "default", "user": {
             "client-certificate": KUBELET_CLIENT,
@@ -126,7 +126,7 @@ pub(super) fn kubelet_access(authority: &str, member: &Member) -> String {
 }
 
 fn whole(cluster: &ClusterFacts, member: &Member, bundle: &Bundle) -> Value {
-    // Who is alone need not win an election, for which a new cluster waits.
+    // A single one need not win an election, for which a new cluster waits.
     let elect = (cluster.controls > 1).to_string();
     let elect = json!({"name": "leader-elect", "value": elect});
     json!({
@@ -166,16 +166,16 @@ fn api_server(cluster: &ClusterFacts, member: &Member) -> Value {
     server
 }
 
-/// Where nobody else works, the control plane does.
+/// Where nothing else works, the control plane does.
 fn registration(cluster: &ClusterFacts, member: &Member) -> Value {
     let mut registration = json!({
         "name": member.machine.as_str(),
         "criSocket": SOCKET,
-        // They are here already; nobody else has them.
+        // They are here already; nothing else has them.
         "imagePullPolicy": "Never",
         "imagePullSerial": false,
         "kubeletExtraArgs": [{"name": "node-ip", "value": member.address}],
-        "ignorePreflightErrors": NOT_MINDED,
+        "ignorePreflightErrors": IGNORED_PREFLIGHT_ERRORS,
     });
     let mut members = cluster.members.iter();
     if !members.any(|member| member.role == ClusterRole::Worker) {
@@ -208,17 +208,17 @@ fn kubelet() -> Value {
         "cgroupDriver": "cgroupfs",
         "containerRuntimeEndpoint": SOCKET,
         "failSwapOn": false,
-        // Inside another machine nobody may make it less likely to be killed.
+        // Inside a nested node no process may become less likely to be killed.
         "oomScoreAdj": 0,
         // Services are by nftables.
         "makeIPTablesUtilChains": false,
-        // From 1.35 on the first version of cgroups has to be asked for.
+        // From 1.35 on the first version of cgroups must be allowed explicitly.
         "failCgroupV1": false,
         "volumePluginDir": PLUGINS,
         // An image that is deleted cannot be had again: there is no registry.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        // The disk is shared with others, and how full it is says nothing of
+        // The disk is shared with others, so how full it is does not depend on
         // this machine.
         "evictionHard": {
             "memory.available": "100Mi",
@@ -230,7 +230,7 @@ fn kubelet() -> Value {
 }
 
 fn proxy() -> Value {
-    // The kernel lets nobody inside another machine change these.
+    // The kernel does not let a nested node change these.
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -269,12 +269,12 @@ mod tests {
             coredns: "v1.12.1".into(),
             pause: "3.10.1".into(),
             images: Vec::new(),
-            folder: Default::default(),
+            dir: Default::default(),
         }
     }
 
     #[test]
-    fn the_first_machine_is_told_who_it_is_and_what_there_is() {
+    fn init_configuration_names_node_and_endpoint() {
         let cluster = fake::cluster(&["c1", "w1"]);
         let token = Secret::new("abcdef.0123456789abcdef");
         let all = documents(&init(&cluster, &cluster.members[0], &bundle(), &token));
@@ -343,7 +343,7 @@ mod tests {
             mounts,
             ["/etc/kubernetes/strata", "/var/lib/strata-kubernetes/audit"]
         );
-        // The cluster keeps its configuration where everybody reads it.
+        // The cluster keeps its configuration where every user reads it.
         let key = cluster.secrets.remove("encryption.key").unwrap();
         assert!(!server.to_string().contains(key.expose()));
         let before = api_server(&cluster, &cluster.members[0]);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_else_works_the_control_plane_does() {
+    fn control_plane_is_schedulable_without_workers() {
         let cluster = fake::cluster(&["c1"]);
         let token = Secret::new("abcdef.0123456789abcdef");
         let all = documents(&init(&cluster, &cluster.members[0], &bundle(), &token));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn only_control_planes_join_with_an_api_server() {
+    fn only_control_plane_join_has_an_api_server() {
         let cluster = fake::cluster(&["c1", "w1"]);
         let token = Secret::new("abcdef.0123456789abcdef");
         let of = |at: usize| documents(&join(&cluster, &cluster.members[at], &token)).remove(0);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_asks_the_api_server_beside_it_if_there_is_one() {
+    fn kubelet_uses_the_local_api_server() {
         let cluster = fake::cluster(&["c1", "w1"]);
         let of = |at: usize| -> Value {
             serde_json::from_str(&kubelet_access("PEM", &cluster.members[at])).unwrap()
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_alone_holds_no_election() {
+    fn single_control_plane_disables_leader_election() {
         for (names, elects) in [(&["c1", "w1"][..], "false"), (&["c1", "c2", "c3"], "true")] {
             let cluster = fake::cluster(names);
             let all = whole(&cluster, &cluster.members[0], &bundle());

@@ -12,12 +12,12 @@ use super::objects::{List, Pod};
 use crate::{Drained, DriverError};
 
 /// One call; the next one goes on.
-const BOUND: Duration = Duration::from_secs(20);
-const AGAIN: Duration = Duration::from_millis(500);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Evicts what can be moved, until it is gone or the time is over.
 pub(super) async fn drain(api: &Api, node: &str) -> Result<Drained, DriverError> {
-    drain_within(api, node, BOUND).await
+    drain_within(api, node, SCRIPT_TIMEOUT).await
 }
 
 pub(super) async fn drain_within(
@@ -36,15 +36,15 @@ pub(super) async fn drain_within(
         for pod in left.iter().filter(|pod| !is_going(pod)) {
             evict(api, pod).await?;
         }
-        if Instant::now() + AGAIN >= end {
+        if Instant::now() + RETRY_INTERVAL >= end {
             let names = left.iter().map(|pod| pod.full_name());
             return Ok(Drained::Waiting(names.collect()));
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Whether it is somebody's that can run elsewhere. A DaemonSet's would come
+/// Whether it is a caller's that can run elsewhere. A DaemonSet's would come
 /// back at once, and a mirror is only the picture of a file.
 fn moves(pod: &Pod) -> bool {
     !pod.is_mirror() && !pod.is_over() && !pod.is_of_daemon_set()
@@ -54,7 +54,7 @@ fn is_going(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// A budget that keeps it is no failure: it is asked again later.
+/// A budget that keeps it is no failure: the eviction is requested again later.
 async fn evict(api: &Api, pod: &Pod) -> Result<(), DriverError> {
     let meta = &pod.metadata;
     let path = format!(
@@ -77,7 +77,7 @@ async fn evict(api: &Api, pod: &Pod) -> Result<(), DriverError> {
         Err(error) if passing.iter().any(|status| error.is(*status)) => Ok(()),
         // Two budgets over one pod: Kubernetes refuses that with 500, always.
         Err(ApiError::Answered { status, message }) if status.is_server_error() => {
-            tracing::warn!(pod = pod.full_name(), %status, message, "an eviction was refused");
+            tracing::warn!(pod = pod.full_name(), %status, message, "eviction of the pod refused");
             Ok(())
         }
         other => Ok(other?),

@@ -1,4 +1,5 @@
-//! [`Driver`] by kubeadm: whom each call concerns, and who does it.
+//! [`Driver`] by kubeadm: which machines each call concerns, and which code
+//! does it.
 
 use std::collections::BTreeMap;
 use std::iter::once;
@@ -11,23 +12,23 @@ use strata_types::Secret;
 use strata_types::cluster::{ClusterName, ClusterRole, KubernetesVersion, Member};
 
 use super::archive::Archive;
-use super::enter::Entry;
+use super::join::JoinContext;
 use super::restore::Restore;
 use super::snapshots::Snapshots;
 use super::upgrade::Upgrade;
 use super::{
-    Kubeadm, access, agent, apiserver, controls, drain, enter, install, observe, pki, preflight,
+    Kubeadm, access, agent, apiserver, controls, drain, install, join, observe, pki, preflight,
 };
 use crate::{
     Blocker, ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot,
 };
 
-/// How long a machine that is to be forgotten is waited for: most do not answer
+/// How long a machine that is to be removed is waited for: most do not answer
 /// any more.
-const QUIET: Duration = Duration::from_secs(10);
+const NO_PROGRESS: Duration = Duration::from_secs(10);
 
-/// Who is told how far a call has come.
-type Told<'a> = &'a (dyn Fn(String) + Send + Sync);
+/// Receives how far a call has come.
+type Reported<'a> = &'a (dyn Fn(String) + Send + Sync);
 
 impl Driver for Kubeadm {
     fn secrets(&self, _: &ClusterName) -> Result<BTreeMap<String, Secret>, DriverError> {
@@ -38,7 +39,7 @@ impl Driver for Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a> {
         async move {
             let bundle = self.catalogue.find(member.version)?;
@@ -48,7 +49,7 @@ impl Driver for Kubeadm {
         .boxed()
     }
 
-    fn images<'a>(&'a self, member: &'a Member, progress: Told<'a>) -> Done<'a> {
+    fn images<'a>(&'a self, member: &'a Member, progress: Reported<'a>) -> Done<'a> {
         progress("importing images".into());
         install::import(self.machine(member), member.version).boxed()
     }
@@ -57,7 +58,7 @@ impl Driver for Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a> {
         async move {
             let bundle = self.catalogue.find(member.version)?;
@@ -72,7 +73,7 @@ impl Driver for Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a> {
         async move {
             let api = self.api(cluster)?;
@@ -87,7 +88,7 @@ impl Driver for Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a> {
         async move {
             let api = self.api(cluster)?;
@@ -96,15 +97,15 @@ impl Driver for Kubeadm {
         .boxed()
     }
 
-    fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
-        let told = cluster.members.iter().filter(|it| !it.address.is_empty());
-        let told = told.map(async |member| {
-            let told = agent::tell(cluster, member, self.machine(member));
-            if let Err(error) = told.await {
-                tracing::warn!(machine = %member.machine, %error, "not told who the others are");
+    fn update_peers<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
+        let reported = cluster.members.iter().filter(|it| !it.address.is_empty());
+        let reported = reported.map(async |member| {
+            let reported = agent::write_peers(cluster, member, self.machine(member));
+            if let Err(error) = reported.await {
+                tracing::warn!(machine = %member.machine, %error, "peer list not updated");
             }
         });
-        join_all(told).map(|_| Ok(())).boxed()
+        join_all(reported).map(|_| Ok(())).boxed()
     }
 
     fn observe<'a>(&'a self, cluster: &'a ClusterFacts) -> BoxFuture<'a, Observed> {
@@ -134,10 +135,10 @@ impl Driver for Kubeadm {
         async move { drain::drain(&self.api(cluster)?, node).await }.boxed()
     }
 
-    fn forget<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
+    fn remove_member<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
         async move {
             let machine = member.machine.as_str();
-            // A join that was given up may still run, and come in afterwards.
+            // A join that was abandoned may still run, and come in afterwards.
             self.quiet(member).await;
             // Then etcd: it must not wait for one that will not come back.
             if member.role == ClusterRole::ControlPlane {
@@ -181,7 +182,7 @@ impl Driver for Kubeadm {
         member: &'a Member,
         to: KubernetesVersion,
         first: bool,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a> {
         async move {
             let upgrade = Upgrade {
@@ -219,7 +220,7 @@ impl Driver for Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         snapshot: &'a str,
-        progress: Told<'a>,
+        progress: Reported<'a>,
     ) -> Done<'a, Vec<String>> {
         async move {
             let (snapshot, file) = self.snapshots_of(&cluster.name).find(snapshot)?;
@@ -246,7 +247,7 @@ impl Driver for Kubeadm {
         let configured = controls(cluster).map(async |member| {
             let files = apiserver::files(cluster, Archive::default());
             if let Err(error) = self.machine(member).put("put", files).await {
-                tracing::warn!(machine = %member.machine, %error, "its API server is not configured anew");
+                tracing::warn!(machine = %member.machine, %error, "API server not reconfigured");
             }
         });
         join_all(configured).map(|_| Ok(())).boxed()
@@ -265,13 +266,13 @@ impl Driver for Kubeadm {
         .boxed()
     }
 
-    fn admit<'a>(
+    fn grant_access<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         user: &'a str,
         role: Option<&'a str>,
     ) -> Done<'a> {
-        async move { access::admit(&self.api(cluster)?, user, role).await }.boxed()
+        async move { access::grant_access(&self.api(cluster)?, user, role).await }.boxed()
     }
 
     fn kubeconfig(
@@ -294,9 +295,9 @@ impl Kubeadm {
         &'a self,
         cluster: &'a ClusterFacts,
         member: &'a Member,
-        progress: Told<'a>,
-    ) -> Entry<'a> {
-        Entry {
+        progress: Reported<'a>,
+    ) -> JoinContext<'a> {
+        JoinContext {
             cluster,
             member,
             machine: self.machine(member),
@@ -308,14 +309,14 @@ impl Kubeadm {
     async fn quiet(&self, member: &Member) {
         let machine = self.machine(member);
         let ended =
-            async { tokio::join!(machine.stop(enter::KUBEADM_RUN), machine.stop("kubelet")) };
-        match tokio::time::timeout(QUIET, ended).await {
+            async { tokio::join!(machine.stop(join::KUBEADM_RUN), machine.stop("kubelet")) };
+        match tokio::time::timeout(NO_PROGRESS, ended).await {
             Ok((Ok(()), Ok(()))) => {}
             Ok((Err(error), _) | (_, Err(error))) => {
-                tracing::debug!(machine = %member.machine, %error, "not ended before it is forgotten");
+                tracing::debug!(machine = %member.machine, %error, "kubelet not stopped before member removal");
             }
             Err(_) => {
-                tracing::debug!(machine = %member.machine, "not ended in time before it is forgotten");
+                tracing::debug!(machine = %member.machine, "kubelet did not stop in time before member removal");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A cluster that is played: an API server with real TLS whose answers a test
-//! gives, and hands that only note what they are asked for.
+//! A cluster that is simulated: an API server with real TLS whose answers a
+//! test gives, and a remote exec that only records what it is called with.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use strata_types::cluster::{ClusterRole, KubernetesVersion, Member, PodSecurityL
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::hands::{Hands, Ran, Run};
+use super::remote_exec::{ExecOutput, ExecRequest, RemoteExec};
 use super::{Kubeadm, KubeadmSettings, pki};
 use crate::{ClusterFacts, Done};
 
@@ -53,14 +53,14 @@ pub(super) fn cluster(names: &[&str]) -> ClusterFacts {
     }
 }
 
-/// What an API server is asked: `GET /version`, and what came with it.
-type Asked = (String, Value);
-type Answers = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
+/// A request to an API server: `GET /version`, and its body.
+type RecordedRequest = (String, Value);
+type CannedResponses = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
 
-/// An API server that is played.
+/// An API server that is simulated.
 pub(super) struct FakeApi {
     pub(super) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl FakeApi {
@@ -71,8 +71,8 @@ impl FakeApi {
         let acceptor = TlsAcceptor::from(Arc::new(server(secrets)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked: Arc<Mutex<Vec<Asked>>> = Default::default();
-        let (noted, answers): (_, Arc<Answers>) = (asked.clone(), Arc::new(answers));
+        let asked: Arc<Mutex<Vec<RecordedRequest>>> = Default::default();
+        let (noted, answers): (_, Arc<CannedResponses>) = (asked.clone(), Arc::new(answers));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(stream) = acceptor.accept(stream).await else {
@@ -89,7 +89,7 @@ impl FakeApi {
         Self { address, asked }
     }
 
-    /// All that was asked so far, without what came with it.
+    /// All requests so far, without their bodies.
     pub(super) fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().map(|(line, _)| line.clone()).collect()
@@ -105,8 +105,8 @@ impl FakeApi {
 
 async fn answer(
     request: http::Request<Incoming>,
-    noted: Arc<Mutex<Vec<Asked>>>,
-    answers: Arc<Answers>,
+    noted: Arc<Mutex<Vec<RecordedRequest>>>,
+    answers: Arc<CannedResponses>,
 ) -> Result<http::Response<Full<Bytes>>, hyper::Error> {
     let line = format!("{} {}", request.method(), request.uri());
     let body = request.into_body().collect().await?.to_bytes();
@@ -118,16 +118,16 @@ async fn answer(
     Ok(response)
 }
 
-/// Serves as `kubernetes`, to those whom the cluster's authority signed.
+/// Serves as `kubernetes`, to clients that the cluster's CA signed.
 fn server(secrets: &BTreeMap<String, Secret>) -> ServerConfig {
-    let authority = pki::of(secrets, "ca.crt").unwrap();
+    let ca = pki::of(secrets, "ca.crt").unwrap();
     let key = KeyPair::from_pem(pki::of(secrets, "ca.key").unwrap()).unwrap();
-    let issuer = Issuer::from_ca_cert_pem(authority, key).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(ca, key).unwrap();
     let own = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["kubernetes".to_owned()]).unwrap();
     let certificate = params.signed_by(&own, &issuer).unwrap();
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(pki::der(authority).unwrap()).unwrap();
+    roots.add(pki::der(ca).unwrap()).unwrap();
     let provider = Arc::new(aws_lc_rs::default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
     ServerConfig::builder_with_provider(provider)
@@ -141,15 +141,15 @@ fn server(secrets: &BTreeMap<String, Secret>) -> ServerConfig {
         .unwrap()
 }
 
-/// Hands that note what is run, and answer as they are told.
-pub(super) struct FakeHands {
+/// A fake exec that records commands and answers as configured.
+pub(super) struct FakeExec {
     /// What ends with the code; all else ends well.
     fails: &'static str,
     code: i32,
     pub(super) ran: Mutex<Vec<String>>,
 }
 
-impl FakeHands {
+impl FakeExec {
     /// By the code of kubeadm's init and join.
     pub(super) fn ending_with(code: i32) -> Arc<Self> {
         Self::failing("with-config", code)
@@ -170,11 +170,11 @@ impl FakeHands {
     }
 }
 
-impl Hands for FakeHands {
-    fn run<'a>(&'a self, machine: &'a str, run: Run) -> Done<'a, Ran> {
+impl RemoteExec for FakeExec {
+    fn run<'a>(&'a self, machine: &'a str, run: ExecRequest) -> Done<'a, ExecOutput> {
         self.note(machine, &run.command);
         let fails = run.name == self.fails;
-        let ran = Ran {
+        let ran = ExecOutput {
             code: Some(if fails { self.code } else { 0 }),
             output: if run.name == "state" {
                 "fresh"
@@ -201,8 +201,8 @@ impl Hands for FakeHands {
     }
 }
 
-/// A driver with such hands, to the API server at that port.
-pub(super) fn driver(hands: Arc<FakeHands>, api: &FakeApi) -> Kubeadm {
+/// A driver with such a remote exec, to the API server at that port.
+pub(super) fn driver(remote_exec: Arc<FakeExec>, api: &FakeApi) -> Kubeadm {
     let settings = KubeadmSettings {
         catalogue: "/nowhere".into(),
         snapshots: "/nowhere".into(),
@@ -210,6 +210,6 @@ pub(super) fn driver(hands: Arc<FakeHands>, api: &FakeApi) -> Kubeadm {
     };
     Kubeadm {
         port: api.address.port(),
-        ..Kubeadm::new(hands, settings)
+        ..Kubeadm::new(remote_exec, settings)
     }
 }

@@ -1,12 +1,11 @@
-//! What an API server answers, and the configuration that a cluster keeps: who
-//! is `cluster-admin` writes both. Fuzzed by `fuzz/`.
+//! What an API server answers, and the configuration that a cluster keeps: a
+//! `cluster-admin` can write both. Fuzzed by `fuzz/`.
 
 use super::apiserver::with_arguments;
 use super::objects::{List, Node, Pod};
-use super::swap::with_tags;
+use super::static_pods::with_tags;
 use super::{observe, pki};
 
-/// Tries one input.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
@@ -18,7 +17,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 fn cluster_objects(data: &[u8]) {
     if let Ok(nodes) = serde_json::from_slice::<List<Node>>(data) {
         for node in &nodes.items {
-            let _ = (node.is_ready(), observe::seen(node));
+            let _ = (node.is_ready(), observe::observed(node));
         }
     }
     if let Ok(pods) = serde_json::from_slice::<List<Pod>>(data) {

@@ -7,7 +7,7 @@ use strata_types::cluster::{KubernetesVersion, Member};
 
 use super::archive::Archive;
 use super::machine::{HERE, Machine, Script};
-use super::{agent, bring, config, swap};
+use super::{agent, bundle_transfer, config, static_pods};
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
@@ -23,7 +23,8 @@ const SCRIPTS: [(&str, &str); 17] = [
     ("run-agent", include_str!("scripts/run-agent")),
     ("run-kubelet", include_str!("scripts/run-kubelet")),
     ("own-size", include_str!("scripts/own-size")),
-    ("introduce", include_str!("scripts/introduce")),
+    // Machines of earlier releases have it under this name.
+    ("introduce", include_str!("scripts/update-peers")),
     (
         "wait-for-containerd",
         include_str!("scripts/wait-for-containerd"),
@@ -32,14 +33,13 @@ const SCRIPTS: [(&str, &str); 17] = [
     ("with-config", include_str!("scripts/with-config")),
     ("state", include_str!("scripts/state")),
     ("reset", include_str!("scripts/reset")),
-    (swap::NAME, include_str!("scripts/swap")),
+    (static_pods::NAME, include_str!("scripts/swap")),
     ("upgrade", include_str!("scripts/upgrade")),
     ("restore-data", include_str!("scripts/restore-data")),
     ("restore-swap", include_str!("scripts/restore-swap")),
     ("renew", include_str!("scripts/renew")),
 ];
 
-/// The way the progress is told.
 pub(super) type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 
 /// Everything below Kubernetes, running.
@@ -55,16 +55,15 @@ pub(super) async fn install(
     let version = member.version.to_string();
     let files = files.file(&format!("{HERE}/version"), 0o644, version);
     machine.put("put", files).await?;
-    bring::bring(bundle, member.version, machine, progress).await?;
+    bundle_transfer::bundle_transfer(bundle, member.version, machine, progress).await?;
     progress("starting containers and the agent".into());
-    agent::tell(cluster, member, machine).await?;
-    let program = machine.hands.program(machine.name).await?;
+    agent::write_peers(cluster, member, machine).await?;
+    let program = machine.remote_exec.program(machine.name).await?;
     let agent = format!("/bin/sh {HERE}/run-agent {program}");
     machine.supervise("agent", &agent).await?;
     containerd(machine).await
 }
 
-/// Keeps containerd running.
 pub(super) async fn containerd(machine: Machine<'_>) -> Result<(), DriverError> {
     let command = format!("/bin/sh {HERE}/run-containerd");
     machine.supervise("containerd", &command).await

@@ -1,23 +1,23 @@
-//! One machine, by its hands: scripts that are run on it, and files that are
-//! put there.
+//! One machine, by its remote exec: scripts that are run on it, and files that
+//! are put there.
 
 use std::time::Duration;
 
-use super::Hands;
+use super::RemoteExec;
 use super::archive::Archive;
-use super::hands::Run;
+use super::remote_exec::ExecRequest;
 use crate::DriverError;
 
 /// Everything of ours that outlives a reboot of the machine.
 pub(super) const HERE: &str = "/var/lib/strata-kubernetes";
 /// For what does next to nothing.
-pub(super) const SHORT: Duration = Duration::from_secs(30);
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is shown of a long output: the end says why.
-const SHOWN: usize = 1500;
+const MAX_SHOWN: usize = 1500;
 
 #[derive(Clone, Copy)]
 pub(super) struct Machine<'a> {
-    pub(super) hands: &'a dyn Hands,
+    pub(super) remote_exec: &'a dyn RemoteExec,
     pub(super) name: &'a str,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Machine<'a> {
     /// Runs a script to its end and gives what it wrote.
     pub(super) async fn script(self, script: Script<'_>) -> Result<String, DriverError> {
         let (name, _) = script.line.split_once(' ').unwrap_or((script.line, ""));
-        let run = Run {
+        let run = ExecRequest {
             name: name.to_owned(),
             command: format!("/bin/sh {HERE}/{}", script.line),
             input: script.input,
@@ -52,7 +52,7 @@ impl<'a> Machine<'a> {
             line,
             what,
             input: None,
-            timeout: SHORT,
+            timeout: SHORT_TIMEOUT,
             passing: true,
         };
         self.script(script).await
@@ -65,7 +65,7 @@ impl<'a> Machine<'a> {
         text: &str,
         input: Option<Vec<u8>>,
     ) -> Result<String, DriverError> {
-        self.words(name, text, input, SHORT).await
+        self.message(name, text, input, SHORT_TIMEOUT).await
     }
 
     /// The same for what takes no input, and this long at most.
@@ -75,10 +75,10 @@ impl<'a> Machine<'a> {
         text: &str,
         timeout: Duration,
     ) -> Result<String, DriverError> {
-        self.words(name, text, None, timeout).await
+        self.message(name, text, None, timeout).await
     }
 
-    async fn words(
+    async fn message(
         self,
         name: &str,
         text: &str,
@@ -86,7 +86,7 @@ impl<'a> Machine<'a> {
         timeout: Duration,
     ) -> Result<String, DriverError> {
         let quoted = shlex::try_quote(text).unwrap_or_default();
-        let run = Run {
+        let run = ExecRequest {
             name: name.to_owned(),
             command: format!("/bin/sh -c {quoted}"),
             input,
@@ -95,8 +95,8 @@ impl<'a> Machine<'a> {
         self.run(run, name, true).await
     }
 
-    /// Puts files in place. They are other people's to read only where their
-    /// mode says so, also while they are written.
+    /// Puts files in place. Other users can read them only where their mode
+    /// allows it, also while they are written.
     pub(super) async fn put(self, name: &str, files: Archive) -> Result<(), DriverError> {
         let text = format!("umask 077; mkdir -p {HERE} && exec tar -x -p -C /");
         let put = self.shell(name, &text, Some(files.finish())).await;
@@ -115,15 +115,15 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) async fn supervise(self, name: &str, command: &str) -> Result<(), DriverError> {
-        self.hands.supervise(self.name, name, command).await
+        self.remote_exec.supervise(self.name, name, command).await
     }
 
     pub(super) async fn stop(self, name: &str) -> Result<(), DriverError> {
-        self.hands.stop(self.name, name).await
+        self.remote_exec.stop(self.name, name).await
     }
 
-    async fn run(self, run: Run, what: &str, passing: bool) -> Result<String, DriverError> {
-        let ran = self.hands.run(self.name, run).await?;
+    async fn run(self, run: ExecRequest, what: &str, passing: bool) -> Result<String, DriverError> {
+        let ran = self.remote_exec.run(self.name, run).await?;
         match ran.code {
             Some(0) => Ok(ran.output),
             code => Err(DriverError::Failed {
@@ -142,7 +142,7 @@ fn why(code: Option<i32>, output: &str) -> String {
         format!("exit code {code}")
     });
     let output = output.trim_end();
-    let skipped = output.chars().count().saturating_sub(SHOWN);
+    let skipped = output.chars().count().saturating_sub(MAX_SHOWN);
     let end: String = output.chars().skip(skipped).collect();
     match end.is_empty() {
         true => how,

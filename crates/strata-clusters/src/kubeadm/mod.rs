@@ -1,44 +1,43 @@
 //! The real driver: upstream Kubernetes by its own `kubeadm`, on machines
-//! that are reached by [`Hands`].
+//! that are reached by [`RemoteExec`].
 //!
 //! ```text
-//! hands      what is done on a machine; the server has the way there
-//! machine    our scripts and files on one machine
-//! install    all that is below Kubernetes
-//! enter      init and join
-//! api, etcd  the cluster itself, asked directly
+//! remote_exec  what is done on a machine; the server provides the connection
+//! machine      our scripts and files on one machine
+//! install      all that is below Kubernetes
+//! join         init and join
+//! api, etcd    the cluster itself, called directly
 //! ```
 //!
-//! The server makes the authorities of a cluster, so it can always prove who
-//! it is there, and knows whom to believe, without a file of any machine.
+//! The server makes the CAs of a cluster, so it can always authenticate there,
+//! and verify the cluster, without a file of any machine.
 
 mod access;
 mod agent;
 mod api;
 mod apiserver;
 mod archive;
-mod bring;
+mod bundle_transfer;
 mod config;
 mod drain;
 mod driver;
-mod enter;
 mod etcd;
-mod etcd_wire;
 #[cfg(test)]
 mod fake;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod hands;
 mod install;
+mod join;
 mod machine;
 mod objects;
 mod observe;
 mod pki;
 mod preflight;
+mod remote_exec;
 mod renew;
 mod restore;
 mod snapshots;
-mod swap;
+mod static_pods;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -53,7 +52,7 @@ use std::time::{Duration, Instant};
 use strata_types::cluster::{ClusterRole, Member};
 
 pub use apiserver::encryption;
-pub use hands::{Hands, Ran, Run};
+pub use remote_exec::{ExecOutput, ExecRequest, RemoteExec};
 
 use crate::catalogue::Catalogue;
 use crate::{ClusterFacts, DriverError};
@@ -62,24 +61,23 @@ use etcd::Etcd;
 use machine::Machine;
 
 /// A certificate is good for an hour, and a long call begins with enough left.
-const FRESH: Duration = Duration::from_secs(30 * 60);
+const CONNECTION_TTL: Duration = Duration::from_secs(30 * 60);
 
 /// Where things are on this server.
 #[derive(Clone, Debug)]
 pub struct KubeadmSettings {
-    /// The folder of all bundles, one of a version each.
+    /// The directory of all bundles, one of a version each.
     pub catalogue: PathBuf,
-    /// Where snapshots are kept, in a folder for each cluster.
+    /// Where snapshots are kept, in a directory for each cluster.
     pub snapshots: PathBuf,
     /// How many of each cluster; the oldest go.
     pub keep: usize,
 }
 
-/// Kubernetes by kubeadm.
 pub struct Kubeadm {
-    hands: Arc<dyn Hands>,
+    remote_exec: Arc<dyn RemoteExec>,
     catalogue: Catalogue,
-    /// The folder of snapshots.
+    /// The directory of snapshots.
     snapshots: PathBuf,
     /// How many of each cluster.
     keep: usize,
@@ -90,10 +88,10 @@ pub struct Kubeadm {
 }
 
 impl Kubeadm {
-    /// With these hands.
-    pub fn new(hands: Arc<dyn Hands>, settings: KubeadmSettings) -> Self {
+    /// With this remote exec.
+    pub fn new(remote_exec: Arc<dyn RemoteExec>, settings: KubeadmSettings) -> Self {
         Self {
-            hands,
+            remote_exec,
             catalogue: Catalogue::new(settings.catalogue),
             snapshots: settings.snapshots,
             keep: settings.keep,
@@ -104,7 +102,7 @@ impl Kubeadm {
 
     fn machine<'a>(&'a self, member: &'a Member) -> Machine<'a> {
         Machine {
-            hands: &*self.hands,
+            remote_exec: &*self.remote_exec,
             name: member.machine.as_str(),
         }
     }
@@ -122,7 +120,7 @@ impl Kubeadm {
     ) -> Result<Api, DriverError> {
         let servers = members.map(|member| format!("{}:{}", member.address, self.port));
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|_, (made, _)| made.elapsed() < FRESH);
+        clients.retain(|_, (made, _)| made.elapsed() < CONNECTION_TTL);
         let api = match clients.get(&cluster.id) {
             Some((_, api)) => api.clone(),
             None => {
@@ -134,7 +132,7 @@ impl Kubeadm {
         Ok(api.over(servers.collect()))
     }
 
-    /// The etcd of a cluster, without one member that is not to be asked.
+    /// The etcd of a cluster, without one member that is not to be called.
     fn etcd(&self, cluster: &ClusterFacts, without: Option<&Member>) -> Result<Etcd, DriverError> {
         let others = controls(cluster)
             .filter(|member| without.is_none_or(|it| it.machine != member.machine))

@@ -80,7 +80,7 @@ pub(super) struct NodeInfo {
 }
 
 impl Node {
-    /// What it says of whether it is ready.
+    /// Its condition of readiness.
     pub(super) fn readiness(&self) -> Option<&Condition> {
         let mut conditions = self.status.conditions.iter();
         conditions.find(|condition| condition.kind == "Ready")
@@ -123,7 +123,7 @@ impl Pod {
         conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")
     }
 
-    /// Since when it is not ready, in Unix milliseconds, where it says so.
+    /// Since when it is not ready, in Unix milliseconds, where it reports that.
     pub(super) fn unready_since_ms(&self) -> Option<i64> {
         let mut conditions = self.status.conditions.iter();
         let ready = conditions.find(|condition| condition.kind == "Ready");
@@ -150,7 +150,6 @@ impl Pod {
     }
 }
 
-/// A disruption budget.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Budget {
@@ -165,7 +164,7 @@ pub(super) struct BudgetStatus {
     pub(super) expected_pods: i64,
 }
 
-/// What an API server says of its version.
+/// What an API server reports of its version.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Version {

@@ -1,24 +1,24 @@
-//! How a cluster looks from outside, with a few questions to its API and to
-//! its etcd that are asked at once.
+//! How a cluster looks from outside, by a few calls to its API and to its etcd
+//! that are made at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::api::{Api, ApiError};
-use super::etcd::{Etcd, Told};
-use super::etcd_wire as wire;
-use super::objects::{List, Node, Pod, Version};
-use crate::{Observed, SeenNode};
+use strata_etcd::etcdserverpb::Member;
 
-/// All in all: one server that is silent is waited for, and another asked.
-const BOUND: Duration = Duration::from_secs(6);
-/// Pods may be not ready for so long before it is told.
-const A_WHILE_MS: i64 = 45_000;
-/// Whoever scales down takes these first.
+use super::etcd::{Etcd, Reported};
+use super::objects::{List, Node, Pod, Version};
+use crate::{Observed, ObservedNode};
+
+/// All in all: one server that is silent is waited for, and another called.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(6);
+/// Pods may be not ready for so long before it is reported.
+const BROKEN_POD_GRACE_MS: i64 = 45_000;
+/// A scale-down removes these first.
 const MARK: &str = "cluster.k8s.io/delete-machine";
 pub(super) const SYSTEM: &str = "/api/v1/namespaces/kube-system";
 
-/// Looks once.
 pub(super) async fn observe(api: &Api, etcd: &Etcd) -> Observed {
     let pods = format!("{SYSTEM}/pods");
     let asked = async {
@@ -29,17 +29,17 @@ pub(super) async fn observe(api: &Api, etcd: &Etcd) -> Observed {
             api.get::<List<Pod>>(&pods),
         )
     };
-    let asked = tokio::time::timeout(BOUND, asked);
-    let (asked, told) = tokio::join!(asked, etcd.look());
+    let asked = tokio::time::timeout(SCRIPT_TIMEOUT, asked);
+    let (asked, reported) = tokio::join!(asked, etcd.query());
     let Ok((ready, version, nodes, pods)) = asked else {
         return Observed {
-            why: format!("no answer within {BOUND:?}"),
-            etcd: members(&told, &[]),
+            why: format!("no answer within {SCRIPT_TIMEOUT:?}"),
+            etcd: members(&reported, &[]),
             ..Observed::default()
         };
     };
     let mut silent = ready.err().map(|error| why(&error));
-    // Nobody must look absent because the question failed.
+    // No node must look absent because the request failed.
     let nodes = nodes.map(|list| list.items).unwrap_or_else(|error| {
         silent.get_or_insert_with(|| format!("its API answers, but not about its nodes: {error}"));
         Vec::new()
@@ -49,9 +49,9 @@ pub(super) async fn observe(api: &Api, etcd: &Etcd) -> Observed {
         serves: silent.is_none(),
         why: silent.unwrap_or_default(),
         version: version.map(|it| it.git_version).unwrap_or_default(),
-        etcd: members(&told, &pods),
+        etcd: members(&reported, &pods),
         broken_pods: broken_for_long(&pods, &nodes, jiff::Timestamp::now().as_millisecond()),
-        nodes: nodes.iter().map(seen).collect(),
+        nodes: nodes.iter().map(observed).collect(),
     }
 }
 
@@ -63,14 +63,14 @@ fn why(error: &ApiError) -> String {
 }
 
 /// A node, in our words.
-pub(super) fn seen(node: &Node) -> SeenNode {
+pub(super) fn observed(node: &Node) -> ObservedNode {
     let ready = node.is_ready();
     let reason = match node.readiness() {
         _ if ready => String::new(),
         Some(condition) => format!("{}: {}", condition.reason, condition.message),
         None => "it has not said so yet".into(),
     };
-    SeenNode {
+    ObservedNode {
         name: node.metadata.name.clone(),
         ready,
         reason,
@@ -80,21 +80,24 @@ pub(super) fn seen(node: &Node) -> SeenNode {
     }
 }
 
-/// The members as etcd itself has them, with those that nobody of ours knows:
-/// they count for the majority. Whether one answers is its own word; one that
-/// was not asked is believed by its pod. A learner does not decide yet, and is
-/// as one that does not answer.
-fn members(told: &[Told], pods: &[Pod]) -> BTreeMap<String, bool> {
-    let sure = told.iter().find_map(|told| told.sure.as_ref());
-    let known = sure.or_else(|| told.iter().find_map(|told| told.knows.as_ref()));
-    let answers = |member: &wire::Member| {
-        let asked = told.iter().find(|told| {
-            let peer = format!("https://{}:2380", told.address);
+/// The members as etcd itself has them, with those that have no member in the
+/// record: they count for the majority. Whether one answers is its own report;
+/// for one that was not called, its pod counts. A learner does not vote yet,
+/// and counts as one that does not answer.
+fn members(reported: &[Reported], pods: &[Pod]) -> BTreeMap<String, bool> {
+    let sure = reported.iter().find_map(|reported| reported.sure.as_ref());
+    let known = sure.or_else(|| reported.iter().find_map(|reported| reported.knows.as_ref()));
+    let answers = |member: &Member| {
+        let asked = reported.iter().find(|reported| {
+            let peer = format!("https://{}:2380", reported.address);
             member.peer_urls.contains(&peer)
         });
-        asked.map_or_else(|| is_up(pods, &member.name), |told| told.knows.is_some())
+        asked.map_or_else(
+            || is_up(pods, &member.name),
+            |reported| reported.knows.is_some(),
+        )
     };
-    let name = |member: &wire::Member| match (member.name.as_str(), member.peer_urls.first()) {
+    let name = |member: &Member| match (member.name.as_str(), member.peer_urls.first()) {
         ("", Some(peer)) => peer.clone(),
         ("", None) => format!("{:x}", member.id),
         (name, _) => name.to_owned(),
@@ -112,9 +115,9 @@ fn is_up(pods: &[Pod], machine: &str) -> bool {
     pod.is_some_and(Pod::is_ready)
 }
 
-/// Those of the system that should run and have not for a while: whoever was
-/// started just now, or is started again, is not worth a word. Nor is what is
-/// left of a node that was removed, until Kubernetes collects it.
+/// Those of the system that should run and have not for a while: a pod that was
+/// started just now, or is started again, is not reported. Nor is what is left
+/// of a node that was removed, until Kubernetes collects it.
 fn broken_for_long(pods: &[Pod], nodes: &[Node], now_ms: i64) -> Vec<String> {
     let has_node = |pod: &Pod| {
         let on = &pod.spec.node_name;
@@ -122,7 +125,9 @@ fn broken_for_long(pods: &[Pod], nodes: &[Node], now_ms: i64) -> Vec<String> {
     };
     let lasts = |pod: &&Pod| {
         let since = pod.unready_since_ms();
-        is_broken(pod) && has_node(pod) && since.is_none_or(|since| now_ms - since >= A_WHILE_MS)
+        is_broken(pod)
+            && has_node(pod)
+            && since.is_none_or(|since| now_ms - since >= BROKEN_POD_GRACE_MS)
     };
     pods.iter().filter(lasts).map(Pod::full_name).collect()
 }
@@ -143,8 +148,8 @@ fn is_broken(pod: &Pod) -> bool {
 mod tests {
     use super::*;
 
-    fn member(name: &str, address: &str) -> wire::Member {
-        wire::Member {
+    fn member(name: &str, address: &str) -> Member {
+        Member {
             id: 1,
             name: name.into(),
             peer_urls: vec![format!("https://{address}:2380")],
@@ -152,17 +157,17 @@ mod tests {
         }
     }
 
-    fn told(address: &str, members: Option<&[wire::Member]>, sure: bool) -> Told {
+    fn reported(address: &str, members: Option<&[Member]>, sure: bool) -> Reported {
         let knows = members.map(<[_]>::to_vec);
-        Told {
+        Reported {
             address: address.into(),
             sure: knows.clone().filter(|_| sure),
             knows,
         }
     }
 
-    fn seen(told: &[Told], pods: &[Pod]) -> Vec<(String, bool)> {
-        members(told, pods).into_iter().collect()
+    fn observed(reported: &[Reported], pods: &[Pod]) -> Vec<(String, bool)> {
+        members(reported, pods).into_iter().collect()
     }
 
     #[test]
@@ -183,16 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn members_that_nobody_knows_count() {
+    fn unregistered_etcd_members_are_counted() {
         let list = [
             member("c1", "192.0.2.1"),
             member("c2", "192.0.2.2"),
             member("ghost", "192.0.2.9"),
             member("", "192.0.2.3"),
         ];
-        let told = [
-            told("192.0.2.1", Some(&list), true),
-            told("192.0.2.2", None, false),
+        let reported = [
+            reported("192.0.2.1", Some(&list), true),
+            reported("192.0.2.2", None, false),
         ];
         let expected = [
             ("c1", true),
@@ -201,37 +206,37 @@ mod tests {
             ("https://192.0.2.3:2380", false),
         ];
         let expected = expected.map(|(name, up)| (name.to_owned(), up));
-        assert_eq!(seen(&told, &[]), expected);
+        assert_eq!(observed(&reported, &[]), expected);
     }
 
     #[test]
-    fn one_that_was_not_asked_is_believed_by_its_pod_and_a_learner_is_not() {
+    fn unqueried_etcd_member_health_follows_its_pod() {
         let mut list = [member("c1", "192.0.2.1"), member("c2", "192.0.2.2")];
         let pod = serde_json::json!({
             "metadata": {"name": "etcd-c2"},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         });
         let pods: Vec<Pod> = vec![serde_json::from_value(pod).unwrap()];
-        let known = [told("192.0.2.1", Some(&list), true)];
+        let known = [reported("192.0.2.1", Some(&list), true)];
         let both = [("c1".to_owned(), true), ("c2".to_owned(), true)];
-        assert_eq!(seen(&known, &pods), both);
+        assert_eq!(observed(&known, &pods), both);
         list[1].is_learner = true;
-        let known = [told("192.0.2.1", Some(&list), true)];
-        assert_eq!(seen(&known, &pods)[1], ("c2".to_owned(), false));
+        let known = [reported("192.0.2.1", Some(&list), true)];
+        assert_eq!(observed(&known, &pods)[1], ("c2".to_owned(), false));
     }
 
     #[test]
-    fn the_word_of_the_majority_goes_before_that_of_one_alone() {
+    fn etcd_member_list_of_the_majority_wins() {
         let before = [member("c1", "192.0.2.1"), member("c2", "192.0.2.2")];
         let now = [member("c2", "192.0.2.2")];
-        let alone = told("192.0.2.1", Some(&before), false);
-        let known = [alone, told("192.0.2.2", Some(&now), true)];
-        assert_eq!(seen(&known, &[]), [("c2".to_owned(), true)]);
-        // Without a majority, what one knows tells who is missing.
-        let alone = told("192.0.2.1", Some(&before), false);
-        let known = [alone, told("192.0.2.2", None, false)];
+        let alone = reported("192.0.2.1", Some(&before), false);
+        let known = [alone, reported("192.0.2.2", Some(&now), true)];
+        assert_eq!(observed(&known, &[]), [("c2".to_owned(), true)]);
+        // Without a majority, what one member knows shows which are missing.
+        let alone = reported("192.0.2.1", Some(&before), false);
+        let known = [alone, reported("192.0.2.2", None, false)];
         let lost = [("c1".to_owned(), true), ("c2".to_owned(), false)];
-        assert_eq!(seen(&known, &[]), lost);
-        assert_eq!(seen(&[told("192.0.2.1", None, false)], &[]), []);
+        assert_eq!(observed(&known, &[]), lost);
+        assert_eq!(observed(&[reported("192.0.2.1", None, false)], &[]), []);
     }
 }

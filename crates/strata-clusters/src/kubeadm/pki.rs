@@ -1,7 +1,7 @@
-//! The authorities and keys of a cluster, and the certificates that are made
-//! from them here. Names of files are those of kubeadm's own folder, so that
-//! it finds all of them there and makes none itself: machines come and go, and
-//! what proves who is who stays with the server.
+//! The CAs and keys of a cluster, and the certificates that are made from them
+//! here. Names of files are those of kubeadm's own directory, so that it finds
+//! all of them there and makes none itself: machines come and go, and the keys
+//! that prove identities stay with the server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ use crate::DriverError;
 
 /// Signs the API servers, kubelets and users.
 pub(super) const CLUSTER: &str = "ca";
-/// Signs the members of etcd and who may ask them.
+/// Signs the members of etcd and their clients.
 pub(super) const ETCD: &str = "etcd/ca";
 const FRONT_PROXY: &str = "front-proxy-ca";
 const YEARS: u64 = 10;
@@ -42,7 +42,7 @@ pub(super) fn secrets() -> Result<BTreeMap<String, Secret>, DriverError> {
         (FRONT_PROXY, "front-proxy-ca"),
         (ETCD, "etcd-ca"),
     ] {
-        let made = authority(name)?;
+        let made = ca(name)?;
         all.insert(format!("{file}.crt"), Secret::new(made.certificate));
         all.insert(format!("{file}.key"), made.key);
     }
@@ -53,18 +53,18 @@ pub(super) fn secrets() -> Result<BTreeMap<String, Secret>, DriverError> {
     Ok(all)
 }
 
-/// A certificate for somebody who calls, of this authority.
+/// A client certificate of this CA.
 pub(super) fn client(
     secrets: &BTreeMap<String, Secret>,
-    authority: &str,
+    ca: &str,
     name: &str,
     group: Option<&str>,
     lifetime: Duration,
 ) -> Result<Identity, DriverError> {
-    let certificate = of(secrets, &format!("{authority}.crt"))?;
-    let key = of(secrets, &format!("{authority}.key"))?;
-    let key = KeyPair::from_pem(key).map_err(wrong("the authority's key"))?;
-    let issuer = Issuer::from_ca_cert_pem(certificate, key).map_err(wrong("the authority"))?;
+    let certificate = of(secrets, &format!("{ca}.crt"))?;
+    let key = of(secrets, &format!("{ca}.key"))?;
+    let key = KeyPair::from_pem(key).map_err(wrong("the key of the CA"))?;
+    let issuer = Issuer::from_ca_cert_pem(certificate, key).map_err(wrong("the CA"))?;
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(name, group);
     lasts(&mut params, lifetime.as_secs());
@@ -116,7 +116,7 @@ pub(super) fn der(pem: &str) -> Result<CertificateDer<'static>, DriverError> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(wrong("a certificate"))
 }
 
-fn authority(name: &str) -> Result<Identity, DriverError> {
+fn ca(name: &str) -> Result<Identity, DriverError> {
     let key = new_key()?;
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(name, None);
@@ -126,7 +126,7 @@ fn authority(name: &str) -> Result<Identity, DriverError> {
         KeyUsagePurpose::DigitalSignature,
         KeyUsagePurpose::KeyCertSign,
     ];
-    let signed = params.self_signed(&key).map_err(wrong("an authority"))?;
+    let signed = params.self_signed(&key).map_err(wrong("a CA"))?;
     Ok(Identity {
         certificate: signed.pem(),
         key: Secret::new(key.serialize_pem()),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_signed_by_the_authority_and_ends() {
+    fn client_certificate_is_signed_by_the_ca_and_expires() {
         let secrets = secrets().unwrap();
         let hour = Duration::from_secs(3600);
         let made = client(&secrets, CLUSTER, "ada", Some("system:masters"), hour).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_those_that_kubeadm_looks_for() {
+    fn pki_file_names_match_kubeadm() {
         let secrets = secrets().unwrap();
         let names: Vec<&str> = secrets.keys().map(String::as_str).collect();
         let expected = [

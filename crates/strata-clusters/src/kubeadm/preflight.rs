@@ -12,7 +12,7 @@ const KUBELET_SKEW: u16 = 3;
 /// What counts requests to interfaces that will be gone.
 const DEPRECATED: &str = "apiserver_requested_deprecated_apis{";
 
-/// Looks at everything. `servers` is each API server by itself: each counts
+/// Observes everything. `servers` is each API server by itself: each counts
 /// its own requests.
 pub(super) async fn preflight(
     api: &Api,
@@ -95,7 +95,7 @@ fn too_old(node: &Node, to: KubernetesVersion) -> Option<Blocker> {
     })
 }
 
-/// A budget that allows nothing would hold up a drain for ever.
+/// A budget that allows nothing would hold up a drain without end.
 fn stuck(budget: &Budget) -> Option<Blocker> {
     let status = &budget.status;
     (status.expected_pods > 0 && status.disruptions_allowed <= 0).then(|| Blocker {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_that_go_with_the_version_are_told() {
+    fn preflight_reports_removed_apis() {
         let metrics = r#"# HELP apiserver_requested_deprecated_apis [STABLE] Gauge
 apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1
 apiserver_requested_deprecated_apis{group="flowcontrol.apiserver.k8s.io",removed_release="1.35",resource="flowschemas",subresource="",version="v1beta3"} 1
@@ -149,7 +149,7 @@ apiserver_requested_deprecated_apis{group="x.k8s.io",removed_release="1.36",reso
     }
 
     #[test]
-    fn one_minor_version_at_a_time_and_never_back() {
+    fn upgrade_moves_one_minor_version_forward() {
         let v = KubernetesVersion::new;
         assert_eq!(versions(v(1, 34, 4), v(1, 35, 4)), None);
         assert_eq!(versions(v(1, 34, 4), v(1, 34, 9)), None);

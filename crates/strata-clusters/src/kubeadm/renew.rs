@@ -11,23 +11,23 @@ use crate::DriverError;
 
 /// How long before the end.
 const BEFORE: i64 = 30 * 24 * 60 * 60;
-const BOUND: Duration = Duration::from_secs(4 * 60);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(4 * 60);
 /// Stands before what is read.
 const HEAD: &str = "certificates:";
 /// Stands there when a renewal has not come to its end.
 const UNFINISHED: &str = "unfinished";
-/// All that kubeadm signed, without the authorities, which outlive it.
+/// All that kubeadm signed, without the CAs, which outlive it.
 const SHOW: &str = "cd /etc/kubernetes/pki && cat apiserver*.crt front-proxy-client.crt etcd/server.crt etcd/peer.crt etcd/healthcheck-client.crt";
 
 /// Renews those of a machine of the control plane, if one ends soon, and waits
 /// until all is well there again: the next one must not begin before. `own` is
 /// the API server of this very machine.
 pub(super) async fn renew(machine: Machine<'_>, own: &Api) -> Result<bool, DriverError> {
-    // With `prepare`, which puts back what a renewal that was ended took away.
+    // With `prepare`, which restores what a renewal that was ended took away.
     let look = format!(
         ". {HERE}/prepare; echo {HEAD}; if [ -e {HERE}/renewing ]; then echo {UNFINISHED}; fi; {SHOW}"
     );
-    // A name of its own: it may be asked while something else goes on.
+    // A name of its own: it may be run while another script runs.
     let read = machine.shell("renew-look", &look, None).await?;
     // What was read the last time may still be there above.
     let (_, pem) = read.rsplit_once(HEAD).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) async fn renew(machine: Machine<'_>, own: &Api) -> Result<bool, Drive
             line: "renew",
             what: "kubeadm certs renew",
             input: None,
-            timeout: BOUND,
+            timeout: SCRIPT_TIMEOUT,
             passing: true,
         };
         machine.script(script).await?;

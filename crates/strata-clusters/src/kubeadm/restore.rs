@@ -15,17 +15,17 @@ use tokio::time::Instant;
 use super::api::Api;
 use super::apiserver;
 use super::archive::Archive;
-use super::bring;
+use super::bundle_transfer;
 use super::config;
 use super::install::{self, Progress};
 use super::machine::{HERE, Machine, Script};
-use super::swap;
+use super::static_pods;
 use super::token::Token;
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError, Snapshot};
 
-const BOUND: Duration = Duration::from_secs(3 * 60);
-const AGAIN: Duration = Duration::from_millis(500);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(3 * 60);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a restore takes.
 pub(super) struct Restore<'a> {
@@ -44,18 +44,24 @@ impl Restore<'_> {
     /// of the machines.
     pub(super) async fn run(mut self, api: &Api) -> Result<Vec<String>, DriverError> {
         (self.progress)("looking who is up".into());
-        self.keep_who_is_up().await?;
+        self.reachable_controls().await?;
         for (member, machine) in &self.controls {
             let files = apiserver::files(self.cluster, Archive::default());
             machine.put("put", files).await?;
             (self.progress)(format!("sending the snapshot to {}", member.machine));
-            bring::bring(self.bundle, self.snapshot.version, *machine, self.progress).await?;
+            bundle_transfer::bundle_transfer(
+                self.bundle,
+                self.snapshot.version,
+                *machine,
+                self.progress,
+            )
+            .await?;
             // What it was in the middle of may have left it stopped.
             install::containerd(*machine).await?;
             // One that came later never had them.
             install::import(*machine, self.snapshot.version).await?;
             let to = format!("{HERE}/snapshot.db");
-            bring::send(*machine, self.file, &to, 0o600, &|_| {}).await?;
+            bundle_transfer::send(*machine, self.file, &to, 0o600, &|_| {}).await?;
         }
         (self.progress)("making etcd's data".into());
         let number = number(Timestamp::now());
@@ -64,8 +70,8 @@ impl Restore<'_> {
             .iter()
             .map(|(member, machine)| self.make(member, *machine, number));
         try_join_all(made).await?;
-        self.begin_again().await?;
-        serves(api, BOUND).await?;
+        self.restart_members().await?;
+        serves(api, SCRIPT_TIMEOUT).await?;
         let machines = self.controls.iter().map(|(_, machine)| machine.name);
         Ok(machines.map(str::to_owned).collect())
     }
@@ -73,7 +79,7 @@ impl Restore<'_> {
     /// Ends the control plane, puts the data in place and starts it. What was
     /// stopped is started also when something failed: a machine without its
     /// kubelet would stay dead.
-    async fn begin_again(&self) -> Result<(), DriverError> {
+    async fn restart_members(&self) -> Result<(), DriverError> {
         (self.progress)("ending the control plane".into());
         let swapped = self.stop_and_swap().await;
         (self.progress)("starting the control plane".into());
@@ -86,11 +92,11 @@ impl Restore<'_> {
         swapped.and(started)
     }
 
-    /// Waits for everybody, also when one failed: nothing is started before
+    /// Waits for all machines, also when one failed: nothing is started before
     /// the last has ended.
     async fn stop_and_swap(&self) -> Result<(), DriverError> {
-        // Nor may an upgrade that was given up go on with its parts.
-        for what in [swap::NAME, "kubelet"] {
+        // Nor may an upgrade that was abandoned go on with its parts.
+        for what in [static_pods::NAME, "kubelet"] {
             let stopped = self.controls.iter();
             let stopped = stopped.map(|(_, machine)| machine.stop(what));
             all(join_all(stopped).await)?;
@@ -98,13 +104,13 @@ impl Restore<'_> {
         let swapped = self
             .controls
             .iter()
-            .map(|(member, machine)| self.swap(member, *machine));
+            .map(|(member, machine)| self.static_pods(member, *machine));
         all(join_all(swapped).await)
     }
 
     /// Those that do not answer are no members of the new etcd: they have to
     /// be taken out of the cluster, or join again.
-    async fn keep_who_is_up(&mut self) -> Result<(), DriverError> {
+    async fn reachable_controls(&mut self) -> Result<(), DriverError> {
         let looked = self
             .controls
             .iter()
@@ -115,7 +121,7 @@ impl Restore<'_> {
         self.controls.retain(|(member, _)| match looked.next() {
             Some(Ok(_)) => true,
             Some(Err(error)) => {
-                tracing::warn!(machine = %member.machine, %error, "not restored: it does not answer");
+                tracing::warn!(machine = %member.machine, %error, "machine not restored: it does not respond");
                 why = Some(error);
                 false
             }
@@ -128,8 +134,8 @@ impl Restore<'_> {
         }
     }
 
-    /// All with the same number: the word of the new etcd comes from it, so
-    /// that nobody takes one for a member of the etcd before, and the revision
+    /// All with the same number: the token of the new etcd comes from it, so
+    /// that no member is taken for one of the etcd before, and the revision
     /// that it goes on from.
     async fn make(
         &self,
@@ -152,23 +158,23 @@ impl Restore<'_> {
             line: &line,
             what: "etcdutl snapshot restore",
             input: None,
-            timeout: BOUND,
+            timeout: SCRIPT_TIMEOUT,
             passing: true,
         };
         machine.script(script).await.map(drop)
     }
 
     /// Always with the manifests of the snapshot's version: an upgrade that
-    /// stopped half way has changed them and says so nowhere.
-    async fn swap(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
-        // Nobody joins with it: kubeadm wants one.
+    /// stopped half way has changed them and recorded that nowhere.
+    async fn static_pods(&self, member: &Member, machine: Machine<'_>) -> Result<(), DriverError> {
+        // Nothing joins with it: kubeadm requires one.
         let token: Secret = Token::new().text();
         let config = config::init(self.cluster, member, self.bundle, &token);
         let script = Script {
             line: &format!("restore-swap {}", self.snapshot.version),
             what: "putting the snapshot in place",
             input: Some(config.into_bytes()),
-            timeout: BOUND,
+            timeout: SCRIPT_TIMEOUT,
             passing: true,
         };
         machine.script(script).await.map(drop)
@@ -194,26 +200,26 @@ pub(super) async fn serves(api: &Api, bound: Duration) -> Result<(), DriverError
     loop {
         match api.text("/readyz").await {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() + AGAIN >= end => return Err(error.into()),
-            Err(_) => tokio::time::sleep(AGAIN).await,
+            Err(error) if Instant::now() + RETRY_INTERVAL >= end => return Err(error.into()),
+            Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{FakeHands, VERSION, cluster};
+    use super::super::fake::{FakeExec, VERSION, cluster};
     use super::*;
 
     #[test]
-    fn the_number_counts_from_2020_and_grows() {
+    fn restore_revision_bump_grows_with_time() {
         let at = |text: &str| number(text.parse().unwrap());
         assert_eq!(at("2020-01-01T00:00:01Z"), 1_000_000);
         assert!(at("2026-01-01T00:00:00.001Z") > at("2026-01-01T00:00:00Z"));
     }
 
     #[tokio::test]
-    async fn kubelets_are_started_again_also_when_a_swap_failed() {
+    async fn kubelets_restart_when_a_data_swap_failed() {
         let facts = cluster(&["c1", "c2"]);
         let bundle = Bundle {
             version: VERSION,
@@ -221,7 +227,7 @@ mod tests {
             coredns: "v1.12.1".into(),
             pause: "3.10.1".into(),
             images: Vec::new(),
-            folder: "/nowhere".into(),
+            dir: "/nowhere".into(),
         };
         let snapshot = Snapshot {
             id: "1".into(),
@@ -231,12 +237,12 @@ mod tests {
             reason: "asked".into(),
         };
         for code in [0, 1] {
-            let hands = FakeHands::failing("restore-swap", code);
+            let remote_exec = FakeExec::failing("restore-swap", code);
             let members = facts.members.iter();
             let controls = members.map(|member| {
                 let name = member.machine.as_str();
-                let hands = &*hands;
-                (member, Machine { hands, name })
+                let remote_exec = &*remote_exec;
+                (member, Machine { remote_exec, name })
             });
             let restore = Restore {
                 cluster: &facts,
@@ -246,10 +252,10 @@ mod tests {
                 controls: controls.collect(),
                 progress: &|_| (),
             };
-            assert_eq!(restore.begin_again().await.is_ok(), code == 0);
-            let ran = hands.ran.lock().unwrap();
-            let swap = format!("/bin/sh {HERE}/restore-swap {VERSION}");
-            let expected = ["stop swap", "stop kubelet", &swap, "keep kubelet"]
+            assert_eq!(restore.restart_members().await.is_ok(), code == 0);
+            let ran = remote_exec.ran.lock().unwrap();
+            let static_pods = format!("/bin/sh {HERE}/restore-swap {VERSION}");
+            let expected = ["stop swap", "stop kubelet", &static_pods, "keep kubelet"]
                 .map(|what| ["c1", "c2"].map(|machine| format!("{machine}: {what}")));
             assert_eq!(*ran, expected.concat());
         }

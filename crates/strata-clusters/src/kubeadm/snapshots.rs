@@ -1,10 +1,10 @@
-//! Snapshots of etcd on this server: a folder for each cluster, and for each
+//! Snapshots of etcd on this server: a directory for each cluster, and for each
 //! snapshot what etcd gave and a small file that says what it is, which is
 //! written last.
 //!
 //! ```text
-//! FOLDER/CLUSTER/1763240000000.db
-//! FOLDER/CLUSTER/1763240000000.json
+//! DIRECTORY/CLUSTER/1763240000000.db
+//! DIRECTORY/CLUSTER/1763240000000.json
 //! ```
 
 use std::fs;
@@ -17,24 +17,24 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use strata_types::cluster::{ClusterName, KubernetesVersion};
 
-use super::bring::files_error;
+use super::bundle_transfer::files_error;
 use super::etcd::Etcd;
 use crate::{DriverError, Snapshot};
 
 /// A large etcd on a slow disk.
-const BOUND: Duration = Duration::from_secs(5 * 60);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// What stands at the end of what etcd gives: the sum of all before.
 const SUM: usize = 32;
 const PRIVATE: u32 = 0o600;
 /// Far longer than one takes.
-const YOUNG: Duration = Duration::from_secs(60 * 60);
+const UNFINISHED_GRACE: Duration = Duration::from_secs(60 * 60);
 
 /// The snapshots of one cluster.
 pub(super) struct Snapshots(PathBuf);
 
 impl Snapshots {
-    pub(super) fn of(folder: &Path, name: &ClusterName) -> Self {
-        Self(folder.join(name.as_str()))
+    pub(super) fn of(dir: &Path, name: &ClusterName) -> Self {
+        Self(dir.join(name.as_str()))
     }
 
     /// All of them, the oldest first. What was not finished is not there.
@@ -77,8 +77,8 @@ impl Snapshots {
         let at_ms = Timestamp::now().as_millisecond();
         let id = at_ms.to_string();
         let part = self.0.join(format!("{id}.part"));
-        let taken = tokio::time::timeout(BOUND, receive(etcd, &part)).await;
-        let late = || DriverError::Silent(format!("etcd: no snapshot within {BOUND:?}"));
+        let taken = tokio::time::timeout(SCRIPT_TIMEOUT, receive(etcd, &part)).await;
+        let late = || DriverError::Silent(format!("etcd: no snapshot within {SCRIPT_TIMEOUT:?}"));
         let size = match taken.unwrap_or_else(|_| Err(late())) {
             Ok(size) => size,
             Err(error) => {
@@ -99,7 +99,7 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// Takes away what was never finished: somebody was killed meanwhile. What
+    /// Removes what was never finished: its writer was killed meanwhile. What
     /// is young may be in the making.
     fn sweep(&self, now: SystemTime) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
@@ -111,21 +111,21 @@ impl Snapshots {
             };
             let written = fs::metadata(&path).and_then(|it| it.modified());
             let age = written.ok().and_then(|then| now.duration_since(then).ok());
-            if !unfinished || age.is_none_or(|age| age < YOUNG) {
+            if !unfinished || age.is_none_or(|age| age < UNFINISHED_GRACE) {
                 continue;
             }
             if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "what is left of a snapshot stays");
+                tracing::warn!(path = %path.display(), %error, "unfinished snapshot not deleted");
             }
         }
     }
 
-    /// Forgets the oldest, until so many are left.
+    /// Removes the oldest, until so many are left.
     pub(super) fn keep(&self, most: usize) -> Result<(), DriverError> {
         let all = self.list()?;
         let too_many = all.len().saturating_sub(most.max(1));
         for snapshot in all.iter().take(too_many) {
-            // What says what it is goes first: half of one is none.
+            // The description goes first: half of a snapshot is none.
             for path in [self.description(&snapshot.id), self.file(&snapshot.id)] {
                 fs::remove_file(&path).map_err(|error| files_error(&path, &error))?;
             }
@@ -133,7 +133,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Forgets all of them.
+    /// Removes all of them.
     pub(super) fn clear(&self) -> Result<(), DriverError> {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -163,7 +163,7 @@ impl Snapshots {
     }
 }
 
-/// Writes what comes, and looks whether it is whole.
+/// Writes what comes, and checks whether it is whole.
 async fn receive(etcd: &Etcd, path: &Path) -> Result<u64, DriverError> {
     let failed = |error: std::io::Error| files_error(path, &error);
     let mut stream = etcd.snapshot().await?;
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_whole_when_it_ends_with_its_sum() {
+    fn snapshot_checksum_is_verified() {
         let data = vec![7_u8; 1000];
         let mut whole = data.clone();
         whole.extend_from_slice(&Sha256::digest(&data));
@@ -243,10 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_is_not_listed() {
-        let folder = tempfile::tempdir().unwrap();
+    fn unfinished_snapshot_is_not_listed() {
+        let dir = tempfile::tempdir().unwrap();
         let name: ClusterName = "blue".parse().unwrap();
-        let snapshots = Snapshots::of(folder.path(), &name);
+        let snapshots = Snapshots::of(dir.path(), &name);
         assert_eq!(snapshots.list().unwrap(), []);
         fs::create_dir_all(&snapshots.0).unwrap();
         let of = |at_ms: i64| Snapshot {
@@ -271,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_finished_goes_after_an_hour() {
-        let folder = tempfile::tempdir().unwrap();
+    fn unfinished_snapshot_is_deleted_after_an_hour() {
+        let dir = tempfile::tempdir().unwrap();
         let name: ClusterName = "blue".parse().unwrap();
-        let snapshots = Snapshots::of(folder.path(), &name);
+        let snapshots = Snapshots::of(dir.path(), &name);
         fs::create_dir_all(&snapshots.0).unwrap();
         for file in ["1.part", "2.db", "3.db", "3.json"] {
             fs::write(snapshots.0.join(file), "abc").unwrap();
@@ -287,15 +287,15 @@ mod tests {
         };
         snapshots.sweep(SystemTime::now());
         assert_eq!(left().len(), 4, "they are young");
-        snapshots.sweep(SystemTime::now() + YOUNG + Duration::from_secs(60));
+        snapshots.sweep(SystemTime::now() + UNFINISHED_GRACE + Duration::from_secs(60));
         assert_eq!(left(), ["3.db", "3.json"]);
     }
 
     #[test]
-    fn the_oldest_go() {
-        let folder = tempfile::tempdir().unwrap();
+    fn oldest_snapshots_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
         let name: ClusterName = "blue".parse().unwrap();
-        let snapshots = Snapshots::of(folder.path(), &name);
+        let snapshots = Snapshots::of(dir.path(), &name);
         fs::create_dir_all(&snapshots.0).unwrap();
         for at_ms in [3, 1, 2] {
             let snapshot = Snapshot {

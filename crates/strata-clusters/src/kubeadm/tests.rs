@@ -1,11 +1,11 @@
-//! The driver against an API server that is played.
+//! The driver against an API server that is simulated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fake::{FakeApi, FakeHands, cluster, driver};
+use super::fake::{FakeApi, FakeExec, cluster, driver};
 use crate::{Drained, Driver as _, DriverError};
 
 fn node(name: &str, ready: &str) -> Value {
@@ -35,7 +35,7 @@ fn now() -> String {
 }
 
 #[tokio::test]
-async fn a_cluster_is_seen_by_what_its_api_says() {
+async fn observation_follows_the_api() {
     let facts = cluster(&["c1", "w1"]);
     let api = FakeApi::new(&facts.secrets, |line, _| match line {
         "GET /readyz" => (200, json!("ok")),
@@ -58,9 +58,7 @@ async fn a_cluster_is_seen_by_what_its_api_says() {
         _ => (404, json!({})),
     })
     .await;
-    let seen = driver(FakeHands::ending_with(0), &api)
-        .observe(&facts)
-        .await;
+    let seen = driver(FakeExec::ending_with(0), &api).observe(&facts).await;
     assert!(seen.serves, "{seen:?}");
     assert_eq!(seen.version, "v1.34.4");
     assert!(seen.nodes[0].ready && seen.nodes[0].unschedulable && seen.nodes[0].marked);
@@ -70,36 +68,32 @@ async fn a_cluster_is_seen_by_what_its_api_says() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_does_not_tell_of_its_nodes_does_not_serve() {
+async fn cluster_without_a_node_list_is_not_serving() {
     let facts = cluster(&["c1"]);
     let api = FakeApi::new(&facts.secrets, |line, _| match line {
         "GET /api/v1/nodes" => (500, json!({"message": "etcd: request timed out"})),
         _ => (200, json!({})),
     })
     .await;
-    let seen = driver(FakeHands::ending_with(0), &api)
-        .observe(&facts)
-        .await;
+    let seen = driver(FakeExec::ending_with(0), &api).observe(&facts).await;
     assert!(!seen.serves, "{seen:?}");
     let begin = "its API answers, but not about its nodes: ";
     assert!(seen.why.starts_with(begin), "{}", seen.why);
 }
 
 #[tokio::test]
-async fn a_cluster_of_another_authority_is_not_believed() {
+async fn cluster_of_another_ca_is_rejected() {
     let facts = cluster(&["c1"]);
     let other = cluster(&["c1"]);
     let api = FakeApi::new(&other.secrets, |_, _| (200, json!("ok"))).await;
-    let seen = driver(FakeHands::ending_with(0), &api)
-        .observe(&facts)
-        .await;
+    let seen = driver(FakeExec::ending_with(0), &api).observe(&facts).await;
     assert!(!seen.serves, "{seen:?}");
     assert!(seen.why.contains("does not answer"), "{}", seen.why);
     assert_eq!(api.asked(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_drain_moves_what_can_be_moved_and_waits_for_budgets() {
+async fn drain_evicts_pods_and_waits_for_disruption_budgets() {
     static FREE: AtomicBool = AtomicBool::new(false);
     let facts = cluster(&["c1", "w1"]);
     let api = FakeApi::new(&facts.secrets, |line, body| {
@@ -125,7 +119,7 @@ async fn a_drain_moves_what_can_be_moved_and_waits_for_budgets() {
         }
     })
     .await;
-    let driver = driver(FakeHands::ending_with(0), &api);
+    let driver = driver(FakeExec::ending_with(0), &api);
     let way = driver.api(&facts).unwrap();
     let short = Duration::from_millis(600);
     let drained = super::drain::drain_within(&way, "w1", short).await.unwrap();
@@ -145,7 +139,7 @@ async fn a_drain_moves_what_can_be_moved_and_waits_for_budgets() {
 }
 
 #[tokio::test]
-async fn a_token_ends_with_the_join_well_or_badly() {
+async fn bootstrap_token_is_deleted_after_the_join() {
     for code in [0, 1] {
         let facts = cluster(&["c1", "w1"]);
         let api = FakeApi::new(&facts.secrets, |line, _| match line {
@@ -153,8 +147,8 @@ async fn a_token_ends_with_the_join_well_or_badly() {
             _ => (200, json!({})),
         })
         .await;
-        let hands = FakeHands::ending_with(code);
-        let driver = driver(hands.clone(), &api);
+        let remote_exec = FakeExec::ending_with(code);
+        let driver = driver(remote_exec.clone(), &api);
         let joined = driver.join(&facts, &facts.members[1], &|_| ()).await;
         let asked = api.asked();
         let token = api.body_of("POST /api/v1/namespaces/kube-system/secrets");
@@ -163,7 +157,7 @@ async fn a_token_ends_with_the_join_well_or_badly() {
         assert!(asked.contains(&deleted), "{asked:?}");
         assert_eq!(token["stringData"]["description"], "lets w1 join");
         let secret = token["stringData"]["token-secret"].as_str().unwrap();
-        let ran = hands.ran.lock().unwrap().join("\n");
+        let ran = remote_exec.ran.lock().unwrap().join("\n");
         assert!(!ran.contains(secret), "no secret is in a command: {ran}");
         match code {
             0 => {
@@ -181,19 +175,22 @@ async fn a_token_ends_with_the_join_well_or_badly() {
 }
 
 #[tokio::test]
-async fn what_makes_a_node_is_ended_before_it_is_forgotten() {
+async fn kubelet_stops_before_the_node_is_removed() {
     let facts = cluster(&["c1", "w1"]);
     let api = FakeApi::new(&facts.secrets, |_, _| (200, json!({}))).await;
-    let hands = FakeHands::ending_with(0);
-    let driver = driver(hands.clone(), &api);
-    driver.forget(&facts, &facts.members[1]).await.unwrap();
+    let remote_exec = FakeExec::ending_with(0);
+    let driver = driver(remote_exec.clone(), &api);
+    driver
+        .remove_member(&facts, &facts.members[1])
+        .await
+        .unwrap();
     let ended = ["w1: stop with-config", "w1: stop kubelet"];
-    assert_eq!(*hands.ran.lock().unwrap(), ended);
+    assert_eq!(*remote_exec.ran.lock().unwrap(), ended);
     assert_eq!(api.asked(), ["DELETE /api/v1/nodes/w1"]);
 }
 
 #[tokio::test]
-async fn a_binding_is_made_once_and_again_for_another_role() {
+async fn role_binding_is_replaced_for_another_role() {
     let facts = cluster(&["c1"]);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     let of_default = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
@@ -205,13 +202,16 @@ async fn a_binding_is_made_once_and_again_for_another_role() {
         (200, json!({}))
     })
     .await;
-    let driver = driver(FakeHands::ending_with(0), &api);
-    driver.admit(&facts, "ada", Some("view")).await.unwrap();
+    let driver = driver(FakeExec::ending_with(0), &api);
     driver
-        .admit(&facts, "ada", Some("cluster-admin"))
+        .grant_access(&facts, "ada", Some("view"))
         .await
         .unwrap();
-    driver.admit(&facts, "ada", None).await.unwrap();
+    driver
+        .grant_access(&facts, "ada", Some("cluster-admin"))
+        .await
+        .unwrap();
+    driver.grant_access(&facts, "ada", None).await.unwrap();
     let expected = [
         format!("GET {path}{one}"),
         format!("GET {path}{one}"),
@@ -225,12 +225,12 @@ async fn a_binding_is_made_once_and_again_for_another_role() {
 }
 
 #[tokio::test]
-async fn the_next_server_is_asked_when_one_is_silent() {
+async fn next_api_server_is_tried_when_one_is_silent() {
     let facts = cluster(&["c1"]);
     let api = FakeApi::new(&facts.secrets, |_, _| (200, json!("ok"))).await;
-    let driver = driver(FakeHands::ending_with(0), &api);
+    let driver = driver(FakeExec::ending_with(0), &api);
     let way = driver.api(&facts).unwrap();
-    // Nobody listens on a port that was just given back.
+    // Nothing listens on a port that was just released.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = closed.local_addr().unwrap().to_string();
     drop(closed);
@@ -240,7 +240,7 @@ async fn the_next_server_is_asked_when_one_is_silent() {
 }
 
 #[test]
-fn a_kubeconfig_names_the_user_and_no_group() {
+fn kubeconfig_names_the_user_without_groups() {
     let facts = cluster(&["c1"]);
     let text = super::access::kubeconfig(&facts, "ada", "192.0.2.1:7800", 3600).unwrap();
     let text = text.expose();

@@ -1,5 +1,5 @@
-//! Who this server is to a cluster, and whom it believes there: both by the
-//! cluster's own authority.
+//! The identity of this server to a cluster, and the CA that it trusts there:
+//! both by the cluster's own CA.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use strata_types::Secret;
 use super::pki;
 use crate::DriverError;
 
-/// How long such a certificate is good for. It is made anew in time.
+/// How long such a certificate is good for. It is made again in time.
 pub(super) const LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// The name that the certificates are made for.
 const NAME: &str = "strata";
 
-/// For the API servers or the members of etcd, by their authority. The group
-/// is the one that may do everything, which etcd does not ask for.
+/// For the API servers or the members of etcd, by their CA. The group may do
+/// everything; etcd does not check it.
 pub(super) fn config(
     secrets: &BTreeMap<String, Secret>,
-    authority: &str,
+    ca: &str,
 ) -> Result<ClientConfig, DriverError> {
     let wrong = |error: &dyn std::fmt::Display| DriverError::Secrets {
         what: "TLS to the cluster".into(),
         why: error.to_string(),
     };
     let group = Some("system:masters");
-    let identity = pki::client(secrets, authority, NAME, group, LIFETIME)?;
+    let identity = pki::client(secrets, ca, NAME, group, LIFETIME)?;
     let mut roots = RootCertStore::empty();
-    let trusted = pki::der(pki::of(secrets, &format!("{authority}.crt"))?)?;
+    let trusted = pki::der(pki::of(secrets, &format!("{ca}.crt"))?)?;
     roots.add(trusted).map_err(|error| wrong(&error))?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes());
     let key = key.map_err(|error| wrong(&error))?;

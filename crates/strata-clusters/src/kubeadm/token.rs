@@ -11,7 +11,7 @@ use strata_types::Secret;
 use super::api::{Api, ApiError};
 use super::observe::SYSTEM;
 
-/// Should nobody come to delete it, it ends by itself.
+/// Should it not be deleted, it expires by itself.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -22,7 +22,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// A new one, known to nobody yet.
+    /// A new one, known to none yet.
     pub(super) fn new() -> Self {
         let mut random = rand::rng();
         let mut word = |length: usize| -> String {
@@ -40,7 +40,7 @@ impl Token {
         Secret::new(format!("{}.{}", self.id, self.secret.expose()))
     }
 
-    /// Tells the cluster of it.
+    /// Reports the cluster of it.
     pub(super) async fn announce(&self, api: &Api, machine: &str) -> Result<(), ApiError> {
         let ends = Timestamp::now()
             .checked_add(LIFETIME)
@@ -64,8 +64,8 @@ impl Token {
         api.create(&format!("{SYSTEM}/secrets"), &object).await
     }
 
-    /// Has the cluster forget it.
-    pub(super) async fn forget(&self, api: &Api) -> Result<(), ApiError> {
+    /// Has the cluster remove it.
+    pub(super) async fn remove_member(&self, api: &Api) -> Result<(), ApiError> {
         let path = format!("{SYSTEM}/secrets/{}", self.object());
         api.delete(&path).await
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_the_form_that_kubernetes_asks_for() {
+    fn bootstrap_token_has_the_kubernetes_format() {
         let token = Token::new();
         let text = token.text();
         let (id, secret) = text.expose().split_once('.').unwrap();

@@ -1,7 +1,6 @@
-//! One member to another version: the parts of a control plane first, with
-//! the kubelet that begins with them, then what else kubeadm looks after; a
-//! worker's kubelet at the end. None is newer than the API server that it
-//! speaks to.
+//! One member to another version: the parts of a control plane first, with the
+//! kubelet that begins with them, then what else kubeadm manages; a worker's
+//! kubelet at the end. None is newer than the API server that it calls.
 
 use std::time::Duration;
 
@@ -13,28 +12,28 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::apiserver;
-use super::bring;
-use super::enter::{until, wait_for};
+use super::bundle_transfer;
 use super::install::{self, Progress};
+use super::join::{until, wait_for};
 use super::machine::{HERE, Machine, Script};
 use super::objects::{List, Node, Pod};
 use super::observe::SYSTEM;
 use super::restore::serves;
-use super::swap;
+use super::static_pods;
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
 /// What is left of kubeadm's work, on a busy machine.
 const KUBEADM: Duration = Duration::from_secs(3 * 60);
-const SETTLE: Duration = Duration::from_secs(4 * 60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(4 * 60);
 /// How long all has to be well without a break.
-const STEADY: Duration = Duration::from_secs(10);
-/// The same where it is known that the new ones run, and that nobody starts
-/// them anew.
-const SEEN: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_millis(500);
+const STABLE_FOR: Duration = Duration::from_secs(10);
+/// The same where it is known that the new ones run, and that nothing starts
+/// them again.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many machines take images at the same time.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 const PARTS: [&str; 4] = [
     "etcd",
     "kube-apiserver",
@@ -68,26 +67,26 @@ impl Upgrade<'_> {
             files = apiserver::files(self.cluster, files);
         }
         machine.put("put", files).await?;
-        // One that was ended in the middle may have left it stopped,
+        // A run that was killed in the middle may have left it stopped,
         install::containerd(machine).await?;
-        // and nobody to answer yet, or ever.
-        if let Err(error) = serves(api, swap::COMES_UP).await {
+        // and no API server that answers yet, or ever.
+        if let Err(error) = serves(api, static_pods::START_TIMEOUT).await {
             if self.own.is_some() {
-                swap::back(machine, to).await?;
+                static_pods::back(machine, to).await?;
             }
             return Err(error);
         }
         if first {
-            self.bring_everywhere(api).await?;
+            self.transfer_everywhere(api).await?;
         }
-        self.bring(machine).await?;
+        self.bundle_transfer(machine).await?;
         if let Some(own) = &self.own {
-            (self.progress)("starting the control plane anew".into());
-            swap::swap(api, self.cluster, machine, self.bundle, first).await?;
+            (self.progress)("restarting the control plane".into());
+            static_pods::static_pods(api, self.cluster, machine, self.bundle, first).await?;
             self.shows(own).await?;
         }
         if first {
-            swap::tell_images(api, self.cluster, self.bundle).await?;
+            static_pods::update_images(api, self.cluster, self.bundle).await?;
         }
         (self.progress)("kubeadm upgrade".into());
         let line = match first {
@@ -107,20 +106,20 @@ impl Upgrade<'_> {
             return Ok(());
         };
         (self.progress)("waiting for the control plane, DNS and the proxies".into());
-        let settled = settle_for(own, machine.name, SEEN);
+        let settled = settle_for(own, machine.name, OBSERVED_WITHIN);
         try_join(settled, self.rolled_out(api)).await.map(drop)
     }
 
-    /// Waits until the cluster is told that the new parts run: kubeadm looks
-    /// there whether all machines that control have them, and it is time for
+    /// Waits until the cluster reports that the new parts run: kubeadm checks
+    /// there whether all control plane machines have them, and it is time for
     /// what runs everywhere.
     async fn shows(&self, own: &Api) -> Result<(), DriverError> {
         let (name, tag) = (self.machine.name, format!(":{}", self.to));
         let path = format!("{SYSTEM}/pods/kube-apiserver-{name}");
         until(
-            "waiting for the new API server to be told of",
+            "waiting for the new API server to be announced",
             name,
-            SETTLE,
+            SETTLE_TIMEOUT,
             || async {
                 let pod = own.get::<Value>(&path).await;
                 let pod = pod.map_err(|error| error.to_string())?;
@@ -136,28 +135,28 @@ impl Upgrade<'_> {
     }
 
     /// The bundle and its images on a machine.
-    async fn bring(&self, machine: Machine<'_>) -> Result<(), DriverError> {
-        bring::bring(self.bundle, self.to, machine, self.progress).await?;
+    async fn bundle_transfer(&self, machine: Machine<'_>) -> Result<(), DriverError> {
+        bundle_transfer::bundle_transfer(self.bundle, self.to, machine, self.progress).await?;
         install::import(machine, self.to).await
     }
 
     /// The same on all, before anything is touched: with the control plane,
     /// kubeadm changes what runs on every machine. One that does not answer
     /// has it when its turn comes.
-    async fn bring_everywhere(&self, api: &Api) -> Result<(), DriverError> {
+    async fn transfer_everywhere(&self, api: &Api) -> Result<(), DriverError> {
         let nodes: List<Node> = api.get("/api/v1/nodes").await?;
         (self.progress)("bringing images to all machines".into());
-        for some in nodes.items.chunks(AT_ONCE) {
-            let brought = some.iter().map(|it| self.try_to_bring(&it.metadata.name));
+        for some in nodes.items.chunks(MAX_CONCURRENT) {
+            let brought = some.iter().map(|it| self.try_transfer(&it.metadata.name));
             join_all(brought).await;
         }
         Ok(())
     }
 
-    async fn try_to_bring(&self, name: &str) {
-        let hands = self.machine.hands;
-        if let Err(error) = self.bring(Machine { hands, name }).await {
-            tracing::warn!(machine = name, %error, "it has no images of the new version yet");
+    async fn try_transfer(&self, name: &str) {
+        let remote_exec = self.machine.remote_exec;
+        if let Err(error) = self.bundle_transfer(Machine { remote_exec, name }).await {
+            tracing::warn!(machine = name, %error, "images of the new version not transferred to the machine yet");
         }
     }
 
@@ -181,18 +180,18 @@ impl Upgrade<'_> {
     }
 
     /// Waits until what kubeadm runs in the cluster is there in its new form.
-    /// That also says that the new controllers and the scheduler work: without
+    /// That also shows that the new controllers and the scheduler work: without
     /// them nothing that is moved off a machine would come up elsewhere, and
-    /// nobody would be told that it has gone.
+    /// its loss would not be noticed.
     async fn rolled_out(&self, api: &Api) -> Result<(), DriverError> {
         for (path, wanted) in ADD_ONS {
             let path = format!("/apis/apps/v1/namespaces/kube-system/{path}");
             let what = format!("waiting for {path}");
-            until(&what, self.machine.name, SETTLE, || async {
+            until(&what, self.machine.name, SETTLE_TIMEOUT, || async {
                 match api.get::<Value>(&path).await {
                     Ok(found) if is_rolled_out(&found, wanted) => Ok(()),
                     Ok(found) => Err(found["status"].to_string()),
-                    // Somebody has something else in its place.
+                    // The cluster has something else in its place.
                     Err(error) if error.is(StatusCode::NOT_FOUND) => Ok(()),
                     Err(error) => Err(error.to_string()),
                 }
@@ -215,15 +214,15 @@ fn is_rolled_out(found: &Value, wanted: &str) -> bool {
         && there.iter().sum::<i64>() >= wanted
 }
 
-/// What starts etcd and the API server anew does so a moment after it was
-/// asked to: whoever is next waits until they have been there for a while.
-/// `own` is the API server of this very machine.
+/// The kubelet starts etcd and the API server again a moment after the request:
+/// the next step waits until they have run for a while. `own` is the API server
+/// of this very machine.
 pub(super) async fn settle(own: &Api, machine: &str) -> Result<(), DriverError> {
-    settle_for(own, machine, STEADY).await
+    settle_for(own, machine, STABLE_FOR).await
 }
 
 async fn settle_for(own: &Api, machine: &str, steady: Duration) -> Result<(), DriverError> {
-    let end = Instant::now() + SETTLE;
+    let end = Instant::now() + SETTLE_TIMEOUT;
     let mut since = Instant::now();
     loop {
         let well = is_well(own, machine).await;
@@ -240,7 +239,7 @@ async fn settle_for(own: &Api, machine: &str, steady: Duration) -> Result<(), Dr
                 passing: true,
             });
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -265,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_add_on_is_rolled_out_when_all_of_it_is_new_and_there() {
+    fn add_on_rollout_completes_when_all_pods_are_updated() {
         let (set, replicas) = (ADD_ONS[0].1, ADD_ONS[1].1);
         let proxy = |seen: i64, updated: i64, there: i64| {
             json!({"metadata": {"generation": 2}, "status": {

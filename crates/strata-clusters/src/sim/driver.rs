@@ -1,4 +1,4 @@
-//! The calls of a played driver.
+//! The calls of a simulated driver.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use strata_types::Secret;
 use strata_types::cluster::{ClusterName, KubernetesVersion, Member};
 
-use super::{Ended, Sim};
+use super::{CallResult, Sim};
 use crate::{ClusterFacts, Done, Drained, Driver, DriverError, Observed, Preflight, Snapshot};
 
 type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
@@ -15,7 +15,7 @@ type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 impl Driver for Sim {
     fn secrets(&self, name: &ClusterName) -> Result<BTreeMap<String, Secret>, DriverError> {
         self.call_now("secrets", |_| {
-            let key = Secret::new(format!("played key of {name}"));
+            let key = Secret::new(format!("simulated key of {name}"));
             Ok([("ca.key".to_owned(), key)].into())
         })
     }
@@ -90,23 +90,23 @@ impl Driver for Sim {
         .boxed()
     }
 
-    fn introduce<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
-        let told = self.call("introduce", "", |world| {
-            world.introduce(cluster);
+    fn update_peers<'a>(&'a self, cluster: &'a ClusterFacts) -> Done<'a> {
+        let reported = self.call("update_peers", "", |world| {
+            world.update_peers(cluster);
             Ok(())
         });
-        told.boxed()
+        reported.boxed()
     }
 
     fn observe<'a>(&'a self, cluster: &'a ClusterFacts) -> BoxFuture<'a, Observed> {
         async move {
             match self.run("observe", "", |world| Ok(world.observe(cluster))) {
-                Ended::Told(Ok(seen)) => seen,
-                Ended::Told(Err(error)) => Observed {
+                CallResult::Reported(Ok(seen)) => seen,
+                CallResult::Reported(Err(error)) => Observed {
                     why: error.to_string(),
                     ..Observed::default()
                 },
-                Ended::Died => std::future::pending().await,
+                CallResult::Crashed => std::future::pending().await,
             }
         }
         .boxed()
@@ -124,10 +124,10 @@ impl Driver for Sim {
             .boxed()
     }
 
-    fn forget<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
+    fn remove_member<'a>(&'a self, cluster: &'a ClusterFacts, member: &'a Member) -> Done<'a> {
         let machine = member.machine.as_str();
-        self.call("forget", machine, move |world| {
-            world.forget(cluster, member)
+        self.call("remove_member", machine, move |world| {
+            world.remove_member(cluster, member)
         })
         .boxed()
     }
@@ -166,9 +166,11 @@ impl Driver for Sim {
 
     fn snapshots(&self, name: &ClusterName) -> Result<Vec<Snapshot>, DriverError> {
         self.call_now("snapshots", |world| {
-            let kept = world.snapshots.get(name.as_str());
-            let kept = kept.into_iter().flatten();
-            Ok(kept.map(|(snapshot, _)| snapshot.clone()).collect())
+            let cluster_config = world.snapshots.get(name.as_str());
+            let cluster_config = cluster_config.into_iter().flatten();
+            Ok(cluster_config
+                .map(|(snapshot, _)| snapshot.clone())
+                .collect())
         })
     }
 
@@ -198,13 +200,13 @@ impl Driver for Sim {
         renewed.boxed()
     }
 
-    fn admit<'a>(
+    fn grant_access<'a>(
         &'a self,
         cluster: &'a ClusterFacts,
         user: &'a str,
         role: Option<&'a str>,
     ) -> Done<'a> {
-        let admitted = self.call("admit", "", move |world| {
+        let admitted = self.call("grant_access", "", move |world| {
             let users = &mut world.serving(cluster)?.users;
             match role {
                 Some(role) => users.insert(user.into(), role.into()),
@@ -228,7 +230,7 @@ impl Driver for Sim {
                 why: "the cluster has no secrets".into(),
             }),
             false => Ok(Secret::new(format!(
-                "played: {user} at {server} for {seconds} seconds\n"
+                "simulated: {user} at {server} for {seconds} seconds\n"
             ))),
         })
     }
@@ -237,7 +239,7 @@ impl Driver for Sim {
         self.call_now("clear", |world| {
             world
                 .clusters
-                .retain(|_, played| played.name != name.as_str());
+                .retain(|_, simulated| simulated.name != name.as_str());
             world.snapshots.remove(name.as_str());
             Ok(())
         })

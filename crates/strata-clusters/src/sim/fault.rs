@@ -6,32 +6,32 @@ use crate::DriverError;
 /// What goes wrong with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// None.
     None,
     /// It fails, may work the next time, and nothing has happened.
     Before,
     /// It has happened, and the answer is lost.
     After,
-    /// It fails for good, and nothing has happened.
+    /// It fails permanently, and nothing has happened.
     Refused,
     /// Nothing has happened, and no answer ever comes.
-    DieBefore,
+    CrashBefore,
     /// It has happened, and no answer ever comes.
-    DieAfter,
+    CrashAfter,
 }
 
-/// Asked at every call.
-type Ask = Box<dyn FnMut(&str, &str) -> Fault + Send>;
+/// Called at every call.
+type FaultRule = Box<dyn FnMut(&str, &str) -> Fault + Send>;
 
 /// All that goes wrong, and what was called.
 #[derive(Default)]
 pub(super) struct Faults {
-    ask: Option<Ask>,
+    rule: Option<FaultRule>,
     calls: Vec<(String, String)>,
 }
 
-/// Calls that only look are not counted: they are made by whoever watches, at
-/// any time, and would shift the numbers of those that count.
+/// Calls that only read are not counted: the observer makes them at any time,
+/// and they would shift the numbers of those that count.
 fn counts(name: &str) -> bool {
     !matches!(name, "observe" | "snapshots")
 }
@@ -41,21 +41,22 @@ impl Faults {
         if counts(name) {
             self.calls.push((name.into(), machine.into()));
         }
-        let ask = self.ask.as_mut();
-        ask.map_or(Fault::None, |ask| ask(name, machine))
+        let rule = self.rule.as_mut();
+        rule.map_or(Fault::None, |rule| rule(name, machine))
     }
 }
 
 impl Sim {
-    /// Asks at every call, by its name and its machine (empty for those to the
-    /// cluster), what goes wrong. `observe` and `snapshots` are asked for too.
-    pub fn set_faults(&self, ask: impl FnMut(&str, &str) -> Fault + Send + 'static) {
-        self.guard().faults.ask = Some(Box::new(ask));
+    /// Has `rule` called at every call, with its name and its machine (empty
+    /// for those to the cluster), for what goes wrong. `observe` and
+    /// `snapshots` are included.
+    pub fn set_faults(&self, rule: impl FnMut(&str, &str) -> Fault + Send + 'static) {
+        self.guard().faults.rule = Some(Box::new(rule));
     }
 
     /// Nothing goes wrong any more.
     pub fn clear_faults(&self) {
-        self.guard().faults.ask = None;
+        self.guard().faults.rule = None;
     }
 
     /// The next calls go wrong.
@@ -110,9 +111,8 @@ impl Sim {
     }
 }
 
-/// No answer.
 pub(super) fn lost(name: &str, machine: &str) -> DriverError {
-    let why = format!("played to fail at {name}");
+    let why = format!("simulated failure at {name}");
     match machine {
         "" => DriverError::Silent(why),
         machine => DriverError::Unreachable {

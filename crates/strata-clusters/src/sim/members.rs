@@ -1,10 +1,10 @@
-//! How machines come into a played cluster, work, and go.
+//! How machines come into a simulated cluster, work, and go.
 
 use std::collections::BTreeSet;
 
 use strata_types::cluster::{ClusterRole, Member};
 
-use super::world::{Held, PlayedCluster, PlayedNode, World, failed};
+use super::world::{Held, SimulatedCluster, SimulatedNode, World, failed};
 use crate::{ClusterFacts, Drained, DriverError, skew};
 
 impl World {
@@ -100,7 +100,7 @@ impl World {
             }
         }
         self.installed("init", facts, member)?.joined = true;
-        let cluster = PlayedCluster {
+        let cluster = SimulatedCluster {
             name: facts.name.as_str().into(),
             id: facts.id.clone(),
             version: member.version,
@@ -131,7 +131,7 @@ impl World {
             return Ok(());
         }
         if cluster.etcd.contains(name) {
-            let why = "etcd has a dead member of this name, which was not forgotten".into();
+            let why = "etcd has a dead member of this name, which was not removed".into();
             return Err(failed("join", name, why));
         }
         let server = cluster.version;
@@ -169,15 +169,15 @@ impl World {
         }
     }
 
-    pub(super) fn introduce(&mut self, facts: &ClusterFacts) {
+    pub(super) fn update_peers(&mut self, facts: &ClusterFacts) {
         let names = facts.members.iter().map(|member| member.machine.as_str());
         let names: BTreeSet<String> = names.map(Into::into).collect();
         let up = |name: &&String| self.machines.get(*name).is_some_and(|machine| machine.up);
-        let told: Vec<String> = names.iter().filter(up).cloned().collect();
+        let reported: Vec<String> = names.iter().filter(up).cloned().collect();
         if let Some(cluster) = self.clusters.get_mut(&facts.id) {
             cluster
                 .knows
-                .extend(told.into_iter().map(|name| (name, names.clone())));
+                .extend(reported.into_iter().map(|name| (name, names.clone())));
         }
     }
 
@@ -203,7 +203,7 @@ impl World {
         self.serving(facts)?;
         if self.slow_drains > 0 {
             self.slow_drains -= 1;
-            return Ok(Drained::Waiting(vec!["default/played".into()]));
+            return Ok(Drained::Waiting(vec!["default/simulated".into()]));
         }
         let seen = self.observe(facts);
         let open = |name: &str| {
@@ -222,7 +222,7 @@ impl World {
         match refuge {
             Some((_, refuge)) => refuge.pods += pods,
             None if pods == 0 => {}
-            None => return Ok(Drained::Waiting(vec!["default/played".into()])),
+            None => return Ok(Drained::Waiting(vec!["default/simulated".into()])),
         }
         if let Some(leaving) = cluster.nodes.get_mut(node) {
             leaving.pods = 0;
@@ -230,7 +230,7 @@ impl World {
         Ok(Drained::Empty)
     }
 
-    pub(super) fn forget(
+    pub(super) fn remove_member(
         &mut self,
         facts: &ClusterFacts,
         member: &Member,
@@ -241,7 +241,7 @@ impl World {
         if cluster.etcd.contains(name) {
             if cluster.etcd.len() == 1 {
                 let why = "it is the last of the control plane".into();
-                return Err(self.violation("forget", name, why));
+                return Err(self.violation("remove_member", name, why));
             }
             let others = self.voters(&cluster) - usize::from(lives);
             if others * 2 < cluster.etcd.len() {
@@ -252,7 +252,7 @@ impl World {
         let pods = cluster.nodes.get(name).map_or(0, |node| node.pods);
         if lives && pods > 0 {
             let why = format!("{pods} pods run on it, and it was not drained");
-            return Err(self.violation("forget", name, why));
+            return Err(self.violation("remove_member", name, why));
         }
         let cluster = self.serving(facts)?;
         cluster.etcd.remove(name);
@@ -265,8 +265,8 @@ impl World {
     }
 }
 
-fn fresh(member: &Member) -> PlayedNode {
-    PlayedNode {
+fn fresh(member: &Member) -> SimulatedNode {
+    SimulatedNode {
         role: member.role,
         version: member.version,
         cordoned: false,

@@ -1,10 +1,10 @@
-//! How a played cluster changes its version, and is put back.
+//! How a simulated cluster changes its version, and is restored.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 
-use super::world::{PlayedCluster, World, failed};
+use super::world::{SimulatedCluster, World, failed};
 use crate::{Blocker, ClusterFacts, DriverError, Preflight, Snapshot, skew};
 
 impl World {
@@ -91,15 +91,15 @@ impl World {
         let cluster = self.serving(facts)?.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let at_ms = now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
-        let kept = self.snapshots.entry(cluster.name.clone()).or_default();
+        let cluster_config = self.snapshots.entry(cluster.name.clone()).or_default();
         let snapshot = Snapshot {
-            id: format!("{at_ms}-{}.db", kept.len()),
+            id: format!("{at_ms}-{}.db", cluster_config.len()),
             at_ms,
             size: 1 << 20,
             version: cluster.version,
             reason: reason.into(),
         };
-        kept.push((snapshot.clone(), cluster));
+        cluster_config.push((snapshot.clone(), cluster));
         Ok(snapshot)
     }
 
@@ -108,9 +108,12 @@ impl World {
         facts: &ClusterFacts,
         snapshot: &str,
     ) -> Result<Vec<String>, DriverError> {
-        let kept = self.snapshots.get(facts.name.as_str());
-        let mut kept = kept.into_iter().flatten();
-        let Some((_, then)) = kept.find(|(kept, _)| kept.id == snapshot).cloned() else {
+        let cluster_config = self.snapshots.get(facts.name.as_str());
+        let mut cluster_config = cluster_config.into_iter().flatten();
+        let Some((_, then)) = cluster_config
+            .find(|(cluster_config, _)| cluster_config.id == snapshot)
+            .cloned()
+        else {
             let why = format!("there is no snapshot {snapshot}");
             return Err(DriverError::Refused(why));
         };
@@ -144,7 +147,7 @@ impl World {
             }
         }
         let knows = self.clusters.remove(&facts.id).map(|now| now.knows);
-        let restored = PlayedCluster {
+        let restored = SimulatedCluster {
             id: facts.id.clone(),
             first,
             nodes,
@@ -160,7 +163,7 @@ impl World {
 /// Whether it is this member's turn: the control plane goes before, and by the
 /// rules of Kubernetes.
 fn in_turn(
-    cluster: &PlayedCluster,
+    cluster: &SimulatedCluster,
     name: &str,
     to: KubernetesVersion,
     first: bool,

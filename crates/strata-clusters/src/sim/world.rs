@@ -1,48 +1,41 @@
-//! What is played: machines, and clusters on them.
+//! What is simulated: machines, and clusters on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 
-use crate::{Blocker, ClusterFacts, DriverError, Observed, SeenNode, Snapshot};
+use crate::{Blocker, ClusterFacts, DriverError, Observed, ObservedNode, Snapshot};
 
-/// A played node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlayedNode {
-    /// What it is.
+pub struct SimulatedNode {
     pub role: ClusterRole,
-    /// Of its kubelet.
+    /// Version of the software.
     pub version: KubernetesVersion,
     /// Nothing new is put on it.
     pub cordoned: bool,
-    /// Somebody marked it to go first.
+    /// A user marked it to go first.
     pub marked: bool,
     /// How many pods are on it.
     pub pods: u32,
     /// Why it is not ready though its machine is up.
     pub unwell: Option<String>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 
-/// A played cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlayedCluster {
-    /// Its name.
+pub struct SimulatedCluster {
     pub name: String,
-    /// Its id.
     pub id: String,
     /// Of its API servers.
     pub version: KubernetesVersion,
     /// Where it began.
     pub first: String,
-    /// By machine.
-    pub nodes: BTreeMap<String, PlayedNode>,
+    pub nodes: BTreeMap<String, SimulatedNode>,
     /// The members of etcd, by machine.
     pub etcd: BTreeSet<String>,
-    /// Who was let in, and as what.
+    /// The users with access, and their roles.
     pub users: BTreeMap<String, String>,
-    /// Of whom each machine was told.
+    /// The peers that each machine was sent.
     pub knows: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -54,7 +47,6 @@ pub(super) struct Held {
     pub(super) joined: bool,
 }
 
-/// A machine.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) up: bool,
@@ -74,14 +66,12 @@ impl Default for Machine {
     }
 }
 
-/// All of it.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) machines: BTreeMap<String, Machine>,
-    /// By id.
-    pub(super) clusters: BTreeMap<String, PlayedCluster>,
+    pub(super) clusters: BTreeMap<String, SimulatedCluster>,
     /// By name, with the cluster as it was.
-    pub(super) snapshots: BTreeMap<String, Vec<(Snapshot, PlayedCluster)>>,
+    pub(super) snapshots: BTreeMap<String, Vec<(Snapshot, SimulatedCluster)>>,
     pub(super) broken_pods: Vec<String>,
     pub(super) slow_drains: u32,
     pub(super) blockers: Vec<Blocker>,
@@ -120,14 +110,14 @@ impl World {
     }
 
     /// How many members of etcd answer.
-    pub(super) fn voters(&self, cluster: &PlayedCluster) -> usize {
+    pub(super) fn voters(&self, cluster: &SimulatedCluster) -> usize {
         let etcd = cluster.etcd.iter();
         etcd.filter(|machine| self.lives(&cluster.id, machine))
             .count()
     }
 
     /// Whether etcd decides, and so the API answers.
-    pub(super) fn serves(&self, cluster: &PlayedCluster) -> bool {
+    pub(super) fn serves(&self, cluster: &SimulatedCluster) -> bool {
         self.voters(cluster) * 2 > cluster.etcd.len()
     }
 
@@ -135,7 +125,7 @@ impl World {
     pub(super) fn serving(
         &mut self,
         facts: &ClusterFacts,
-    ) -> Result<&mut PlayedCluster, DriverError> {
+    ) -> Result<&mut SimulatedCluster, DriverError> {
         let Some(cluster) = self.clusters.get(&facts.id) else {
             return Err(DriverError::Silent("it was not begun".into()));
         };
@@ -172,19 +162,24 @@ impl World {
             why: String::new(),
             version: cluster.version.to_string(),
             nodes: nodes
-                .map(|(name, node)| self.seen(cluster, name, node))
+                .map(|(name, node)| self.observed(cluster, name, node))
                 .collect(),
             etcd,
             broken_pods: self.broken_pods.clone(),
         }
     }
 
-    fn seen(&self, cluster: &PlayedCluster, name: &str, node: &PlayedNode) -> SeenNode {
+    fn observed(
+        &self,
+        cluster: &SimulatedCluster,
+        name: &str,
+        node: &SimulatedNode,
+    ) -> ObservedNode {
         let reason = match self.lives(&cluster.id, name) {
             true => node.unwell.clone(),
             false => Some("Kubelet stopped posting node status.".into()),
         };
-        SeenNode {
+        ObservedNode {
             name: name.into(),
             ready: reason.is_none(),
             reason: reason.unwrap_or_default(),
@@ -194,7 +189,7 @@ impl World {
         }
     }
 
-    pub(super) fn is_acquainted(&self, cluster: &PlayedCluster) -> bool {
+    pub(super) fn peers_are_current(&self, cluster: &SimulatedCluster) -> bool {
         let mut nodes = cluster.nodes.keys();
         nodes.all(|name| {
             let knows = cluster.knows.get(name);
@@ -217,7 +212,6 @@ impl World {
     }
 }
 
-/// Something that fails for good.
 pub(super) fn failed(what: &str, machine: &str, why: String) -> DriverError {
     DriverError::Failed {
         what: what.into(),

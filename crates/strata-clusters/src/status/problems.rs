@@ -1,29 +1,29 @@
-//! What is not as asked, the most important first, and what to do about it.
+//! What is not as specified, the most important first, and what to do about it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use strata_types::cluster::{ClusterRole, Member};
 
-use super::{Facts, Memory, Patience, Work};
+use super::{Facts, OutageHistory, RemediationDelays, Work};
 use crate::choose::changes;
-use crate::{Observed, SeenNode};
+use crate::{Observed, ObservedNode};
 
-/// So many are told; the rest is counted.
-const MOST_TOLD: usize = 4;
+/// So many are listed; the rest is counted.
+const MAX_PROBLEMS: usize = 4;
 /// The longest text that is taken over from others.
-const LONGEST: usize = 300;
+const MAX_LENGTH: usize = 300;
 
-/// All that a look at a cluster needs.
+/// All that the status of a cluster is computed from.
 pub(super) struct View<'a> {
     pub(super) facts: &'a Facts<'a>,
     pub(super) seen: &'a Observed,
-    pub(super) memory: &'a Memory,
-    pub(super) patience: &'a Patience,
+    pub(super) outage_history: &'a OutageHistory,
+    pub(super) max_wait: &'a RemediationDelays,
     pub(super) now_ms: i64,
 }
 
-/// Everything that is not as asked in a cluster that serves.
+/// Everything that is not as specified in a cluster that serves.
 pub(super) fn find(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<String> = view.facts.stopped.map(cut).into_iter().collect();
     found.extend(etcd(view));
@@ -35,14 +35,13 @@ pub(super) fn find(view: &View<'_>) -> Vec<String> {
         found.extend(versions(view));
     }
     found.extend(pods(view.seen));
-    found.extend(strangers(view));
+    found.extend(unregistered(view));
     found
 }
 
-/// In one line.
-pub(super) fn tell(mut found: Vec<String>) -> String {
-    let more = found.len().saturating_sub(MOST_TOLD);
-    found.truncate(MOST_TOLD);
+pub(super) fn describe(mut found: Vec<String>) -> String {
+    let more = found.len().saturating_sub(MAX_PROBLEMS);
+    found.truncate(MAX_PROBLEMS);
     if more > 0 {
         found.push(format!("and {more} more"));
     }
@@ -108,7 +107,7 @@ fn node(view: &View<'_>, member: &Member) -> Option<String> {
             .then(|| format!("{who} never joined; look with: strata machine console {machine}"));
     }
     let is_lost = view.facts.lost.contains(machine.as_str());
-    let what = match seen(view.seen, member) {
+    let what = match observed(view.seen, member) {
         // While it changes, machines come and go.
         Some(node) if node.ready && is_lost && view.facts.work == Work::Idle => {
             return Some(format!(
@@ -138,9 +137,9 @@ fn next(view: &View<'_>, member: &Member) -> String {
         return look;
     }
     let left = view
-        .memory
-        .left(machine.as_str(), view.patience, view.now_ms);
-    let left = left.unwrap_or(view.patience.not_ready);
+        .outage_history
+        .left(machine.as_str(), view.max_wait, view.now_ms);
+    let left = left.unwrap_or(view.max_wait.not_ready);
     if view
         .facts
         .unreplaced
@@ -148,7 +147,7 @@ fn next(view: &View<'_>, member: &Member) -> String {
         .any(|id| id == machine.as_str())
     {
         return format!(
-            "no machine is free to replace it; it is replaced as soon as one is: free one (strata machine list tells whose they are), or add one with: strata machine add; {look}"
+            "no machine is free to replace it; it is replaced as soon as one is: free one (strata machine list shows who uses them), or add one with: strata machine add; {look}"
         );
     }
     match left.is_zero() {
@@ -157,12 +156,12 @@ fn next(view: &View<'_>, member: &Member) -> String {
     }
 }
 
-fn seen<'a>(seen: &'a Observed, member: &Member) -> Option<&'a SeenNode> {
+fn observed<'a>(seen: &'a Observed, member: &Member) -> Option<&'a ObservedNode> {
     let mut nodes = seen.nodes.iter();
     nodes.find(|node| node.name == member.machine.as_str())
 }
 
-/// What is asked for and not there, or there and not asked for.
+/// What is specified and not there, or there and not specified.
 fn missing(facts: &Facts<'_>) -> Vec<String> {
     let name = facts.name;
     let changes = changes(facts.spec, facts.members);
@@ -185,14 +184,14 @@ fn missing(facts: &Facts<'_>) -> Vec<String> {
     lacks.chain(surplus).collect()
 }
 
-/// Members whose version is not the one that is asked for.
+/// Members whose version is not the specified one.
 fn versions(view: &View<'_>) -> Option<String> {
     let asked = view.facts.spec.version;
     let text = asked.to_string();
     let joined = view.facts.members.iter().filter(|member| member.joined);
     let other = joined.filter(|member| {
-        let told = seen(view.seen, member).map_or("", |node| node.version.as_str());
-        member.version != asked || (!told.is_empty() && told != text)
+        let reported = observed(view.seen, member).map_or("", |node| node.version.as_str());
+        member.version != asked || (!reported.is_empty() && reported != text)
     });
     let names: Vec<_> = other.map(|member| member.machine.as_str()).collect();
     (!names.is_empty()).then(|| {
@@ -211,7 +210,7 @@ fn pods(seen: &Observed) -> Option<String> {
 }
 
 /// Nodes that are not ready and whose machine is not of this cluster.
-fn strangers(view: &View<'_>) -> Vec<String> {
+fn unregistered(view: &View<'_>) -> Vec<String> {
     let members = view.facts.members.iter();
     let ours: BTreeSet<&str> = members.map(|member| member.machine.as_str()).collect();
     let nodes = view.seen.nodes.iter();
@@ -226,18 +225,22 @@ fn strangers(view: &View<'_>) -> Vec<String> {
 
 /// `a is`, `a and b are`, `a, b, c and 2 more are`.
 fn list(names: &[&str]) -> String {
-    let told: Vec<_> = names.iter().take(3).map(|name| cut(name)).collect();
+    let reported: Vec<_> = names.iter().take(3).map(|name| cut(name)).collect();
     match names.len() {
-        1 => format!("{} is", told.join("")),
-        2 | 3 => format!("{} are", told.join(", ")),
-        all => format!("{} and {} more are", told.join(", "), all - told.len()),
+        1 => format!("{} is", reported.join("")),
+        2 | 3 => format!("{} are", reported.join(", ")),
+        all => format!(
+            "{} and {} more are",
+            reported.join(", "),
+            all - reported.len()
+        ),
     }
 }
 
 /// Texts of others, in one line and not endless.
 pub(super) fn cut(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut short: String = text.chars().take(LONGEST).map(plain).collect();
+    let mut short: String = text.chars().take(MAX_LENGTH).map(plain).collect();
     if short.len() < text.len() {
         short.push('…');
     }

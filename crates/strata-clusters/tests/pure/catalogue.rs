@@ -9,10 +9,10 @@ use strata_clusters::catalogue::{Catalogue, CatalogueError};
 use strata_types::ErrorKind;
 use strata_types::cluster::KubernetesVersion;
 
-fn put(folder: &Path, version: &str, text: impl AsRef<[u8]>) {
-    let folder = folder.join(version);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("bundle.json"), text).unwrap();
+fn put(dir: &Path, version: &str, text: impl AsRef<[u8]>) {
+    let dir = dir.join(version);
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("bundle.json"), text).unwrap();
 }
 
 fn whole(version: &str) -> String {
@@ -23,16 +23,16 @@ fn whole(version: &str) -> String {
 }
 
 fn with(versions: &[&str]) -> (tempfile::TempDir, Catalogue) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for version in versions {
-        put(folder.path(), version, whole(version));
+        put(dir.path(), version, whole(version));
     }
-    let catalogue = Catalogue::new(folder.path());
-    (folder, catalogue)
+    let catalogue = Catalogue::new(dir.path());
+    (dir, catalogue)
 }
 
 #[test]
-fn the_newest_that_fits_is_found() {
+fn newest_matching_bundle_is_found() {
     let (_folder, all) = with(&["v1.34.9", "v1.34.10", "v1.35.0", "v1.9.40"]);
     let found = |text: &str| all.resolve(text).unwrap().version.to_string();
     assert_eq!(found(""), "v1.35.0");
@@ -43,12 +43,12 @@ fn the_newest_that_fits_is_found() {
     let versions: Vec<_> = all.versions().into_iter().map(|b| b.version).collect();
     assert!(versions.is_sorted());
     let bundle = all.find(KubernetesVersion::new(1, 35, 0)).unwrap();
-    assert_eq!(bundle.folder, all.folder().join("v1.35.0"));
+    assert_eq!(bundle.dir, all.dir().join("v1.35.0"));
     assert_eq!(bundle.pause, "3.10.1");
 }
 
 #[test]
-fn what_is_missing_is_told_with_the_way_to_get_it() {
+fn missing_bundle_error_has_a_hint() {
     let (_folder, all) = with(&["v1.34.4", "v1.35.4"]);
     let error = all.resolve("v1.36.1").unwrap_err();
     assert_eq!(
@@ -64,7 +64,7 @@ fn what_is_missing_is_told_with_the_way_to_get_it() {
         DriverError::from(error).to_string(),
         "Kubernetes v1.36 is not here; get it with: make kubernetes VERSION=1.36"
     );
-    let nothing = Catalogue::new(all.folder().join("nowhere"));
+    let nothing = Catalogue::new(all.dir().join("nowhere"));
     let error = nothing.resolve("").unwrap_err();
     assert_eq!(error.to_string(), "Kubernetes is not here; no version is");
     for wrong in ["1", "latest", "v1.x", "../v1.34.4", "v1.34.4 ", "1.34.4.5"] {
@@ -74,28 +74,20 @@ fn what_is_missing_is_told_with_the_way_to_get_it() {
 }
 
 #[test]
-fn broken_ones_are_left_out_and_told_when_asked_for() {
-    let (folder, all) = with(&["v1.34.4"]);
-    let folder = folder.path();
-    put(folder, "v1.34.5", whole("v1.34.6"));
-    put(folder, "v1.34.6", "{");
-    put(folder, "v1.34.7", " ".repeat(64 * 1024 + 1));
-    put(
-        folder,
-        "v1.34.8",
-        whole("v1.34.8").replace("3.6.5-0", "a\\nb"),
-    );
-    put(
-        folder,
-        "v1.34.9",
-        whole("v1.34.9").replace("strata.", "--x"),
-    );
-    put(folder, "v1.34.10", "[".repeat(60_000));
-    put(folder, "1.34.11", whole("v1.34.11"));
-    put(folder, "notes", "{}");
-    fs::create_dir_all(folder.join("v1.34.12/bundle.json")).unwrap();
+fn broken_bundles_are_skipped_and_reported_on_request() {
+    let (dir, all) = with(&["v1.34.4"]);
+    let dir = dir.path();
+    put(dir, "v1.34.5", whole("v1.34.6"));
+    put(dir, "v1.34.6", "{");
+    put(dir, "v1.34.7", " ".repeat(64 * 1024 + 1));
+    put(dir, "v1.34.8", whole("v1.34.8").replace("3.6.5-0", "a\\nb"));
+    put(dir, "v1.34.9", whole("v1.34.9").replace("strata.", "--x"));
+    put(dir, "v1.34.10", "[".repeat(60_000));
+    put(dir, "1.34.11", whole("v1.34.11"));
+    put(dir, "notes", "{}");
+    fs::create_dir_all(dir.join("v1.34.12/bundle.json")).unwrap();
     // It is being built.
-    fs::create_dir_all(folder.join("v1.34.13")).unwrap();
+    fs::create_dir_all(dir.join("v1.34.13")).unwrap();
     assert_eq!(all.versions().len(), 1);
     for patch in [5, 6, 7, 8, 9, 10, 12] {
         let error = all.find(KubernetesVersion::new(1, 34, patch)).unwrap_err();
@@ -111,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn resolve_gives_the_newest_of_what_fits(
+    fn resolve_returns_the_newest_matching_version(
         patches in proptest::collection::btree_set((30u16..34, 0u16..20), 0..8),
         asked in 30u16..34,
     ) {
@@ -132,9 +124,9 @@ proptest! {
     }
 
     #[test]
-    fn no_content_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".*") {
-        let (folder, all) = with(&[]);
-        put(folder.path(), "v1.34.4", bytes);
+    fn catalogue_never_panics_on_any_content(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".*") {
+        let (dir, all) = with(&[]);
+        put(dir.path(), "v1.34.4", bytes);
         prop_assert!(all.versions().is_empty());
         prop_assert!(all.resolve(&text).is_err());
     }

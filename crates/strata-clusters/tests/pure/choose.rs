@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use strata_clusters::choose::{
-    Candidate, MOST_MEMBERS, Want, changes, check, check_added, check_scaled, choose, choose_most,
-    free_numbers, pod_subnet, victims,
+    Candidate, MAX_MEMBERS, RoleDemand, changes, check, check_added, check_scaled, choose,
+    choose_most, free_numbers, members_to_remove, pod_subnet,
 };
 use strata_types::ErrorKind;
 use strata_types::cluster::{ClusterRole, ControlPlane, InstanceType, NodePool};
@@ -22,12 +22,12 @@ fn candidate(machine: &str, gpu: bool, megabytes: u64) -> Candidate {
     }
 }
 
-fn want(role: ClusterRole, instance_type: InstanceType, count: u32) -> Want {
+fn want(role: ClusterRole, instance_type: InstanceType, count: u32) -> RoleDemand {
     let pool = match role {
         ClusterRole::ControlPlane => "",
         ClusterRole::Worker => "web",
     };
-    Want {
+    RoleDemand {
         role,
         pool: pool.into(),
         instance_type,
@@ -77,7 +77,7 @@ fn fields_of_the_published_document_are_named() {
 }
 
 #[test]
-fn several_pools_are_scaled_all_or_not_at_all() {
+fn pool_scaling_is_all_or_nothing() {
     let there = [pool("a", 150), pool("b", 1)];
     let scaled = check_scaled(&there, &[("b".into(), 150), ("a".into(), 0)]).unwrap();
     assert_eq!(scaled, [pool("a", 0), pool("b", 150)]);
@@ -121,7 +121,7 @@ fn the_control_plane_is_small_and_workers_are_large() {
 }
 
 #[test]
-fn what_is_missing_is_counted_by_type() {
+fn missing_machines_are_counted_by_type() {
     let wants = [
         want(ClusterRole::ControlPlane, InstanceType::Standard, 3),
         want(ClusterRole::Worker, InstanceType::Gpu, 1),
@@ -136,12 +136,12 @@ fn what_is_missing_is_counted_by_type() {
 }
 
 #[test]
-fn members_have_addresses_of_their_own() {
+fn member_pod_subnets_are_distinct() {
     assert_eq!(pod_subnet(7), "10.244.7.0/24");
     let members = [control(1), worker("a", 3)];
     assert_eq!(free_numbers(&members, 3).unwrap(), [2, 4, 5]);
     assert_eq!(
-        free_numbers(&[], usize::from(MOST_MEMBERS)).unwrap().len(),
+        free_numbers(&[], usize::from(MAX_MEMBERS)).unwrap().len(),
         250
     );
     assert!(free_numbers(&members, 249).is_err());
@@ -165,7 +165,7 @@ fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
                 megabytes,
                 failed_lately,
             });
-        // By name, once each: what two say about one machine is no fact.
+        // By name, once each: two different entries of one machine are no fact.
         let all: BTreeMap<_, _> = all.map(|c| (c.machine.clone(), c)).collect();
         all.into_values().collect()
     })
@@ -180,7 +180,7 @@ fn least(role: ClusterRole) -> u64 {
 }
 
 #[test]
-fn machine_that_is_too_small_is_left_and_named() {
+fn too_small_machine_is_skipped_and_named() {
     let wants = [
         want(ClusterRole::ControlPlane, InstanceType::Standard, 1),
         want(ClusterRole::Worker, InstanceType::Standard, 1),
@@ -200,7 +200,7 @@ fn machine_that_is_too_small_is_left_and_named() {
 }
 
 #[test]
-fn what_is_named_first_gets_the_machines_that_there_are() {
+fn first_pool_gets_the_available_machines() {
     let free = [
         candidate("m1", false, 4000),
         candidate("m2", false, 4000),
@@ -213,11 +213,11 @@ fn what_is_named_first_gets_the_machines_that_there_are() {
     ];
     assert!(choose(&free, &wants, &[]).is_err());
     let choices = choose_most(&free, &wants, &[]).unwrap();
-    let told = choices.iter().map(|it| (it.role, it.machine.to_string()));
-    let told: Vec<_> = told.collect();
+    let reported = choices.iter().map(|it| (it.role, it.machine.to_string()));
+    let reported: Vec<_> = reported.collect();
     let control = (ClusterRole::ControlPlane, "m1".to_owned());
     let workers = ["m2", "g1"].map(|id| (ClusterRole::Worker, id.to_owned()));
-    assert_eq!(told, [[control].as_slice(), &workers].concat());
+    assert_eq!(reported, [[control].as_slice(), &workers].concat());
     // Its own machines, and numbers that are taken, are not there.
     let full: Vec<_> = (1..=249).map(|n| worker("web", n)).collect();
     assert_eq!(choose_most(&free, &wants, &full).unwrap().len(), 1);
@@ -279,7 +279,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_lead_to_what_is_asked(
+    fn changes_converge_to_the_spec(
         members in any_members(),
         controls in prop_oneof![Just(1u32), Just(3), Just(5)],
         counts in proptest::collection::vec(0u32..4, 3),
@@ -289,7 +289,7 @@ proptest! {
         let todo = changes(&asked, &members);
         let mut after = members.clone();
         for surplus in &todo.remove {
-            let go = victims(&surplus.pool, surplus.count as usize, &after, &all_well(&after));
+            let go = members_to_remove(&surplus.pool, surplus.count as usize, &after, &all_well(&after));
             prop_assert_eq!(go.len(), surplus.count as usize);
             after.retain(|member| !go.iter().any(|(machine, _)| *machine == member.machine));
         }

@@ -10,7 +10,7 @@ fn may(key: &str, value: &str) -> bool {
 }
 
 #[test]
-fn keys_and_values_are_those_of_kubernetes() {
+fn label_keys_and_values_follow_kubernetes() {
     for key in [
         "a",
         "Tier",
@@ -63,7 +63,7 @@ fn keys_and_values_are_those_of_kubernetes() {
 
 proptest! {
     #[test]
-    fn what_is_let_through_is_plain(key in ".{0,70}", value in ".{0,70}") {
+    fn accepted_labels_are_plain_text(key in ".{0,70}", value in ".{0,70}") {
         if may(&key, &value) {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
             prop_assert!(!key.is_empty() && key.chars().all(plain) && value.chars().all(plain));
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn words_are_let_through(
+    fn plain_labels_are_accepted(
         key in "([a-z0-9]{1,10}\\.[a-z]{2,5}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
         value in "([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?",
     ) {

@@ -1,13 +1,13 @@
-//! What is decided about clusters without touching one, and the played driver
+//! What is decided about clusters without touching one, and the simulated driver
 //! that operations are tested with.
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
 mod choose;
-mod heal;
 mod labels;
+mod remediation;
+mod removal;
 mod sim;
 mod skew;
 mod status;
-mod victims;
 mod world;

@@ -1,4 +1,4 @@
-//! The played driver holds to the rules of the real one.
+//! The simulated driver holds to the rules of the real one.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -33,8 +33,8 @@ fn facts(sim: &Sim, members: Vec<Member>) -> ClusterFacts {
     }
 }
 
-/// Brings one in, asking again as long as it may help.
-fn enter(sim: &Sim, cluster: &ClusterFacts, member: &Member, first: bool) {
+/// Joins a member, trying again as long as it may help.
+fn join(sim: &Sim, cluster: &ClusterFacts, member: &Member, first: bool) {
     again(|| now(sim.install(cluster, member, &quiet)));
     again(|| match first {
         true => now(sim.init(cluster, member, &quiet)),
@@ -58,17 +58,17 @@ fn built(sim: &Sim, controls: u8, workers: u8) -> ClusterFacts {
     members.extend((controls + 1..=controls + workers).map(|n| worker("web", n)));
     let cluster = facts(sim, members);
     for member in &cluster.members {
-        enter(sim, &cluster, member, member.number == 1);
+        join(sim, &cluster, member, member.number == 1);
     }
-    again(|| now(sim.introduce(&cluster)));
+    again(|| now(sim.update_peers(&cluster)));
     cluster
 }
 
 #[test]
-fn a_cluster_is_built_used_and_taken_down() {
+fn simulated_cluster_is_created_used_and_deleted() {
     let sim = Sim::default();
     let cluster = built(&sim, 3, 2);
-    assert!(sim.is_acquainted("shop"));
+    assert!(sim.peers_are_current("shop"));
     let seen = now(sim.observe(&cluster));
     assert!(seen.serves && seen.nodes.len() == 5 && seen.nodes.iter().all(|n| n.ready));
     assert_eq!(seen.etcd.len(), 3);
@@ -76,7 +76,7 @@ fn a_cluster_is_built_used_and_taken_down() {
     now(sim.cordon(&cluster, "w-4", true)).unwrap();
     assert_eq!(now(sim.drain(&cluster, "w-4")), Ok(Drained::Empty));
     assert_eq!(sim.nodes("shop")["w-5"].pods, 3);
-    now(sim.forget(&cluster, cluster.member("w-4").unwrap())).unwrap();
+    now(sim.remove_member(&cluster, cluster.member("w-4").unwrap())).unwrap();
     assert!(!sim.nodes("shop").contains_key("w-4"));
     assert_eq!(sim.all_clusters(), ["shop"]);
     for member in &cluster.members {
@@ -88,7 +88,7 @@ fn a_cluster_is_built_used_and_taken_down() {
 }
 
 #[test]
-fn what_may_not_be_is_refused_and_noted() {
+fn invalid_calls_are_refused_and_recorded_as_violations() {
     let sim = Sim::default();
     let cluster = facts(&sim, vec![control(1), control(2), worker("web", 3)]);
     let [first, second, third] = &cluster.members[..] else {
@@ -132,8 +132,11 @@ fn what_may_not_be_is_refused_and_noted() {
         now(sim.upgrade(&cluster, third, to, false, &quiet)).is_err(),
         "not drained"
     );
-    assert!(now(sim.forget(&cluster, third)).is_err(), "not drained");
-    assert!(now(sim.forget(&cluster, first)).is_err(), "the last");
+    assert!(
+        now(sim.remove_member(&cluster, third)).is_err(),
+        "not drained"
+    );
+    assert!(now(sim.remove_member(&cluster, first)).is_err(), "the last");
     noted(8);
     let mut other = cluster.clone();
     other.id = "2".into();
@@ -145,14 +148,14 @@ fn what_may_not_be_is_refused_and_noted() {
 }
 
 #[test]
-fn etcd_decides_by_majority() {
+fn etcd_needs_a_majority() {
     let sim = Sim::default();
     let cluster = built(&sim, 3, 1);
     sim.set_up("cp-2", false);
     assert!(now(sim.observe(&cluster)).serves);
     let alive = cluster.member("cp-3").unwrap();
     assert!(
-        now(sim.forget(&cluster, alive)).is_err(),
+        now(sim.remove_member(&cluster, alive)).is_err(),
         "one of two that decide"
     );
     sim.set_up("cp-3", false);
@@ -170,7 +173,7 @@ fn etcd_decides_by_majority() {
         now(sim.join(&cluster, second, &quiet)).is_err(),
         "etcd has its dead self"
     );
-    now(sim.forget(&cluster, second)).unwrap();
+    now(sim.remove_member(&cluster, second)).unwrap();
     now(sim.install(&cluster, second, &quiet)).unwrap();
     now(sim.join(&cluster, second, &quiet)).unwrap();
     assert!(now(sim.observe(&cluster)).etcd.values().all(|up| *up));
@@ -193,10 +196,10 @@ fn workers_wait_for_the_whole_control_plane() {
 }
 
 #[test]
-fn a_snapshot_brings_the_control_plane_back() {
+fn snapshot_restores_the_control_plane() {
     let sim = Sim::default();
     let cluster = built(&sim, 3, 1);
-    let kept = now(sim.snapshot(&cluster, "before upgrade")).unwrap();
+    let cluster_config = now(sim.snapshot(&cluster, "before upgrade")).unwrap();
     let to = v("v1.35.0");
     assert!(
         now(sim.preflight(&cluster, to))
@@ -210,35 +213,38 @@ fn a_snapshot_brings_the_control_plane_back() {
     assert!(!now(sim.observe(&cluster)).serves);
     assert!(now(sim.restore(&cluster, "none", &quiet)).is_err());
     assert_eq!(
-        now(sim.restore(&cluster, &kept.id, &quiet)).unwrap(),
+        now(sim.restore(&cluster, &cluster_config.id, &quiet)).unwrap(),
         ["cp-1"]
     );
     let seen = now(sim.observe(&cluster));
     assert!(seen.serves && seen.version == "v1.34.4");
     assert_eq!(sim.nodes("shop")["cp-1"].version, v("v1.34.4"));
-    assert_eq!(sim.snapshots(&cluster.name).unwrap(), [kept]);
+    assert_eq!(sim.snapshots(&cluster.name).unwrap(), [cluster_config]);
 }
 
 #[test]
-fn calls_fail_when_told_to() {
+fn injected_faults_fail_calls() {
     let sim = Sim::default();
     let cluster = built(&sim, 1, 1);
-    let admit = || sim.admit(&cluster, "jo", Some("view")).now_or_never();
+    let grant_access = || {
+        sim.grant_access(&cluster, "jo", Some("view"))
+            .now_or_never()
+    };
     let users = || sim.cluster("shop").unwrap().users.len();
     sim.fail_next(2, Fault::Before);
-    assert!(admit().unwrap().is_err() && now(sim.observe(&cluster)).serves);
-    assert!(admit().unwrap().unwrap_err().is_transient());
+    assert!(grant_access().unwrap().is_err() && now(sim.observe(&cluster)).serves);
+    assert!(grant_access().unwrap().unwrap_err().is_transient());
     assert_eq!(users(), 0);
     sim.fail_at(2, Fault::After);
-    assert!(admit().unwrap().is_ok());
-    now(sim.admit(&cluster, "jo", None)).unwrap_err();
+    assert!(grant_access().unwrap().is_ok());
+    now(sim.grant_access(&cluster, "jo", None)).unwrap_err();
     assert_eq!(users(), 0);
-    sim.fail_at(1, Fault::DieAfter);
-    assert!(admit().is_none());
+    sim.fail_at(1, Fault::CrashAfter);
+    assert!(grant_access().is_none());
     assert_eq!(users(), 1);
     sim.fail_every(2, Fault::Refused);
-    assert!(admit().unwrap().is_ok());
-    assert!(!admit().unwrap().unwrap_err().is_transient());
+    assert!(grant_access().unwrap().is_ok());
+    assert!(!grant_access().unwrap().unwrap_err().is_transient());
     sim.set_faults(|name, _| match name {
         "observe" => Fault::Before,
         _ => Fault::None,
@@ -246,16 +252,17 @@ fn calls_fail_when_told_to() {
     assert!(!now(sim.observe(&cluster)).serves);
     sim.clear_faults();
     assert!(now(sim.observe(&cluster)).serves);
-    assert_eq!(sim.calls().last().unwrap().0, "admit");
+    assert_eq!(sim.calls().last().unwrap().0, "grant_access");
 }
 
 #[test]
-fn machines_that_are_played_elsewhere_are_followed() {
+fn simulated_machines_of_another_driver_are_followed() {
     let sim = Sim::default();
     let lives: Arc<Mutex<BTreeMap<String, Option<u64>>>> = Arc::default();
-    let told = lives.clone();
+    let reported = lives.clone();
     sim.follow(move |machine| {
-        told.lock()
+        reported
+            .lock()
             .unwrap()
             .get(machine)
             .copied()
@@ -292,7 +299,7 @@ fn machines_that_are_played_elsewhere_are_followed() {
 
 proptest! {
     #[test]
-    fn whatever_fails_asking_again_leads_there(seed in any::<u64>(), controls in 0u8..3, workers in 0u8..4) {
+    fn retry_converges_after_any_fault(seed in any::<u64>(), controls in 0u8..3, workers in 0u8..4) {
         let sim = Sim::default();
         let name = "shop".parse().unwrap();
         let secrets = sim.secrets(&name).unwrap();
@@ -302,10 +309,10 @@ proptest! {
         members.extend((controls + 1..=controls + workers).map(|n| worker("web", n)));
         let cluster = ClusterFacts { name, id: "1".into(), version: v("v1.34.4"), controls: 1, pod_security: None, members, secrets };
         for member in &cluster.members {
-            enter(&sim, &cluster, member, member.number == 1);
+            join(&sim, &cluster, member, member.number == 1);
         }
-        again(|| now(sim.introduce(&cluster)));
-        prop_assert!(sim.is_acquainted("shop"));
+        again(|| now(sim.update_peers(&cluster)));
+        prop_assert!(sim.peers_are_current("shop"));
         let to = v("v1.35.1");
         for (at, member) in order(&cluster.members).into_iter().enumerate() {
             if member.role == ClusterRole::Worker {

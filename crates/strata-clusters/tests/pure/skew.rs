@@ -6,7 +6,7 @@ use strata_clusters::skew::{SkewError, may_go, may_join, may_upgrade, oldest, or
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
 
 #[test]
-fn a_control_plane_goes_up_one_minor_at_a_time() {
+fn control_plane_upgrades_one_minor_at_a_time() {
     assert_eq!(may_upgrade(v("1.34.4"), v("1.34.5")), Ok(()));
     assert_eq!(may_upgrade(v("1.34.4"), v("1.35.0")), Ok(()));
     let why = |from, to| may_upgrade(v(from), v(to)).unwrap_err().to_string();
@@ -29,7 +29,7 @@ fn a_control_plane_goes_up_one_minor_at_a_time() {
 }
 
 #[test]
-fn a_kubelet_is_not_newer_and_not_much_older() {
+fn kubelet_skew_is_bounded() {
     for (kubelet, server, fits) in [
         ("1.34.4", "1.34.4", true),
         ("1.31.0", "1.34.4", true),
@@ -49,7 +49,7 @@ fn a_kubelet_is_not_newer_and_not_much_older() {
 
 proptest! {
     #[test]
-    fn targets_are_what_can_be_reached_now(
+    fn upgrade_targets_are_reachable_now(
         current in version(),
         behind in 0u16..5,
         available in proptest::collection::vec(version(), 0..12),
@@ -67,8 +67,8 @@ proptest! {
             prop_assert!(available.contains(&to));
             prop_assert!(may_upgrade(current, to).is_ok());
             prop_assert!(may_join(kubelet, to).is_ok());
-            // Every node that fits the new API server fitted the old one, or
-            // is newer than that: nobody is left behind by the step.
+            // Every node that fits the new API server fitted the old one, or is
+            // newer than that: no node is left behind by the step.
             prop_assert!(may_upgrade(to, current).is_err());
         }
     }

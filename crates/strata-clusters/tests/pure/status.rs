@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use strata_clusters::Observed;
-use strata_clusters::status::{Facts, Memory, Patience, Work, status};
+use strata_clusters::status::{Facts, OutageHistory, RemediationDelays, Work, status};
 use strata_types::cluster::{ClusterRole, ClusterSpec, ClusterStatus, Member};
 
-use crate::world::{all_well, any_members, any_sight, control, pool, spec, v, worker};
+use crate::world::{all_well, any_members, any_observation, control, pool, spec, v, worker};
 
 struct Case {
     spec: ClusterSpec,
     members: Vec<Member>,
     seen: Observed,
-    memory: Memory,
+    outage_history: OutageHistory,
     unreplaced: Vec<String>,
     lost: BTreeSet<String>,
 }
@@ -26,7 +26,7 @@ impl Case {
             spec: spec(u32::from(controls), vec![pool("web", u32::from(workers))]),
             seen: all_well(&members),
             members,
-            memory: Memory::default(),
+            outage_history: OutageHistory::default(),
             unreplaced: Vec::new(),
             lost: BTreeSet::new(),
         }
@@ -38,7 +38,7 @@ impl Case {
         }
     }
 
-    fn told(&self, work: Work<'_>, stopped: Option<&str>) -> (ClusterStatus, String) {
+    fn reported(&self, work: Work<'_>, stopped: Option<&str>) -> (ClusterStatus, String) {
         let facts = Facts {
             name: "shop",
             spec: &self.spec,
@@ -51,26 +51,26 @@ impl Case {
         status(
             &facts,
             Some(&self.seen),
-            &self.memory,
-            &Patience::default(),
+            &self.outage_history,
+            &RemediationDelays::default(),
             0,
         )
     }
 }
 
 #[test]
-fn all_well_is_running_and_says_nothing() {
+fn healthy_cluster_is_running_without_a_message() {
     let case = Case::new(3, 2);
     assert_eq!(
-        case.told(Work::Idle, None),
+        case.reported(Work::Idle, None),
         (ClusterStatus::Running, String::new())
     );
 }
 
 #[test]
-fn what_is_under_way_comes_first() {
+fn running_operation_is_reported_first() {
     let mut case = Case::new(1, 1);
-    let word = |case: &Case, work| case.told(work, None).0;
+    let word = |case: &Case, work| case.reported(work, None).0;
     assert_eq!(word(&case, Work::Creating), ClusterStatus::Provisioning);
     assert_eq!(word(&case, Work::Deleting), ClusterStatus::Stopping);
     assert_eq!(word(&case, Work::Changing("x")), ClusterStatus::Reconciling);
@@ -93,21 +93,21 @@ fn what_is_under_way_comes_first() {
 fn machine_that_does_not_answer_degrades_before_kubernetes_notices() {
     let mut case = Case::new(1, 2);
     case.lost.insert("w-3".into());
-    let (status, message) = case.told(Work::Idle, None);
+    let (status, message) = case.reported(Work::Idle, None);
     assert_eq!(status, ClusterStatus::Degraded, "{message}");
     assert!(
         message.contains("the machine of worker w-3 does not answer"),
         "{message}"
     );
     // While it changes, machines come and go.
-    let (_, message) = case.told(Work::Changing("its pools"), None);
+    let (_, message) = case.reported(Work::Changing("its pools"), None);
     assert!(!message.contains("w-3"), "{message}");
 }
 
 #[test]
-fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
+fn unobserved_cluster_is_neither_running_nor_unspecified() {
     let case = Case::new(1, 1);
-    let told = |work, stopped| {
+    let reported = |work, stopped| {
         let facts = Facts {
             name: "shop",
             spec: &case.spec,
@@ -117,33 +117,42 @@ fn what_nobody_looked_at_is_neither_running_nor_unspecified() {
             unreplaced: &[],
             lost: &BTreeSet::new(),
         };
-        status(&facts, None, &case.memory, &Patience::default(), 0)
+        status(
+            &facts,
+            None,
+            &case.outage_history,
+            &RemediationDelays::default(),
+            0,
+        )
     };
-    let (status, message) = told(Work::Idle, Some("the upgrade stopped"));
+    let (status, message) = reported(Work::Idle, Some("the upgrade stopped"));
     assert_eq!(status, ClusterStatus::Reconciling);
     assert_eq!(
         message,
         "this server has just begun and has not seen it answer yet; the upgrade stopped"
     );
-    // What the record says is told at once.
-    let (status, message) = told(Work::Upgrading(v("v1.35.4")), None);
+    // What the record says is reported at once.
+    let (status, message) = reported(Work::Upgrading(v("v1.35.4")), None);
     assert_eq!(status, ClusterStatus::Reconciling);
     assert!(
         message.starts_with("it is being upgraded to v1.35.4; "),
         "{message}"
     );
-    assert_eq!(told(Work::Creating, None).0, ClusterStatus::Provisioning);
-    assert_eq!(told(Work::Deleting, None).0, ClusterStatus::Stopping);
+    assert_eq!(
+        reported(Work::Creating, None).0,
+        ClusterStatus::Provisioning
+    );
+    assert_eq!(reported(Work::Deleting, None).0, ClusterStatus::Stopping);
 }
 
 #[test]
-fn a_broken_worker_is_told_with_what_comes() {
+fn broken_worker_is_reported_with_the_next_action() {
     let mut case = Case::new(1, 2);
     case.down("w-3", "Kubelet stopped posting node status.");
-    case.memory
+    case.outage_history
         .note(&case.members, &case.seen, &BTreeSet::new(), -120_000);
     assert_eq!(
-        case.told(Work::Idle, None),
+        case.reported(Work::Idle, None),
         (
             ClusterStatus::Degraded,
             "worker w-3 is NotReady: Kubelet stopped posting node status.; it is replaced in 3 minutes; look with: strata machine console w-3".into()
@@ -152,14 +161,14 @@ fn a_broken_worker_is_told_with_what_comes() {
 }
 
 #[test]
-fn the_most_important_is_told_first_and_the_rest_is_counted() {
+fn most_important_problem_is_first_and_the_rest_counted() {
     let mut case = Case::new(3, 6);
     for number in 4..=9 {
         case.down(&format!("w-{number}"), "");
     }
     case.down("cp-2", "gone\nfor good");
     case.seen.etcd.insert("cp-2".into(), false);
-    let (status, message) = case.told(Work::Idle, Some("the upgrade stopped at w-4"));
+    let (status, message) = case.reported(Work::Idle, Some("the upgrade stopped at w-4"));
     assert_eq!(status, ClusterStatus::Degraded);
     assert!(
         message.starts_with("the upgrade stopped at w-4; etcd on cp-2 does not answer; 2 of 3 do, and 2 must for the cluster to serve; control-plane machine cp-2 is NotReady: gone for good; "),
@@ -169,13 +178,13 @@ fn the_most_important_is_told_first_and_the_rest_is_counted() {
 }
 
 #[test]
-fn silence_is_an_error_that_says_what_to_do() {
+fn unresponsive_cluster_is_an_error_with_a_hint() {
     let mut case = Case::new(3, 1);
     case.seen.serves = false;
     case.seen.why = "connection refused".into();
     case.seen.etcd.insert("cp-1".into(), false);
     case.seen.etcd.insert("cp-2".into(), false);
-    let (status, message) = case.told(Work::Idle, None);
+    let (status, message) = case.reported(Work::Idle, None);
     assert_eq!(status, ClusterStatus::Error);
     assert_eq!(
         message,
@@ -184,17 +193,17 @@ fn silence_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn what_is_not_as_asked_is_not_running() {
+fn cluster_that_differs_from_its_spec_is_not_running() {
     let mut case = Case::new(1, 1);
     case.spec.pools[0].count = 2;
-    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
+    assert_eq!(case.reported(Work::Idle, None).0, ClusterStatus::Degraded);
     case.spec.pools[0].count = 1;
     case.seen.broken_pods = vec!["kube-system/coredns-1".into()];
-    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Degraded);
+    assert_eq!(case.reported(Work::Idle, None).0, ClusterStatus::Degraded);
     case.seen.broken_pods.clear();
-    assert_eq!(case.told(Work::Idle, None).0, ClusterStatus::Running);
+    assert_eq!(case.reported(Work::Idle, None).0, ClusterStatus::Running);
     case.spec.version = v("v1.34.5");
-    let (status, message) = case.told(Work::Idle, None);
+    let (status, message) = case.reported(Work::Idle, None);
     assert_eq!(status, ClusterStatus::Degraded);
     assert!(
         message.ends_with("strata cluster upgrade shop"),
@@ -203,12 +212,12 @@ fn what_is_not_as_asked_is_not_running() {
 }
 
 #[test]
-fn whoever_cannot_be_replaced_is_named_and_so_is_what_to_do() {
+fn irreplaceable_member_is_named_with_a_hint() {
     let mut case = Case::new(1, 2);
     case.down("w-2", "gone");
     case.down("w-3", "gone");
     case.unreplaced = vec!["w-3".into()];
-    let (status, message) = case.told(Work::Idle, None);
+    let (status, message) = case.reported(Work::Idle, None);
     assert_eq!(status, ClusterStatus::Degraded);
     let (first, second) = message.split_once("; worker w-3").unwrap();
     assert!(first.contains("it is replaced in"), "{first}");
@@ -232,8 +241,8 @@ fn any_work() -> impl Strategy<Value = Work<'static>> {
 
 proptest! {
     #[test]
-    fn status_is_total_and_never_prettier_than_what_was_seen(
-        (mut members, mut seen) in any_members().prop_flat_map(any_sight),
+    fn status_is_total_and_never_better_than_observed(
+        (mut members, mut seen) in any_members().prop_flat_map(any_observation),
         work in any_work(),
         stopped in proptest::option::weighted(0.3, ".{1,400}"),
         looked in proptest::bool::weighted(0.9),
@@ -263,9 +272,9 @@ proptest! {
             unreplaced: &[],
             lost: &BTreeSet::new(),
         };
-        let memory = Memory::default();
+        let outage_history = OutageHistory::default();
         let seen_or_not = looked.then_some(&seen);
-        let (word, message) = status(&facts, seen_or_not, &memory, &Patience::default(), 0);
+        let (word, message) = status(&facts, seen_or_not, &outage_history, &RemediationDelays::default(), 0);
         let takes_part = |m: &Member| {
             m.joined && seen.nodes.iter().any(|n| n.ready && n.name == m.machine.as_str())
         };

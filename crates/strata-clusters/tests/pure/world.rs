@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use strata_clusters::{Observed, SeenNode};
+use strata_clusters::{Observed, ObservedNode};
 use strata_types::cluster::{
     ClusterRole, ClusterSpec, ControlPlane, InstanceType, KubernetesVersion, Member, NodePool,
 };
@@ -59,7 +59,7 @@ pub(crate) fn pool(name: &str, count: u32) -> NodePool {
     }
 }
 
-/// What is asked of a cluster.
+/// The specification of a cluster.
 pub(crate) fn spec(controls: u32, pools: Vec<NodePool>) -> ClusterSpec {
     ClusterSpec {
         version: v("v1.34.4"),
@@ -81,11 +81,11 @@ pub(crate) fn all_well(members: &[Member]) -> Observed {
         serves: true,
         version: "v1.34.4".into(),
         nodes: joined()
-            .map(|member| SeenNode {
+            .map(|member| ObservedNode {
                 name: member.machine.as_str().into(),
                 ready: true,
                 version: member.version.to_string(),
-                ..SeenNode::default()
+                ..ObservedNode::default()
             })
             .collect(),
         etcd: controls
@@ -114,7 +114,9 @@ pub(crate) fn any_members() -> impl Strategy<Value = Vec<Member>> {
 }
 
 /// Anything that could be seen of these members.
-pub(crate) fn any_sight(members: Vec<Member>) -> impl Strategy<Value = (Vec<Member>, Observed)> {
+pub(crate) fn any_observation(
+    members: Vec<Member>,
+) -> impl Strategy<Value = (Vec<Member>, Observed)> {
     let each = (0u8..6, any::<bool>(), any::<bool>(), any::<bool>());
     let all = proptest::collection::vec(each, members.len());
     (Just(members), all, 0u8..8).prop_map(|(members, all, mood)| {

@@ -1,16 +1,16 @@
 //! Requests with the shape of published cluster traces.
 //!
 //! - Sizes are heavy-tailed. In the Google traces of 2019 (Tirmazi and others,
-//!   "Borg: the Next Generation", EuroSys 2020) resource use per job is close to
-//!   a Pareto distribution, most tasks ask for a few hundredths of a machine
-//!   and few for a large part of it. Here cpu is a bounded Pareto
-//!   (shape 1.1) from a fifth of a core to 16 cores,
-//!   which makes about 60 instances on a node of 64 cores.
+//!   "Borg: the Next Generation", EuroSys 2020) resource use per job is close
+//!   to a Pareto distribution, most tasks request a few hundredths of a machine
+//!   and few a large part of it. Here cpu is a bounded Pareto (shape 1.1) from
+//!   a fifth of a core to 16 cores, which makes about 60 instances on a node of
+//!   64 cores.
 //! - Memory follows cpu loosely. In the Azure traces (Cortez and others,
 //!   "Resource Central", SOSP 2017) VMs come in fixed ratios of memory to cores
 //!   (1.75, 3.5, 7 GiB per core and so on). Here the ratio is drawn from
 //!   1, 2, 4 and 8 GiB per core, blurred by a factor of 0.7 to 1.3.
-//! - People ask in round numbers: cpu is rounded to 10 thousandths, memory to
+//! - People request round numbers: cpu is rounded to 10 thousandths, memory to
 //!   16 MiB.
 
 use strata_scheduler::{MIB, Resources};

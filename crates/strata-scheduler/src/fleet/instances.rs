@@ -11,7 +11,6 @@ use hashbrown::HashTable;
 use crate::hash::FoldHasher;
 use crate::{InstanceId, Resources};
 
-/// One placed instance.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Instance {
@@ -20,7 +19,7 @@ pub(crate) struct Instance {
     pub(crate) node: u32,
     /// Its place in the list of its node.
     pub(crate) at: u32,
-    /// Its rules in the rulebook.
+    /// Its rules among the compiled rules.
     pub(crate) rules: u32,
     pub(crate) priority: i32,
     /// After which measurement of its node it came.
@@ -28,7 +27,8 @@ pub(crate) struct Instance {
     /// The kind of its GPUs, as its place in the list of its node.
     pub(crate) gpu_kind: Option<u8>,
     pub(crate) preempts: bool,
-    /// Whether it holds ports of its node: most do not, and need not be asked.
+    /// Whether it holds ports of its node: most do not, and need not be looked
+    /// up.
     pub(crate) has_ports: bool,
 }
 

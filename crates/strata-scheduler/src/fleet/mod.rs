@@ -1,7 +1,7 @@
 //! The fleet: a snapshot of nodes and of what is placed on them, that is kept
 //! up to date change by change and from which placement decides.
 //!
-//! It holds no truth of its own: whoever keeps the records builds it from them
+//! It holds no truth of its own: the keeper of the records builds it from them
 //! and repeats every change. Each change costs about a microsecond or less,
 //! whatever the number of nodes.
 
@@ -13,8 +13,8 @@ mod slot;
 
 use std::collections::HashMap;
 
+use crate::compiled_rules::CompiledRules;
 use crate::index::{Cell, DiskIndex, Grid, PortIndex};
-use crate::rulebook::Rulebook;
 use crate::{FleetError, InstanceId, NodeId, NodeSpec, NodeState, Policy, Resources};
 pub(crate) use instances::{Instance, Instances};
 pub(crate) use nodes::Nodes;
@@ -23,7 +23,7 @@ pub(crate) use slot::Slot;
 /// How a fleet decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Where rules do not say another.
+    /// Where rules name no other.
     pub policy: Policy,
     /// Decides among equals under the policy [`Policy::Spread`].
     pub seed: u64,
@@ -35,11 +35,11 @@ pub struct Fleet {
     pub(crate) settings: Settings,
     pub(crate) nodes: Nodes,
     pub(crate) instances: Instances,
-    pub(crate) rulebook: Rulebook,
+    pub(crate) compiled_rules: CompiledRules,
     pub(crate) grid: Grid,
     pub(crate) disks: DiskIndex,
     pub(crate) ports: PortIndex,
-    /// What each node has free: all that most decisions look at.
+    /// What each node has free: all that most decisions read.
     pub(crate) free: Vec<Resources>,
     /// Nodes by the name of the host that they are nested in.
     pub(crate) nested: HashMap<String, Vec<usize>>,
@@ -123,7 +123,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells what the instances of a node really use, measured just now.
+    /// Reports what the instances of a node really use, measured just now.
     pub fn measure(&mut self, id: NodeId, used: Resources) -> Result<(), FleetError> {
         self.nodes.find_mut(id)?.measure(used);
         self.refile(id.slot());

@@ -8,8 +8,8 @@ use super::slot::Slot;
 use crate::index::{Bits, LabelIndex};
 use crate::{Constraint, FleetError, NodeId, NodeState};
 
-/// The journal is cut when it is longer than the fleet by as much: who is
-/// further behind looks at all nodes anyway.
+/// The journal is cut when it is longer than the fleet by as much: a reader
+/// that is further behind looks at all nodes anyway.
 const JOURNAL_SLACK: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,6 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Above every handle.
     pub(crate) fn end(&self) -> usize {
         self.slots.len()
     }
@@ -87,7 +86,7 @@ impl Nodes {
         Some(slot)
     }
 
-    /// Changes a node by `change` and files it anew where it differs.
+    /// Changes a node by `change` and files it again where it differs.
     pub(crate) fn change(&mut self, node: usize, change: impl FnOnce(&mut Slot)) {
         let Some(slot) = self.slots.get_mut(node).and_then(Option::as_mut) else {
             return;

@@ -24,7 +24,7 @@ impl Fleet {
         let missing = FleetError::NoSuchInstance(instance);
         let (place, gone) = self.instances.remove(instance).ok_or(missing)?;
         let node = gone.node as usize;
-        self.rulebook.leave(gone.rules, node, &self.nodes);
+        self.compiled_rules.leave(gone.rules, node, &self.nodes);
         let Some(slot) = self.nodes.get_mut(node) else {
             return Ok(NodeId(gone.node));
         };
@@ -45,7 +45,7 @@ impl Fleet {
     /// Takes GPUs and ports back from an instance that is gone.
     fn return_extras(&mut self, place: u32, gone: &Instance) {
         let node = gone.node as usize;
-        let rules = self.rulebook.rules(gone.rules);
+        let rules = self.compiled_rules.rules(gone.rules);
         let Some(slot) = self.nodes.get_mut(node) else {
             return;
         };
@@ -60,7 +60,7 @@ impl Fleet {
         }
     }
 
-    /// What was asked for an instance that is placed.
+    /// The request of an instance that is placed.
     #[must_use]
     pub fn request_of(&self, instance: InstanceId) -> Option<Request> {
         let placed = self.instances.get(self.instances.place(instance)?)?;
@@ -69,17 +69,17 @@ impl Fleet {
             resources: placed.resources,
             priority: placed.priority,
             preempts: placed.preempts,
-            rules: Arc::clone(self.rulebook.rules(placed.rules)),
+            rules: Arc::clone(self.compiled_rules.rules(placed.rules)),
         })
     }
 
-    /// The rules in the rulebook, with all that follows from them up to date.
+    /// The compiled rules, with all that follows from them up to date.
     pub(crate) fn compile(&mut self, rules: &Arc<Rules>) -> u32 {
-        let id = match self.rulebook.find(rules) {
+        let id = match self.compiled_rules.find(rules) {
             Some(id) => id,
-            None => self.rulebook.add(rules, &self.instances),
+            None => self.compiled_rules.add(rules, &self.instances),
         };
-        self.rulebook.refresh(id, &self.nodes);
+        self.compiled_rules.refresh(id, &self.nodes);
         id
     }
 
@@ -113,13 +113,13 @@ impl Fleet {
             slot.ports.push((port, Some(place)));
             self.ports.take(port, node);
         }
-        self.rulebook.join(rules, node, &self.nodes);
+        self.compiled_rules.join(rules, node, &self.nodes);
         self.refile(node);
     }
 
-    /// Puts an instance back that was released a moment ago, as it was: part
-    /// of the same measurement, with the same GPUs.
-    pub(crate) fn put_back(&mut self, request: &Request, was: &Instance) {
+    /// Restores an instance that was released a moment ago, as it was: part of
+    /// the same measurement, with the same GPUs.
+    pub(crate) fn restore_eviction(&mut self, request: &Request, was: &Instance) {
         let node = was.node as usize;
         self.commit(request, was.rules, node);
         let place = self.instances.place(was.id);

@@ -33,19 +33,19 @@ impl GpuCount {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    /// Boxed, as most decisions do not look at it.
+    /// Boxed, as most decisions do not read it.
     pub(crate) spec: Box<NodeSpec>,
     pub(crate) state: NodeState,
     pub(crate) reserved: Resources,
     recent: Resources,
     measured: Option<Resources>,
-    /// Counts measurements; an instance remembers in which it came.
+    /// Counts measurements; an instance notes in which it came.
     pub(crate) epoch: u32,
     /// The instances here, as places in the table of instances.
     pub(crate) instances: Vec<u32>,
     /// Ports in use, and by which instance; by the node itself when by none.
     pub(crate) ports: Vec<(HostPort, Option<u32>)>,
-    /// Kinds stay in their places, as instances remember theirs.
+    /// Kinds stay in their places, as instances note theirs.
     pub(crate) gpus: Vec<GpuCount>,
     promised: Resources,
     real: Option<Resources>,
@@ -180,7 +180,7 @@ impl Slot {
         self.gpus[kind].used -= count;
     }
 
-    /// Who has this port: nobody, an instance, or the node itself.
+    /// What holds this port: nothing, an instance, or the node itself.
     pub(crate) fn holder(&self, port: HostPort) -> Option<Option<u32>> {
         let mut ports = self.ports.iter();
         ports

@@ -1,11 +1,11 @@
 //! The ready nodes in a grid of size classes: free cpu by free memory.
 //!
 //! For each class of cpu, and each of memory, a set of nodes; a cell of the
-//! grid is the intersection of two. Counts per cell and a mask per row tell
+//! grid is the intersection of two. Counts per cell and a mask per row report
 //! which cells hold anything, so a search steps from one cell that matters to
 //! the next. Moving a node costs a few bits. Sets, not lists: the order inside
 //! a cell is the order of nodes whatever happened before, so a fleet built
-//! anew decides as the old one did.
+//! again decides as the old one did.
 
 use super::size::{CLASSES, Cell};
 
@@ -16,7 +16,6 @@ const NOWHERE: u16 = u16::MAX;
 pub(crate) struct Grid {
     pub(super) cpu: Sets,
     pub(super) memory: Sets,
-    /// Nodes per cell.
     counts: Vec<u32>,
     /// Per class of cpu, the classes of memory that have nodes.
     pub(super) rows: Vec<u64>,

@@ -42,7 +42,7 @@ impl LabelIndex {
     }
 
     /// Takes out of `set` the nodes that do not meet the constraint. `named`
-    /// tells the node of a name.
+    /// returns the node of a name.
     pub(crate) fn filter(
         &self,
         constraint: &Constraint,

@@ -16,5 +16,5 @@ pub(crate) use disk::DiskIndex;
 pub(crate) use grid::Grid;
 pub(crate) use labels::LabelIndex;
 pub(crate) use ports::PortIndex;
-pub(crate) use search::{Found, Want, order, packing};
+pub(crate) use search::{Found, SearchTarget, order, packing};
 pub(crate) use size::Cell;

@@ -1,4 +1,4 @@
-//! For each port that somebody uses, the nodes where it is taken.
+//! For each port that a caller uses, the nodes where it is taken.
 
 use super::Bits;
 use crate::HostPort;

@@ -4,9 +4,23 @@
 //! cell that fits is the answer. In a cell that lies above the request in both
 //! dimensions every node has the room, so normally one cell is visited.
 //!
-//! When a filter leaves few nodes, or the cells visited hold nobody who fits,
-//! looking at the nodes one by one is cheaper than going on, and gives the
-//! same answer.
+//! When a filter leaves few nodes, or the cells visited hold no node that fits,
+//! checking the nodes one by one is cheaper than going on, and gives the same
+//! answer.
+//!
+//! Invariants:
+//! - A node is in exactly one cell: the one of its size class of free cpu and
+//!   free memory. A class holds the amounts from its floor up to the next
+//!   floor, so a node of a higher class in both dimensions has the cpu and the
+//!   memory, a node of a lower class in either cannot fit, and only in an equal
+//!   class does the amount decide. `fits` is called for every node all the
+//!   same: the grid does not know disks, ports and GPUs.
+//! - Cells are visited in the order of `packing`, which depends on the cell
+//!   alone. So the first cell with a fitting node holds the best score, and the
+//!   order within a cell (`order`, rotated by `start`) only breaks ties.
+//! - The exhaustive path uses the same key (`packing`, then `order`), so both
+//!   paths choose the same node. `tests/it/properties.rs` holds them against
+//!   `feasibility`, the definition.
 
 use std::ops::Range;
 
@@ -15,18 +29,18 @@ use super::grid::Grid;
 use super::size::{CLASSES, Cell};
 use crate::Policy;
 
-/// With fewer nodes than this left by a filter, look at each.
-const FEW: usize = 192;
+/// With fewer nodes than this left by a filter, each is checked.
+const SMALL_CELL: usize = 192;
 /// With more nodes than this left, it does not matter how many.
-const MANY: usize = 512;
-/// To visit a cell costs as much as to look at so many nodes. A filter that
-/// goes with the size of nodes ("no sibling there") can leave only large ones,
-/// and the way to their cells is long.
+const LARGE_SET: usize = 512;
+/// To visit a cell costs as much as to check so many nodes. A filter that goes
+/// with the size of nodes ("no sibling there") can leave only large ones, and
+/// the way to their cells is long.
 const CELL: usize = 16;
 
 /// What is searched for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Want {
+pub(crate) struct SearchTarget {
     /// Nodes of lower classes cannot fit.
     pub(crate) cell: Cell,
     pub(crate) policy: Policy,
@@ -66,19 +80,19 @@ impl Grid {
     /// The best node that fits and is in the mask.
     pub(crate) fn best(
         &self,
-        want: &Want,
+        want: &SearchTarget,
         mask: Option<&[u64]>,
         fits: impl Fn(usize) -> bool,
     ) -> Option<Found> {
-        let nodes = mask.map_or(self.ready(), |mask| count(mask, MANY));
+        let nodes = mask.map_or(self.ready(), |mask| count(mask, LARGE_SET));
         if let Some(mask) = mask
-            && nodes <= FEW
+            && nodes <= SMALL_CELL
         {
             return self.best_of(want, ones(mask), fits);
         }
-        let patience = nodes.min(MANY) / CELL + 1;
+        let max_wait = nodes.min(LARGE_SET) / CELL + 1;
         let mut visit = Visit::new(self, want.cell);
-        for _ in 0..patience {
+        for _ in 0..max_wait {
             let cell = match want.policy {
                 Policy::BinPack => visit.tightest(),
                 Policy::Spread => visit.roomiest(),
@@ -99,7 +113,7 @@ impl Grid {
 
     fn best_of(
         &self,
-        want: &Want,
+        want: &SearchTarget,
         nodes: impl Iterator<Item = usize>,
         fits: impl Fn(usize) -> bool,
     ) -> Option<Found> {
@@ -173,6 +187,14 @@ fn within(range: &Range<usize>, word: usize) -> u64 {
 }
 
 /// Cells in the order of their value. Per row it remembers how far it came.
+///
+/// `Cell::room` grows with both classes and differs between any two cells. So
+/// the next cell of a row is its first one that was not visited, from the low
+/// end (`tightest`) or the high end (`roomiest`), and the next cell of all is
+/// the best of these. Rows are compared from the same end: the best that a row
+/// could hold bounds it and all rows after it, so a step ends at the first row
+/// whose bound does not beat what was found. A row without cells left is
+/// dropped from `rows` and not looked at again.
 struct Visit<'a> {
     grid: &'a Grid,
     /// Rows that may have cells left.

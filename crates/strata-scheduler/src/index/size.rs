@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_holds_what_lies_between_its_floor_and_the_next() {
+    fn size_class_covers_its_floor_up_to_the_next() {
         for units in (0..4096).chain([70_000, 120_000, 131_071]) {
             let class = usize::from(class(units));
             assert!(u64::from(FLOORS[class]) <= units, "{units}");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn more_room_is_more() {
+    fn size_class_grows_with_free_resources() {
         assert!(Cell::new(40, 41).room() > Cell::new(40, 40).room());
         assert!(Cell::new(41, 40).room() > Cell::new(40, 40).room());
         assert_ne!(Cell::new(41, 40).room(), Cell::new(40, 41).room());

@@ -8,7 +8,7 @@ mod trace;
 use packers::{Packer, nodes_used};
 
 #[test]
-fn it_uses_hardly_more_nodes_than_best_fit() {
+fn placement_uses_hardly_more_nodes_than_best_fit() {
     for seed in [1, 2, 3] {
         let mut random = trace::Random(seed);
         let sizes: Vec<_> = (0..20_000).map(|_| trace::size(&mut random)).collect();

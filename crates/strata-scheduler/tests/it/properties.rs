@@ -222,8 +222,8 @@ impl Run {
         plan
     }
 
-    /// Whether some node fits without its instances of lower priority. Only
-    /// for requests that look at nothing but the node itself.
+    /// Whether some node fits without its instances of lower priority. Only for
+    /// requests that depend on nothing but the node itself.
     fn could_preempt(&self, request: &Request) -> bool {
         let rules = &request.rules;
         let alone = rules.affinities.is_empty() && rules.spreads.is_empty();
@@ -279,8 +279,9 @@ impl Run {
         if node.state == NodeState::Ready {
             node.state = NodeState::Draining;
         }
-        // In the order of the decisions: who leaves, and where it goes. Who
-        // stays was decided while it counted as gone, and is there afterwards.
+        // In the order of the decisions: which instance leaves, and where it
+        // goes. An instance that stays was decided while it counted as gone,
+        // and is there afterwards.
         for placement in &plan.placements {
             let moved = self.fleet.request_of(placement.instance).unwrap();
             let at = |placed: &crate::world::Placed| placed.request.instance == placement.instance;
@@ -322,7 +323,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_decision_agrees_with_the_plain_world(
+    fn every_decision_agrees_with_the_reference_model(
         nodes in nodes(), rules in all_rules(), changes in changes()
     ) {
         let mut run = Run::new(nodes, rules);
@@ -333,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_input_gives_the_same_plans(
+    fn placement_is_deterministic(
         nodes in nodes(), rules in all_rules(), changes in changes()
     ) {
         let [one, other] = [0, 1].map(|_| {
@@ -345,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn release_undoes_place(
+    fn release_reverts_a_placement(
         nodes in nodes(), rules in all_rules(), changes in changes(),
         sizes in proptest::collection::vec((size(), 0..6_usize), 1..12)
     ) {
@@ -374,7 +375,7 @@ proptest! {
 
     /// Large enough that the search goes through the grid and not node by node.
     #[test]
-    fn in_a_large_fleet_the_search_finds_what_the_judge_calls_best(
+    fn index_search_agrees_with_feasibility_in_a_large_fleet(
         nodes in proptest::collection::vec(node("n".into()), 8),
         rules in all_rules(),
         requests in proptest::collection::vec((size(), 0..6_usize), 400),

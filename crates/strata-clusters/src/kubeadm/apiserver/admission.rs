@@ -13,8 +13,8 @@ const EXEMPT: [&str; 1] = ["kube-system"];
 /// enforces nothing: its pods run, and would not come back once they moved.
 pub(super) fn configuration(level: Option<PodSecurityLevel>) -> Value {
     let enforce = level.unwrap_or(PodSecurityLevel::Privileged);
-    // What is not refused yet is told to who asks, and to the audit log.
-    let told = match enforce {
+    // What is not refused yet is a warning to the caller, and in the audit log.
+    let reported = match enforce {
         PodSecurityLevel::Privileged => PodSecurityLevel::Baseline,
         PodSecurityLevel::Baseline | PodSecurityLevel::Restricted => PodSecurityLevel::Restricted,
     };
@@ -26,8 +26,8 @@ pub(super) fn configuration(level: Option<PodSecurityLevel>) -> Value {
             "kind": "PodSecurityConfiguration",
             "defaults": {
                 "enforce": enforce.as_str(), "enforce-version": "latest",
-                "audit": told.as_str(), "audit-version": "latest",
-                "warn": told.as_str(), "warn-version": "latest",
+                "audit": reported.as_str(), "audit-version": "latest",
+                "warn": reported.as_str(), "warn-version": "latest",
             },
             "exemptions": {"usernames": [], "runtimeClasses": [], "namespaces": EXEMPT},
         }}],
@@ -39,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_is_enforced_and_the_next_one_is_told() {
-        for (level, enforced, told) in [
+    fn pod_security_level_is_enforced_and_the_next_is_warned() {
+        for (level, enforced, reported) in [
             (None, "privileged", "baseline"),
             (Some(PodSecurityLevel::Privileged), "privileged", "baseline"),
             (Some(PodSecurityLevel::Baseline), "baseline", "restricted"),
@@ -53,8 +53,8 @@ mod tests {
             let file = configuration(level);
             let plugin = &file["plugins"][0]["configuration"];
             assert_eq!(plugin["defaults"]["enforce"], enforced);
-            assert_eq!(plugin["defaults"]["warn"], told);
-            assert_eq!(plugin["defaults"]["audit"], told);
+            assert_eq!(plugin["defaults"]["warn"], reported);
+            assert_eq!(plugin["defaults"]["audit"], reported);
             assert_eq!(plugin["exemptions"]["namespaces"], json!(["kube-system"]));
         }
     }

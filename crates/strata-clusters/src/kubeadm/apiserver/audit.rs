@@ -51,10 +51,10 @@ pub(super) fn policy() -> Value {
                 "resources": [core(&["secrets"])]},
             {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"],
                 "verbs": READS},
-            // How Strata looks at a cluster, every few seconds.
+            // How Strata observes a cluster, every few seconds.
             {"level": "None", "users": ["strata"], "verbs": READS,
                 "resources": [core(&["nodes", "pods"])]},
-            // Leases are renewed every few seconds by everybody who leads.
+            // Leases are renewed every few seconds by every leader.
             {"level": "None", "userGroups":
                 ["system:nodes", "system:serviceaccounts:kube-system"],
                 "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn no_body_is_written_but_of_access_rights() {
+    fn audit_log_has_no_bodies_except_for_rbac() {
         for rule in rules() {
             let level = rule["level"].as_str().unwrap();
             assert_ne!(level, "RequestResponse");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_leaves_out_is_written_down() {
+    fn audit_policy_logs_unmatched_requests() {
         assert_eq!(rules().last(), Some(&json!({"level": "Metadata"})));
         for rule in rules() {
             let (level, writes) = (&rule["level"], rule["verbs"].is_null());
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_bounded() {
+    fn audit_log_size_is_bounded() {
         let value = |name: &str| -> u32 {
             let all = arguments();
             let found = all.iter().find(|(it, _)| *it == name).unwrap();

@@ -3,13 +3,13 @@
 //! Poly1305), which upstream recommends where no KMS holds the key: `aesgcm`
 //! must be rotated every 200,000 writes, and `aescbc` is not authenticated.
 //!
-//! The key is one of the cluster's secrets, beside its CA keys: whoever builds
-//! a control plane again from a snapshot has it from there.
+//! The key is one of the cluster's secrets, beside its CA keys: a control plane
+//! that is built again from a snapshot has it from there.
 //!
 //! A cluster from before has none. It gets one in two steps, because an API
-//! server that does not know the key cannot read what another encrypts, and
-//! the control plane is upgraded one machine after the other and may be put
-//! back: while the key is *pending*, it is there to read with, and written is
+//! server that does not know the key cannot read what another encrypts, and the
+//! control plane is upgraded one machine after the other and may be rolled
+//! back: while the key is *pending*, it is there to read with, and writes are
 //! in the clear; when every API server knows it, it is promoted.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,6 @@ pub const KEY: &str = "encryption.key";
 const PENDING: &str = "encryption-pending.key";
 /// What secretbox takes, in bytes.
 const KEY_BYTES: usize = 32;
-/// What is encrypted.
 const RESOURCES: [&str; 2] = ["secrets", "configmaps"];
 
 /// The secrets of a cluster, by name.
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_32_bytes_and_never_the_same() {
+    fn encryption_key_is_32_random_bytes() {
         let (one, other) = (new_key(), new_key());
         assert_eq!(STANDARD.decode(one.expose()).unwrap().len(), KEY_BYTES);
         assert_ne!(one, other);
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_cluster_encrypts_and_reads_what_is_in_the_clear() {
+    fn new_cluster_encrypts_and_reads_plaintext_secrets() {
         let secrets = [(KEY.to_owned(), new_key())].into();
         assert_eq!(order(&secrets), ["secretbox", "identity"]);
         let file = providers(&secrets).unwrap();
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_readable_everywhere_before_it_is_written_with() {
+    fn encryption_key_is_distributed_before_it_is_used() {
         let before: Secrets = [("ca.key".to_owned(), Secret::new("PEM"))].into();
         assert!(providers(&before).is_none() && promote(&before).is_none());
         let pending = begin(&before).unwrap();

@@ -15,8 +15,8 @@
 
 mod admission;
 mod audit;
+mod cluster_config;
 pub mod encryption;
-mod kept;
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ use super::archive::Archive;
 use super::machine::HERE;
 use crate::ClusterFacts;
 
-pub(super) use kept::with_arguments;
+pub(super) use cluster_config::with_arguments;
 
 /// The directory of the files, for the API server.
 const DIR: &str = "/etc/kubernetes/strata";
@@ -33,7 +33,7 @@ const DIR_ON_DISK: &str = "etc/strata";
 const ENCRYPTION: &str = "encryption.json";
 const AUDIT: &str = "audit-policy.json";
 const ADMISSION: &str = "admission.json";
-/// Nobody but root reads them.
+/// Only root reads them.
 const MODE: u32 = 0o600;
 
 /// The argument by which an API server is known to be configured.
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_that_an_argument_names_is_put_on_the_machine() {
+    fn every_file_of_an_api_server_argument_is_installed() {
         let cluster = fake::cluster(&["c1"]);
         let tar = files(&cluster, Archive::default()).finish();
         for (name, value) in pairs() {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_a_key_gets_no_files() {
+    fn cluster_without_encryption_key_gets_no_files() {
         let mut cluster = fake::cluster(&["c1"]);
         cluster.secrets.remove(encryption::KEY);
         assert!(!is_configured(&cluster));

@@ -1,13 +1,13 @@
-//! A fleet written a second time, as plainly as can be: lists that are looked
-//! through from front to back. What the crate decides is held against it.
+//! A fleet written a second time, as plainly as can be: lists that are searched
+//! from front to back. What the crate decides is held against it.
 
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod random;
 
 use strata_scheduler::{
-    Bond, Constraint, Domain, Fleet, Labels, NodeId, NodeSpec, NodeState, Request, Resources,
-    Rules, Selector,
+    AffinityMode, Constraint, Domain, Fleet, Labels, NodeId, NodeSpec, NodeState, Request,
+    Resources, Rules, Selector,
 };
 
 #[derive(Clone, Debug)]
@@ -192,7 +192,7 @@ impl World {
             && request.resources.fits_in(&self.room(id))
             && self.gpus_fit(request, node)
             && self.ports_fit(request, node)
-            && self.company_fits(rules, node)
+            && self.affinity_fits(rules, node)
     }
 
     fn gpus_fit(&self, request: &Request, node: &WorldNode) -> bool {
@@ -213,7 +213,7 @@ impl World {
         })
     }
 
-    fn company_fits(&self, rules: &Rules, node: &WorldNode) -> bool {
+    fn affinity_fits(&self, rules: &Rules, node: &WorldNode) -> bool {
         let near = rules.affinities.iter().all(|affinity| {
             let domain = self.domain(node, &affinity.within);
             let there = domain.is_some_and(|domain| {
@@ -231,10 +231,10 @@ impl World {
                 .placed
                 .iter()
                 .any(|placed| counted(&placed.request.rules));
-            match affinity.bond {
-                Bond::Require => there || first && counted(rules),
-                Bond::Forbid => !there,
-                Bond::Prefer(_) => true,
+            match affinity.mode {
+                AffinityMode::Require => there || first && counted(rules),
+                AffinityMode::Forbid => !there,
+                AffinityMode::Prefer(_) => true,
             }
         });
         near && rules.spreads.iter().all(|spread| {
@@ -248,7 +248,7 @@ impl World {
         })
     }
 
-    /// What the wishes of a request sum up to on a node.
+    /// What the requests of a request sum up to on a node.
     pub(crate) fn preference(&self, rules: &Rules, id: NodeId) -> i64 {
         let node = self.node(id);
         let spec = &node.spec;
@@ -259,7 +259,7 @@ impl World {
             }
         }
         for affinity in &rules.affinities {
-            if let Bond::Prefer(weight) = affinity.bond
+            if let AffinityMode::Prefer(weight) = affinity.mode
                 && let Some(domain) = self.domain(node, &affinity.within)
                 && self.count(rules, &affinity.to, &affinity.within, &domain) > 0
             {

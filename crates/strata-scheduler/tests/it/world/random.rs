@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use strata_scheduler::{
-    Affinity, Bond, Constraint, Domain, GIB, GpuDemand, Gpus, HostPort, Kind, MIB, NodeSpec,
-    Overcommit, Policy, Preference, Resources, Rules, Selector, Spread,
+    Affinity, AffinityMode, Constraint, Domain, GIB, GpuDemand, Gpus, HostPort, Kind, MIB,
+    NodeSpec, Overcommit, Policy, Preference, Resources, Rules, Selector, Spread,
 };
 
 /// Mostly none, at times up to `most`.
@@ -108,16 +108,16 @@ fn domain() -> impl Strategy<Value = Domain> + Clone {
 }
 
 fn affinity() -> impl Strategy<Value = Affinity> + Clone {
-    let bond = prop_oneof![
-        Just(Bond::Require),
-        Just(Bond::Forbid),
-        (-3..4_i32).prop_map(Bond::Prefer)
+    let mode = prop_oneof![
+        Just(AffinityMode::Require),
+        Just(AffinityMode::Forbid),
+        (-3..4_i32).prop_map(AffinityMode::Prefer)
     ];
-    (proptest::option::weighted(0.8, app()), domain(), bond).prop_map(|(app, within, bond)| {
+    (proptest::option::weighted(0.8, app()), domain(), mode).prop_map(|(app, within, mode)| {
         Affinity {
             to: selector(app),
             within,
-            bond,
+            mode,
         }
     })
 }
@@ -146,7 +146,7 @@ pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     );
     let policy = proptest::option::of(prop_oneof![Just(Policy::BinPack), Just(Policy::Spread)]);
     let tests = (some(constraint(), 2), some(wish, 3));
-    let company = (some(affinity(), 2), some(spread(), 2));
+    let check_affinity = (some(affinity(), 2), some(spread(), 2));
     let rest = (
         some(port(), 1),
         gpus,
@@ -154,7 +154,7 @@ pub(crate) fn rules() -> impl Strategy<Value = Rules> {
         proptest::bool::weighted(0.2),
         any::<bool>(),
     );
-    (app(), tests, company, rest).prop_map(|(app, tests, company, rest)| {
+    (app(), tests, check_affinity, rest).prop_map(|(app, tests, check_affinity, rest)| {
         let (ports, gpus, policy, vm, other) = rest;
         Rules {
             project: if other { "p" } else { "q" }.to_owned(),
@@ -162,8 +162,8 @@ pub(crate) fn rules() -> impl Strategy<Value = Rules> {
             labels: [("app".to_owned(), app)].into(),
             constraints: tests.0,
             preferences: tests.1,
-            affinities: company.0,
-            spreads: company.1,
+            affinities: check_affinity.0,
+            spreads: check_affinity.1,
             ports,
             gpus: gpus.map(|(count, kind)| GpuDemand { count, kind }),
             policy,

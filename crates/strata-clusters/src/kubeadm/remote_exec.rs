@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::Done;
 
 /// One thing that is run to its end on a machine.
-pub struct Run {
+pub struct ExecRequest {
     /// The name of the executable: one of a name runs at a time.
     pub name: String,
-    /// Shell words. Everybody on the machine can read them: secrets go by
+    /// Shell words. Every user on the machine can read them: secrets go by
     /// `input`.
     pub command: String,
     /// Its standard input, at most 1 MiB.
@@ -17,9 +17,8 @@ pub struct Run {
     pub timeout: Duration,
 }
 
-/// How it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct ExecOutput {
     /// Its exit code; none where a signal ended it.
     pub code: Option<i32>,
     /// The end of what it wrote, at most 64 KiB.
@@ -30,10 +29,10 @@ pub struct Ran {
 ///
 /// All that fails is [`crate::DriverError::Unreachable`]: a program that ends
 /// badly is an answer.
-pub trait Hands: Send + Sync + 'static {
+pub trait RemoteExec: Send + Sync + 'static {
     /// Runs something to its end. The same name again replaces one that
     /// ended.
-    fn run<'a>(&'a self, machine: &'a str, run: Run) -> Done<'a, Ran>;
+    fn run<'a>(&'a self, machine: &'a str, run: ExecRequest) -> Done<'a, ExecOutput>;
 
     /// Keeps something running: it is started again when it ends, also after a
     /// reboot. The same again is fine; another command takes its place.

@@ -1,6 +1,6 @@
-//! Preemption, drains, and the reasons that are told, one small fleet each.
+//! Preemption, drains, and the reasons that are given, one small fleet each.
 
-use crate::small::{cores, fleet, id, names, requests, web};
+use crate::fixtures::{cores, fleet, id, names, requests, web};
 use strata_scheduler::{
     Cause, Domain, InstanceId, NodeState, Policy, Reason, Rules, Selector, Spread, drain, explain,
     place,
@@ -33,14 +33,14 @@ fn preemption_takes_the_fewest_and_least_important() {
     assert_eq!(names(&fleet, &plan), ["n0"]);
     assert_eq!(plan.placements[0].after, [InstanceId(0)]);
     assert_eq!(fleet.place_of(InstanceId(0)), None);
-    // Equal priority is no reason to stop anybody.
+    // Equal priority is no reason to stop an instance.
     important[0].instance = InstanceId(11);
     important[0].priority = 1;
     assert_eq!(place(&mut fleet, &important).evictions, []);
 }
 
 #[test]
-fn drain_moves_everything_and_keeps_it_spread() {
+fn drain_reschedules_all_instances_and_keeps_the_spread() {
     let mut fleet = fleet(&[8; 4], Policy::BinPack);
     let spread = Spread {
         over: Domain::Node,
@@ -79,7 +79,7 @@ fn drain_moves_everything_and_keeps_it_spread() {
 }
 
 #[test]
-fn drain_leaves_who_has_nowhere_to_go_and_says_why() {
+fn drain_keeps_unschedulable_instances_with_a_reason() {
     let mut fleet = fleet(&[8, 2], Policy::BinPack);
     let node = id(&fleet, "n0");
     for request in requests(0, 2, 4, Rules::default()) {
@@ -92,7 +92,7 @@ fn drain_leaves_who_has_nowhere_to_go_and_says_why() {
 }
 
 #[test]
-fn an_explanation_names_a_reason_for_every_node() {
+fn explanation_names_a_reason_for_every_node() {
     let mut fleet = fleet(&[8, 2, 16, 8, 8], Policy::BinPack);
     fleet.set_state(id(&fleet, "n3"), NodeState::Lost).unwrap();
     let batch = requests(0, 1, 4, Rules::default());
@@ -117,7 +117,7 @@ fn an_explanation_names_a_reason_for_every_node() {
 }
 
 #[test]
-fn a_failure_sums_up_the_reasons_with_the_nearest_node_first() {
+fn failure_summarizes_reasons_with_the_nearest_node_first() {
     let mut fleet = fleet(&[1, 3, 2], Policy::BinPack);
     let plan = place(&mut fleet, &requests(0, 1, 4, Rules::default()));
     let Cause::NoNodeFits(reasons) = &plan.failures[0].cause else {

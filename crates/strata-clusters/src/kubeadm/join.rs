@@ -1,6 +1,6 @@
 //! How a machine gets into its cluster: by `init` the first, by `join` all
-//! others. Both can be asked for again: a machine that is in stays, and one
-//! that came half way is taken back first.
+//! others. Both can be repeated: a machine that is in stays, and one that came
+//! half way is reset first.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::install::Progress;
 use super::machine::{HERE, Machine, Script};
 use super::objects::Node;
 use super::token::Token;
-use super::{config, pki, swap};
+use super::{config, pki, static_pods};
 use crate::catalogue::Bundle;
 use crate::{ClusterFacts, DriverError};
 
@@ -26,31 +26,31 @@ const KUBEADM: Duration = Duration::from_secs(8 * 60);
 const RESET: Duration = Duration::from_secs(2 * 60);
 /// How long a node may take to be ready once it is in.
 const READY: Duration = Duration::from_secs(3 * 60);
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// The name by which kubeadm runs: its script's.
 pub(super) const KUBEADM_RUN: &str = "with-config";
 /// The pool that a node is of.
 const POOL: &str = "strata.dev/pool";
 
 /// A machine that is to enter, and what it takes.
-pub(super) struct Entry<'a> {
+pub(super) struct JoinContext<'a> {
     pub(super) cluster: &'a ClusterFacts,
     pub(super) member: &'a Member,
     pub(super) machine: Machine<'a>,
     pub(super) progress: Progress<'a>,
 }
 
-impl Entry<'_> {
+impl JoinContext<'_> {
     /// As the first: `api` is that of this very machine.
     pub(super) async fn init(&self, api: &Api, bundle: &Bundle) -> Result<(), DriverError> {
         if !self.is_in(None).await? {
-            self.put_authorities().await?;
+            self.put_cas().await?;
             self.kubelet().await?;
             (self.progress)("kubeadm init".into());
             let token = Token::new();
             let text = config::init(self.cluster, self.member, bundle, &token.text());
             self.kubeadm("init", "kubeadm init", text).await?;
-            token.forget(api).await?;
+            token.remove_member(api).await?;
         }
         self.kubelet().await
     }
@@ -60,50 +60,51 @@ impl Entry<'_> {
         let controls = self.member.role == ClusterRole::ControlPlane;
         if !self.is_in(Some((api, etcd))).await? {
             if controls {
-                self.put_authorities().await?;
+                self.put_cas().await?;
                 // kubeadm reads there what an API server is started with.
-                swap::tell_api_servers(api, self.cluster).await?;
+                static_pods::update_api_servers(api, self.cluster).await?;
             }
             self.kubelet().await?;
             (self.progress)("kubeadm join".into());
             let token = Token::new();
             token.announce(api, self.member.machine.as_str()).await?;
             let joined = self.join_with(&token.text()).await;
-            // Also when it failed: whoever has it could join.
-            let forgotten = token.forget(api).await;
+            // Also when it failed: a holder of the token could join.
+            let forgotten = token.remove_member(api).await;
             joined?;
             if let Err(error) = forgotten {
-                tracing::warn!(%error, "a join token ends by itself in 15 minutes");
+                tracing::warn!(machine = %self.member.machine, %error,
+                    "join token not deleted; it expires in 15 minutes");
             }
         }
         self.kubelet().await
     }
 
-    /// The token lets kubeadm read what the cluster is; what the kubelet is
-    /// known by comes from here, where the authority is. It would ask for it by
-    /// the token otherwise, and in a new cluster it takes seconds until there
-    /// is somebody to sign.
+    /// With the token kubeadm reads the cluster's configuration; the kubelet's
+    /// certificate comes from here, where the CA is. kubeadm would request it
+    /// by the token otherwise, and in a new cluster it takes seconds until
+    /// there is a signer.
     async fn join_with(&self, token: &Secret) -> Result<(), DriverError> {
-        let authority = pki::of(&self.cluster.secrets, "ca.crt")?;
+        let ca = pki::of(&self.cluster.secrets, "ca.crt")?;
         let name = self.member.machine.as_str();
         let identity = pki::node(&self.cluster.secrets, name)?;
         let pem = format!("{}{}", identity.certificate, identity.key.expose());
         let files = Archive::default()
-            .file(config::DISCOVERY, 0o600, config::discovery(authority))
-            .file(config::KUBELET_FIRST, 0o600, pem)
-            .link(config::KUBELET_CLIENT, config::KUBELET_FIRST)
+            .file(config::DISCOVERY, 0o600, config::discovery(ca))
+            .file(config::KUBELET_BOOTSTRAP, 0o600, pem)
+            .link(config::KUBELET_CLIENT, config::KUBELET_BOOTSTRAP)
             .file(
                 &format!("{HERE}/etc/kubelet.conf"),
                 0o600,
-                config::kubelet_access(authority, self.member),
+                config::kubelet_access(ca, self.member),
             );
         self.machine.put("put", files).await?;
         let text = config::join(self.cluster, self.member, token);
         self.kubeadm("join", "kubeadm join", text).await
     }
 
-    /// Whether it is in already. What is left of an attempt that did not end
-    /// is taken back, also in the etcd of the others.
+    /// Whether it is in already. What is left of an attempt that did not end is
+    /// undone, also in the etcd of the others.
     async fn is_in(&self, others: Option<(&Api, &Etcd)>) -> Result<bool, DriverError> {
         // One that an earlier try left behind may still be at it.
         self.machine.stop(KUBEADM_RUN).await?;
@@ -143,9 +144,9 @@ impl Entry<'_> {
         Ok(false)
     }
 
-    /// The authorities, the keys and the configuration of API servers, which
+    /// The CAs, the keys and the configuration of API servers, which
     /// control planes have in common.
-    async fn put_authorities(&self) -> Result<(), DriverError> {
+    async fn put_cas(&self) -> Result<(), DriverError> {
         let mut files = apiserver::files(self.cluster, Archive::default());
         let secrets = self.cluster.secrets.iter();
         for (name, pem) in secrets.filter(|(name, _)| !encryption::is_key(name)) {
@@ -196,24 +197,24 @@ pub(super) async fn wait_for(
     until("waiting for the node", name, READY, || async {
         match api.get::<Node>(&path).await {
             Ok(node) if is_so(&node) => Ok(()),
-            Ok(node) => Err(super::observe::seen(&node).reason),
+            Ok(node) => Err(super::observe::observed(&node).reason),
             Err(error) => Err(error.to_string()),
         }
     })
     .await
 }
 
-/// Looks again and again at something of a machine, for so long; what is not so
+/// Polls a condition of a machine for so long; what does not hold
 /// by then is the reason why it failed.
-pub(super) async fn until<Looked: Future<Output = Result<(), String>>>(
+pub(super) async fn until<Probed: Future<Output = Result<(), String>>>(
     what: &str,
     machine: &str,
     bound: Duration,
-    look: impl Fn() -> Looked,
+    probe: impl Fn() -> Probed,
 ) -> Result<(), DriverError> {
     let end = Instant::now() + bound;
-    while let Err(why) = look().await {
-        if Instant::now() + AGAIN >= end {
+    while let Err(why) = probe().await {
+        if Instant::now() + RETRY_INTERVAL >= end {
             return Err(DriverError::Failed {
                 what: what.to_owned(),
                 machine: machine.to_owned(),
@@ -221,7 +222,7 @@ pub(super) async fn until<Looked: Future<Output = Result<(), String>>>(
                 passing: true,
             });
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which machines of a cluster are given up and replaced.
+//! Which machines of a cluster are abandoned and replaced.
 //!
 //! What cannot be undone is done slowly. A split of the network looks like
 //! many dead machines, and must not have a whole cluster rebuilt: at most a
@@ -13,31 +13,30 @@ use std::collections::BTreeMap;
 use strata_types::cluster::{ClusterRole, Member};
 use strata_types::machine::MachineId;
 
-use super::{Memory, Patience, Work};
+use super::{OutageHistory, RemediationDelays, Work};
 use crate::Observed;
 
 /// A member to replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heal {
-    /// Which.
+pub struct FailedMember {
+    /// Id of the machine.
     pub machine: MachineId,
-    /// What it is.
     pub role: ClusterRole,
-    /// Why, in words.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// Decides whom to replace now, the control plane first and then who has been
-/// dead longest. Nobody while anything is under way, and nobody while the
-/// cluster does not answer: then nothing is known about its nodes.
-pub fn heal(
+/// Decides which members to replace now, the control plane first and then those
+/// that have been dead longest. None while anything is under way, and none
+/// while the cluster does not answer: then nothing is known about its nodes.
+pub fn failed_members(
     members: &[Member],
     work: Work<'_>,
     seen: &Observed,
-    memory: &Memory,
-    patience: &Patience,
+    outage_history: &OutageHistory,
+    max_wait: &RemediationDelays,
     now_ms: i64,
-) -> Vec<Heal> {
+) -> Vec<FailedMember> {
     if work != Work::Idle || !seen.serves {
         return Vec::new();
     }
@@ -45,12 +44,12 @@ pub fn heal(
         let machine = member.machine.as_str();
         let mut nodes = seen.nodes.iter();
         let reports = nodes.any(|node| node.ready && node.name == machine);
-        let left = memory.left(machine, patience, now_ms);
+        let left = outage_history.left(machine, max_wait, now_ms);
         member.joined && !reports && left.is_some_and(|left| left.is_zero())
     };
     let mut dead: Vec<_> = members.iter().filter(given_up).collect();
     dead.sort_by_key(|member| {
-        let absent = memory.absent(member.machine.as_str(), now_ms);
+        let absent = outage_history.absent(member.machine.as_str(), now_ms);
         (Reverse(absent), member.number, member.machine.clone())
     });
     let workers = members.iter().filter(|m| m.role == ClusterRole::Worker);
@@ -62,10 +61,10 @@ pub fn heal(
     let workers = dead.iter().filter(|m| m.role == ClusterRole::Worker);
     let chosen = control.into_iter().chain(workers.take(most));
     chosen
-        .map(|member| Heal {
+        .map(|member| FailedMember {
             machine: member.machine.clone(),
             role: member.role,
-            why: why(member.machine.as_str(), memory, now_ms),
+            why: why(member.machine.as_str(), outage_history, now_ms),
         })
         .collect()
 }
@@ -77,13 +76,13 @@ fn decides_without(etcd: &BTreeMap<String, bool>, machine: &str) -> bool {
     answer * 2 > etcd.len()
 }
 
-fn why(machine: &str, memory: &Memory, now_ms: i64) -> String {
-    let absent = memory.absent(machine, now_ms).unwrap_or_default();
+fn why(machine: &str, outage_history: &OutageHistory, now_ms: i64) -> String {
+    let absent = outage_history.absent(machine, now_ms).unwrap_or_default();
     let node = format!(
         "its node has not been ready for {}",
         super::problems::span(absent)
     );
-    match memory.lost(machine, now_ms) {
+    match outage_history.lost(machine, now_ms) {
         Some(_) => format!("{node}, and the machine does not answer"),
         None => node,
     }

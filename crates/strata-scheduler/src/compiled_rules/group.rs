@@ -30,7 +30,7 @@ pub(crate) struct Group {
     on_node: FastMap<usize, u32>,
     /// Instances on all nodes.
     pub(crate) total: u64,
-    /// Who is where, when domains are values of a label.
+    /// Which node is in which domain, when domains are values of a label.
     topology: Option<Arc<Topology>>,
     /// Instances per domain of the topology.
     in_domain: Vec<u32>,
@@ -75,7 +75,7 @@ impl Group {
         rules.project == self.project && self.what.matches(&rules.labels)
     }
 
-    /// The project and a label that everybody has whom the group counts.
+    /// The project and a label that all instances of the group have.
     pub(super) fn first_label(&self) -> (String, Option<(String, String)>) {
         let first = self.what.0.first_key_value();
         let first = first.map(|(key, value)| (key.clone(), value.clone()));
@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// How many instances the domain of a node has, if it is in one.
-    pub(crate) fn around(&self, node: usize) -> Option<u32> {
+    pub(crate) fn domain_count(&self, node: usize) -> Option<u32> {
         match &self.topology {
             None => Some(self.on_node.get(&node).copied().unwrap_or(0)),
             Some(topology) => Some(self.in_domain[topology.domain(node)?]),
@@ -116,7 +116,7 @@ impl Group {
     }
 
     pub(super) fn join(&mut self, node: usize, fresh: bool) {
-        let before = self.around(node).filter(|_| fresh);
+        let before = self.domain_count(node).filter(|_| fresh);
         *self.on_node.entry(node).or_insert(0) += 1;
         self.total += 1;
         if let Some(before) = before {
@@ -125,7 +125,7 @@ impl Group {
     }
 
     pub(super) fn leave(&mut self, node: usize, fresh: bool) {
-        let before = self.around(node).filter(|_| fresh);
+        let before = self.domain_count(node).filter(|_| fresh);
         if let Some(count) = self.on_node.get_mut(&node) {
             *count -= 1;
             if *count == 0 {
@@ -192,7 +192,7 @@ impl Group {
         self.tiers[at].domains += 1;
     }
 
-    /// Makes everything but the counts anew.
+    /// Makes everything but the counts again.
     pub(super) fn rebuild(&mut self, usable: &Bits, nodes: &Nodes, all: &mut Topologies) {
         self.usable.copy_from(usable);
         self.somewhere = Bits::with_room(nodes.end());

@@ -1,5 +1,6 @@
-//! The domains of a label: which node is in which, and who is in each. Shared
-//! by all rules that speak of the label, as it is the same for all of them.
+//! The domains of a label: the domain of each node, and the nodes of each
+//! domain. Shared by all rules that name the label, as it is the same for all
+//! of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The way to the API servers on this machine: the balancer, where and for
-//! whom the configuration says.
+//! which clients the configuration says.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use crate::Balancer;
 use crate::follow::Configs;
 
-/// How soon an address that somebody else has is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The retry interval for an address that another process has.
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps the door open for ever.
+/// Serves until the configurations end.
 pub(crate) async fn run(mut configs: Configs) {
     let (sender, servers) = watch::channel(Vec::new());
     let mut told = false;
@@ -29,18 +29,18 @@ pub(crate) async fn run(mut configs: Configs) {
             Ok(listener) => listener,
             Err(error) => {
                 if !told {
-                    tracing::error!(listen = %config.listen, %error, "cannot listen; trying again");
+                    tracing::error!(listen = %config.listen, %error, "API server address not bound; retrying");
                 }
                 told = true;
                 tokio::select! {
-                    () = sleep(AGAIN) => {}
+                    () = sleep(BIND_RETRY_INTERVAL) => {}
                     Ok(()) = configs.changed() => told = false,
                 }
                 continue;
             }
         };
         told = false;
-        tracing::info!(listen = %config.listen, "the API servers are reached here");
+        tracing::info!(listen = %config.listen, "API server address bound");
         let balancer = Balancer::default().run(listener, servers.clone());
         tokio::pin!(balancer);
         loop {

@@ -1,16 +1,16 @@
-//! Who may count whom, found without comparing every set of rules with every
-//! other: both sides are filed under one label of a project.
+//! Which groups may count which instances, found without comparing every set of
+//! rules with every other: both sides are filed under one label of a project.
 
 use std::collections::HashMap;
 
 use super::group::Group;
 use crate::Rules;
 
-/// A project and one label; no label for selectors that take everybody.
+/// A project and one label; no label for selectors that match all instances.
 type Key = (String, Option<(String, String)>);
 
 #[derive(Clone, Debug, Default)]
-struct Page {
+struct GroupPage {
     /// Entries whose instances have the label.
     members: Vec<u32>,
     /// Groups, by entry and place, whose selector begins with the label.
@@ -18,7 +18,7 @@ struct Page {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Census(HashMap<Key, Page>);
+pub(super) struct GroupCounts(HashMap<Key, GroupPage>);
 
 fn keys(rules: &Rules) -> impl Iterator<Item = Key> {
     let labels = rules.labels.iter();
@@ -29,7 +29,7 @@ fn keys(rules: &Rules) -> impl Iterator<Item = Key> {
         .map(|label| (project.clone(), label))
 }
 
-impl Census {
+impl GroupCounts {
     /// Files an entry and its groups.
     pub(super) fn add(&mut self, id: u32, rules: &Rules, groups: &[Group]) {
         for key in keys(rules) {

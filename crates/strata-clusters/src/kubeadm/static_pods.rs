@@ -18,15 +18,15 @@ use crate::{ClusterFacts, DriverError};
 
 /// The name by which it runs: its script's.
 pub(super) const NAME: &str = "swap";
-/// How long new parts have to come up, as the script says too.
-pub(super) const COMES_UP: Duration = Duration::from_secs(100);
+/// How long new parts have to come up, as in the script.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(100);
 /// Longer than it waits for the new ones and, after that, for those before.
-const BOUND: Duration = Duration::from_secs(5 * 60);
-/// It has put back what was there before: the same again would not help.
-const PUT_BACK: &str = "exit code 3";
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// It has restored what was there before: the same again would not help.
+const ROLLED_BACK_EXIT: &str = "exit code 3";
 
 /// Brings the parts on a machine to the version of a bundle.
-pub(super) async fn swap(
+pub(super) async fn static_pods(
     api: &Api,
     cluster: &ClusterFacts,
     machine: Machine<'_>,
@@ -34,27 +34,27 @@ pub(super) async fn swap(
     first: bool,
 ) -> Result<(), DriverError> {
     let to = bundle.version;
-    let (_, kept) = kept(api).await?;
-    let kept = configured(&kept, cluster);
+    let (_, cluster_config) = cluster_config(api).await?;
+    let cluster_config = configured(&cluster_config, cluster);
     let turn = if first { "first" } else { "further" };
     let script = Script {
         line: &format!("{NAME} {to} {turn}"),
         what: "upgrading the control plane",
-        input: Some(told(&kept, machine.name, to, bundle).into_bytes()),
-        timeout: BOUND,
+        input: Some(reported(&cluster_config, machine.name, to, bundle).into_bytes()),
+        timeout: SCRIPT_TIMEOUT,
         passing: true,
     };
     run(machine, script).await
 }
 
-/// Puts the parts back that were there before, where somebody was ended before
-/// that could be done. Where nobody was, it does nothing.
+/// Restores the parts that were there before, where a run was killed before
+/// that could be done. Otherwise it does nothing.
 pub(super) async fn back(machine: Machine<'_>, to: KubernetesVersion) -> Result<(), DriverError> {
     let script = Script {
         line: &format!("{NAME} {to} back"),
         what: "upgrading the control plane",
         input: None,
-        timeout: BOUND,
+        timeout: SCRIPT_TIMEOUT,
         passing: true,
     };
     run(machine, script).await
@@ -65,7 +65,7 @@ async fn run(machine: Machine<'_>, script: Script<'_>) -> Result<(), DriverError
         Err(DriverError::Failed {
             what, machine, why, ..
         }) => Err(DriverError::Failed {
-            passing: !why.starts_with(PUT_BACK),
+            passing: !why.starts_with(ROLLED_BACK_EXIT),
             what,
             machine,
             why,
@@ -74,8 +74,9 @@ async fn run(machine: Machine<'_>, script: Script<'_>) -> Result<(), DriverError
     }
 }
 
-/// kubeadm keeps what it was told of images by tag; the new version has others.
-pub(super) async fn tell_images(
+/// kubeadm keeps the tags of images in its configuration; the new version has
+/// others.
+pub(super) async fn update_images(
     api: &Api,
     cluster: &ClusterFacts,
     bundle: &Bundle,
@@ -90,19 +91,22 @@ pub(super) async fn tell_images(
 /// Has the cluster keep what its API servers are started with. A snapshot from
 /// before they were configured does not know it, and one that joins without
 /// could not read what the others encrypt.
-pub(super) async fn tell_api_servers(api: &Api, cluster: &ClusterFacts) -> Result<(), DriverError> {
+pub(super) async fn update_api_servers(
+    api: &Api,
+    cluster: &ClusterFacts,
+) -> Result<(), DriverError> {
     rewrite(api, |before| configured(before, cluster)).await
 }
 
-fn configured(kept: &str, cluster: &ClusterFacts) -> String {
+fn configured(cluster_config: &str, cluster: &ClusterFacts) -> String {
     match apiserver::is_configured(cluster) {
-        true => apiserver::with_arguments(kept),
-        false => kept.to_owned(),
+        true => apiserver::with_arguments(cluster_config),
+        false => cluster_config.to_owned(),
     }
 }
 
 async fn rewrite(api: &Api, change: impl Fn(&str) -> String) -> Result<(), DriverError> {
-    let (path, before) = kept(api).await?;
+    let (path, before) = cluster_config(api).await?;
     let after = change(&before);
     if before == after {
         return Ok(());
@@ -112,7 +116,7 @@ async fn rewrite(api: &Api, change: impl Fn(&str) -> String) -> Result<(), Drive
 }
 
 /// What the cluster keeps of how it was made, and where.
-async fn kept(api: &Api) -> Result<(String, String), DriverError> {
+async fn cluster_config(api: &Api) -> Result<(String, String), DriverError> {
     let path = format!("{SYSTEM}/configmaps/kubeadm-config");
     let found: Value = match api.get(&path).await {
         Err(error) if error.is(StatusCode::NOT_FOUND) => {
@@ -125,9 +129,9 @@ async fn kept(api: &Api) -> Result<(String, String), DriverError> {
     Ok((path, text.unwrap_or_default().to_owned()))
 }
 
-/// What kubeadm is told for the files of one machine, which knows its address
-/// better than anybody.
-fn told(kept: &str, machine: &str, to: KubernetesVersion, bundle: &Bundle) -> String {
+/// The configuration of kubeadm for the files of one machine, which itself
+/// knows its address best.
+fn reported(cluster_config: &str, machine: &str, to: KubernetesVersion, bundle: &Bundle) -> String {
     let own = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "InitConfiguration",
@@ -137,11 +141,13 @@ fn told(kept: &str, machine: &str, to: KubernetesVersion, bundle: &Bundle) -> St
         },
         "localAPIEndpoint": {"advertiseAddress": "@ADDRESS@", "bindPort": 6443},
     });
-    let kept = with_tags(kept, &bundle.etcd, &bundle.coredns);
-    let whole = kept.lines().map(|line| match line.split_once(':') {
-        Some(("kubernetesVersion", _)) => format!("kubernetesVersion: {to}\n"),
-        _ => format!("{line}\n"),
-    });
+    let cluster_config = with_tags(cluster_config, &bundle.etcd, &bundle.coredns);
+    let whole = cluster_config
+        .lines()
+        .map(|line| match line.split_once(':') {
+            Some(("kubernetesVersion", _)) => format!("kubernetesVersion: {to}\n"),
+            _ => format!("{line}\n"),
+        });
     format!("{own}\n---\n{}", whole.collect::<String>())
 }
 
@@ -169,7 +175,7 @@ pub(super) fn with_tags(text: &str, etcd: &str, coredns: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{self, FakeApi, FakeHands};
+    use super::super::fake::{self, FakeApi, FakeExec};
     use super::*;
 
     const KEPT: &str = "apiServer: {}\ndns:\n  imageTag: v1.12.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.5-0\nkubernetesVersion: v1.34.4\n";
@@ -183,21 +189,21 @@ mod tests {
             coredns: "v1.13.1".into(),
             pause: "3.10.1".into(),
             images: Vec::new(),
-            folder: Default::default(),
+            dir: Default::default(),
         }
     }
 
     #[test]
-    fn only_the_tags_of_etcd_and_dns_are_changed() {
+    fn only_etcd_and_dns_image_tags_change() {
         let expected = "apiServer: {}\ndns:\n  imageTag: v1.13.1\netcd:\n  local:\n    dataDir: /var/lib/etcd\n    imageTag: 3.6.6-0\nkubernetesVersion: v1.34.4\n";
         assert_eq!(with_tags(KEPT, "3.6.6-0", "v1.13.1"), expected);
         assert_eq!(with_tags(expected, "3.6.6-0", "v1.13.1"), expected);
     }
 
     #[test]
-    fn kubeadm_is_told_what_the_cluster_keeps_at_the_new_version() {
+    fn kubeadm_configuration_gets_the_new_version() {
         let (to, bundle) = (TO, bundle());
-        let text = told(KEPT, "c1", to, &bundle);
+        let text = reported(KEPT, "c1", to, &bundle);
         let (own, whole) = text.split_once("\n---\n").unwrap();
         let own: Value = serde_json::from_str(own).unwrap();
         assert_eq!(own["nodeRegistration"]["name"], "c1");
@@ -207,30 +213,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_keeps_what_its_api_servers_are_started_with_once_it_has_a_key() {
+    async fn encrypted_cluster_keeps_its_api_server_arguments() {
         let mut cluster = fake::cluster(&["c1"]);
         let api = FakeApi::new(&cluster.secrets, |_, _| {
             (200, json!({"data": {"ClusterConfiguration": KEPT}}))
         });
         let fake = api.await;
-        let driver = fake::driver(FakeHands::ending_with(0), &fake);
+        let driver = fake::driver(FakeExec::ending_with(0), &fake);
         let api = driver.api(&cluster).unwrap();
         let key = cluster.secrets.remove("encryption.key").unwrap();
-        tell_api_servers(&api, &cluster).await.unwrap();
+        update_api_servers(&api, &cluster).await.unwrap();
         assert_eq!(fake.body_of("PATCH"), Value::Null, "it has no key");
         cluster.secrets.insert("encryption.key".into(), key.clone());
-        tell_api_servers(&api, &cluster).await.unwrap();
+        update_api_servers(&api, &cluster).await.unwrap();
         let patch = fake.body_of("PATCH");
-        let kept = patch["data"]["ClusterConfiguration"].as_str().unwrap();
+        let cluster_config = patch["data"]["ClusterConfiguration"].as_str().unwrap();
         assert!(
-            kept.contains("- name: encryption-provider-config\n"),
-            "{kept}"
+            cluster_config.contains("- name: encryption-provider-config\n"),
+            "{cluster_config}"
         );
-        assert!(!kept.contains(key.expose()), "{kept}");
+        assert!(!cluster_config.contains(key.expose()), "{cluster_config}");
     }
 
     #[tokio::test]
-    async fn what_was_put_back_is_not_tried_again() {
+    async fn rolled_back_manifest_is_not_retried() {
         let cluster = fake::cluster(&["c1"]);
         let api = FakeApi::new(&cluster.secrets, |line, _| match line {
             line if line.contains("configmaps") => {
@@ -240,19 +246,19 @@ mod tests {
         });
         let api = api.await;
         for (code, passing) in [(1, true), (3, false)] {
-            let hands = FakeHands::failing("swap", code);
-            let driver = fake::driver(hands.clone(), &api);
+            let remote_exec = FakeExec::failing("swap", code);
+            let driver = fake::driver(remote_exec.clone(), &api);
             let machine = driver.machine(&cluster.members[0]);
             let api = driver.api(&cluster).unwrap();
-            let error = swap(&api, &cluster, machine, &bundle(), true)
+            let error = static_pods(&api, &cluster, machine, &bundle(), true)
                 .await
                 .unwrap_err();
             assert_eq!(error.is_transient(), passing, "{error}");
-            let ran = hands.ran.lock().unwrap().join("\n");
+            let ran = remote_exec.ran.lock().unwrap().join("\n");
             assert!(ran.ends_with("swap v1.35.4 first"), "{ran}");
             let error = back(machine, TO).await.unwrap_err();
             assert_eq!(error.is_transient(), passing, "{error}");
-            let ran = hands.ran.lock().unwrap().join("\n");
+            let ran = remote_exec.ran.lock().unwrap().join("\n");
             assert!(ran.ends_with("swap v1.35.4 back"), "{ran}");
         }
     }

@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::machine::{Cable, Machine};
-use crate::world::{PATIENCE, wait_until};
+use crate::machine::{Machine, TestSwitch};
+use crate::world::{TEST_TIMEOUT, wait_until};
 
 fn set(machine: &Machine, listen: u16, servers: &[u8]) {
     let mut config = machine.config(&[]);
@@ -17,7 +17,7 @@ fn set(machine: &Machine, listen: u16, servers: &[u8]) {
 
 #[test]
 fn servers_and_the_address_are_followed_live() {
-    let cable = Cable::new();
+    let cable = TestSwitch::new();
     let (one, two) = (cable.machine(1, &[]), cable.machine(2, &[]));
     let ask = |port| one.namespace.ask([127, 0, 0, 1], port).ok();
     let _outside = cable.outside.serve(6443);
@@ -34,8 +34,8 @@ fn servers_and_the_address_are_followed_live() {
 }
 
 #[test]
-fn a_machine_that_vanishes_is_noticed_by_those_who_wait_for_its_word() {
-    let cable = Cable::new();
+fn vanished_server_is_noticed_by_waiting_clients() {
+    let cable = TestSwitch::new();
     let one = cable.machine(1, &[]);
     set(&one, 7443, &[100]);
     let listener = cable
@@ -53,7 +53,7 @@ fn a_machine_that_vanishes_is_noticed_by_those_who_wait_for_its_word() {
     let held = [listener.accept().unwrap(), listener.accept().unwrap()];
     let begin = Instant::now();
     cable.outside.sh("ip link set eth0 down");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let ended = stream.read(&mut [0]);
     let took = begin.elapsed();
     assert!(

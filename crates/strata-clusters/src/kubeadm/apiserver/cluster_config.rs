@@ -8,7 +8,7 @@ use super::{ENCRYPTION_ARGUMENT, pairs, volumes};
 const SECTION: &str = "apiServer:";
 
 /// The same text with the arguments and volumes of API servers. One that has
-/// them is given back as it is.
+/// them is released as it is.
 pub(in crate::kubeadm) fn with_arguments(text: &str) -> String {
     if text.contains(&format!("name: {ENCRYPTION_ARGUMENT}\n")) {
         return text.to_owned();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_from_before_gets_both_lists() {
+    fn old_cluster_configuration_gets_arguments_and_volumes() {
         for before in [
             "apiServer: {}\n",
             "apiServer:\n  certSANs:\n  - kubernetes\n",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_admin_added_stays() {
+    fn admin_arguments_are_preserved() {
         let before = "apiServer:\n  extraArgs:\n  - name: audit-log-maxage\n    value: \"4\"\n  timeoutForControlPlane: 4m0s\n";
         let own = own(&with_arguments(&format!("{before}{AFTER}")));
         assert!(
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_the_section_gets_one() {
+    fn missing_api_server_section_is_added() {
         let text = with_arguments(AFTER);
         assert!(text.starts_with("apiServer:\n  extraArgs:\n"), "{text}");
         assert!(text.ends_with(AFTER), "{text}");

@@ -1,13 +1,13 @@
-//! Which instances count in which groups. Rules say both who one is (labels)
-//! and whom one counts (selectors), so all instances of one set of rules count
-//! in the same groups, and that list is made once.
+//! Which instances count in which groups. Rules say both what an instance is
+//! (labels) and what it counts (selectors), so all instances of one set of
+//! rules count in the same groups, and that list is made once.
 
 use std::collections::HashSet;
 
-use super::{Compiled, Rulebook};
+use super::{CompiledRuleSet, CompiledRules};
 use crate::fleet::{Instances, Nodes};
 
-impl Rulebook {
+impl CompiledRules {
     /// An instance came to a node.
     pub(crate) fn join(&mut self, id: u32, node: usize, nodes: &Nodes) {
         if let Some(Some(entry)) = self.entries.get_mut(id as usize) {
@@ -36,7 +36,7 @@ impl Rulebook {
         &mut self,
         id: u32,
         nodes: &Nodes,
-        mut each: impl FnMut(&mut Compiled, usize, bool),
+        mut each: impl FnMut(&mut CompiledRuleSet, usize, bool),
     ) {
         let groups = |book: &Self, at: usize| book.get(id)?.counted_by.get(at).copied();
         let mut at = 0;
@@ -50,9 +50,9 @@ impl Rulebook {
     }
 
     /// Counts the instances that are placed already in the groups of an entry.
-    pub(super) fn count_placed(&self, new: &mut Compiled, instances: &Instances) {
+    pub(super) fn count_placed(&self, new: &mut CompiledRuleSet, instances: &Instances) {
         for group in &mut new.groups {
-            let candidates = self.census.candidates(group).iter().copied();
+            let candidates = self.group_counts.candidates(group).iter().copied();
             let counted: HashSet<u32> = candidates
                 .filter(|&id| {
                     let entry = self.get(id).filter(|entry| entry.users > 0);
@@ -70,11 +70,12 @@ impl Rulebook {
         }
     }
 
-    /// Notes who counts in the groups of a new entry, and where it counts.
+    /// Notes which instances count in the groups of a new entry, and where it
+    /// counts.
     pub(super) fn link(&mut self, id: u32) {
         let Some(new) = self.get(id) else { return };
         let mut links: Vec<(u32, (u32, u32))> = Vec::new();
-        for (holder, at) in self.census.groups(&new.rules) {
+        for (holder, at) in self.group_counts.groups(&new.rules) {
             let entry = self.get(holder);
             let group = entry.and_then(|entry| entry.groups.get(at as usize));
             if group.is_some_and(|group| group.counts(&new.rules)) {
@@ -82,7 +83,7 @@ impl Rulebook {
             }
         }
         for (at, group) in new.groups.iter().enumerate() {
-            for &member in self.census.candidates(group) {
+            for &member in self.group_counts.candidates(group) {
                 let entry = self.get(member).filter(|_| member != id);
                 if entry.is_some_and(|entry| group.counts(&entry.rules)) {
                     links.push((member, (id, at as u32)));

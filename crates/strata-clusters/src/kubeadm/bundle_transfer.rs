@@ -1,6 +1,6 @@
-//! The bundle of a version on a machine. One inside another machine sees the
-//! bundles of the machine around. To any other all of it is sent, a mebibyte
-//! at a time: half a gigabyte, once per version.
+//! The bundle of a version on a machine. A nested node sees the bundles of the
+//! host. To any other all of it is sent, a mebibyte at a time: half a gigabyte,
+//! once per version.
 
 use std::fs;
 use std::io::Read as _;
@@ -15,12 +15,12 @@ use crate::DriverError;
 use crate::catalogue::Bundle;
 
 /// What one call carries of a file.
-const PIECE: u64 = 1 << 20;
-/// How often it is told how far it is.
-const TOLD: u64 = 16 << 20;
+const CHUNK_BYTES: u64 = 1 << 20;
+/// How often the progress is reported.
+const PROGRESS_BYTES: u64 = 16 << 20;
 /// What a slow disk may take for all of it.
-const FLUSHES: Duration = Duration::from_secs(5 * 60);
-/// What says that all of it is there: built last, and sent last.
+const FLUSH_BYTES: Duration = Duration::from_secs(5 * 60);
+/// Marks that all of it is there: built last, and sent last.
 const LAST: &str = "bundle.json";
 
 /// Something in a bundle, by its path there.
@@ -30,7 +30,7 @@ enum Item {
 }
 
 /// Sees to it that the machine has the bundle.
-pub(super) async fn bring(
+pub(super) async fn bundle_transfer(
     bundle: &Bundle,
     version: KubernetesVersion,
     machine: Machine<'_>,
@@ -43,16 +43,16 @@ pub(super) async fn bring(
     if seen.trim_end().ends_with("here") {
         return Ok(());
     }
-    let anew = format!("rm -rf {here} && mkdir -p {here}");
-    machine.shell("send", &anew, None).await?;
-    let items = items(&bundle.folder)?;
+    let again = format!("rm -rf {here} && mkdir -p {here}");
+    machine.shell("send", &again, None).await?;
+    let items = items(&bundle.dir)?;
     let total: u64 = items.iter().map(Item::bytes).sum();
     let mut sent = 0;
     for item in items {
         if item.is_last() {
-            // It says that all of it is there, also after a power cut.
+            // It marks that all of it is there, also after a power cut.
             let flush = format!("sync -f {here}");
-            machine.shell_within("send", &flush, FLUSHES).await?;
+            machine.shell_within("send", &flush, FLUSH_BYTES).await?;
         }
         let (name, bytes) = match item {
             Item::Link { name, to } => {
@@ -63,8 +63,8 @@ pub(super) async fn bring(
             }
             Item::File { name, bytes } => (name, bytes),
         };
-        let told = |done: u64| {
-            if done.is_multiple_of(TOLD) {
+        let reported = |done: u64| {
+            if done.is_multiple_of(PROGRESS_BYTES) {
                 let (done, total) = ((sent + done) >> 20, total >> 20);
                 progress(format!(
                     "sending Kubernetes {version}: {done} of {total} MiB"
@@ -72,7 +72,14 @@ pub(super) async fn bring(
             }
         };
         let to = format!("{here}/{name}");
-        send(machine, &bundle.folder.join(&name), &to, mode(&name), &told).await?;
+        send(
+            machine,
+            &bundle.dir.join(&name),
+            &to,
+            mode(&name),
+            &reported,
+        )
+        .await?;
         sent += bytes;
     }
     Ok(())
@@ -84,7 +91,7 @@ pub(super) async fn send(
     from: &Path,
     to: &str,
     mode: u32,
-    told: &(dyn Fn(u64) + Send + Sync),
+    reported: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<(), DriverError> {
     let failed = |error| files_error(from, &error);
     let mut file = fs::File::open(from).map_err(failed)?;
@@ -93,20 +100,20 @@ pub(super) async fn send(
     let mut done = 0;
     loop {
         let mut piece = Vec::new();
-        let read = file.by_ref().take(PIECE).read_to_end(&mut piece);
+        let read = file.by_ref().take(CHUNK_BYTES).read_to_end(&mut piece);
         done += match read.map_err(failed)? {
             0 => return Ok(()),
             more => more as u64,
         };
         let more = format!("cat >>{to}");
         machine.shell("send", &more, Some(piece)).await?;
-        told(done);
+        reported(done);
     }
 }
 
 fn mode(name: &str) -> u32 {
     let programs = ["bin/", "cni/", "nft/"];
-    match programs.iter().any(|folder| name.starts_with(folder)) {
+    match programs.iter().any(|dir| name.starts_with(dir)) {
         true => 0o755,
         false => 0o644,
     }
@@ -125,16 +132,16 @@ impl Item {
     }
 }
 
-/// All of a folder, that file last.
-fn items(folder: &Path) -> Result<Vec<Item>, DriverError> {
+/// All of a directory, that file last.
+fn items(dir: &Path) -> Result<Vec<Item>, DriverError> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
+    let mut folders = vec![dir.to_owned()];
     while let Some(at) = folders.pop() {
         let failed = |error| files_error(&at, &error);
         for entry in fs::read_dir(&at).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let about = path.symlink_metadata().map_err(failed)?;
-            let name = path.strip_prefix(folder).unwrap_or(&path);
+            let name = path.strip_prefix(dir).unwrap_or(&path);
             let name = name.to_string_lossy().into_owned();
             if about.is_dir() {
                 folders.push(path);

@@ -1,13 +1,13 @@
-//! Who goes when a pool gets smaller: broken, marked, newest.
+//! Which members are removed when a pool gets smaller: broken, marked, newest.
 
 use proptest::prelude::*;
-use strata_clusters::choose::victims;
-use strata_clusters::{Observed, SeenNode};
+use strata_clusters::choose::members_to_remove;
+use strata_clusters::{Observed, ObservedNode};
 use strata_types::cluster::{ClusterRole, Member};
 
-use crate::world::{all_well, any_members, any_sight, control, worker};
+use crate::world::{all_well, any_members, any_observation, control, worker};
 
-fn node<'a>(seen: &'a mut Observed, name: &str) -> &'a mut SeenNode {
+fn node<'a>(seen: &'a mut Observed, name: &str) -> &'a mut ObservedNode {
     seen.nodes
         .iter_mut()
         .find(|node| node.name == name)
@@ -15,7 +15,7 @@ fn node<'a>(seen: &'a mut Observed, name: &str) -> &'a mut SeenNode {
 }
 
 #[test]
-fn broken_ones_go_first_then_marked_ones_then_the_newest() {
+fn broken_members_are_removed_first_then_marked_then_newest() {
     let mut members: Vec<Member> = (2..=7).map(|number| worker("web", number)).collect();
     members.extend([control(1), worker("other", 9)]);
     members[0].joined = false;
@@ -23,13 +23,13 @@ fn broken_ones_go_first_then_marked_ones_then_the_newest() {
     node(&mut seen, "w-3").marked = true;
     node(&mut seen, "w-4").ready = false;
     seen.nodes.retain(|node| node.name != "w-5");
-    let told = victims("web", 9, &members, &seen);
-    let told: Vec<_> = told
+    let reported = members_to_remove("web", 9, &members, &seen);
+    let reported: Vec<_> = reported
         .iter()
         .map(|(m, why)| (m.as_str(), why.as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("w-5", "the cluster does not know it any more"),
             ("w-4", "it is not ready"),
@@ -40,22 +40,25 @@ fn broken_ones_go_first_then_marked_ones_then_the_newest() {
         ]
     );
     // Nothing is known of a cluster that does not answer.
-    let told = victims("web", 2, &members, &Observed::default());
-    let told: Vec<_> = told.iter().map(|(machine, _)| machine.as_str()).collect();
-    assert_eq!(told, ["w-2", "w-7"]);
+    let reported = members_to_remove("web", 2, &members, &Observed::default());
+    let reported: Vec<_> = reported
+        .iter()
+        .map(|(machine, _)| machine.as_str())
+        .collect();
+    assert_eq!(reported, ["w-2", "w-7"]);
 }
 
 proptest! {
     #[test]
-    fn nobody_goes_before_one_that_is_worse(
-        (members, seen) in any_members().prop_flat_map(any_sight),
+    fn worse_members_are_removed_first(
+        (members, seen) in any_members().prop_flat_map(any_observation),
         how_many in 0usize..6,
         by in 0usize..14,
     ) {
-        let gone = victims("a", how_many, &members, &seen);
+        let gone = members_to_remove("a", how_many, &members, &seen);
         let mut other = members.clone();
         other.rotate_left(by % members.len().max(1));
-        prop_assert_eq!(&victims("a", how_many, &other, &seen), &gone);
+        prop_assert_eq!(&members_to_remove("a", how_many, &other, &seen), &gone);
         let mine: Vec<&Member> = members
             .iter()
             .filter(|m| m.role == ClusterRole::Worker && m.pool == "a")

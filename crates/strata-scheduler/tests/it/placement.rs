@@ -1,21 +1,21 @@
 //! What people expect of a placement, one small fleet each.
 
-use crate::small::{cores, fleet, id, names, requests, web};
+use crate::fixtures::{cores, fleet, id, names, requests, web};
 use strata_scheduler::{
-    Affinity, Bond, Cause, Constraint, Domain, Fleet, FleetError, GIB, GpuDemand, Gpus, HostPort,
-    InstanceId, NodeSpec, Overcommit, Policy, Preference, Reason, Resources, Rules, Selector,
-    Spread, place,
+    Affinity, AffinityMode, Cause, Constraint, Domain, Fleet, FleetError, GIB, GpuDemand, Gpus,
+    HostPort, InstanceId, NodeSpec, Overcommit, Policy, Preference, Reason, Resources, Rules,
+    Selector, Spread, place,
 };
 
 #[test]
-fn bin_pack_takes_the_smallest_hole_that_is_large_enough() {
+fn bin_pack_takes_the_tightest_fitting_node() {
     let mut fleet = fleet(&[32, 2, 8, 4], Policy::BinPack);
     let plan = place(&mut fleet, &requests(0, 4, 3, Rules::default()));
     assert_eq!(names(&fleet, &plan), ["n3", "n2", "n2", "n0"]);
 }
 
 #[test]
-fn spread_policy_uses_all_nodes_alike() {
+fn spread_policy_uses_all_nodes_evenly() {
     let mut fleet = fleet(&[16; 8], Policy::Spread);
     place(&mut fleet, &requests(0, 64, 1, Rules::default()));
     for node in fleet.nodes().collect::<Vec<_>>() {
@@ -25,7 +25,7 @@ fn spread_policy_uses_all_nodes_alike() {
 }
 
 #[test]
-fn a_batch_serves_higher_priority_first() {
+fn batch_places_higher_priority_first() {
     let mut fleet = fleet(&[4], Policy::BinPack);
     let mut batch = requests(0, 2, 3, Rules::default());
     batch[1].priority = 5;
@@ -35,7 +35,7 @@ fn a_batch_serves_higher_priority_first() {
 }
 
 #[test]
-fn overcommit_promises_what_is_configured_and_not_more() {
+fn overcommit_is_bounded_by_its_configuration() {
     let mut fleet = Fleet::default();
     let mut spec = NodeSpec::new("n", cores(4));
     spec.overcommit = Overcommit {
@@ -49,7 +49,7 @@ fn overcommit_promises_what_is_configured_and_not_more() {
 }
 
 #[test]
-fn a_node_that_is_used_more_than_reserved_counts_as_full_as_it_is_used() {
+fn measured_use_above_reservation_reduces_free_resources() {
     let mut fleet = fleet(&[8], Policy::BinPack);
     let node = id(&fleet, "n0");
     place(&mut fleet, &requests(0, 1, 2, Rules::default()));
@@ -76,7 +76,7 @@ fn a_node_that_is_used_more_than_reserved_counts_as_full_as_it_is_used() {
 }
 
 #[test]
-fn a_host_port_is_given_once_per_node_and_protocol() {
+fn host_port_is_reserved_once_per_node_and_protocol() {
     let mut fleet = fleet(&[8, 8], Policy::BinPack);
     let rules = |port| Rules {
         ports: vec![port],
@@ -102,7 +102,7 @@ fn a_host_port_is_given_once_per_node_and_protocol() {
 }
 
 #[test]
-fn a_constraint_is_obeyed_and_a_preference_beats_packing() {
+fn constraint_is_hard_and_preference_beats_packing() {
     let mut fleet = fleet(&[8, 16, 32], Policy::BinPack);
     let hard = Constraint::Is("zone".into(), "b".into());
     let rules = Rules {
@@ -125,7 +125,7 @@ fn a_constraint_is_obeyed_and_a_preference_beats_packing() {
 }
 
 #[test]
-fn instances_spread_over_zones_and_then_over_nodes() {
+fn instances_spread_over_zones_then_nodes() {
     let mut fleet = fleet(&[16; 6], Policy::BinPack);
     let over = |over, weight| Spread {
         over,
@@ -147,7 +147,7 @@ fn instances_spread_over_zones_and_then_over_nodes() {
 }
 
 #[test]
-fn a_hard_spread_leaves_an_instance_waiting_rather_than_uneven() {
+fn hard_spread_leaves_an_instance_unscheduled_rather_than_uneven() {
     let mut fleet = fleet(&[16, 16, 1], Policy::BinPack);
     let spread = Spread {
         over: Domain::Label("zone".into()),
@@ -173,22 +173,22 @@ fn a_hard_spread_leaves_an_instance_waiting_rather_than_uneven() {
 }
 
 #[test]
-fn siblings_keep_apart_and_helpers_keep_close() {
+fn affinity_and_anti_affinity_are_respected() {
     let mut fleet = fleet(&[8; 3], Policy::BinPack);
-    let bond = |bond| Affinity {
+    let mode = |mode| Affinity {
         to: Selector::label("app", "web"),
         within: Domain::Node,
-        bond,
+        mode,
     };
     let apart = Rules {
-        affinities: vec![bond(Bond::Forbid)],
+        affinities: vec![mode(AffinityMode::Forbid)],
         ..web()
     };
     let plan = place(&mut fleet, &requests(0, 2, 1, apart));
     assert_eq!(names(&fleet, &plan), ["n0", "n1"]);
     fleet.release(InstanceId(0)).unwrap();
     let close = Rules {
-        affinities: vec![bond(Bond::Require)],
+        affinities: vec![mode(AffinityMode::Require)],
         ..Rules::default()
     };
     let plan = place(&mut fleet, &requests(5, 1, 1, close));
@@ -236,7 +236,7 @@ fn gpus_are_counted_by_kind() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictory_rules_are_refused() {
     let mut fleet = fleet(&[8], Policy::BinPack);
     let node = id(&fleet, "n0");
     let request = requests(0, 1, 1, Rules::default()).remove(0);
@@ -259,7 +259,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn rules_are_forgotten_when_nobody_has_them_and_counts_stay_right() {
+fn unused_rules_are_dropped_and_counts_stay_correct() {
     let mut fleet = fleet(&[64; 3], Policy::BinPack);
     let rules = |app: String| Rules {
         labels: [("app".to_owned(), app.clone())].into(),
@@ -283,7 +283,7 @@ fn rules_are_forgotten_when_nobody_has_them_and_counts_stay_right() {
 }
 
 #[test]
-fn nodes_of_one_host_are_counted_once() {
+fn resources_of_a_shared_host_are_counted_once() {
     let mut fleet = Fleet::default();
     let host = fleet.add_node(NodeSpec::new("host", cores(2))).unwrap();
     let nested = |name: &str| NodeSpec::new(name, cores(1)).nested_in("host");
@@ -313,7 +313,7 @@ fn nodes_of_one_host_are_counted_once() {
 }
 
 #[test]
-fn a_dedicated_node_takes_all_that_it_offers_of_its_host() {
+fn dedicated_node_takes_its_whole_share_of_the_host() {
     let mut fleet = Fleet::default();
     let host = fleet.add_node(NodeSpec::new("host", cores(2))).unwrap();
     let mut spec = NodeSpec::new("vm", cores(1)).nested_in("host");

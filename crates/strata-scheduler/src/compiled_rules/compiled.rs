@@ -6,10 +6,10 @@ use super::group::Group;
 use super::topology::Topologies;
 use crate::fleet::{Nodes, Slot};
 use crate::index::Bits;
-use crate::{Bond, Rules};
+use crate::{AffinityMode, Rules};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRuleSet {
     pub(crate) rules: Arc<Rules>,
     /// Nodes that can run the kind, own such GPUs and meet all constraints,
     /// ready or not.
@@ -28,7 +28,7 @@ pub(crate) struct Compiled {
     pub(super) version: Option<u64>,
 }
 
-impl Compiled {
+impl CompiledRuleSet {
     pub(super) fn new(rules: &Arc<Rules>) -> Self {
         let affinities = rules.affinities.iter().map(|one| (&one.to, &one.within));
         let spreads = rules.spreads.iter().map(|one| (&one.of, &one.over));
@@ -56,7 +56,7 @@ impl Compiled {
     /// Whether a placement of others can make room for these.
     pub(crate) fn may_gain(&self) -> bool {
         let affinities = self.rules.affinities.iter();
-        let mut required = affinities.filter(|one| one.bond == Bond::Require);
+        let mut required = affinities.filter(|one| one.mode == AffinityMode::Require);
         required.next().is_some() || self.rules.spreads.iter().any(|one| one.max_skew.is_some())
     }
 
@@ -71,10 +71,10 @@ impl Compiled {
         {
             Some(changed) => {
                 for &node in changed {
-                    self.look_at(node as usize, nodes.get(node as usize));
+                    self.refresh_node(node as usize, nodes.get(node as usize));
                 }
             }
-            None => self.look_at_all(nodes),
+            None => self.refresh_all(nodes),
         }
         self.version = Some(nodes.version());
         let mut usable = self.eligible.clone();
@@ -85,7 +85,7 @@ impl Compiled {
         }
     }
 
-    fn look_at(&mut self, node: usize, slot: Option<&Slot>) {
+    fn refresh_node(&mut self, node: usize, slot: Option<&Slot>) {
         let meets = |slot: &Slot| self.admits(slot);
         let eligible = slot.is_some_and(meets);
         self.eligible.put(node, eligible);
@@ -95,7 +95,7 @@ impl Compiled {
         }
     }
 
-    fn look_at_all(&mut self, nodes: &Nodes) {
+    fn refresh_all(&mut self, nodes: &Nodes) {
         let mut all = Bits::with_room(nodes.end());
         for (node, slot) in nodes.iter() {
             if self.can_run(slot) {

@@ -1,14 +1,14 @@
-//! The rulebook: every set of rules that is in use, once, with all that can be
-//! computed from it ahead of a request.
+//! The compiled rules: every set of rules that is in use, once, with all that
+//! can be computed from it ahead of a request.
 //!
 //! Rules are found by the address of their `Arc` first, which the book keeps
 //! alive, then by content. Rules that no instance has are kept for the next
 //! request, until there are too many of them.
 
-mod census;
 mod compiled;
-mod count;
 mod group;
+mod group_counts;
+mod membership;
 mod topology;
 
 use std::collections::HashMap;
@@ -17,30 +17,30 @@ use std::sync::Arc;
 use crate::Rules;
 use crate::fleet::{Instances, Nodes};
 use crate::hash::FastMap;
-use census::Census;
-pub(crate) use compiled::Compiled;
+pub(crate) use compiled::CompiledRuleSet;
 pub(crate) use group::Group;
+use group_counts::GroupCounts;
 use topology::Topologies;
 
 /// How many sets of rules without instances are kept.
 const IDLE: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rulebook {
-    entries: Vec<Option<Compiled>>,
+pub(crate) struct CompiledRules {
+    entries: Vec<Option<CompiledRuleSet>>,
     vacant: Vec<u32>,
     by_address: FastMap<usize, u32>,
     by_content: HashMap<Arc<Rules>, u32>,
     /// How many entries no instance has.
     idle: usize,
     topologies: Topologies,
-    census: Census,
+    group_counts: GroupCounts,
     /// Stands in for an entry that is not there.
     nothing: Arc<Rules>,
 }
 
-impl Rulebook {
-    pub(crate) fn get(&self, id: u32) -> Option<&Compiled> {
+impl CompiledRules {
+    pub(crate) fn get(&self, id: u32) -> Option<&CompiledRuleSet> {
         self.entries.get(id as usize)?.as_ref()
     }
 
@@ -56,15 +56,15 @@ impl Rulebook {
     /// Adds rules that are not in the book.
     pub(crate) fn add(&mut self, rules: &Arc<Rules>, instances: &Instances) -> u32 {
         if self.idle > IDLE {
-            self.forget_idle();
+            self.drop_idle();
         }
-        let mut new = Compiled::new(rules);
+        let mut new = CompiledRuleSet::new(rules);
         self.count_placed(&mut new, instances);
         let id = self.vacant.pop().unwrap_or(self.entries.len() as u32);
         if id as usize == self.entries.len() {
             self.entries.push(None);
         }
-        self.census.add(id, &new.rules, &new.groups);
+        self.group_counts.add(id, &new.rules, &new.groups);
         self.entries[id as usize] = Some(new);
         self.link(id);
         self.by_address.insert(Arc::as_ptr(rules) as usize, id);
@@ -81,14 +81,19 @@ impl Rulebook {
     }
 
     /// Rules as they would be in the book, without adding them.
-    pub(crate) fn sketch(&self, rules: &Arc<Rules>, nodes: &Nodes, all: &Instances) -> Compiled {
-        let mut sketch = Compiled::new(rules);
+    pub(crate) fn register(
+        &self,
+        rules: &Arc<Rules>,
+        nodes: &Nodes,
+        all: &Instances,
+    ) -> CompiledRuleSet {
+        let mut sketch = CompiledRuleSet::new(rules);
         self.count_placed(&mut sketch, all);
         sketch.refresh(nodes, &mut Topologies::default());
         sketch
     }
 
-    fn forget_idle(&mut self) {
+    fn drop_idle(&mut self) {
         for id in 0..self.entries.len() {
             if self.entries[id]
                 .as_ref()
@@ -98,7 +103,8 @@ impl Rulebook {
                 self.by_address
                     .remove(&(Arc::as_ptr(&entry.rules) as usize));
                 self.by_content.remove(&entry.rules);
-                self.census.remove(id as u32, &entry.rules, &entry.groups);
+                self.group_counts
+                    .remove(id as u32, &entry.rules, &entry.groups);
                 self.vacant.push(id as u32);
             }
         }

@@ -22,7 +22,8 @@ impl Reason {
         if !member.joined {
             return Self::NeverJoined;
         }
-        // When the cluster does not tell, nobody is missing in what it tells.
+        // When the cluster does not report, no member is missing in what it
+        // reports.
         if !seen.serves {
             return Self::Newest;
         }
@@ -35,7 +36,7 @@ impl Reason {
         }
     }
 
-    const fn words(self) -> &'static str {
+    const fn message(self) -> &'static str {
         match self {
             Self::NeverJoined => "it never joined",
             Self::Gone => "the cluster does not know it any more",
@@ -56,9 +57,9 @@ impl Reason {
 }
 
 /// The workers of a pool that go, in that order, and why each: what is broken,
-/// then what somebody marked, then the newest. The same facts, in whatever
-/// order, give the same victims.
-pub fn victims(
+/// then what a user marked, then the newest. The same facts, in whatever order,
+/// give the same victims.
+pub fn members_to_remove(
     pool: &str,
     how_many: usize,
     members: &[Member],
@@ -77,6 +78,6 @@ pub fn victims(
     });
     let first = turn.into_iter().take(how_many);
     first
-        .map(|(reason, member)| (member.machine.clone(), reason.words().into()))
+        .map(|(reason, member)| (member.machine.clone(), reason.message().into()))
         .collect()
 }

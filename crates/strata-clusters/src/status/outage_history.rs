@@ -7,16 +7,16 @@ use strata_types::cluster::Member;
 
 use crate::Observed;
 
-/// How long is waited before a machine is given up.
+/// How long is waited before a machine is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RemediationDelays {
     /// With a node that is not ready. Long enough for a reboot.
     pub not_ready: Duration,
     /// With one whose machine does not answer either.
     pub lost: Duration,
 }
 
-impl Default for Patience {
+impl Default for RemediationDelays {
     fn default() -> Self {
         Self {
             not_ready: Duration::from_secs(5 * 60),
@@ -25,21 +25,21 @@ impl Default for Patience {
     }
 }
 
-/// Since when, in Unix milliseconds and by machine. It does not have to
-/// outlive the process: whoever forgets waits a little longer.
+/// Since when, in Unix milliseconds and by machine. It does not have to outlive
+/// the process: a remediation then waits a little longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct OutageHistory {
     /// Nodes that are not ready, or that the cluster does not know.
     pub not_ready: BTreeMap<String, i64>,
     /// Machines whose own node does not answer this server.
     pub lost: BTreeMap<String, i64>,
 }
 
-impl Memory {
+impl OutageHistory {
     /// Takes in what was seen just now, and which machines are lost.
     ///
-    /// A cluster that does not answer says nothing about its nodes, and when
-    /// it answers again they need a moment to report: the wait begins anew.
+    /// A cluster that does not answer reports nothing about its nodes, and when
+    /// it answers again they need a moment to report: the wait begins again.
     pub fn note(
         &mut self,
         members: &[Member],
@@ -70,15 +70,20 @@ impl Memory {
         self.lost.get(machine).map(|since| between(*since, now_ms))
     }
 
-    /// How long until a member is given up; none while nothing is the matter.
+    /// How long until a member is abandoned; none while nothing is the matter.
     /// A machine that is lost while its node reports to the cluster is not:
     /// the way to it is broken, and not the machine.
-    pub(super) fn left(&self, machine: &str, patience: &Patience, now_ms: i64) -> Option<Duration> {
+    pub(super) fn left(
+        &self,
+        machine: &str,
+        max_wait: &RemediationDelays,
+        now_ms: i64,
+    ) -> Option<Duration> {
         let absent = self.absent(machine, now_ms)?;
-        let by_node = patience.not_ready.saturating_sub(absent);
+        let by_node = max_wait.not_ready.saturating_sub(absent);
         let lost = self.lost(machine, now_ms);
         // Both must have lasted: the shorter counts.
-        let by_machine = lost.map(|lost| patience.lost.saturating_sub(lost.min(absent)));
+        let by_machine = lost.map(|lost| max_wait.lost.saturating_sub(lost.min(absent)));
         Some(by_machine.map_or(by_node, |left| left.min(by_node)))
     }
 }

@@ -1,8 +1,8 @@
-//! Hands on spawned machines, by the API of their nodes.
+//! Remote exec on spawned machines, by the API of their nodes.
 
 use std::collections::HashMap;
 
-use strata_clusters::kubeadm::{Hands, Ran, Run};
+use strata_clusters::kubeadm::{ExecOutput, ExecRequest, RemoteExec};
 use strata_clusters::{Done, DriverError};
 use strata_testkit::runtime::{Cell, Executable};
 use strata_testkit::v1::{ExecutableOptions, ExecutableRestart, ExecutableState, ReadLogsRequest};
@@ -11,9 +11,9 @@ use strata_testkit::{Code, Node, Status, all};
 const CELL: &str = "kubernetes";
 
 /// By the names of the machines.
-pub(crate) struct Reached(pub(crate) HashMap<String, Node>);
+pub(crate) struct NodeReach(pub(crate) HashMap<String, Node>);
 
-impl Reached {
+impl NodeReach {
     fn node(&self, machine: &str) -> &Node {
         &self.0[machine]
     }
@@ -51,16 +51,16 @@ fn unreachable(machine: &str) -> impl Fn(Status) -> DriverError {
     }
 }
 
-impl Hands for Reached {
-    fn run<'a>(&'a self, machine: &'a str, run: Run) -> Done<'a, Ran> {
+impl RemoteExec for NodeReach {
+    fn run<'a>(&'a self, machine: &'a str, run: ExecRequest) -> Done<'a, ExecOutput> {
         Box::pin(async move {
             let failed = unreachable(machine);
             let options = ExecutableOptions {
                 input: run.input,
                 ..ExecutableOptions::default()
             };
-            let told = executable(&run.name, &run.command, options);
-            self.start(machine, told).await.map_err(&failed)?;
+            let reported = executable(&run.name, &run.command, options);
+            self.start(machine, reported).await.map_err(&failed)?;
             let node = self.node(machine);
             let ended = tokio::time::timeout(run.timeout, node.wait(CELL, &run.name)).await;
             let ended = ended.expect("it ends in time").map_err(&failed)?;
@@ -76,7 +76,7 @@ impl Hands for Reached {
                 .iter()
                 .map(|line| String::from_utf8_lossy(&line.line))
                 .collect();
-            Ok(Ran {
+            Ok(ExecOutput {
                 code: ended.exit_code,
                 output: lines.join("\n"),
             })
@@ -94,8 +94,8 @@ impl Hands for Reached {
                 restart: ExecutableRestart::Always.into(),
                 ..ExecutableOptions::default()
             };
-            let told = executable(name, command, options);
-            let started = self.start(machine, told).await;
+            let reported = executable(name, command, options);
+            let started = self.start(machine, reported).await;
             started.map_err(unreachable(machine))
         })
     }

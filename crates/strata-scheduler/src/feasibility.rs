@@ -2,26 +2,26 @@
 //! against it.
 //!
 //! This is the definition that the search must agree with. It is slow, for it
-//! is asked about one node at a time, and it is asked when somebody wants to
-//! know why.
+//! checks one node at a time, and it is used when a caller wants to know why.
 
+use crate::compiled_rules::CompiledRuleSet;
 use crate::fleet::{Fleet, Slot};
 use crate::index::packing;
-use crate::rulebook::Compiled;
 use crate::{
-    Bond, Constraint, NodeState, POOL_LABEL, Policy, Reason, ReasonCount, Request, Resources, Score,
+    AffinityMode, Constraint, NodeState, POOL_LABEL, Policy, Reason, ReasonCount, Request,
+    Resources, Score,
 };
 
 /// How many nodes are named per reason.
-const EXAMPLES: usize = 3;
+const MAX_EXAMPLES: usize = 3;
 
-pub(crate) struct Judge<'a> {
+pub(crate) struct Feasibility<'a> {
     pub(crate) fleet: &'a Fleet,
-    pub(crate) compiled: &'a Compiled,
+    pub(crate) compiled: &'a CompiledRuleSet,
     pub(crate) request: &'a Request,
 }
 
-impl Judge<'_> {
+impl Feasibility<'_> {
     pub(crate) fn policy(&self) -> Policy {
         self.request
             .rules
@@ -29,7 +29,7 @@ impl Judge<'_> {
             .unwrap_or(self.fleet.settings.policy)
     }
 
-    pub(crate) fn judge(&self, node: usize, slot: &Slot) -> Result<Score, Reason> {
+    pub(crate) fn check(&self, node: usize, slot: &Slot) -> Result<Score, Reason> {
         match slot.state {
             NodeState::Ready => {}
             NodeState::Draining => return Err(Reason::Draining),
@@ -37,10 +37,10 @@ impl Judge<'_> {
             NodeState::Starting => return Err(Reason::Starting),
             NodeState::StatusOnly => return Err(Reason::StatusOnly),
         }
-        self.nature(slot)?;
+        self.check_constraints(slot)?;
         self.size(node, slot)?;
         self.ports(slot)?;
-        self.company(node)?;
+        self.check_affinity(node)?;
         let cell = self.fleet.grid.cell(node).ok_or(Reason::Lost)?;
         Ok(Score {
             preference: self.preference(node),
@@ -48,7 +48,7 @@ impl Judge<'_> {
         })
     }
 
-    fn nature(&self, slot: &Slot) -> Result<(), Reason> {
+    fn check_constraints(&self, slot: &Slot) -> Result<(), Reason> {
         let rules = &self.request.rules;
         if !slot.spec.runs.contains(&rules.kind) {
             return Err(Reason::WrongKind(rules.kind));
@@ -120,16 +120,18 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn company(&self, node: usize) -> Result<(), Reason> {
+    fn check_affinity(&self, node: usize) -> Result<(), Reason> {
         let rules = &self.request.rules;
         let (near, even) = self.compiled.groups.split_at(rules.affinities.len());
         for (affinity, group) in rules.affinities.iter().zip(near) {
-            let there = group.around(node).is_some_and(|count| count > 0);
-            match affinity.bond {
-                Bond::Require if !there && !group.starts_with(rules) => {
-                    return Err(Reason::Lonely(affinity.to.to_string()));
+            let there = group.domain_count(node).is_some_and(|count| count > 0);
+            match affinity.mode {
+                AffinityMode::Require if !there && !group.starts_with(rules) => {
+                    return Err(Reason::AffinityUnmet(affinity.to.to_string()));
                 }
-                Bond::Forbid if there => return Err(Reason::Crowded(affinity.to.to_string())),
+                AffinityMode::Forbid if there => {
+                    return Err(Reason::AntiAffinityViolated(affinity.to.to_string()));
+                }
                 _ => {}
             }
         }
@@ -138,7 +140,7 @@ impl Judge<'_> {
                 continue;
             };
             let over = spread.over.to_string();
-            let Some(count) = group.around(node) else {
+            let Some(count) = group.domain_count(node) else {
                 return Err(Reason::NoDomain(over));
             };
             if !group.allows(skew, count) {
@@ -161,14 +163,14 @@ impl Judge<'_> {
             };
         }
         for (affinity, group) in rules.affinities.iter().zip(near) {
-            if let Bond::Prefer(weight) = affinity.bond
-                && group.around(node).is_some_and(|count| count > 0)
+            if let AffinityMode::Prefer(weight) = affinity.mode
+                && group.domain_count(node).is_some_and(|count| count > 0)
             {
                 sum = sum.saturating_add(i64::from(weight));
             }
         }
         for (spread, group) in rules.spreads.iter().zip(even) {
-            sum = sum.saturating_add(group.evenness(spread.weight, group.around(node)));
+            sum = sum.saturating_add(group.evenness(spread.weight, group.domain_count(node)));
         }
         sum
     }
@@ -177,7 +179,7 @@ impl Judge<'_> {
     pub(crate) fn summary(&self) -> Vec<ReasonCount> {
         let mut counts: Vec<ReasonCount> = Vec::new();
         for (node, slot) in self.fleet.nodes.iter() {
-            let Err(reason) = self.judge(node, slot) else {
+            let Err(reason) = self.check(node, slot) else {
                 continue;
             };
             let name = &slot.spec.name;
@@ -195,8 +197,8 @@ impl Judge<'_> {
                     if reason.distance() < count.reason.distance() {
                         count.reason = reason;
                         count.examples.insert(0, name.clone());
-                        count.examples.truncate(EXAMPLES);
-                    } else if count.examples.len() < EXAMPLES {
+                        count.examples.truncate(MAX_EXAMPLES);
+                    } else if count.examples.len() < MAX_EXAMPLES {
                         count.examples.push(name.clone());
                     }
                 }
