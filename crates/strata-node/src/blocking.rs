@@ -1,12 +1,18 @@
 //! Work that waits for the kernel, and work that must not be cut short.
 
+use strata_tasks::spawn_detached;
 use strata_types::{Error, Result};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Runs `work`, which blocks for a moment, right here: the runtime's other
 /// tasks move to another thread meanwhile. Handing the work over instead
 /// would cost two wake-ups on the way of every request.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(work)
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        // It has one thread, so none of its tasks can move to another.
+        Ok(RuntimeFlavor::CurrentThread) => work(),
+        _ => tokio::task::block_in_place(work),
+    }
 }
 
 /// Runs `work` to its end even if the caller goes away in the middle: a
@@ -14,11 +20,9 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    match tokio::spawn(work).await {
+    match spawn_detached("request", work).await {
         Ok(result) => result,
-        Err(_) => Err(Error::internal(
-            "the daemon stumbled over a bug; its log says where",
-        )),
+        Err(_) => Err(Error::internal("internal error; see the daemon log")),
     }
 }
 
@@ -31,9 +35,7 @@ pub(crate) fn aside<T: Send + 'static>(
     async move {
         match task.await {
             Ok(result) => result,
-            Err(_) => Err(Error::internal(
-                "the daemon stumbled over a bug; its log says where",
-            )),
+            Err(_) => Err(Error::internal("internal error; see the daemon log")),
         }
     }
 }

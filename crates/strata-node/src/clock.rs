@@ -1,4 +1,4 @@
-//! Unix time in the units the API speaks.
+//! Unix time in the units of the API.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,6 @@ pub(crate) fn now_ms() -> i64 {
     ms(now_ns())
 }
 
-/// Nanoseconds as milliseconds.
 pub(crate) fn ms(ns: u64) -> i64 {
     i64::try_from(ns / 1_000_000).unwrap_or(i64::MAX)
 }

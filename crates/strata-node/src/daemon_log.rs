@@ -1,6 +1,6 @@
-//! The daemon's own log: to standard error for whoever started it, and into
-//! rotated files so that `Observe.GetAuraeDaemonLogStream` has a history that
-//! survives restarts.
+//! The daemon's own log: to standard error for the process that started it, and
+//! into rotated files so that `Observe.GetAuraeDaemonLogStream` has a history
+//! that survives restarts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,9 +25,9 @@ pub struct DaemonLog {
 }
 
 impl DaemonLog {
-    /// Opens the log in `folder` and goes on where it ends.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let file = SegmentWriter::open(folder, Channel::Daemon, SEGMENT_BYTES, SEGMENTS)?;
+    /// Opens the log in `dir` and goes on where it ends.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let file = SegmentWriter::open(dir, Channel::Daemon, SEGMENT_BYTES, SEGMENTS)?;
         Ok(Self {
             file: Arc::new(Mutex::new(file)),
         })
@@ -64,9 +64,9 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // A log that cannot be written has nobody to tell. Whoever reads our
-        // standard error may have stopped; the file is the record, so the
-        // daemon does not wait for them.
+        // A failure to write the log has nowhere to be reported. The reader of
+        // our standard error may have stopped reading; the file is the record,
+        // so the daemon does not wait for that reader.
         let stderr = io::stderr();
         let now = Timespec {
             tv_sec: 0,

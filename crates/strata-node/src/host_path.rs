@@ -1,10 +1,10 @@
-//! Paths of the host that requests name: how they are opened so that whoever
-//! can write on the way does not decide what is opened.
+//! Paths of the host that requests name: how they are opened so that a process
+//! that can write on the way does not decide what is opened.
 //!
 //! A directory in `local_folders` may be one that pods write to. So a path in
 //! it is opened beneath that directory's own descriptor, through no link at
-//! all, whoever asked for it; and what was opened is what is mounted or read,
-//! never the path again.
+//! all, whichever principal requested it; and what was opened is what is
+//! mounted or read, never the path again.
 //!
 //! Other paths only an admin can name. One that leads through no link when it
 //! is first used is *pinned*: later it is refused if it does. One that leads
@@ -73,7 +73,7 @@ pub(crate) fn open_allowed(path: &Path, allowed: &[PathBuf]) -> io::Result<Owned
 }
 
 /// The directory that a path is beneath, and the rest of the path. Decided by
-/// the names alone, so nothing on the disk has a say in it. Of directories in
+/// the names alone, so nothing on the disk influences it. Of directories in
 /// each other the outermost counts: an inner one may be replaced by a link.
 fn find<'a>(path: &Path, allowed: &'a [PathBuf]) -> Option<(&'a Path, PathBuf)> {
     let plain = |path: &Path| path.components().all(|part| part != Component::ParentDir);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beneath_is_opened_and_nothing_else_is() {
+    fn only_paths_beneath_allowed_directories_are_opened() {
         let world = World::new();
         symlink("/", world.path("open/root")).unwrap();
         symlink("a", world.path("open/inner")).unwrap();

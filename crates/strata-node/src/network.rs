@@ -15,6 +15,7 @@ use strata_network::{
     Endpoint, Network, NetworkConfig, NetworkError, Peer, PortReservation, ProjectAccess,
     PublishedPort, RemoteNames, Subnet, Tag, Watcher,
 };
+use strata_tasks::TaskGroup;
 use strata_types::pod::PortMapping;
 use strata_types::{Error, Label, Result};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,8 +23,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use self::encryption::OverlayEncryption;
 use crate::blocking::blocking;
 
-/// The label by which a server says whose a unit is.
-const PROJECT_LABEL: &str = "strata.dev/project";
+/// The label by which a server marks the owner of a unit.
+pub(crate) const PROJECT_LABEL: &str = "strata.dev/project";
 const NAME_LABEL: &str = "strata.dev/name";
 
 /// What the configuration says about the network.
@@ -37,19 +38,27 @@ pub struct NetworkOptions {
     pub configured_range: Option<Subnet>,
     /// The size of packets; found out when none is given.
     pub mtu: Option<u32>,
-    /// Who answers for names that are not ours.
+    /// The resolvers for names that are not ours.
     pub dns_upstreams: Vec<std::net::SocketAddr>,
     /// Ports of the host that every pod may reach. Default: none, but for
     /// names and leases.
     pub host_ports: Vec<u16>,
+    /// Ports of Strata's own on other hosts, beside the usual ones.
+    pub api_ports: Vec<u16>,
     /// Pods may reach the metadata service of a cloud. Default: no.
     pub metadata: bool,
+    /// How many connections the host tracks for one pod; chosen where none is
+    /// given.
+    pub pod_connections: Option<u32>,
+    /// Projects may share this node also if its kernel cannot keep their pods
+    /// apart on one bridge. Default: no.
+    pub allow_shared_bridge: bool,
     /// Whether what is sent to other nodes is encrypted.
     pub overlay_encryption: OverlayEncryption,
 }
 
 impl NetworkOptions {
-    /// The range unless told: 10.42.0.0/16.
+    /// The range by default: 10.42.0.0/16.
     pub const DEFAULT_RANGE: &'static str = "10.42.0.0/16";
 }
 
@@ -57,40 +66,47 @@ impl NetworkOptions {
 pub(crate) struct NodeNetwork {
     options: NetworkOptions,
     tag: Tag,
-    folder: PathBuf,
-    encryption: encryption::Ability,
-    open: Mutex<Option<Open>>,
-    /// The other nodes, as they were last told.
+    dir: PathBuf,
+    encryption: encryption::EncryptionSupport,
+    open: Mutex<Option<OpenNetwork>>,
+    /// The other nodes, as the server last sent them.
     peers: Mutex<Vec<Peer>>,
-    /// Which project may reach which, as it was last told.
+    /// Which project may reach which, as the server last sent it.
     projects: Mutex<ProjectAccess>,
     /// What instances of other nodes are called.
     names: RemoteNames,
+    tasks: TaskGroup,
 }
 
-struct Open {
+struct OpenNetwork {
     network: Network,
     _watcher: Watcher,
     _servers: DropGuard,
 }
 
 impl NodeNetwork {
-    /// The network of the run `run`, which keeps what it must in `folder`.
-    pub(crate) fn new(options: NetworkOptions, run: &str, folder: PathBuf) -> Result<Self> {
-        let encryption = encryption::Ability::find(options.overlay_encryption, &folder)?;
+    /// The network of the run `run`, which keeps what it must in `dir`.
+    pub(crate) fn new(
+        options: NetworkOptions,
+        run: &str,
+        dir: PathBuf,
+        tasks: TaskGroup,
+    ) -> Result<Self> {
+        let encryption = encryption::EncryptionSupport::find(options.overlay_encryption, &dir)?;
         Ok(Self {
             options,
             encryption,
             tag: tag(run)?,
-            peers: Mutex::new(given::read_peers(&folder)),
-            projects: Mutex::new(given::read_projects(&folder)),
+            peers: Mutex::new(given::read_peers(&dir)),
+            projects: Mutex::new(given::read_projects(&dir)),
             names: RemoteNames::default(),
-            folder,
+            tasks,
+            dir,
             open: Mutex::default(),
         })
     }
 
-    fn guard(&self) -> MutexGuard<'_, Option<Open>> {
+    fn guard(&self) -> MutexGuard<'_, Option<OpenNetwork>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,39 +127,48 @@ impl NodeNetwork {
         Ok(network)
     }
 
-    fn make(&self, running: &[Endpoint]) -> Result<Open> {
+    fn make(&self, running: &[Endpoint]) -> Result<OpenNetwork> {
         let subnet = self.subnet()?;
         // First: whatever of it comes to be is found again after a death.
         self.keep("up", "")?;
-        let mut config = NetworkConfig::new(self.tag.clone(), subnet, self.range(), &self.folder);
+        let mut config = NetworkConfig::new(self.tag.clone(), subnet, self.range(), &self.dir);
         config.mtu = self.options.mtu;
         config.dns_upstreams.clone_from(&self.options.dns_upstreams);
         config.host_ports.clone_from(&self.options.host_ports);
+        config.api_ports.extend(&self.options.api_ports);
         config.metadata = self.options.metadata;
+        config.connections = self.options.pod_connections;
+        config.shared_bridge = self.options.allow_shared_bridge;
         config.wireguard = self.encryption.config();
         config.remote_names = self.names.clone();
         config.encrypted_only = self.options.overlay_encryption == OverlayEncryption::Required;
         let network = Network::open(config).map_err(public)?;
         let restored = network.restore(running).map_err(public)?;
-        tracing::debug!(?restored, "the network is as it should be");
+        tracing::debug!(?restored, "network restored");
         self.connect_peers(&network);
         self.tell_projects(&network)?;
         let watcher = network.watch().map_err(public)?;
         let stop = CancellationToken::new();
         let (names, leases) = (network.clone(), network.clone());
         let (first, second) = (stop.clone(), stop.clone());
-        tokio::spawn(async move {
-            if let Err(error) = names.serve_names(first).await {
-                tracing::error!(%error, "names are not answered");
+        self.tasks.restart("dns-server", move || {
+            let (names, stop) = (names.clone(), first.clone());
+            async move {
+                if let Err(error) = names.serve_names(stop).await {
+                    tracing::error!(%error, "DNS server failed");
+                }
             }
         });
-        tokio::spawn(async move {
-            if let Err(error) = leases.serve_leases(second).await {
-                tracing::error!(%error, "leases are not given");
+        self.tasks.restart("dhcp-server", move || {
+            let (leases, stop) = (leases.clone(), second.clone());
+            async move {
+                if let Err(error) = leases.serve_leases(stop).await {
+                    tracing::error!(%error, "DHCP server failed");
+                }
             }
         });
-        tracing::info!(%subnet, "the network is up");
-        Ok(Open {
+        tracing::info!(%subnet, "network up");
+        Ok(OpenNetwork {
             network,
             _watcher: watcher,
             _servers: stop.drop_guard(),
@@ -152,7 +177,7 @@ impl NodeNetwork {
 
     /// The node's addresses: as configured, or as chosen the first time.
     fn subnet(&self) -> Result<Subnet> {
-        let path = self.folder.join("subnet");
+        let path = self.dir.join("subnet");
         if let Some(subnet) = self.options.subnet {
             return Ok(subnet);
         }
@@ -165,7 +190,7 @@ impl NodeNetwork {
         let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
         let chosen = choose(range, &routes, self.tag.as_str()).ok_or_else(|| {
             Error::exhausted(format!("no /24 of {range} is free on this machine"))
-                .with_hint("say which one to use: [network] subnet in the configuration")
+                .with_hint("set [network] subnet in the configuration")
         })?;
         self.keep("subnet", &chosen.to_string())?;
         Ok(chosen)
@@ -175,10 +200,10 @@ impl NodeNetwork {
         let write = || {
             use std::io::Write as _;
             use std::os::unix::fs::OpenOptionsExt as _;
-            std::fs::create_dir_all(&self.folder)?;
+            std::fs::create_dir_all(&self.dir)?;
             let mut options = std::fs::OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(self.folder.join(name))?;
+            let mut file = options.open(self.dir.join(name))?;
             file.write_all(text.as_bytes())
         };
         let written: std::io::Result<()> = write();
@@ -186,7 +211,7 @@ impl NodeNetwork {
             let text = format!("cannot write the network's file {name:?}: {error}");
             match error.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    Error::exhausted(text).with_hint("make room on the disk of the data folder")
+                    Error::exhausted(text).with_hint("make room on the disk of the data directory")
                 }
                 _ => Error::internal(text),
             }
@@ -197,7 +222,7 @@ impl NodeNetwork {
     /// is any more, the network goes.
     pub(crate) fn restore(&self, running: &[Endpoint], resting: &[Ipv4Addr]) -> Result<()> {
         if running.is_empty() && resting.is_empty() {
-            if self.folder.join("up").exists() {
+            if self.dir.join("up").exists() {
                 blocking(|| self.remove());
             }
             return Ok(());
@@ -205,13 +230,13 @@ impl NodeNetwork {
         let network = self.get_with(running)?;
         for address in resting {
             if let Err(error) = network.lease(Some(*address)) {
-                tracing::error!(%address, %error, "an address could not be kept");
+                tracing::error!(%address, %error, "address of a stopped unit not reserved");
             }
         }
         Ok(())
     }
 
-    /// How this node encrypts the overlay, as a server is told.
+    /// How this node encrypts the overlay, as reported to a server.
     pub(crate) fn overlay_encryption(&self) -> strata_api::strata::v1::OverlayEncryption {
         self.encryption.report()
     }
@@ -282,9 +307,9 @@ impl NodeNetwork {
     }
 
     fn remove(&self) {
-        match Network::remove(&self.tag, &self.folder) {
-            Ok(()) => drop(std::fs::remove_file(self.folder.join("up"))),
-            Err(error) => tracing::warn!(%error, "the network could not be taken away"),
+        match Network::remove(&self.tag, &self.dir) {
+            Ok(()) => drop(std::fs::remove_file(self.dir.join("up"))),
+            Err(error) => tracing::warn!(%error, "network not removed"),
         }
     }
 }
@@ -325,8 +350,8 @@ pub(crate) fn published(port: &PortMapping) -> PublishedPort {
 }
 
 /// Takes away whatever the network of a run left on this machine.
-pub fn remove_network(run: &str, folder: &Path) -> Result<()> {
-    Network::remove(&tag(run)?, folder).map_err(public)
+pub fn remove_network(run: &str, dir: &Path) -> Result<()> {
+    Network::remove(&tag(run)?, dir).map_err(public)
 }
 
 /// The mark of a run: the end of its name, which is the random part of it.
@@ -385,11 +410,11 @@ fn public(error: NetworkError) -> Error {
                 .with_hint("publish another port, or stop what has it")
         }
         NetworkError::NoSuchHostAddress { .. } => Error::invalid("pod.ports", text),
-        NetworkError::Pool(pool) => match pool {
-            strata_network::PoolError::Exhausted { .. } => Error::exhausted(text)
+        NetworkError::AddressPool(pool) => match pool {
+            strata_network::AddressPoolError::Exhausted { .. } => Error::exhausted(text)
                 .with_hint("destroy pods that are not needed, or give the node a larger subnet"),
-            strata_network::PoolError::NotOurs { .. } => Error::invalid("pod.address", text),
-            strata_network::PoolError::Taken(_) => {
+            strata_network::AddressPoolError::NotOurs { .. } => Error::invalid("pod.address", text),
+            strata_network::AddressPoolError::Taken(_) => {
                 Error::already_exists(text).in_field("pod.address")
             }
         },

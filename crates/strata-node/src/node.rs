@@ -1,20 +1,21 @@
-//! The node as a whole: opened from its folder, served as a router.
+//! The node as a whole: opened from its directory, served as a router.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use strata_cell::{Cgroups, HostPaths, InitImage, LogLimits};
+use strata_tasks::{Stage, Tasks};
 use strata_types::{Error, Result};
 
 use crate::agent;
-use crate::cells::{Cells, Executable, Keeper};
+use crate::cells::{Cells, Executable, Shim};
 use crate::clock::now_ms;
-use crate::folder::NodeFolder;
+use crate::components::NodeComponents;
 use crate::images::{Images, ImagesConfig};
 use crate::logs::LogWatch;
-use crate::machines::Machines;
+use crate::nested_nodes::NestedNodes;
 use crate::network::{NetworkOptions, NodeNetwork};
-use crate::parts::Parts;
+use crate::node_dir::NodeDir;
 use crate::pods::Pods;
 use crate::pool::NodePool;
 use crate::secrets::PodSecrets;
@@ -38,16 +39,20 @@ pub struct NodeConfig {
     /// The pid of the process that powers the machine off, where this node
     /// owns its machine.
     pub machine_init: Option<u32>,
-    /// The CA that machines inside this one get their certificates from.
-    pub authority: Option<Arc<strata_identity::Authority>>,
+    /// The CA that nested_nodes inside this one get their certificates from.
+    pub authority: Option<Arc<strata_identity::Ca>>,
     /// Where the storage pool is mounted, whether or not it is there yet.
     pub pool: Option<PathBuf>,
-    /// The folder of the versions of Kubernetes that machines inside this one
+    /// Whether pods have the users of the host where they cannot have their own.
+    pub allow_host_users: bool,
+    /// The directory of the versions of Kubernetes that nested_nodes inside this one
     /// find, unchangeable, at `/run/strata/kubernetes`.
     pub kubernetes: Option<PathBuf>,
+    /// The tasks of the daemon, among which those of the node run.
+    pub tasks: Tasks,
 }
 
-/// How long pods and virtual machines get to end when the daemon ends and they go along.
+/// How long pods and virtual nested_nodes get to end when the daemon ends and they go along.
 const LAST_GRACE: std::time::Duration = std::time::Duration::from_secs(3);
 /// A node whose cells have been found again. Cheap to clone.
 #[derive(Clone)]
@@ -59,26 +64,26 @@ pub struct Node {
     pub(crate) images: Images,
     pub(crate) pods: Pods,
     pub(crate) vms: Vms,
-    pub(crate) machines: Machines,
+    pub(crate) nested_nodes: NestedNodes,
     pub(crate) network: Arc<NodeNetwork>,
     pub(crate) pool: Arc<NodePool>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) shim: Arc<Shim>,
     pub(crate) watch: LogWatch,
-    pub(crate) log_folder: PathBuf,
+    pub(crate) log_dir: PathBuf,
 }
 
-/// What assignments can be made again from.
-fn found_units(pods: &Pods, vms: &Vms) -> Vec<agent::FoundUnit> {
+/// What assignments can be restored from.
+fn found_units(pods: &Pods, vms: &Vms) -> Vec<agent::RecoveredUnit> {
     let pods = pods.list().into_iter().map(|unit| unit.record());
     let pods = pods.filter(|record| !record.destroying);
-    let pods = pods.map(|record| agent::FoundUnit {
-        ask: agent::Ask::Pod(Box::new(record.spec)),
+    let pods = pods.map(|record| agent::RecoveredUnit {
+        unit_spec: agent::AssignedSpec::Pod(Box::new(record.spec)),
         wanted: record.wanted,
     });
     let vms = vms.list().into_iter().map(|unit| unit.record());
     let vms = vms.filter(|record| !record.destroying);
-    let vms = vms.map(|record| agent::FoundUnit {
-        ask: agent::Ask::Vm(Box::new(record.spec)),
+    let vms = vms.map(|record| agent::RecoveredUnit {
+        unit_spec: agent::AssignedSpec::Vm(Box::new(record.spec)),
         wanted: record.wanted,
     });
     pods.chain(vms).collect()
@@ -97,69 +102,69 @@ impl Node {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Error::internal(format!("cannot {what}: {error}"))
         };
-        let folder = NodeFolder::open(&config.data_dir)
-            .map_err(|error| failed("open the node's folder", &error))?;
-        let run = folder
-            .run()
-            .map_err(|error| failed("name this run", &error))?;
-        let id = folder
-            .id()
-            .map_err(|error| failed("name this node", &error))?;
+        let dir = NodeDir::open(&config.data_dir)
+            .map_err(|error| failed("open the node's directory", &error))?;
+        let run = dir.run().map_err(|error| failed("name this run", &error))?;
+        let id = dir.id().map_err(|error| failed("name this node", &error))?;
         let cgroups = Cgroups::detect(&config.host, &run).map_err(|error| {
             Error::wrong_state(error.to_string())
-                .with_hint("`strata doctor` tells what this machine lacks")
+                .with_hint("`strata doctor` shows what this host lacks")
         })?;
-        // What cannot make a cgroup cannot make a cell: better said now.
+        // What cannot make a cgroup cannot make a cell: better reported now.
         cgroups.root().create_plain().map_err(|error| {
             Error::wrong_state(format!("this node cannot make cells: {error}"))
-                .with_hint("run it as root; `strata doctor` tells what this machine lacks")
+                .with_hint("run it as root; `strata doctor` shows what this host lacks")
         })?;
-        let log_folder = folder.log();
-        let images = Images::open(folder.images(), config.images.clone()).await?;
+        let log_dir = dir.log();
+        let tasks = config.tasks.group(Stage::Services);
+        let images = Images::open(dir.images(), config.images.clone(), tasks.clone()).await?;
         let image = InitImage::new().map_err(|error| failed("load the cell init", &error))?;
         let image = Arc::new(image);
-        let keeper = Keeper::new(folder.keeper(), cgroups.clone(), image.clone());
-        let keeper = Arc::new(keeper);
-        let network_folder = folder
+        let shim = Shim::new(dir.shim(), cgroups.clone(), image.clone())
+            .map_err(|error| failed("make a file for the lease", &error))?;
+        let shim = Arc::new(shim);
+        let network_dir = dir
             .sub("network")
-            .map_err(|error| failed("open the network's folder", &error))?;
-        let network = NodeNetwork::new(config.network.clone(), &run, network_folder)?;
-        let parts = Parts {
+            .map_err(|error| failed("open the network's directory", &error))?;
+        let network = NodeNetwork::new(config.network.clone(), &run, network_dir, tasks.clone())?;
+        let components = NodeComponents {
             image,
-            keeper: keeper.clone(),
+            shim: shim.clone(),
             network: Arc::new(network),
             images: images.clone(),
             logs: config.logs,
             pool: Arc::new(NodePool::new(config.pool.clone())),
             names: Default::default(),
-            secrets: Arc::new(PodSecrets::open(folder.root().join("secrets"))?),
+            secrets: Arc::new(PodSecrets::open(dir.root().join("secrets"))?),
+            allow_host_users: config.allow_host_users,
+            tasks: tasks.clone(),
             cgroups,
-            folder,
+            dir,
         };
-        let cells = Cells::recover(Arc::new(parts.shared(None)?)).await?;
-        let pods = parts.pods().await?;
+        let cells = Cells::recover(Arc::new(components.shared(None)?)).await?;
+        let pods = components.pods().await?;
         images.report_uses_by({
             let pods = pods.clone();
             move || pods.images_in_use()
         });
-        let vms = parts.vms().await?;
+        let vms = components.vms().await?;
         let (mut running, mut resting) = pods.endpoints();
         let (more_running, more_resting) = vms.endpoints();
         running.extend(more_running);
         resting.extend(more_resting);
-        let machines = Machines::open(&parts, &config).await?;
-        let (more_running, more_resting) = machines.endpoints();
+        let nested_nodes = NestedNodes::open(&components, &config).await?;
+        let (more_running, more_resting) = nested_nodes.endpoints();
         running.extend(more_running);
         resting.extend(more_resting);
-        parts.network.restore(&running, &resting)?;
-        let node_folder = config.data_dir.join("node");
-        agent::restore(&node_folder, found_units(&pods, &vms))?;
-        let found = agent::found(&node_folder, parts.network.has_peers())?;
-        crate::blocking::blocking(|| keeper.adopt_lease());
+        components.network.restore(&running, &resting)?;
+        let node_dir = config.data_dir.join("node");
+        agent::restore(&node_dir, found_units(&pods, &vms))?;
+        let found = agent::found(&node_dir, components.network.has_peers())?;
+        crate::blocking::blocking(|| shim.adopt_lease());
         for unit in &found.fenced {
             let cells = match unit.kind {
-                agent::Kind::Pod => &pods.kind().cells,
-                agent::Kind::Vm => &vms.kind().cells,
+                agent::UnitType::Pod => &pods.kind().cells,
+                agent::UnitType::Vm => &vms.kind().cells,
             };
             cells.set_fenced(&unit.name.clone().into(), true)?;
         }
@@ -168,7 +173,7 @@ impl Node {
         cells.resume();
         pods.resume();
         vms.resume();
-        machines.resume();
+        nested_nodes.resume();
         Ok(Self {
             id: id.into(),
             started_at_ms: now_ms(),
@@ -176,26 +181,26 @@ impl Node {
             images,
             pods,
             vms,
-            machines,
-            network: parts.network.clone(),
-            pool: parts.pool.clone(),
-            keeper,
-            watch: LogWatch::start().map_err(|error| failed("watch log files", &error))?,
-            log_folder,
+            nested_nodes,
+            network: components.network.clone(),
+            pool: components.pool.clone(),
+            shim,
+            watch: LogWatch::start(&tasks).map_err(|error| failed("watch log files", &error))?,
+            log_dir,
             config: Arc::new(config),
         })
     }
 
-    /// Ends everything that runs here, as `--stop-workloads` asks for, in less
+    /// Ends everything that runs here, as `--stop-workloads` requires, in less
     /// time than the daemon itself has to end.
     pub async fn stop_workloads(&self) -> Result<()> {
-        let (cells, pods, vms, machines) = tokio::join!(
+        let (cells, pods, vms, nested_nodes) = tokio::join!(
             self.cells.free_all(),
             self.pods.stop_all(LAST_GRACE),
             self.vms.stop_all(LAST_GRACE),
-            self.machines.stop_all(LAST_GRACE),
+            self.nested_nodes.stop_all(LAST_GRACE),
         );
-        cells.and(pods).and(vms).and(machines)
+        cells.and(pods).and(vms).and(nested_nodes)
     }
 
     /// The daemon is about to end: nothing is started again from now on, as
@@ -204,7 +209,7 @@ impl Node {
         self.cells.close();
         self.pods.close();
         self.vms.close();
-        self.machines.close();
+        self.nested_nodes.close();
     }
 
     /// Leaves nothing behind where nothing is kept: an unused node has no
@@ -212,10 +217,10 @@ impl Node {
     pub fn release(&self) {
         self.close();
         let unused = self.pods.list().is_empty() && self.vms.list().is_empty();
-        if unused && self.machines.list().is_empty() {
+        if unused && self.nested_nodes.list().is_empty() {
             crate::blocking::blocking(|| self.network.close());
             if self.cells.is_empty() {
-                self.keeper.release();
+                self.shim.release();
             }
         }
     }
@@ -226,7 +231,7 @@ impl Node {
             &self.cells,
             &self.pods.kind().cells,
             &self.vms.kind().cells,
-            &self.machines.kind().cells,
+            &self.nested_nodes.kind().cells,
         ];
         let found = kinds.into_iter().filter_map(|cells| cells.by_pid(pid));
         found.max_by_key(|run| run.run)

@@ -1,6 +1,7 @@
 //! The storage pool as this machine sees it: a btrfs that the pool's own
-//! server mounts, with a folder for each volume. A node only uses what is
-//! there; it makes, changes and removes no volume.
+//! server mounts, with a directory for each volume. A node only uses what is
+//! there; it makes and removes no volume, and changes only an empty one, which
+//! it fills with what an image has in its place.
 //!
 //! ```text
 //! POOL/pool-id                   the pool's id
@@ -8,10 +9,10 @@
 //! POOL/volumes/NAME/disk.raw     the disk of a virtual machine
 //! ```
 //!
-//! The pool may come after the node, go and come back, so it is looked at
-//! whenever somebody asks. An empty folder where it should be mounted is no
-//! pool: what is written there would not be on it. Machines inside the machine
-//! have the same pool as root, so nothing in it is opened through a link.
+//! The pool may come after the node, go and come back, so it is examined at
+//! every request. An empty directory where it should be mounted is no pool:
+//! what is written there would not be on it. Nested nodes have the same pool as
+//! root, so nothing in it is opened through a link.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -30,7 +31,7 @@ const LONGEST_ID: usize = 128;
 /// What the kernel calls a btrfs.
 const BTRFS: u64 = 0x9123_683e;
 
-/// Where the pool is, if this node was told of one.
+/// Where the pool is, if one is configured for this node.
 #[derive(Debug, Default)]
 pub(crate) struct NodePool {
     path: Option<PathBuf>,
@@ -41,7 +42,7 @@ impl NodePool {
         Self { path }
     }
 
-    /// Whether this node was told of a pool, which may not be there.
+    /// Whether a pool is configured for this node, which may not be there.
     pub(crate) fn is_expected(&self) -> bool {
         self.path.is_some()
     }
@@ -58,21 +59,29 @@ impl NodePool {
         Some(root)
     }
 
-    /// The folder of a volume of files, open to be mounted.
+    /// The directory of a volume of files, open to be mounted.
     pub(crate) fn files(&self, name: &Label, field: &str) -> Result<OwnedFd> {
-        self.open(name, Kind::Files)
+        self.open(name, VolumeFormat::Files)
             .map_err(|error| error.in_field(field))
+    }
+
+    /// The directory around the files of a volume, which no pod sees.
+    pub(crate) fn volume(&self, name: &Label, field: &str) -> Result<OwnedFd> {
+        let root = self.reached().map_err(|error| error.in_field(field))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        within(&root, &format!("volumes/{name}"), flags)
+            .map_err(|errno| unfit(name, &errno.to_string()).in_field(field))
     }
 
     /// The file of a volume that is a disk, open to be mounted.
     pub(crate) fn disk(&self, name: &Label, field: &str) -> Result<OwnedFd> {
-        self.open(name, Kind::Disk)
+        self.open(name, VolumeFormat::Disk)
             .map_err(|error| error.in_field(field))
     }
 
-    fn open(&self, name: &Label, kind: Kind) -> Result<OwnedFd> {
+    fn open(&self, name: &Label, kind: VolumeFormat) -> Result<OwnedFd> {
         let root = self.reached()?;
-        let path = |kind: Kind| format!("volumes/{name}/{}", kind.file());
+        let path = |kind: VolumeFormat| format!("volumes/{name}/{}", kind.file());
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let opened = match within(&root, &path(kind), flags) {
             Ok(opened) => opened,
@@ -98,7 +107,7 @@ impl NodePool {
 
     fn reached(&self) -> Result<OwnedFd> {
         let why = match &self.path {
-            None => "it was told of none".to_owned(),
+            None => "no pool is configured".to_owned(),
             Some(path) => match reach(path) {
                 Ok((root, _)) => return Ok(root),
                 Err(why) => format!("{}: {why}", path.display()),
@@ -112,12 +121,12 @@ impl NodePool {
 
 /// What is in a volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum VolumeFormat {
     Files,
     Disk,
 }
 
-impl Kind {
+impl VolumeFormat {
     const fn file(self) -> &'static str {
         match self {
             Self::Files => "data",
@@ -140,24 +149,24 @@ impl Kind {
     }
 }
 
-/// Waited for, as an image is that nobody has pushed yet; a volume of the
-/// wrong kind does not become the right one.
-fn missing(name: &Label, kind: Kind, other: bool) -> Error {
+/// Waited for, like an image that is not pushed yet; a volume of the wrong kind
+/// does not become the right one.
+fn missing(name: &Label, kind: VolumeFormat, other: bool) -> Error {
     let make = match kind {
-        Kind::Files => "make it",
-        Kind::Disk => "make it, as a disk",
+        VolumeFormat::Files => "make it",
+        VolumeFormat::Disk => "make it, as a disk",
     };
     match (other, kind) {
         (false, _) => Error::not_found(format!(
             "there is no volume {name} in the pool; {make}: strata storage volume create {name}"
         )),
-        (true, Kind::Files) => Error::invalid(
+        (true, VolumeFormat::Files) => Error::invalid(
             "volumes",
             format!("volume {name} of the pool is a disk, which only a virtual machine can have"),
         ),
-        (true, Kind::Disk) => Error::invalid(
+        (true, VolumeFormat::Disk) => Error::invalid(
             "volumes",
-            format!("volume {name} of the pool has files in it and is no disk"),
+            format!("volume {name} of the pool has files in it and is not a disk"),
         ),
     }
 }
@@ -167,7 +176,7 @@ fn unfit(name: &Label, why: &str) -> Error {
     Error::invalid("volumes", why)
 }
 
-/// Opens what is below a folder of the pool, through no link.
+/// Opens what is below a directory of the pool, through no link.
 fn within(root: &impl AsFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
@@ -185,7 +194,7 @@ fn reach(path: &Path) -> Result<(OwnedFd, String), String> {
     let kind = fstatfs(&root).map_err(told)?.f_type;
     // The type differs between architectures.
     if kind as u64 & 0xffff_ffff != BTRFS {
-        return Err("what is mounted there is no btrfs".into());
+        return Err("what is mounted there is not btrfs".into());
     }
     let id = read_id(&root).map_err(|why| format!("{ID}: {why}"))?;
     Ok((root, id))
@@ -219,21 +228,21 @@ mod tests {
 
     use super::*;
 
-    /// A folder that looks like a pool and is none: what is below the checks
+    /// A directory that looks like a pool and is none: what is below the checks
     /// of the mount is tested without one.
-    fn folder() -> (tempfile::TempDir, OwnedFd) {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("volumes/v1/data")).unwrap();
+    fn dir() -> (tempfile::TempDir, OwnedFd) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("volumes/v1/data")).unwrap();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let root = open(folder.path(), flags, Mode::empty()).unwrap();
-        (folder, root)
+        let root = open(dir.path(), flags, Mode::empty()).unwrap();
+        (dir, root)
     }
 
     #[test]
-    fn a_folder_is_no_pool_and_says_why() {
-        let (folder, _) = folder();
-        fs::write(folder.path().join(ID), "p1\n").unwrap();
-        let pool = NodePool::new(Some(folder.path().into()));
+    fn a_directory_is_no_pool_and_says_why() {
+        let (dir, _) = dir();
+        fs::write(dir.path().join(ID), "p1\n").unwrap();
+        let pool = NodePool::new(Some(dir.path().into()));
         assert_eq!(pool.id(), None);
         assert!(pool.root().is_none() && pool.is_expected());
         let error = pool.files(&"v1".parse().unwrap(), "f").unwrap_err();
@@ -243,13 +252,13 @@ mod tests {
         let error = none.disk(&"v1".parse().unwrap(), "f").unwrap_err();
         assert!(error.message().contains("does not reach"), "{error}");
         // A mount of another kind is none either.
-        assert!(reach(Path::new("/proc")).unwrap_err().contains("no btrfs"));
+        assert!(reach(Path::new("/proc")).unwrap_err().contains("not btrfs"));
     }
 
     #[test]
     fn an_id_is_short_and_one_word() {
-        let (folder, root) = folder();
-        let file = folder.path().join(ID);
+        let (dir, root) = dir();
+        let file = dir.path().join(ID);
         assert!(read_id(&root).is_err());
         let long = "x".repeat(LONGEST_ID + 1);
         for (text, good) in [("p-1\n", true), ("", false), ("a b", false), (&long, false)] {
@@ -262,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_opened_through_links_or_upwards() {
-        let (folder, root) = folder();
-        let volumes = folder.path().join("volumes");
+    fn pool_paths_do_not_follow_links_or_parents() {
+        let (dir, root) = dir();
+        let volumes = dir.path().join("volumes");
         std::os::unix::fs::symlink("v1", volumes.join("link")).unwrap();
         let open = |path: &str| within(&root, path, OFlags::PATH | OFlags::NOFOLLOW);
         assert!(open("volumes/v1/data").is_ok());

@@ -1,9 +1,9 @@
-//! Volumes that the node keeps for pods: made when somebody asks for one, be
-//! it the first pod that has it, and kept until somebody removes them.
+//! Volumes that the node keeps for pods: created on request, at the latest for
+//! the first pod that has it, and kept until a caller removes them.
 //!
-//! Who has which is known here from the moment a pod is made until all of it
-//! is gone, so that no volume goes from under a pod, nor a pod comes to one
-//! that goes.
+//! Which pod has which volume is known here from the moment a pod is created
+//! until all of it is gone, so that no volume is removed under a pod, nor a pod
+//! attached to one that is being removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -14,21 +14,22 @@ use std::time::{Duration, Instant, SystemTime};
 use strata_rootfs::{BindOptions, RootError, Volumes};
 use strata_types::{Error, Label, Result};
 
-/// To count what is in all volumes; what is not counted by then is not told.
+/// To count what is in all volumes; what is not counted by then is not
+/// reported.
 const COUNTING: Duration = Duration::from_secs(2);
 
 /// One lock for each volume that is being filled.
-type Fills = HashMap<String, Arc<Mutex<()>>>;
+type FillLocks = HashMap<String, Arc<Mutex<()>>>;
 
 /// All volumes of a node.
 pub(crate) struct NodeVolumes {
     store: Volumes,
-    uses: Mutex<Uses>,
-    fills: Mutex<Fills>,
+    uses: Mutex<VolumeUses>,
+    fills: Mutex<FillLocks>,
 }
 
 #[derive(Default)]
-struct Uses {
+struct VolumeUses {
     /// The names of pods by their ids, for each volume.
     pods: HashMap<String, BTreeMap<String, String>>,
     /// Volumes on their way out.
@@ -46,9 +47,9 @@ pub(crate) struct VolumeView {
 }
 
 impl NodeVolumes {
-    /// The volumes in a folder.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
-        let store = Volumes::open(folder).map_err(|error| {
+    /// The volumes in a directory.
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        let store = Volumes::open(dir).map_err(|error| {
             let why = strata_types::chain(&error);
             Error::internal(format!("cannot open the node's volumes: {why}"))
         })?;
@@ -59,11 +60,11 @@ impl NodeVolumes {
         })
     }
 
-    fn fills(&self) -> MutexGuard<'_, Fills> {
+    fn fills(&self) -> MutexGuard<'_, FillLocks> {
         self.fills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn uses(&self) -> MutexGuard<'_, Uses> {
+    fn uses(&self) -> MutexGuard<'_, VolumeUses> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +107,7 @@ impl NodeVolumes {
         }
     }
 
-    /// A pod is gone, and with it the volumes that its image asked for.
+    /// A pod is gone, and with it the volumes that its image declared.
     pub(crate) fn give_back(&self, id: &str) {
         let mut own = Vec::new();
         self.uses().pods.retain(|name, pods| {
@@ -119,7 +120,7 @@ impl NodeVolumes {
         own.iter().for_each(|name| self.clear(name));
     }
 
-    /// Takes away what images of pods other than these asked for.
+    /// Removes what images of pods other than these declared.
     pub(crate) fn clear_all_but(&self, known: &HashSet<&str>) {
         for name in self.store.list().unwrap_or_default() {
             if owner(&name).is_some_and(|id| !known.contains(id)) {
@@ -130,13 +131,13 @@ impl NodeVolumes {
 
     fn clear(&self, name: &str) {
         if let Err(error) = self.store.remove(name) {
-            tracing::error!(name, %error, "a volume of a pod that is gone could not be removed");
+            tracing::error!(name, %error, "volume of a removed pod not deleted");
         }
     }
 
     /// Fills a volume for a pod that was given it by [`Self::take`], unless
     /// there is something in it, or other pods may be about to put something
-    /// there. Whoever else comes meanwhile waits.
+    /// there. Other callers wait meanwhile.
     pub(crate) fn fill(
         &self,
         id: &str,
@@ -153,14 +154,14 @@ impl NodeVolumes {
             self.store.fill(name, unused, copy)
         };
         let mut fills = self.fills();
-        // Ours and the map's: nobody else waits for it.
+        // Ours and the map's: no other task waits for it.
         if Arc::strong_count(&lock) <= 2 {
             fills.remove(name);
         }
         filled.map_err(|error| public(&error, name))
     }
 
-    /// A new volume that a pod's image asks for; see [`of_image`].
+    /// A new volume that a pod's image declares; see [`of_image`].
     pub(crate) fn make_of_image(&self, name: &str, size: Option<u64>) -> Result<()> {
         self.store
             .create(name, size)
@@ -172,7 +173,7 @@ impl NodeVolumes {
             return Ok(());
         }
         match self.store.create(name, None) {
-            // Somebody was faster, and said how large.
+            // Another caller was faster, and set the size.
             Ok(()) | Err(RootError::OtherLimit { .. }) => Ok(()),
             Err(error) => Err(public(&error, name)),
         }
@@ -250,8 +251,8 @@ impl NodeVolumes {
     }
 }
 
-/// The name of the volume that a pod's image asks for, by its place in the
-/// list of those. No volume that people name has a dot in its name.
+/// The name of the volume that a pod's image declares, by its place in the list
+/// of those. No volume that people name has a dot in its name.
 pub(crate) fn of_image(id: &str, index: usize) -> String {
     format!("pod.{id}.{index}")
 }
@@ -262,7 +263,7 @@ fn owner(name: &str) -> Option<&str> {
     Some(id)
 }
 
-impl Uses {
+impl VolumeUses {
     fn add(&mut self, volume: &str, id: &str, pod: &str) {
         let pods = self.pods.entry(volume.to_owned()).or_default();
         pods.insert(id.to_owned(), pod.to_owned());
@@ -279,13 +280,13 @@ fn going(name: &str) -> Error {
         .with_hint("try again in a moment")
 }
 
-/// What went wrong with a volume, to whoever asked for it.
+/// What went wrong with a volume, for the caller.
 fn public(error: &RootError, name: &str) -> Error {
     let text = strata_types::chain(error);
     match error {
         RootError::LimitUnsupported { .. } => Error::wrong_state(text)
             .in_field("size_bytes")
-            .with_hint("leave the size out, or keep the data folder on btrfs or xfs"),
+            .with_hint("leave the size out, or keep the data directory on btrfs or xfs"),
         RootError::LimitTooSmall { .. } => Error::invalid("size_bytes", text),
         RootError::OtherLimit { has, .. } => {
             let has = has.map_or("no size".to_owned(), |bytes| format!("{bytes} bytes"));
@@ -295,7 +296,7 @@ fn public(error: &RootError, name: &str) -> Error {
                 .with_hint("remove it first, or take another name")
         }
         RootError::DiskFull { .. } => {
-            Error::exhausted(text).with_hint("make room on the disk of the data folder")
+            Error::exhausted(text).with_hint("make room on the disk of the data directory")
         }
         _ => Error::internal(format!("volume {name:?}: {text}")),
     }

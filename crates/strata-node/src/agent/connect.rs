@@ -4,120 +4,103 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use strata_client::{Address, Error, ServerClient, Target};
+use strata_client::{Address, Error};
 
-use super::Parts;
-use super::follow::{Ended, follow};
+use super::AgentContext;
+use super::follow::{SessionEnd, follow};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a server may take to take a connection, at most.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// What each other node adds to the first pause.
 const SPREAD_PER_PEER: Duration = Duration::from_micros(250);
-/// More servers than that are not remembered.
-const MOST_SERVERS: usize = 16;
 /// A server that comes back gives its nodes a lease's time to find it.
-const PAUSES_IN_A_LEASE: u32 = 4;
+const ATTEMPTS_PER_LEASE: u32 = 4;
 
 /// Follows one server after the other until the node ends.
-pub(super) async fn run(parts: &Parts) {
-    let mut pauses = Pauses::default();
+pub(super) async fn run(context: &AgentContext) {
+    let mut pauses = ReconnectBackoff::default();
     let mut complaint = String::new();
     let mut turn = 0;
     let mut redirected = None;
-    while !parts.closing.is_cancelled() {
-        let known = known_servers(parts);
+    while !context.closing.is_cancelled() {
+        let known = context.known_servers();
         let server = redirected
             .take()
             .unwrap_or_else(|| known[turn % known.len()].clone());
         turn += 1;
         let ended = tokio::select! {
-            () = parts.closing.cancelled() => return,
-            ended = converse(parts, &server) => ended,
+            () = context.closing.cancelled() => return,
+            ended = run_session(context, &server) => ended,
         };
         let why = match ended {
-            Ended::Closing => return,
+            SessionEnd::Closing => return,
             // The same server again: it is the one that answers.
-            Ended::Renewed => {
+            SessionEnd::Renewed => {
                 redirected = Some(server);
                 continue;
             }
-            Ended::Redirected(leader) => {
+            SessionEnd::Redirected(leader) => {
                 let why = format!("{server} says that {leader} leads");
                 redirected = Some(leader);
                 why
             }
-            Ended::Lost(error) => {
-                pauses = Pauses::default();
-                tracing::warn!(%server, error = error.map(|e| e.to_string()), "lost the server");
+            SessionEnd::Lost(error) => {
+                pauses = ReconnectBackoff::default();
+                tracing::warn!(%server, error = error.map(|e| e.to_string()), "connection to the server lost");
                 complaint.clear();
                 String::new()
             }
-            Ended::NotWelcome(error) => error.to_string(),
+            SessionEnd::NotWelcome(error) => error.to_string(),
         };
         // Once for each reason, not once for each try.
         if !why.is_empty() && why != complaint {
-            tracing::warn!(why, "no server is followed");
+            tracing::warn!(why, "no server followed");
             complaint = why;
         }
-        let most = longest(parts.liveness.lease());
-        let peers = parts.node.network.peer_count();
+        let most = longest(context.liveness.lease());
+        let peers = context.host.network().peer_count();
         tokio::select! {
-            () = parts.closing.cancelled() => return,
+            () = context.closing.cancelled() => return,
             () = tokio::time::sleep(pauses.next(known.len(), peers, most)) => {}
         }
     }
 }
 
-/// Those of the configuration, then those that a server named.
-fn known_servers(parts: &Parts) -> Vec<Address> {
-    let mut known = parts.config.servers.clone();
-    let (named, _) = parts.liveness.servers();
-    for server in named.iter().filter_map(|text| text.parse().ok()) {
-        if !known.contains(&server) && known.len() < MOST_SERVERS {
-            known.push(server);
-        }
-    }
-    known
-}
-
 /// Connects to a server and follows it.
-async fn converse(parts: &Parts, server: &Address) -> Ended {
-    let target = Target::Live {
-        address: server.clone(),
-        ca_pem: parts.config.trust.pem(),
-        identity: parts.config.identity.clone(),
-    };
-    let tried_at = parts.liveness.now();
-    match ServerClient::connect(&target).await {
-        Ok(client) => {
-            parts.node.images.follow_server(Some(target));
-            follow(parts, &client).await
-        }
+async fn run_session(context: &AgentContext, server: &Address) -> SessionEnd {
+    let tried_at = context.liveness.now();
+    let within = context.liveness.connect_timeout(CONNECT_TIMEOUT);
+    match context.uplink.connect(server, within).await {
+        Ok(connection) => follow(context, &connection).await,
         Err(error) => {
             if matches!(error, Error::Connect { refused: true, .. }) {
-                parts.liveness.refused(tried_at);
+                let known = context.known_servers().len();
+                let address = server.to_string();
+                context.liveness.refused(&address, known, tried_at);
             }
-            Ended::NotWelcome(error)
+            SessionEnd::NotWelcome(error)
         }
     }
 }
 
-/// How long a pause may be for a node with this lease; none was ever told when
-/// zero.
+/// How long a pause may be for a node with this lease; zero is a lease that was
+/// never received.
 fn longest(lease: Duration) -> Duration {
     match lease {
-        Duration::ZERO => LONGEST_PAUSE,
-        lease => LONGEST_PAUSE.min(lease / PAUSES_IN_A_LEASE),
+        Duration::ZERO => MAX_BACKOFF,
+        lease => MAX_BACKOFF.min(lease / ATTEMPTS_PER_LEASE),
     }
 }
 
 /// How long to wait before the next try.
-struct Pauses {
+struct ReconnectBackoff {
     tries: usize,
     chance: RandomState,
 }
 
-impl Default for Pauses {
+impl Default for ReconnectBackoff {
     fn default() -> Self {
         Self {
             tries: 0,
@@ -126,7 +109,7 @@ impl Default for Pauses {
     }
 }
 
-impl Pauses {
+impl ReconnectBackoff {
     /// Each server is tried once before any wait grows. Nodes that lost the same
     /// server spread over the whole of the wait, which is longer from the
     /// beginning where there are many of them: a server takes a few thousand
@@ -136,7 +119,7 @@ impl Pauses {
         self.tries += 1;
         let doubled = 1u32 << rounds.min(10);
         let many = SPREAD_PER_PEER.saturating_mul(u32::try_from(peers).unwrap_or(u32::MAX));
-        let longest = FIRST_PAUSE.saturating_mul(doubled).max(many).min(most);
+        let longest = MIN_BACKOFF.saturating_mul(doubled).max(many).min(most);
         let chance = self.chance.hash_one(self.tries) % 1001;
         longest * u32::try_from(chance).unwrap_or(0) / 1000
     }
@@ -150,11 +133,11 @@ mod tests {
     fn spread(tries: usize, peers: usize) -> (Duration, Duration) {
         let nodes = 2000u32;
         let pauses = (0..nodes).map(|_| {
-            let mut pauses = Pauses {
+            let mut pauses = ReconnectBackoff {
                 tries,
-                ..Pauses::default()
+                ..ReconnectBackoff::default()
             };
-            pauses.next(2, peers, LONGEST_PAUSE)
+            pauses.next(2, peers, MAX_BACKOFF)
         });
         let all: Vec<Duration> = pauses.collect();
         (

@@ -1,60 +1,61 @@
-//! One conversation with a server: the node says what it is and has, the
-//! server says what it is to have, and then each says what changes.
+//! One connection with a server: the node reports what it is and has, the
+//! server sends what it is to have, and then each sends what changes.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use strata_api::strata::v1;
 use strata_api::strata::v1::node_message::Message as Said;
 use strata_api::strata::v1::server_message::Message;
-use strata_client::{Address, Error, ServerClient};
+use strata_client::{Address, Error};
 use strata_network::{NameChange, ProjectAccess, RemoteName};
 use strata_types::Result;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
-use super::liveness::Greeting;
-use super::measure::Meter;
-use super::outbox::Item;
+use super::liveness::WelcomeInfo;
+use super::outbox::OutboxItem;
 use super::peers::KnownPeers;
-use super::revoked::Incoming;
-use super::{Parts, ask, hello, report, tunnel, witness};
+use super::revoked::IncomingRevocations;
+use super::uplink::{ServerConnection, ServerMessages};
+use super::{AgentContext, assigned_spec, lease, report, witness};
 use crate::blocking::blocking;
 
 /// Messages on their way to the transport.
-const AHEAD: usize = 16;
+const CHANNEL_CAPACITY: usize = 16;
 /// How long a server may take to answer at all.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// How often the load is told, unless the lease is very short.
-const LOAD_EVERY: Duration = Duration::from_secs(1);
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may be silent that has granted no lease, or not yet.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// The interval of load reports, except where the lease is very short.
+const LOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The metadata of a refusal that says where the leader is.
+/// The metadata of a refusal that names the leader's address.
 const LEADER: &str = strata_api::LEADER_METADATA;
 
-/// How a conversation ended.
-pub(super) enum Ended {
-    /// The node ends.
+/// How a connection ended.
+pub(super) enum SessionEnd {
     Closing,
     /// The node has another certificate, or another port for the overlay, and
     /// shows it.
     Renewed,
     /// The server was reached and did not take the node in.
     NotWelcome(Error),
-    /// It says that another one leads.
+    /// It reports that another server leads.
     Redirected(Address),
     /// It took the node in, and ended or fell silent.
     Lost(Option<Error>),
 }
 
-/// One conversation.
-struct Conversation<'a> {
-    parts: &'a Parts,
-    client: &'a ServerClient,
+struct FollowSession<'a> {
+    context: &'a AgentContext,
+    server: &'a Arc<dyn ServerConnection>,
     /// What was assigned since the beginning, until all was.
     told: Option<HashSet<String>>,
     greeted_at: Duration,
@@ -64,64 +65,61 @@ struct Conversation<'a> {
     /// Of the server; empty for one of an older release.
     control_plane: String,
     welcomed: bool,
-    revoked: Incoming,
+    revoked: IncomingRevocations,
     /// As it was shown to the server.
     overlay: v1::OverlayEncryption,
-    /// Ends the tunnel with the conversation.
+    /// Ends the tunnel with the connection.
     stop: CancellationToken,
 }
 
 /// Follows a server until it or the node ends.
-pub(super) async fn follow(parts: &Parts, client: &ServerClient) -> Ended {
-    let (sender, receiver) = mpsc::channel(AHEAD);
-    let config = &parts.config;
-    let hello = hello::hello(
-        &parts.node,
-        &config.labels,
-        config.address,
-        parts.witness.port(),
-    );
-    parts.instances.0.outbox.begin(&parts.instances.ids());
-    let conversation = Conversation {
-        parts,
-        client,
+pub(super) async fn follow(
+    context: &AgentContext,
+    server: &Arc<dyn ServerConnection>,
+) -> SessionEnd {
+    let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
+    let hello = context.host.hello(context.witness.port());
+    context.instances.0.outbox.begin(&context.instances.ids());
+    let conversation = FollowSession {
+        context,
+        server,
         told: Some(HashSet::new()),
-        greeted_at: parts.liveness.now(),
+        greeted_at: context.liveness.now(),
         subnet: String::new(),
         peers: KnownPeers::default(),
         control_plane: String::new(),
         welcomed: false,
-        revoked: Incoming::default(),
+        revoked: IncomingRevocations::default(),
         overlay: hello.overlay_encryption.clone().unwrap_or_default(),
-        stop: parts.closing.child_token(),
+        stop: context.closing.child_token(),
     };
     let _stop = conversation.stop.clone().drop_guard();
     // The first one of an empty channel: it does not wait.
     let _ = sender.send(said(Said::Hello(hello))).await;
-    let mut assignments = client.assignments();
-    let opening = assignments.follow(ReceiverStream::new(receiver));
+    let within = context.liveness.welcome_timeout(WELCOME_TIMEOUT);
+    let opening = server.follow(receiver);
     let opened = tokio::select! {
-        () = parts.closing.cancelled() => return Ended::Closing,
-        opened = tokio::time::timeout(ANSWERS_WITHIN, opening) => opened,
+        () = context.closing.cancelled() => return SessionEnd::Closing,
+        opened = tokio::time::timeout(within, opening) => opened,
     };
     match opened {
-        Ok(Ok(incoming)) => conversation.run(sender, incoming.into_inner()).await,
-        Ok(Err(status)) => match leader(&status, client) {
-            Some(leader) => Ended::Redirected(leader),
-            None => Ended::NotWelcome(client.error(&status)),
+        Ok(Ok(incoming)) => conversation.run(sender, incoming).await,
+        Ok(Err(status)) => match leader(&status, server.address()) {
+            Some(leader) => SessionEnd::Redirected(leader),
+            None => SessionEnd::NotWelcome(server.error(&status)),
         },
-        Err(_) => Ended::NotWelcome(Error::Lost {
-            address: client.address().clone(),
-            reason: format!("no answer within {} s", ANSWERS_WITHIN.as_secs()),
+        Err(_) => SessionEnd::NotWelcome(Error::Lost {
+            address: server.address().clone(),
+            reason: format!("no answer within {within:?}"),
         }),
     }
 }
 
-/// Where the server that leads is, as one that does not says.
-fn leader(status: &Status, client: &ServerClient) -> Option<Address> {
+/// Where the leader is, as reported by a server that is not.
+fn leader(status: &Status, answered: &Address) -> Option<Address> {
     let named = status.metadata().get(LEADER)?.to_str().ok()?;
     let named: Address = named.parse().ok()?;
-    (named != *client.address()).then_some(named)
+    (named != *answered).then_some(named)
 }
 
 fn said(message: Said) -> v1::NodeMessage {
@@ -130,47 +128,62 @@ fn said(message: Said) -> v1::NodeMessage {
     }
 }
 
-impl Conversation<'_> {
+impl FollowSession<'_> {
     async fn run(
         mut self,
         sender: mpsc::Sender<v1::NodeMessage>,
-        mut incoming: Streaming<v1::ServerMessage>,
-    ) -> Ended {
-        let parts = self.parts;
-        let outbox = &parts.instances.0.outbox;
-        let shown = parts.config.identity.validity();
-        let mut meter = Meter::new(&parts.node.config.data_dir, parts.node.pool.clone());
-        let mut ticks = ticks(LOAD_EVERY);
-        let fences = || parts.fences.load(Ordering::Relaxed);
-        let fenced_before = fences();
+        mut incoming: ServerMessages,
+    ) -> SessionEnd {
+        let context = self.context;
+        let outbox = &context.instances.0.outbox;
+        let shown = context.uplink.validity();
+        let mut meter = context.host.meter();
+        let mut ticks = ticks(LOAD_INTERVAL);
+        let fences = || context.fences.load(Ordering::Relaxed);
+        let mut fenced_before = fences();
+        let mut speaks_by = self.speaks_by();
         loop {
-            // Also when that happened while a message was taken in.
+            // Also when that happened while a message was processed.
             if self.welcomed && fences() != fenced_before {
                 return self.over(None);
             }
             tokio::select! {
-                () = parts.closing.cancelled() => return Ended::Closing,
-                // It was silent for too long. Should it speak again, it is to
-                // say first what is to run here now.
-                () = parts.fenced.notified(), if self.welcomed => return self.over(None),
-                message = incoming.message() => match message {
-                    Ok(Some(message)) => {
+                () = context.closing.cancelled() => return SessionEnd::Closing,
+                // It was silent for too long. Should it answer again, it has to
+                // send first what is to run here now.
+                () = context.fenced.notified(), if self.welcomed => return self.over(None),
+                () = tokio::time::sleep_until(speaks_by) => {
+                    return self.over(Some(self.fell_silent()));
+                }
+                message = incoming.next() => match message {
+                    Some(Ok(message)) => {
                         if let Some(old) = self.outdated(&message) {
-                            return Ended::NotWelcome(old);
+                            return SessionEnd::NotWelcome(old);
+                        }
+                        if let Some(another) = self.too_early(&message) {
+                            return SessionEnd::NotWelcome(another);
+                        }
+                        if !self.welcomed {
+                            // What was fenced before the welcome is reported,
+                            // and assigned after it.
+                            fenced_before = fences();
                         }
                         if let Some(every) = self.hear(message) {
                             ticks = self::ticks(every);
                         }
+                        // Counted from here: while a message is processed,
+                        // those that follow wait.
+                        speaks_by = self.speaks_by();
                     }
-                    Ok(None) => return self.over(None),
-                    Err(status) => {
-                        if let Some(leader) = leader(&status, self.client) {
-                            return Ended::Redirected(leader);
+                    None => return self.over(None),
+                    Some(Err(status)) => {
+                        if let Some(leader) = leader(&status, self.server.address()) {
+                            return SessionEnd::Redirected(leader);
                         }
-                        return self.over(Some(self.client.error(&status)));
+                        return self.over(Some(self.server.error(&status)));
                     }
                 },
-                // Room first, then the latest there is to say.
+                // Room first, then the latest there is to report.
                 room = async { outbox.filled().await; sender.reserve().await } => match room {
                     Ok(room) => {
                         if let Some(message) = self.next(outbox.take()) {
@@ -180,16 +193,16 @@ impl Conversation<'_> {
                     Err(_) => return self.over(None),
                 },
                 _ = ticks.tick() => {
-                    let overlay = parts.node.network.overlay_encryption();
-                    if parts.config.identity.validity() != shown || overlay != self.overlay {
-                        return Ended::Renewed;
+                    let overlay = context.host.network().overlay_encryption();
+                    if context.uplink.validity() != shown || overlay != self.overlay {
+                        return SessionEnd::Renewed;
                     }
                     if self.welcomed
                         && let Ok(room) = sender.try_reserve()
-                        && parts.liveness.sends_load()
+                        && context.liveness.sends_load()
                     {
-                        let units = parts.instances.units();
-                        let load = meter.look(&parts.instances.0.hosting, &units);
+                        let units = context.instances.units();
+                        let load = meter.look(&units);
                         room.send(said(Said::Load(load)));
                     }
                 }
@@ -203,50 +216,94 @@ impl Conversation<'_> {
         let Some(Message::Welcome(welcome)) = &message.message else {
             return None;
         };
-        let (_, term) = self.parts.liveness.servers();
+        let (_, term) = self.context.liveness.servers();
         let old = welcome.term < term && welcome.term != 0;
-        (old && !self.parts.liveness.is_long_silent()).then(|| Error::Lost {
-            address: self.client.address().clone(),
+        (old && !self.context.liveness.is_long_silent()).then(|| Error::Lost {
+            address: self.server.address().clone(),
             reason: format!("it led in term {}, and term {term} began", welcome.term),
         })
     }
 
-    fn over(&self, error: Option<Error>) -> Ended {
-        match (self.welcomed, error) {
-            (false, Some(error)) => Ended::NotWelcome(error),
-            (_, error) => Ended::Lost(error),
+    /// Why a server of another control plane is not followed yet: its heartbeats
+    /// would extend the lease of instances that the one before may start
+    /// elsewhere once the lease has ended. They are stopped by then.
+    fn too_early(&self, message: &v1::ServerMessage) -> Option<Error> {
+        let Some(Message::Welcome(welcome)) = &message.message else {
+            return None;
+        };
+        let (liveness, instances) = (&self.context.liveness, &self.context.instances);
+        let (id, address) = (&welcome.control_plane, self.server.address());
+        let known = self.context.known_servers().len();
+        let until = liveness.leased_elsewhere_until(&address.to_string(), known);
+        let is_leased = instances.followed_another(id)
+            && until.is_some_and(|until| liveness.now() < until)
+            && instances.has_exclusive_of_others(id);
+        is_leased.then(|| {
+            liveness.let_lease_end();
+            Error::Lost {
+                address: address.clone(),
+                reason: format!(
+                    "it is of control plane {id}, and another one may start the instances of \
+                     this node elsewhere: it is followed when their lease has ended"
+                ),
+            }
+        })
+    }
+
+    /// When the server has to have sent something more. One that has accepted
+    /// this node answers each of its load reports.
+    fn speaks_by(&self) -> Instant {
+        let liveness = &self.context.liveness;
+        Instant::now()
+            + match self.welcomed {
+                true => liveness.silence_timeout(LONGEST_SILENCE),
+                false => liveness.welcome_timeout(LONGEST_SILENCE),
+            }
+    }
+
+    fn fell_silent(&self) -> Error {
+        Error::Lost {
+            address: self.server.address().clone(),
+            reason: "nothing was heard of it for too long".to_owned(),
         }
     }
 
-    /// What to say of an item.
-    fn next(&self, item: Option<Item>) -> Option<Said> {
+    fn over(&self, error: Option<Error>) -> SessionEnd {
+        match (self.welcomed, error) {
+            (false, Some(error)) => SessionEnd::NotWelcome(error),
+            (_, error) => SessionEnd::Lost(error),
+        }
+    }
+
+    /// What to report of an item.
+    fn next(&self, item: Option<OutboxItem>) -> Option<Said> {
         match item? {
-            Item::Instance(id) => self.parts.instances.report(&id).map(Said::Report),
-            Item::Gone {
+            OutboxItem::Instance(id) => self.context.instances.report(&id).map(Said::Report),
+            OutboxItem::Gone {
                 id,
                 generation,
                 epoch,
             } => Some(Said::Report(report::gone(id, generation, epoch))),
-            Item::Refused(refusal) => Some(Said::Refusal(refusal)),
-            Item::Reported => Some(Said::Reported(v1::Reported {})),
-            Item::LeaseHeld { peers_version } => {
+            OutboxItem::Refused(refusal) => Some(Said::Refusal(refusal)),
+            OutboxItem::Reported => Some(Said::Reported(v1::Reported {})),
+            OutboxItem::LeaseHeld { peers_version } => {
                 Some(Said::LeaseHeld(v1::LeaseHeld { peers_version }))
             }
         }
     }
 
-    /// Takes in what the server says. Another rhythm, where it sets one.
+    /// Applies what the server sends. Another interval, where it sets one.
     fn hear(&mut self, message: v1::ServerMessage) -> Option<Duration> {
-        let parts = self.parts;
+        let context = self.context;
         let done = match message.message {
             Some(Message::Welcome(welcome)) => return self.welcome(welcome),
             Some(Message::Peers(peers)) => self.take_peers(&peers),
             Some(Message::Projects(projects)) => {
                 let access = read_projects(projects.projects);
-                parts.node.network.set_projects(access)
+                context.host.network().set_projects(access)
             }
             Some(Message::Names(names)) => {
-                parts.node.network.update_names(read_names(names));
+                context.host.network().update_names(read_names(names));
                 Ok(())
             }
             Some(Message::Assignment(assignment)) => self.assign(assignment),
@@ -255,6 +312,7 @@ impl Conversation<'_> {
                     id,
                     orphaned,
                     epoch,
+                    kill,
                 } = withdrawal;
                 if let Some(told) = &mut self.told {
                     told.remove(&id);
@@ -262,135 +320,168 @@ impl Conversation<'_> {
                 // Also one that the server places elsewhere, where another
                 // control plane assigned it: it must not run on, and what it
                 // has written is not this server's to destroy.
-                let instances = &parts.instances;
+                let instances = &context.instances;
                 match orphaned || instances.is_of_another(&id, &self.control_plane) {
                     true => instances.orphan(&id),
-                    false => instances.withdraw(&id, epoch),
+                    false => instances.withdraw(&id, epoch, kill),
                 }
                 Ok(())
             }
             Some(Message::Keep(v1::Keep { id })) => {
-                parts.instances.keep(&id);
+                context.instances.keep(&id);
                 if let Some(told) = &mut self.told {
                     told.insert(id);
                 }
                 Ok(())
             }
             Some(Message::TakeOver(v1::TakeOver { destroy })) => {
-                parts.instances.take_over(&self.control_plane, destroy)
+                context.instances.take_over(&self.control_plane, destroy)
             }
             Some(Message::Complete(_)) => {
                 if let Some(told) = self.told.take() {
-                    let instances = &parts.instances;
+                    let instances = &context.instances;
                     instances.orphan_all_but(&told, &self.control_plane);
                 }
                 Ok(())
             }
             Some(Message::Beat(_)) => {
-                parts.liveness.beat();
+                context.liveness.beat();
                 Ok(())
             }
             Some(Message::Farewell(_)) => {
-                tracing::info!("the server ends, and moves nothing");
-                parts.liveness.farewell()
+                tracing::info!("server shuts down and reschedules nothing");
+                context.liveness.farewell()
             }
-            Some(Message::Revocations(part)) => match &parts.config.revocations {
-                Some(kept) => blocking(|| self.revoked.take(part, kept))
+            Some(Message::Revocations(part)) => match &context.revocations {
+                Some(store) => blocking(|| self.revoked.take(part, store))
                     .map_err(|error| strata_types::Error::internal(error.to_string())),
                 None => Ok(()),
             },
-            Some(Message::Trust(trust)) => match &parts.config.kept_trust {
-                Some(kept) => blocking(|| kept.take(&trust)),
+            Some(Message::Trust(trust)) => match &context.stored_trust {
+                Some(store) => blocking(|| store.take(&trust)),
                 None => Ok(()),
             },
             // Of a server that is newer than this node.
             None => Ok(()),
         };
         if let Err(error) = done {
-            tracing::error!(%error, "what the server says is not taken in");
+            tracing::error!(%error, "message of the server not applied");
         }
         None
     }
 
     fn assign(&mut self, assignment: v1::Assignment) -> Result<()> {
-        let (id, generation) = (assignment.id.clone(), assignment.generation);
-        let instances = &self.parts.instances;
+        let id = assignment.id.clone();
+        let (generation, epoch) = (assignment.generation, assignment.epoch);
+        let instances = &self.context.instances;
         if let Some(told) = &mut self.told {
             told.insert(id.clone());
         }
-        let refused = match ask::read(assignment) {
-            Ok((mut assigned, secrets)) => {
-                assigned.control_plane.clone_from(&self.control_plane);
-                let assign = |hold| instances.assign(assigned, &secrets, hold);
-                self.parts.witness.while_assigning(assign)
+        let known = instances.known(&id);
+        let same = known
+            .as_ref()
+            .filter(|known| known.generation == generation);
+        let unchanged = same.and_then(|known| assigned_spec::with_spec_of(known, &assignment));
+        let read = match (assigned_spec::read(assignment), unchanged) {
+            (Ok(read), _) => Ok(read),
+            // Written by a later release in another way; but it is the
+            // specification by which it is here.
+            (Err(error), Some(unchanged)) => {
+                tracing::warn!(id, %error, "specification of a known assignment not read; the stored one is used");
+                Ok((unchanged, Vec::new()))
             }
-            Err(error) => Err(error),
+            (Err(error), None) => Err((error, true)),
         };
-        if let Err(error) = &refused {
+        let assigned = read.and_then(|(mut assigned, secrets)| {
+            assigned.control_plane.clone_from(&self.control_plane);
+            let assign = |hold| instances.assign(assigned, &secrets, hold);
+            let assigned = self.context.witness.while_assigning(assign);
+            // What is here stays here: another node is to have it only if this
+            // one cannot have it at all.
+            assigned.map_err(|error| (error, known.is_none()))
+        });
+        if let Err((error, true)) = &assigned {
             let outbox = &instances.0.outbox;
-            outbox.refused(&id, generation, error.to_string());
+            outbox.refused(&id, generation, epoch, error.to_string());
         }
-        refused
+        assigned.map_err(|(error, _)| error)
     }
 
-    /// Takes in who the others are, and whether the lease has an end. What the
-    /// server promises is believed before the rest; that the promise is over is
+    /// Applies the list of peers, and whether the lease has an end. What the
+    /// server promises is applied before the rest; that the promise is over is
     /// acknowledged once the shim holds the lease.
     fn take_peers(&mut self, peers: &v1::Peers) -> Result<()> {
-        let (parts, network) = (self.parts, &self.parts.node.network);
-        let witnesses = witness::read(peers, parts.witness.port());
+        let (context, network) = (self.context, self.context.host.network());
+        let witnesses = witness::read(peers, context.witness.port());
         let named = witnesses.as_ref();
-        parts
+        context
             .witness
             .set_peers(named.map_or(&[], |named| &named.peers));
-        let waived = parts.liveness.promised(peers.waived, witnesses);
+        let waived = context.liveness.promised(peers.waived, witnesses);
+        let others = &context.instances.0.others;
+        others.store(peers.others, Ordering::Relaxed);
         let known = network.set_others(peers.others);
         let range = match peers.range.is_empty() {
             true => Ok(()),
-            false => give(parts, &self.subnet, &peers.range),
+            false => give(context, &self.subnet, &peers.range),
         };
         self.peers.take(peers);
         let known = known.and_then(|()| network.set_peers(self.peers.reachable()));
-        parts.peers_version.store(peers.version, Ordering::Release);
+        context
+            .peers_version
+            .store(peers.version, Ordering::Release);
         if !peers.waived {
-            parts.lease_asked.store(true, Ordering::Release);
-            parts.liveness.wake();
+            context.lease_asked.store(true, Ordering::Release);
+            context.liveness.wake();
         }
         waived.and(range).and(known)
     }
 
     fn welcome(&mut self, welcome: v1::Welcome) -> Option<Duration> {
-        let parts = self.parts;
+        let context = self.context;
         self.subnet.clone_from(&welcome.subnet);
-        if let Err(error) = give(parts, &welcome.subnet, &welcome.range) {
-            tracing::error!(%error, "the server's subnet is not taken");
+        if let Err(error) = give(context, &welcome.subnet, &welcome.range) {
+            tracing::error!(%error, "subnet of the server not applied");
         }
         self.control_plane.clone_from(&welcome.control_plane);
-        if !self.control_plane.is_empty()
-            && let Err(error) = parts.instances.follow_control_plane(&self.control_plane)
-        {
-            tracing::error!(%error, "the control plane's id is not remembered");
+        let is_another = context.instances.followed_another(&self.control_plane);
+        let address = self.server.address().to_string();
+        let known = context.known_servers().len();
+        let leased = context.liveness.leased_elsewhere_until(&address, known);
+        if is_another && leased.is_some() {
+            // By now that has ended: also for a daemon that has just started, and
+            // has stopped nothing yet.
+            let grace = lease::grace(context.liveness.lease());
+            context.instances.fence(grace);
         }
-        let greeting = Greeting {
+        if !self.control_plane.is_empty()
+            && let Err(error) = context.instances.follow_control_plane(&self.control_plane)
+        {
+            tracing::error!(%error, "control plane id not saved");
+        }
+        let greeting = WelcomeInfo {
             lease_ms: welcome.lease_ms,
             alone: welcome.alone,
             records_promises: welcome.records_promises,
             servers: welcome.servers,
             term: welcome.term,
+            address,
+            is_another,
         };
-        if let Err(error) = parts.liveness.welcomed(greeting, self.greeted_at) {
-            tracing::error!(%error, "the server's lease is not remembered");
+        if let Err(error) = context.liveness.welcomed(greeting, self.greeted_at) {
+            tracing::error!(%error, "lease of the server not saved");
         }
         if !std::mem::replace(&mut self.welcomed, true) {
-            tracing::info!(server = %self.client.address(), subnet = welcome.subnet, "following");
-            let (client, config) = (self.client.clone(), parts.config.clone());
-            let (stop, term) = (self.stop.clone(), parts.liveness.followed_term());
-            let tunnel = async move { tunnel::keep(client, &config, term, stop).await };
-            parts.work.spawn(tunnel);
+            tracing::info!(server = %self.server.address(), subnet = welcome.subnet, "following");
+            let (server, stop) = (self.server.clone(), self.stop.clone());
+            let term = context.liveness.followed_term();
+            context.instances.0.tasks.restart("agent-tunnel", move || {
+                server.tunnel(term.clone(), stop.clone())
+            });
         }
-        Some(match parts.liveness.lease() {
-            Duration::ZERO => LOAD_EVERY,
-            lease => (lease / 5).clamp(Duration::from_millis(20), LOAD_EVERY),
+        Some(match context.liveness.lease() {
+            Duration::ZERO => LOAD_INTERVAL,
+            lease => (lease / 5).clamp(Duration::from_millis(20), LOAD_INTERVAL),
         })
     }
 }
@@ -401,8 +492,8 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// Gives the network what the server says.
-fn give(parts: &Parts, subnet: &str, range: &str) -> Result<()> {
+/// Passes what the server sent to the network.
+fn give(context: &AgentContext, subnet: &str, range: &str) -> Result<()> {
     let parse = |field: &str, text: &str| {
         let bad = |error: strata_network::SubnetError| {
             let shown: String = text.chars().take(40).collect();
@@ -412,10 +503,10 @@ fn give(parts: &Parts, subnet: &str, range: &str) -> Result<()> {
     };
     let subnet = parse("welcome.subnet", subnet)?;
     let range = parse("welcome.range", range)?;
-    parts.node.network.give(subnet, range)
+    context.host.network().give(subnet, range)
 }
 
-/// Who may reach whom, as the network takes it.
+/// Which project may reach which, as the network takes it.
 fn read_projects(projects: Vec<v1::Project>) -> ProjectAccess {
     let mut access = ProjectAccess::default();
     for project in projects {

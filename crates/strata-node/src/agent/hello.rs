@@ -1,4 +1,4 @@
-//! What a node says of itself when it comes to a server.
+//! What a node reports of itself when it connects to a server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -9,11 +9,11 @@ use strata_api::strata::v1;
 use super::measure;
 use crate::Node;
 use crate::blocking::blocking;
-use crate::machines::SPAWNED;
+use crate::nested_nodes::SPAWNED;
 
 /// What virtual machines run on.
 const QEMU: &str = "qemu-system-x86_64";
-/// Makers of graphics cards, by their numbers on the PCI bus.
+/// Makers of GPUs, by their numbers on the PCI bus.
 const MAKERS: [(&str, &str); 2] = [("0x10de", "nvidia"), ("0x1002", "amd")];
 
 /// What a node is now.
@@ -28,7 +28,7 @@ pub(super) fn hello(
         version: node.config.version.clone(),
         labels: all_labels(labels),
         capacity: Some(measure::capacity(&node.config.data_dir)),
-        // One inside another sees the cards of the one around, and has none.
+        // A nested node sees the GPUs of its host, and has none.
         gpus: match std::env::var_os(SPAWNED) {
             Some(_) => Vec::new(),
             None => gpus(Path::new("/sys/bus/pci/devices")),
@@ -69,11 +69,11 @@ fn all_labels(configured: &BTreeMap<String, String>) -> HashMap<String, String> 
 /// needed: that takes seconds.
 fn runs_vms() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    let mut folders = std::env::split_paths(&path);
-    folders.any(|folder| folder.is_absolute() && folder.join(QEMU).is_file())
+    let mut dirs = std::env::split_paths(&path);
+    dirs.any(|dir| dir.is_absolute() && dir.join(QEMU).is_file())
 }
 
-/// Graphics cards of makers that are known, counted by maker.
+/// GPUs of makers that are known, counted by maker.
 fn gpus(devices: &Path) -> Vec<v1::NodeGpus> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for device in fs::read_dir(devices).into_iter().flatten().flatten() {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_counted_by_maker_and_all_else_is_not() {
+    fn gpus_are_counted_by_vendor() {
         let bus = tempfile::tempdir().unwrap();
         for (slot, class, vendor) in [
             ("01", "0x030000\n", "0x10de\n"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_says_what_it_is_and_nobody_says_otherwise() {
+    fn measured_labels_override_configured_ones() {
         let said = BTreeMap::from([
             ("zone".to_owned(), "a".to_owned()),
             ("strata.dev/arch".to_owned(), "vax".to_owned()),

@@ -1,5 +1,5 @@
-//! The instances that this node was assigned: told of by the server, kept on
-//! disk, each brought to what it is to be by a worker of its own.
+//! The instances that this node was assigned: sent by the server, kept on disk,
+//! each brought to what it is to be by a worker of its own.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use strata_api::strata::v1;
+use strata_tasks::TaskGroup;
 use strata_types::Result;
 use strata_types::pod::{Backoff, PodState};
 use tokio::runtime::Handle;
@@ -15,26 +17,26 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Kind, SecretValues, UnitName};
-use super::hosting::Hosting;
+use super::assigned_spec::{SecretValues, UnitName, UnitType};
+use super::host::UnitHost;
 use super::outbox::Outbox;
-use super::report::{Circumstances, report};
-use super::state::{Assigned, Kept};
+use super::report::{ReportContext, report};
+use super::state::{Assigned, AssignmentStore, Progress};
 use super::work;
 use crate::blocking::blocking;
 
 /// Instances that are worked on at the same time.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 /// More than any node can run; a server that assigns more is mistaken.
-const MOST: usize = 10_000;
+const MAX_INSTANCES: usize = 10_000;
 
 /// All instances of this node. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Instances(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
-    pub(super) hosting: Hosting,
-    pub(super) kept: Kept,
+    pub(super) unit_runtime: Arc<dyn UnitHost>,
+    pub(super) store: AssignmentStore,
     pub(super) outbox: Outbox,
     pub(super) places: Semaphore,
     /// How many are on their way out: what they have is free soon.
@@ -47,15 +49,14 @@ pub(super) struct Shared {
     pub(super) orphan_grace: Duration,
     /// The daemon ends: nothing more is begun.
     pub(super) closing: CancellationToken,
-    /// Where workers run, whoever wakes them.
-    pub(super) runtime: Handle,
+    /// Where workers run, whichever task wakes them.
+    pub(super) tasks: TaskGroup,
     table: Mutex<BTreeMap<String, Arc<Instance>>>,
 }
 
-/// One instance.
 pub(super) struct Instance {
     state: Mutex<State>,
-    /// Something else is wanted of it.
+    /// Another state of it is desired.
     pub(super) news: Notify,
 }
 
@@ -63,8 +64,14 @@ pub(super) struct Instance {
 pub(super) struct State {
     pub(super) assigned: Assigned,
     pub(super) going: bool,
+    /// It may run elsewhere by now: it is given no time to end.
+    pub(super) kill: bool,
     /// What follows when it is gone.
     pub(super) next: Option<Assigned>,
+    /// Why another node is to have it. It is refused once nothing of it is here.
+    pub(super) refusing: Option<String>,
+    /// The disk has an earlier assignment, as it was full: it is written later.
+    pub(super) unwritten: bool,
     pub(super) fenced: bool,
     /// The server has no record of it: it rests, and is destroyed then.
     pub(super) orphaned_until: Option<Instant>,
@@ -74,6 +81,8 @@ pub(super) struct State {
     pub(super) retry_at: Option<Instant>,
     /// It is new, and was promised to others not to be started before.
     pub(super) hold_until: Option<Instant>,
+    /// It was assigned to the daemon before this one, and not since.
+    found: bool,
     /// Since when it waits for what others are about to give back.
     pub(super) short_since: Option<Instant>,
     /// A worker is at it.
@@ -89,13 +98,17 @@ impl Instance {
             state: Mutex::new(State {
                 assigned,
                 going: false,
+                kill: false,
                 next: None,
+                refusing: None,
+                unwritten: false,
                 fenced: false,
                 orphaned_until: None,
                 address: None,
                 backoff: Backoff::default(),
                 retry_at: None,
                 hold_until: None,
+                found: false,
                 short_since: None,
                 working: false,
                 again: false,
@@ -112,31 +125,36 @@ impl Instance {
 
 impl Instances {
     /// Those that were assigned before the daemon started. Nothing is done for
-    /// them until a server says so.
+    /// them until a server requests it.
     pub(super) fn open(
-        hosting: Hosting,
-        kept: Kept,
+        unit_runtime: Arc<dyn UnitHost>,
+        store: AssignmentStore,
         orphan_grace: Duration,
-        closing: CancellationToken,
+        tasks: &TaskGroup,
     ) -> Self {
-        let assigned = blocking(|| kept.assigned());
-        let units = assigned.iter().map(|one| one.ask.unit().name).collect();
-        blocking(|| hosting.secrets().clear_all_but(&units));
-        let table = assigned
-            .into_iter()
-            .map(|one| (one.id.clone(), Instance::new(one)));
+        let assigned = blocking(|| store.assigned());
+        let units = assigned
+            .iter()
+            .map(|one| one.unit_spec.unit().name)
+            .collect();
+        unit_runtime.keep_secrets_of(&units);
+        let table = assigned.into_iter().map(|one| {
+            let (id, instance) = (one.id.clone(), Instance::new(one));
+            instance.state().found = true;
+            (id, instance)
+        });
         Self(Arc::new(Shared {
             table: Mutex::new(table.collect()),
-            hosting,
-            kept,
+            unit_runtime,
+            store,
             outbox: Outbox::default(),
-            places: Semaphore::new(AT_ONCE),
+            places: Semaphore::new(MAX_CONCURRENT),
             leaving: AtomicUsize::new(0),
             others: AtomicBool::new(false),
             fence_grace: Mutex::default(),
             orphan_grace,
-            closing,
-            runtime: Handle::current(),
+            closing: tasks.shutdown().clone(),
+            tasks: tasks.on(Handle::current()),
         }))
     }
 
@@ -154,13 +172,24 @@ impl Instances {
     pub(super) fn units(&self) -> Vec<(String, UnitName)> {
         let table = self.table();
         let unit = |(id, instance): (&String, &Arc<Instance>)| {
-            (id.clone(), instance.state().assigned.ask.unit())
+            (id.clone(), instance.state().assigned.unit_spec.unit())
         };
         table.iter().map(unit).collect()
     }
 
-    /// The server wants this node to have an instance, with these secrets.
-    /// What is new here waits for as long as `hold` says.
+    /// What was assigned of an instance that is here.
+    pub(super) fn known(&self, id: &str) -> Option<Assigned> {
+        let instance = self.table().get(id).cloned()?;
+        let assigned = instance.state().assigned.clone();
+        Some(assigned)
+    }
+
+    /// The server assigns an instance to this node, with these secrets. What is
+    /// new here waits for as long as `hold` requires.
+    ///
+    /// What is new and cannot be written is an error. What is known here is
+    /// changed in memory also if it cannot be written: it has to be stopped or
+    /// replaced on a full disk too, and is written later.
     pub(super) fn assign(
         &self,
         assigned: Assigned,
@@ -170,19 +199,26 @@ impl Instances {
         let id = assigned.id.clone();
         let mut table = self.table();
         let held = (!hold.is_zero()).then(|| Instant::now() + hold);
-        let unit = assigned.ask.unit();
-        blocking(|| self.0.hosting.secrets().put(&unit.name, secrets))?;
+        let unit = assigned.unit_spec.unit();
+        let project = assigned.unit_spec.project();
+        match self.0.unit_runtime.put_secrets(&unit, project, secrets) {
+            Err(error) if table.contains_key(&id) => {
+                tracing::error!(id, %error, "secrets of an assignment not stored; it keeps those it has");
+            }
+            put => put?,
+        }
         // Before anything of it can be started.
-        self.0.hosting.set_fenced(&unit, !assigned.available)?;
+        self.0.unit_runtime.set_fenced(&unit, !assigned.available)?;
         let instance = match table.get(&id) {
             Some(known) => known.clone(),
-            None if table.len() >= MOST => {
-                let why = format!("this node has {MOST} instances, which is the most");
-                self.0.outbox.refused(&id, assigned.generation, why);
+            None if table.len() >= MAX_INSTANCES => {
+                let why = format!("this node has {MAX_INSTANCES} instances, which is the most");
+                let (generation, epoch) = (assigned.generation, assigned.epoch);
+                self.0.outbox.refused(&id, generation, epoch, why);
                 return Ok(());
             }
             None => {
-                blocking(|| self.0.kept.write(&assigned))?;
+                blocking(|| self.0.store.write(&assigned))?;
                 let fresh = Instance::new(assigned.clone());
                 fresh.state().hold_until = held;
                 table.insert(id.clone(), fresh.clone());
@@ -197,15 +233,17 @@ impl Instances {
                 state.hold_until = held;
                 state.next = Some(assigned);
             } else {
-                if assigned.epoch > state.assigned.epoch {
-                    // It was elsewhere meanwhile.
+                let found = std::mem::take(&mut state.found);
+                if waits_for_promise(&state.assigned, &assigned, found) {
                     state.hold_until = held;
                 }
                 let mut next = state.assigned.clone();
                 next.update(assigned);
                 if next != state.assigned {
-                    blocking(|| self.0.kept.write(&next))?;
                     state.assigned = next;
+                    state.unwritten = true;
+                    self.write(&mut state);
+                    state.refusing = None;
                     state.backoff = Backoff::default();
                     state.retry_at = None;
                 }
@@ -220,7 +258,7 @@ impl Instances {
 
     /// The server wants this node to have an instance no more, of this placement
     /// or an earlier one.
-    pub(super) fn withdraw(&self, id: &str, epoch: u64) {
+    pub(super) fn withdraw(&self, id: &str, epoch: u64, kill: bool) {
         let table = self.table();
         let Some(instance) = table.get(id).cloned() else {
             return self.0.outbox.gone(id, 0, epoch);
@@ -229,6 +267,8 @@ impl Instances {
             let mut state = instance.state();
             state.assigned.epoch = state.assigned.epoch.max(epoch);
             state.next = None;
+            state.refusing = None;
+            state.kill |= kill;
             state.retry_at = None;
             state.again = true;
             if !std::mem::replace(&mut state.going, true) {
@@ -239,6 +279,20 @@ impl Instances {
         self.wake(&instance);
     }
 
+    /// Writes what the disk does not have yet.
+    pub(super) fn write(&self, state: &mut State) {
+        if !state.unwritten {
+            return;
+        }
+        match blocking(|| self.0.store.write(&state.assigned)) {
+            Ok(()) => state.unwritten = false,
+            Err(error) => {
+                let id = &state.assigned.id;
+                tracing::warn!(id, %error, "assignment not saved; tried again later");
+            }
+        }
+    }
+
     /// Whether something is here that waits for the end of a promise.
     pub(super) fn has_new(&self) -> bool {
         let now = Instant::now();
@@ -246,25 +300,28 @@ impl Instances {
         self.table().values().any(waits)
     }
 
-    /// Stops all: they may run elsewhere soon.
-    pub(super) fn fence(&self, grace: Duration) {
+    /// Stops all: they may run elsewhere soon. Whether any was not fenced yet.
+    pub(super) fn fence(&self, grace: Duration) -> bool {
         *self
             .0
             .fence_grace
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = grace;
         let all: Vec<_> = self.table().values().cloned().collect();
+        let mut newly = false;
         for instance in all {
             if instance.state().assigned.available {
                 continue;
             }
             if !std::mem::replace(&mut instance.state().fenced, true) {
                 self.wake(&instance);
+                newly = true;
             }
         }
+        newly
     }
 
-    /// Sees to it that a worker looks at an instance.
+    /// Ensures that a worker reconciles an instance.
     pub(super) fn wake(&self, instance: &Arc<Instance>) {
         let mut state = instance.state();
         state.again = true;
@@ -272,28 +329,30 @@ impl Instances {
         drop(state);
         instance.news.notify_one();
         if idle {
-            let work = work::work(self.clone(), instance.clone());
-            self.0.runtime.spawn(work);
+            let (instances, instance) = (self.clone(), instance.clone());
+            self.0.tasks.restart("instance-worker", move || {
+                work::work(instances.clone(), instance.clone())
+            });
         }
     }
 
-    /// Forgets an instance, unless something else is wanted of it by now. The
+    /// Removes an instance, unless another state of it is desired by now. The
     /// worker's last act.
-    pub(super) fn drop_out(&self, instance: &Arc<Instance>) -> bool {
+    pub(super) fn remove_instance(&self, instance: &Arc<Instance>) -> bool {
         let mut table = self.table();
         let state = instance.state();
         if state.again {
             return false;
         }
         let id = &state.assigned.id;
-        let unit = state.assigned.ask.unit();
-        blocking(|| self.0.hosting.secrets().remove(&unit.name));
+        let unit = state.assigned.unit_spec.unit();
+        self.0.unit_runtime.remove_secrets(&unit);
         // Its unit is gone, or was never its own.
-        if let Err(error) = self.0.hosting.set_fenced(&unit, false) {
-            tracing::warn!(id, %error, "the mark of an instance that is gone stays");
+        if let Err(error) = self.0.unit_runtime.set_fenced(&unit, false) {
+            tracing::warn!(id, %error, "fence mark of a removed instance not cleared");
         }
-        if let Err(error) = blocking(|| self.0.kept.remove(id)) {
-            tracing::error!(id, %error, "an instance that is gone is remembered");
+        if let Err(error) = blocking(|| self.0.store.remove(id)) {
+            tracing::error!(id, %error, "record of a removed instance not deleted");
         }
         table.remove(id);
         true
@@ -302,43 +361,45 @@ impl Instances {
     /// How an instance is; none when it is not here any more.
     pub(super) fn report(&self, id: &str) -> Option<v1::InstanceReport> {
         let instance = self.table().get(id).cloned()?;
-        let (assigned, circumstances) = {
+        let (assigned, context) = {
             let state = instance.state();
             let assigned = state.assigned.clone();
-            let circumstances = Circumstances {
-                pulling: self.0.hosting.pull_progress(&assigned.ask),
+            let context = ReportContext {
+                pulling: self.0.unit_runtime.pull_progress(&assigned.unit_spec),
                 fenced: state.fenced,
                 touched: state.touched,
             };
-            (assigned, circumstances)
+            (assigned, context)
         };
-        let seen = self.0.hosting.look(&assigned.ask.unit());
-        Some(report(&assigned, seen.as_ref(), circumstances))
+        let seen = self.0.unit_runtime.look(&assigned.unit_spec.unit());
+        Some(report(&assigned, seen.as_ref(), context))
     }
 
-    /// Tells the server of whatever happens to the units of a kind.
-    pub(super) async fn listen(self, kind: Kind) {
-        use tokio::sync::broadcast::error::RecvError;
-        let mut events = self.0.hosting.events(kind);
+    /// Reports to the server whatever happens to the units of a kind.
+    pub(super) async fn listen(self, kind: UnitType) {
+        let mut events = self.0.unit_runtime.events(kind);
         loop {
             let event = tokio::select! {
-                event = events.recv() => event,
+                event = events.next() => event,
                 () = self.0.closing.cancelled() => return,
             };
             match event {
-                Ok(event) => self.on_event(kind, &event.name),
-                Err(RecvError::Lagged(_)) => {
-                    self.ids().iter().for_each(|id| self.0.outbox.instance(id));
-                }
-                Err(RecvError::Closed) => return,
+                Some(Some(name)) => self.on_event(kind, &name),
+                Some(None) => self.report_all(),
+                None => return,
             }
         }
     }
 
-    fn on_event(&self, kind: Kind, name: &str) {
+    /// Reports to the server how every instance is.
+    pub(super) fn report_all(&self) {
+        self.ids().iter().for_each(|id| self.0.outbox.instance(id));
+    }
+
+    fn on_event(&self, kind: UnitType, name: &str) {
         let Ok(name) = name.parse() else { return };
         let unit = UnitName { kind, name };
-        let seen = self.0.hosting.look(&unit);
+        let seen = self.0.unit_runtime.look(&unit);
         let found = match &seen {
             Some(seen) => {
                 let Some(id) = &seen.instance else { return };
@@ -346,7 +407,7 @@ impl Instances {
             }
             None => {
                 let is_it =
-                    |instance: &&Arc<Instance>| instance.state().assigned.ask.unit() == unit;
+                    |instance: &&Arc<Instance>| instance.state().assigned.unit_spec.unit() == unit;
                 self.table().values().find(is_it).cloned()
             }
         };
@@ -357,10 +418,45 @@ impl Instances {
             (state.assigned.id.clone(), !state.working)
         };
         self.0.outbox.instance(&id);
-        // Somebody here took it away: the server still wants it.
+        // A local caller removed it: the server still requests it.
         let goes = seen.is_none_or(|seen| seen.state == PodState::Destroying);
         if goes && idle {
             self.wake(&instance);
+        }
+    }
+}
+
+/// Whether what is assigned again is new here, so that it is not started before
+/// the end of what was promised to others. It is when it was elsewhere
+/// meanwhile; and when a daemon that ended before it had started the instance
+/// may have held it back: how long is not on disk, the end of the promise is.
+fn waits_for_promise(known: &Assigned, next: &Assigned, found: bool) -> bool {
+    next.epoch > known.epoch || (found && known.progress == Progress::Fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assigned_spec::tests::pod;
+    use super::*;
+
+    #[test]
+    fn what_was_held_back_before_a_restart_of_the_daemon_is_held_back_after_it() {
+        let known = |epoch, progress| Assigned {
+            epoch,
+            progress,
+            ..pod("i", "web", 1)
+        };
+        let (fresh, started) = (Progress::Fresh, Progress::Started(0));
+        for (known_as, next, found, waits) in [
+            // The same again disturbs no start.
+            (known(3, fresh), 3, false, false),
+            (known(3, fresh), 3, true, true),
+            (known(3, started), 3, true, false),
+            (known(3, started), 4, false, true),
+            (known(3, started), 4, true, true),
+        ] {
+            let next = known(next, fresh);
+            assert_eq!(waits_for_promise(&known_as, &next, found), waits);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! How long a node goes on without a server.
 //!
-//! A server that hears nothing of a node for the length of the lease starts
-//! the node's instances elsewhere. So that nothing runs twice, the node has
-//! stopped them by then: the daemon begins after three quarters of the lease,
-//! and an eighth later the shim kills what is left, with or without the daemon.
-//! The last eighth is for the killing itself and for clocks that differ.
+//! A server that receives nothing from a node for the length of the lease
+//! starts the node's instances elsewhere. So that nothing runs twice, the node
+//! has stopped them by then: the daemon begins after three quarters of the
+//! lease, and an eighth later the shim kills what is left, with or without the
+//! daemon. The last eighth is for the killing itself and for clocks that
+//! differ.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use strata_cell::Lease;
 
 /// What a node knows of its servers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Contact {
+pub(super) struct ServerContact {
     /// None was ever granted when zero.
     pub(super) lease: Duration,
     /// When the last message was sent that a server answered.
@@ -22,36 +23,36 @@ pub(super) struct Contact {
 }
 
 /// How long the silence may be.
-pub(super) fn patience(lease: Duration) -> Duration {
+pub(super) fn max_wait(lease: Duration) -> Duration {
     lease * 3 / 4
 }
 
-/// How long an instance may take to end when the patience is over.
+/// How long an instance may take to end when the lease is about to end.
 pub(super) fn grace(lease: Duration) -> Duration {
     lease / 8
 }
 
 /// Whether the node's instances may be started elsewhere soon, so that they
 /// must end here.
-pub(super) fn must_stop(contact: &Contact, now: Duration) -> bool {
+pub(super) fn must_stop(contact: &ServerContact, now: Duration) -> bool {
     let silence = now.saturating_sub(contact.heard_at);
-    !contact.lease.is_zero() && !contact.waived && silence >= patience(contact.lease)
+    !contact.lease.is_zero() && !contact.waived && silence >= max_wait(contact.lease)
 }
 
 /// Until when they may run, whatever becomes of the daemon.
-pub(super) fn deadline(contact: &Contact) -> Lease {
+pub(super) fn deadline(contact: &ServerContact) -> Lease {
     match contact {
-        Contact { waived: true, .. } => Lease::Waived,
-        Contact { lease, .. } if lease.is_zero() => Lease::Unset,
-        Contact {
+        ServerContact { waived: true, .. } => Lease::Waived,
+        ServerContact { lease, .. } if lease.is_zero() => Lease::Unset,
+        ServerContact {
             lease, heard_at, ..
-        } => Lease::Until(*heard_at + patience(*lease) + grace(*lease)),
+        } => Lease::Until(*heard_at + max_wait(*lease) + grace(*lease)),
     }
 }
 
-/// When a server was last heard, as the lease that ends then says.
+/// When a server last answered, according to the lease that ends then.
 pub(super) fn heard_at(deadline: Duration, lease: Duration) -> Duration {
-    deadline.saturating_sub(patience(lease) + grace(lease))
+    deadline.saturating_sub(max_wait(lease) + grace(lease))
 }
 
 #[cfg(test)]
@@ -62,8 +63,8 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1000);
 
     /// Silent for so long, with a lease that holds.
-    fn silent(seconds: u64) -> Contact {
-        Contact {
+    fn silent(seconds: u64) -> ServerContact {
+        ServerContact {
             lease: LEASE,
             heard_at: NOW - Duration::from_secs(seconds),
             waived: false,
@@ -72,11 +73,11 @@ mod tests {
 
     #[test]
     fn instances_stop_when_the_lease_is_nearly_over_and_was_not_waived() {
-        let without = |seconds| Contact {
+        let without = |seconds| ServerContact {
             lease: Duration::ZERO,
             ..silent(seconds)
         };
-        let waived = |seconds| Contact {
+        let waived = |seconds| ServerContact {
             waived: true,
             ..silent(seconds)
         };
@@ -98,10 +99,10 @@ mod tests {
         let Lease::Until(end) = deadline(&silent(0)) else {
             panic!("it has no end");
         };
-        assert!(end >= NOW + patience(LEASE) + grace(LEASE));
+        assert!(end >= NOW + max_wait(LEASE) + grace(LEASE));
         assert!(end < NOW + LEASE);
         assert_eq!(heard_at(end, LEASE), NOW);
-        let waived = Contact {
+        let waived = ServerContact {
             waived: true,
             ..silent(60)
         };

@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use strata_api::strata::v1;
 
-use super::ask::UnitName;
-use super::hosting::Hosting;
+use super::assigned_spec::UnitName;
+use super::host::Meter;
+use super::runtime::UnitRuntime;
 use crate::blocking::blocking;
-use crate::machines::{SPAWNED_CPU, SPAWNED_MEMORY};
+use crate::nested_nodes::{SPAWNED_CPU, SPAWNED_MEMORY};
 use crate::pool::NodePool;
 
 /// The disk of an instance may take a walk to measure: that is done for each
@@ -33,7 +34,8 @@ pub(super) fn capacity(data_dir: &Path) -> v1::Amounts {
     }
 }
 
-/// What whoever spawned this machine said it has; none where it is a real one.
+/// What the spawning node declared that this machine has; none where it is a
+/// real one.
 fn told(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -63,28 +65,30 @@ fn cpu_times(stat: &str) -> Option<(u64, u64)> {
 
 /// What an instance was found to use.
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct InstanceUsage {
     cpu_usec: u64,
     at: Option<Instant>,
     disk: u64,
     told: Option<v1::Amounts>,
 }
 
-/// Measures again and again, and remembers what it found and told.
-pub(super) struct Meter {
+/// Measures periodically, and remembers what it found and reported.
+pub(super) struct UsageMeter {
     data_dir: PathBuf,
+    unit_runtime: UnitRuntime,
     cpu: (u64, u64),
-    each: HashMap<String, Used>,
+    each: HashMap<String, InstanceUsage>,
     looks: usize,
     pool: Arc<NodePool>,
-    /// The id of the pool, as it was last told.
+    /// The id of the pool, as it was last reported.
     told_pool: Option<String>,
 }
 
-impl Meter {
-    pub(super) fn new(data_dir: &Path, pool: Arc<NodePool>) -> Self {
+impl UsageMeter {
+    pub(super) fn new(data_dir: &Path, pool: Arc<NodePool>, unit_runtime: UnitRuntime) -> Self {
         Self {
             data_dir: data_dir.to_owned(),
+            unit_runtime,
             cpu: (0, 0),
             each: HashMap::new(),
             looks: 0,
@@ -93,39 +97,7 @@ impl Meter {
         }
     }
 
-    /// What is used now.
-    pub(super) fn look(&mut self, hosting: &Hosting, units: &[(String, UnitName)]) -> v1::NodeLoad {
-        self.looks = self.looks.wrapping_add(1);
-        let mut sum = v1::Amounts::default();
-        let mut each = Vec::new();
-        for (place, (id, unit)) in units.iter().enumerate() {
-            let walks = (self.looks + place).is_multiple_of(DISK_EVERY);
-            let used = self.each.entry(id.clone()).or_default();
-            let now = measure(hosting, unit, used, walks);
-            sum.cpu += now.cpu;
-            sum.memory += now.memory;
-            sum.disk += now.disk;
-            if used.told.is_none_or(|told| is_notable(told, now)) {
-                used.told = Some(now);
-                each.push(v1::InstanceLoad {
-                    id: id.clone(),
-                    used: Some(now),
-                });
-            }
-        }
-        if self.each.len() > units.len() {
-            let known: HashSet<_> = units.iter().map(|(id, _)| id.as_str()).collect();
-            self.each.retain(|id, _| known.contains(id.as_str()));
-        }
-        v1::NodeLoad {
-            machine: Some(self.machine(sum)),
-            instances: Some(sum),
-            each,
-            pool: self.pool_to_tell(),
-        }
-    }
-
-    /// The pool that is reached, when it is not what was last told.
+    /// The pool that is reached, when it is not what was last reported.
     fn pool_to_tell(&mut self) -> Option<String> {
         let now = blocking(|| self.pool.id()).unwrap_or_default();
         if self.told_pool.as_ref() == Some(&now) {
@@ -159,8 +131,47 @@ impl Meter {
     }
 }
 
-fn measure(hosting: &Hosting, unit: &UnitName, used: &mut Used, walks: bool) -> v1::Amounts {
-    let usage = blocking(|| hosting.usage(unit)).unwrap_or_default();
+impl Meter for UsageMeter {
+    /// What is used now.
+    fn look(&mut self, units: &[(String, UnitName)]) -> v1::NodeLoad {
+        self.looks = self.looks.wrapping_add(1);
+        let mut sum = v1::Amounts::default();
+        let mut each = Vec::new();
+        for (place, (id, unit)) in units.iter().enumerate() {
+            let walks = (self.looks + place).is_multiple_of(DISK_EVERY);
+            let used = self.each.entry(id.clone()).or_default();
+            let now = measure(&self.unit_runtime, unit, used, walks);
+            sum.cpu += now.cpu;
+            sum.memory += now.memory;
+            sum.disk += now.disk;
+            if used.told.is_none_or(|told| is_notable(told, now)) {
+                used.told = Some(now);
+                each.push(v1::InstanceLoad {
+                    id: id.clone(),
+                    used: Some(now),
+                });
+            }
+        }
+        if self.each.len() > units.len() {
+            let known: HashSet<_> = units.iter().map(|(id, _)| id.as_str()).collect();
+            self.each.retain(|id, _| known.contains(id.as_str()));
+        }
+        v1::NodeLoad {
+            machine: Some(self.machine(sum)),
+            instances: Some(sum),
+            each,
+            pool: self.pool_to_tell(),
+        }
+    }
+}
+
+fn measure(
+    unit_runtime: &UnitRuntime,
+    unit: &UnitName,
+    used: &mut InstanceUsage,
+    walks: bool,
+) -> v1::Amounts {
+    let usage = blocking(|| unit_runtime.usage(unit)).unwrap_or_default();
     let now = Instant::now();
     let elapsed = used.at.map_or(0, |at| now.duration_since(at).as_micros());
     let spent = usage.cpu_usec.saturating_sub(used.cpu_usec);
@@ -168,7 +179,7 @@ fn measure(hosting: &Hosting, unit: &UnitName, used: &mut Used, walks: bool) -> 
     let first = used.at.is_none();
     (used.cpu_usec, used.at) = (usage.cpu_usec, Some(now));
     if walks || first {
-        used.disk = hosting.disk(unit).unwrap_or(0);
+        used.disk = unit_runtime.disk(unit).unwrap_or(0);
     }
     v1::Amounts {
         cpu: u64::try_from(cpu).unwrap_or(0),
@@ -177,7 +188,7 @@ fn measure(hosting: &Hosting, unit: &UnitName, used: &mut Used, walks: bool) -> 
     }
 }
 
-/// Whether a difference is worth telling.
+/// Whether a difference is worth reporting.
 fn is_notable(told: v1::Amounts, now: v1::Amounts) -> bool {
     let differs = |told: u64, now: u64, least: u64| {
         let difference = told.abs_diff(now);
@@ -202,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn small_differences_are_not_told() {
+    fn small_usage_changes_are_not_reported() {
         let told = amounts(1000, 100_000_000);
         for (now, notable) in [
             (amounts(1000, 100_000_000), false),
@@ -226,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_something() {
-        let folder = tempfile::tempdir().unwrap();
-        let capacity = capacity(folder.path());
+    fn host_capacity_is_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let capacity = capacity(dir.path());
         assert!(capacity.cpu >= 1000 && capacity.memory > 1 << 20 && capacity.disk > 1 << 20);
     }
 }

@@ -1,12 +1,12 @@
 //! Whose an instance is: of the control plane that assigned it, by its id.
 //!
 //! A server that has no record of an instance is not proof that the instance
-//! was deleted: its store may be a new one, one that was rolled back, or one
-//! of another control plane. So nothing is destroyed because a server does not
+//! was deleted: its store may be a new one, one that was rolled back, or one of
+//! another control plane. So nothing is destroyed because a server does not
 //! name it. What this control plane assigned and does not name is *orphaned*:
 //! stopped, and destroyed after a grace period unless it is assigned again.
-//! What another control plane assigned is left as it is, until people say
-//! what is to become of it.
+//! What another control plane assigned is left as it is, until an operator
+//! decides what is to become of it.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ impl Instances {
     /// A server of this control plane is followed from now on. What an older
     /// release wrote down is of the one that was followed before.
     pub(super) fn follow_control_plane(&self, id: &str) -> Result<()> {
-        let before = blocking(|| self.0.kept.control_plane());
+        let before = blocking(|| self.0.store.control_plane());
         if before.as_deref() == Some(id) {
             return Ok(());
         }
@@ -29,17 +29,33 @@ impl Instances {
             let mut state = instance.state();
             if state.assigned.control_plane.is_empty() {
                 owner.clone_into(&mut state.assigned.control_plane);
-                blocking(|| self.0.kept.write(&state.assigned))?;
+                blocking(|| self.0.store.write(&state.assigned))?;
             }
         }
         if let Some(before) = &before {
             tracing::warn!(
                 before,
                 now = id,
-                "another control plane is followed; what the one before assigned stays as it is"
+                "another control plane is followed; instances of the previous one are left unchanged"
             );
         }
-        blocking(|| self.0.kept.write_control_plane(id))
+        blocking(|| self.0.store.write_control_plane(id))
+    }
+
+    /// Whether another control plane was followed than this one.
+    pub(super) fn followed_another(&self, id: &str) -> bool {
+        let before = blocking(|| self.0.store.control_plane());
+        !id.is_empty() && before.is_some_and(|before| before != id)
+    }
+
+    /// Whether there is anything that may run only once and was assigned by
+    /// another control plane than this one.
+    pub(super) fn has_exclusive_of_others(&self, control_plane: &str) -> bool {
+        let table = self.table();
+        table.values().any(|instance| {
+            let state = instance.state();
+            !state.assigned.available && state.assigned.control_plane != control_plane
+        })
     }
 
     /// The instances that another control plane assigned.
@@ -65,7 +81,7 @@ impl Instances {
         if !others.is_empty() {
             tracing::warn!(
                 instances = others.len(),
-                "instances of another control plane are left as they are"
+                "instances of another control plane are left unchanged"
             );
         }
         for id in self.ids() {
@@ -89,23 +105,23 @@ impl Instances {
             state.orphaned_until = Some(until);
         }
         tracing::warn!(id, grace = ?self.0.orphan_grace,
-            "the server has no record of the instance: stopped, and destroyed after the grace period");
+            "instance orphaned: the server has no record of it; stopped, and destroyed after the grace period");
         self.wake(&instance);
         let (instances, id) = (self.clone(), id.to_owned());
-        self.0.runtime.spawn(async move {
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
-                () = instances.0.closing.cancelled() => return,
-            }
-            // It may have been assigned again, and orphaned again.
-            let is_due = |state: &super::instances::State| state.orphaned_until == Some(until);
-            let due = instances
-                .table()
-                .get(&id)
-                .is_some_and(|one| is_due(&one.state()));
-            if due {
-                tracing::warn!(id, "an orphaned instance is destroyed");
-                instances.withdraw(&id, 0);
+        self.0.tasks.restart("orphan-removal", move || {
+            let (instances, id) = (instances.clone(), id.clone());
+            async move {
+                tokio::time::sleep_until(until).await;
+                // It may have been assigned again, and orphaned again.
+                let is_due = |state: &super::instances::State| state.orphaned_until == Some(until);
+                let due = instances
+                    .table()
+                    .get(&id)
+                    .is_some_and(|one| is_due(&one.state()));
+                if due {
+                    tracing::warn!(id, "orphaned instance destroyed");
+                    instances.withdraw(&id, 0, false);
+                }
             }
         });
     }
@@ -134,7 +150,7 @@ impl Instances {
             {
                 let mut state = instance.state();
                 control_plane.clone_into(&mut state.assigned.control_plane);
-                blocking(|| self.0.kept.write(&state.assigned))?;
+                blocking(|| self.0.store.write(&state.assigned))?;
             }
             self.orphan(&id);
             self.0.outbox.instance(&id);
@@ -143,7 +159,7 @@ impl Instances {
             for id in self.ids() {
                 let orphaned = self.table().get(&id).cloned();
                 if orphaned.is_some_and(|one| one.state().orphaned_until.is_some()) {
-                    self.withdraw(&id, 0);
+                    self.withdraw(&id, 0, false);
                 }
             }
         }

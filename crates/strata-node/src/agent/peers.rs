@@ -1,16 +1,16 @@
-//! The other nodes, as a server says: all of them, or what changed.
+//! The other nodes, as a server sends them: all of them, or what changed.
 
 use std::collections::BTreeMap;
 
 use strata_api::strata::v1;
 use strata_network::{Peer, PublicKey, WireGuardPeer};
 
-/// The other nodes that a conversation has named, by name.
+/// The other nodes that a connection has named, by name.
 #[derive(Debug, Default)]
 pub(super) struct KnownPeers(BTreeMap<String, v1::Peer>);
 
 impl KnownPeers {
-    /// Takes in what the server says.
+    /// Applies what the server sends.
     pub(super) fn take(&mut self, said: &v1::Peers) {
         if !said.delta {
             self.0.clear();
@@ -37,7 +37,7 @@ fn read(peer: &v1::Peer) -> Option<Peer> {
             name = peer.name,
             subnet = peer.subnet,
             address = peer.address,
-            "a node cannot be reached: it wants an IPv4 address and a subnet"
+            "peer unreachable: it has no IPv4 address or no subnet"
         );
         return None;
     };

@@ -1,17 +1,17 @@
-//! How an instance is, as the server is told.
+//! The state of an instance, as reported to the server.
 
 use strata_api::strata::v1;
 use strata_types::Ending;
 use strata_types::pod::PodState;
 
-use super::hosting::Seen;
+use super::host::UnitStatus;
 use super::state::{Assigned, Progress};
 use crate::clock::now_ms;
 use crate::units::Health;
 
 /// What else is known beside the unit itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Circumstances {
+pub(super) struct ReportContext {
     /// How far the pull is that it waits for.
     pub(super) pulling: Option<String>,
     /// Stopped for want of a server.
@@ -23,11 +23,11 @@ pub(super) struct Circumstances {
 /// How an instance is.
 pub(super) fn report(
     assigned: &Assigned,
-    seen: Option<&Seen>,
-    circumstances: Circumstances,
+    seen: Option<&UnitStatus>,
+    context: ReportContext,
 ) -> v1::InstanceReport {
     let own = seen.filter(|seen| seen.instance.as_deref() == Some(assigned.id.as_str()));
-    let (state, reason) = state(assigned, own, circumstances);
+    let (state, reason) = state(assigned, own, context);
     let ending = own.and_then(|seen| seen.ending);
     let ended = !matches!(
         state,
@@ -45,7 +45,7 @@ pub(super) fn report(
         restarts: own.map_or(0, |seen| seen.restarts),
         exit_code: match ending {
             Some(Ending::Code(code)) if ended => Some(code),
-            // As a shell tells of signals.
+            // As a shell reports signals.
             Some(Ending::Signal(signal)) if ended => Some(128 + signal),
             Some(Ending::OutOfMemory) if ended => Some(137),
             _ => None,
@@ -55,14 +55,28 @@ pub(super) fn report(
         at_ms: now_ms(),
         epoch: assigned.epoch,
         control_plane: assigned.control_plane.clone(),
+        given_up_at_start: (state == v1::PodState::Failed && is_given_up(assigned, own))
+            .then_some(assigned.starts),
+    }
+}
+
+/// Whether what failed is not tried again before the server sends another
+/// assignment: the node could not make or start it, or its unit, which had been
+/// started, could not be started again.
+fn is_given_up(assigned: &Assigned, own: Option<&UnitStatus>) -> bool {
+    let unit_failed = own.is_some_and(|seen| seen.state == PodState::Failed);
+    match assigned.progress {
+        Progress::GivenUp => true,
+        Progress::Started(starts) => unit_failed && starts >= assigned.starts,
+        Progress::Fresh | Progress::Stopped => false,
     }
 }
 
 /// The state, and the reason for it.
 fn state(
     assigned: &Assigned,
-    own: Option<&Seen>,
-    circumstances: Circumstances,
+    own: Option<&UnitStatus>,
+    context: ReportContext,
 ) -> (v1::PodState, String) {
     let failed = |reason: &String| (v1::PodState::Failed, reason.clone());
     let making = match assigned.wanted {
@@ -72,7 +86,7 @@ fn state(
     let Some(seen) = own else {
         return match &assigned.failure {
             Some(failure) => failed(failure),
-            None => (making, circumstances.pulling.unwrap_or_default()),
+            None => (making, context.pulling.unwrap_or_default()),
         };
     };
     let reason = seen.reason.clone();
@@ -80,16 +94,20 @@ fn state(
         (PodState::Created | PodState::Failed | PodState::Stopped, Some(failure)) => {
             failed(failure)
         }
-        (PodState::Created, None) if assigned.progress == Progress::Fresh => (making, reason),
-        (PodState::Stopped, None) if circumstances.fenced => {
-            let why = "stopped: no server was heard of, and it may run elsewhere";
+        // What becomes of a start that has failed is decided at once, and
+        // reported then.
+        (PodState::Created | PodState::Failed, None) if assigned.progress == Progress::Fresh => {
+            (making, reason)
+        }
+        (PodState::Stopped, None) if context.fenced => {
+            let why = "stopped: lease expired without a server, the instance may run elsewhere";
             (v1::PodState::Stopped, why.to_owned())
         }
-        // It was not the server that stopped it, and nobody else has since the
-        // daemon started: it had ended before.
+        // It was not the server that stopped it, and no other caller has since
+        // the daemon started: it had ended before.
         (PodState::Stopped, None)
             if matches!(assigned.progress, Progress::Started(_))
-                && !circumstances.touched
+                && !context.touched
                 && !seen.wanted =>
         {
             (v1::PodState::Exited, reason)
@@ -121,16 +139,16 @@ pub(super) fn gone(id: String, generation: u64, epoch: u64) -> v1::InstanceRepor
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::tests::pod;
-    use super::super::hosting::tests::seen;
+    use super::super::assigned_spec::tests::pod;
+    use super::super::runtime::tests::seen;
     use super::*;
 
-    fn told(assigned: &Assigned, seen: Option<&Seen>) -> v1::InstanceReport {
-        report(assigned, seen, Circumstances::default())
+    fn told(assigned: &Assigned, seen: Option<&UnitStatus>) -> v1::InstanceReport {
+        report(assigned, seen, ReportContext::default())
     }
 
     #[test]
-    fn what_is_not_there_yet_is_on_its_way_or_failed() {
+    fn missing_unit_is_reported_as_starting_or_failed() {
         let mut assigned = pod("i", "web", 3);
         let report = told(&assigned, None);
         assert_eq!(report.state(), v1::PodState::Starting);
@@ -139,13 +157,13 @@ mod tests {
         let report = told(&assigned, None);
         assert_eq!(report.state(), v1::PodState::Failed);
         assert_eq!(report.reason, "no such image");
-        // Somebody else's of the same name says nothing about it.
+        // One of the same name of another owner implies nothing about it.
         let report = told(&assigned, Some(&seen("other", 9, PodState::Running)));
         assert_eq!(report.state(), v1::PodState::Failed);
     }
 
     #[test]
-    fn an_end_is_told_once_it_is_one() {
+    fn exit_code_is_reported_only_after_the_unit_ended() {
         let mut assigned = pod("i", "web", 3);
         assigned.progress = Progress::Started(0);
         let mut unit = seen("i", 2, PodState::Exited);
@@ -160,29 +178,60 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_that_is_waited_for_is_told() {
+    fn failure_is_reported_as_given_up_when_it_is_not_tried_again() {
+        let mut assigned = pod("i", "web", 3);
+        assigned.starts = 2;
+        assigned.failure = Some("no such program; tried again in 1 s".into());
+        assert_eq!(told(&assigned, None).given_up_at_start, None);
+        let failed = seen("i", 3, PodState::Failed);
+        assert_eq!(told(&assigned, Some(&failed)).given_up_at_start, None);
+        assigned.progress = Progress::GivenUp;
+        assert_eq!(told(&assigned, None).given_up_at_start, Some(2));
+        assert_eq!(told(&assigned, Some(&failed)).given_up_at_start, Some(2));
+        // Its unit was to start again by its restart policy, and could not.
+        (assigned.failure, assigned.progress) = (None, Progress::Started(2));
+        assert_eq!(told(&assigned, Some(&failed)).given_up_at_start, Some(2));
+        let crashed = seen("i", 3, PodState::Waiting);
+        assert_eq!(told(&assigned, Some(&crashed)).given_up_at_start, None);
+        // Another start was requested, which is still to be tried.
+        assigned.progress = Progress::Started(1);
+        assert_eq!(told(&assigned, Some(&failed)).given_up_at_start, None);
+    }
+
+    #[test]
+    fn failed_start_is_reported_once_it_is_decided_what_becomes_of_it() {
+        let mut assigned = pod("i", "web", 3);
+        let failed = seen("i", 3, PodState::Failed);
+        assert_eq!(
+            told(&assigned, Some(&failed)).state(),
+            v1::PodState::Starting
+        );
+        assigned.failure = Some("no such program".into());
+        assert_eq!(told(&assigned, Some(&failed)).state(), v1::PodState::Failed);
+    }
+
+    #[test]
+    fn pull_progress_is_reported() {
         let assigned = pod("i", "web", 3);
-        let circumstances = Circumstances {
+        let context = ReportContext {
             pulling: Some("pulling the image: 3 of 9 MB".into()),
-            ..Circumstances::default()
+            ..ReportContext::default()
         };
-        let told = report(&assigned, None, circumstances);
+        let told = report(&assigned, None, context);
         assert_eq!(told.state(), v1::PodState::Starting);
         assert_eq!(told.reason, "pulling the image: 3 of 9 MB");
     }
 
     #[test]
-    fn what_ended_while_the_daemon_was_away_was_not_stopped() {
+    fn unit_that_ended_during_a_daemon_restart_is_reported_as_exited() {
         let mut assigned = pod("i", "web", 3);
         let unit = seen("i", 3, PodState::Stopped);
-        let state = |assigned: &Assigned, circumstances| {
-            report(assigned, Some(&unit), circumstances).state()
-        };
+        let state = |assigned: &Assigned, context| report(assigned, Some(&unit), context).state();
         let (before, touched) = (
-            Circumstances::default(),
-            Circumstances {
+            ReportContext::default(),
+            ReportContext {
                 touched: true,
-                ..Circumstances::default()
+                ..ReportContext::default()
             },
         );
         assigned.progress = Progress::Started(0);

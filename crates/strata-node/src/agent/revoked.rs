@@ -11,20 +11,20 @@ use strata_api::strata::v1::{self, revocation::What};
 use strata_identity::{Revocation, Revocations};
 use strata_types::Role;
 
-/// Below the data folder.
+/// Below the data directory.
 const FILE: &str = "node/revocations.json";
-/// The most that is taken in: a server bounds what it keeps far below.
-const MOST: usize = 1_000_000;
+/// The most that is accepted: a server bounds what it keeps far below.
+const MAX_REVOCATIONS: usize = 1_000_000;
 
 /// Revocations of a server, kept in a file.
 #[derive(Clone, Debug)]
-pub struct KeptRevocations {
+pub struct StoredRevocations {
     file: PathBuf,
     live: Arc<Revocations>,
 }
 
-impl KeptRevocations {
-    /// Those that were kept in this data folder; none if there is no file.
+impl StoredRevocations {
+    /// Those that were kept in this data directory; none if there is no file.
     pub fn open(data_dir: &Path) -> io::Result<Self> {
         let file = data_dir.join(FILE);
         let live = Arc::<Revocations>::default();
@@ -40,7 +40,6 @@ impl KeptRevocations {
         Ok(Self { file, live })
     }
 
-    /// For the gate.
     pub fn live(&self) -> Arc<Revocations> {
         self.live.clone()
     }
@@ -63,18 +62,22 @@ impl KeptRevocations {
 
 /// A list that comes in parts.
 #[derive(Debug, Default)]
-pub(super) struct Incoming(Vec<Revocation>);
+pub(super) struct IncomingRevocations(Vec<Revocation>);
 
-impl Incoming {
-    /// Takes in a part; with the last one the list is in force.
-    pub(super) fn take(&mut self, part: v1::Revocations, kept: &KeptRevocations) -> io::Result<()> {
-        let room = MOST.saturating_sub(self.0.len());
+impl IncomingRevocations {
+    /// Accepts a part; with the last one the list is in force.
+    pub(super) fn take(
+        &mut self,
+        part: v1::Revocations,
+        store: &StoredRevocations,
+    ) -> io::Result<()> {
+        let room = MAX_REVOCATIONS.saturating_sub(self.0.len());
         let read = part.revocations.into_iter().filter_map(read);
         self.0.extend(read.take(room));
         if part.more {
             return Ok(());
         }
-        kept.replace(&std::mem::take(&mut self.0))
+        store.replace(&std::mem::take(&mut self.0))
     }
 }
 
@@ -111,20 +114,20 @@ mod tests {
 
     #[test]
     fn a_list_is_in_force_when_it_is_whole_and_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("node")).unwrap();
-        let kept = KeptRevocations::open(folder.path()).unwrap();
-        let mut incoming = Incoming::default();
-        incoming.take(part(&["aa"], true), &kept).unwrap();
-        assert!(kept.live().list().is_empty());
-        incoming.take(part(&["bb"], false), &kept).unwrap();
-        assert_eq!(kept.live().list().len(), 2);
-        let again = KeptRevocations::open(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("node")).unwrap();
+        let store = StoredRevocations::open(dir.path()).unwrap();
+        let mut incoming = IncomingRevocations::default();
+        incoming.take(part(&["aa"], true), &store).unwrap();
+        assert!(store.live().list().is_empty());
+        incoming.take(part(&["bb"], false), &store).unwrap();
+        assert_eq!(store.live().list().len(), 2);
+        let again = StoredRevocations::open(dir.path()).unwrap();
         assert_eq!(again.live().list().len(), 2);
         // The next list takes the place of the whole of it.
-        incoming.take(part(&[], false), &kept).unwrap();
-        assert!(kept.live().list().is_empty());
-        let again = KeptRevocations::open(folder.path()).unwrap();
+        incoming.take(part(&[], false), &store).unwrap();
+        assert!(store.live().list().is_empty());
+        let again = StoredRevocations::open(dir.path()).unwrap();
         assert!(again.live().list().is_empty());
     }
 }

@@ -6,15 +6,16 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use strata_types::{Error, Result};
 
-use super::ask::{Ask, UnitName};
+use super::assigned_spec::{AssignedSpec, UnitName};
 use super::witness::Witnesses;
-use crate::folder::make_private;
+use crate::node_dir::make_private;
 
 /// Before the id in the name of a file: an id may be anything a name may be.
 const PREFIX: &str = "i-";
@@ -29,11 +30,11 @@ pub(crate) enum Progress {
     /// Not started for this assignment yet.
     #[default]
     Fresh,
-    /// Started as often as this was asked for.
+    /// Started as often as this was requested.
     Started(u64),
     /// Could not be made or started, and is not tried again.
     GivenUp,
-    /// Stopped, because the server or its silence said so.
+    /// Stopped, because of the server or its silence.
     Stopped,
 }
 
@@ -44,21 +45,25 @@ pub(crate) struct Assigned {
     pub(crate) generation: u64,
     /// Whether it is to run.
     pub(crate) wanted: bool,
-    /// How often a start was asked for.
+    /// How often a start was requested.
     pub(crate) starts: u64,
-    pub(crate) ask: Ask,
+    #[serde(rename = "ask")]
+    pub(crate) unit_spec: AssignedSpec,
     #[serde(default)]
     pub(crate) progress: Progress,
+    /// The unit that is here was started: it may have data that is nowhere
+    /// else.
+    #[serde(default)]
+    pub(crate) has_run: bool,
     /// Why it could not be made or started.
     #[serde(default)]
     pub(crate) failure: Option<String>,
     /// What it was before under another name, and is still to go.
-    #[serde(default)]
-    pub(crate) outgrown: Vec<UnitName>,
+    #[serde(default, rename = "outgrown")]
+    pub(crate) superseded: Vec<UnitName>,
     /// It runs on when the lease ends.
     #[serde(default)]
     pub(crate) available: bool,
-    /// Of its placement.
     #[serde(default)]
     pub(crate) epoch: u64,
     /// The control plane that assigned it; empty in what an older release
@@ -68,7 +73,7 @@ pub(crate) struct Assigned {
 }
 
 impl Assigned {
-    /// Takes in what the server says now. What was given up is tried again if
+    /// Applies what the server sends now. What was given up is tried again if
     /// anything changed.
     pub(crate) fn update(&mut self, next: Self) {
         (self.available, self.epoch) = (next.available, next.epoch);
@@ -80,11 +85,11 @@ impl Assigned {
             return;
         }
         if self.generation != next.generation {
-            let name = self.ask.unit();
-            if name != next.ask.unit() {
-                self.outgrown.push(name);
+            let name = self.unit_spec.unit();
+            if name != next.unit_spec.unit() {
+                self.superseded.push(name);
             }
-            self.ask = next.ask;
+            self.unit_spec = next.unit_spec;
             self.progress = Progress::Fresh;
         }
         if self.progress == Progress::GivenUp {
@@ -100,7 +105,7 @@ impl Assigned {
 /// What is known of the server, for when it is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerFacts {
-    /// 0 until one was told.
+    /// 0 until one was received.
     pub(crate) lease_ms: u32,
     /// There is no other server.
     pub(crate) alone: bool,
@@ -112,7 +117,10 @@ pub(crate) struct ServerFacts {
     /// It promised that nothing is started elsewhere.
     #[serde(default)]
     pub(crate) waived: bool,
-    /// Where all servers are reached, as the last one said.
+    /// Where the server was reached that was last followed.
+    #[serde(default)]
+    pub(crate) followed: String,
+    /// Where all servers are reached, as the last one reported.
     #[serde(default)]
     pub(crate) servers: Vec<String>,
     /// Grows with each change of the leader.
@@ -124,10 +132,26 @@ pub(crate) struct ServerFacts {
     /// When the last message was sent that was answered; none of an earlier
     /// release.
     #[serde(default)]
-    pub(crate) heard: Option<Heard>,
+    pub(crate) heard: Option<BootTimestamp>,
+    /// The same without the promises of witnesses, which stand for an answer
+    /// while no server gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered: Option<BootTimestamp>,
 }
 
 impl ServerFacts {
+    /// Whether a server was last followed in this boot of the machine.
+    pub(crate) fn is_of_boot(&self, boot: &str) -> bool {
+        self.heard.as_ref().is_some_and(|heard| heard.boot == boot)
+    }
+
+    /// The same as [`ServerFacts::is_waived`] in this boot of the machine. After
+    /// another one everything waits for a server: the machine may have been off,
+    /// which proves to the server that nothing runs here, whatever it promised.
+    pub(crate) fn is_waived_in(&self, boot: &str, peers: bool) -> bool {
+        self.is_waived(peers) && self.is_of_boot(boot)
+    }
+
     /// Whether nothing that runs here is started elsewhere. A server of an
     /// earlier release does not record such a promise: of it, having no peers
     /// and a farewell are taken for one.
@@ -141,7 +165,7 @@ impl ServerFacts {
 
 /// A time of the boot clock, and the boot that it is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Heard {
+pub(crate) struct BootTimestamp {
     pub(crate) boot: String,
     pub(crate) at_ms: u64,
 }
@@ -152,32 +176,44 @@ struct ControlPlane {
     id: String,
 }
 
-/// The folder of all this.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    folder: PathBuf,
+/// Where all this is kept: a directory, or the disk of a simulated host.
+pub trait StateFiles: std::fmt::Debug + Send + Sync + 'static {
+    /// The names of all files.
+    fn names(&self) -> Vec<String>;
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// Writes a file, whole or not at all; afterwards it is on disk.
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn remove(&self, name: &str) -> io::Result<()>;
 }
 
-impl Kept {
-    /// Opens the folder, which is made if missing.
-    pub(crate) fn open(folder: PathBuf) -> Result<Self> {
-        make_private(&folder).map_err(|error| {
-            Error::internal(format!("cannot make the folder of assignments: {error}"))
+/// What is kept there.
+#[derive(Clone, Debug)]
+pub(crate) struct AssignmentStore {
+    pub(super) files: Arc<dyn StateFiles>,
+}
+
+impl AssignmentStore {
+    /// Opens the directory, which is made if missing.
+    pub(crate) fn open(dir: PathBuf) -> Result<Self> {
+        make_private(&dir).map_err(|error| {
+            Error::internal(format!("cannot make the directory of assignments: {error}"))
         })?;
-        Ok(Self { folder })
+        Ok(Self::over(Arc::new(StateDir(dir))))
     }
 
-    /// All instances. A file that cannot be read is told and left alone.
+    /// The same in any place.
+    pub(crate) fn over(files: Arc<dyn StateFiles>) -> Self {
+        Self { files }
+    }
+
+    /// All instances. A file that cannot be read is logged and left alone.
     pub(crate) fn assigned(&self) -> Vec<Assigned> {
         let mut all = Vec::new();
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        for entry in entries {
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
+        for name in self.files.names() {
             if name.ends_with(".new") {
-                let _ = fs::remove_file(entry.path());
+                let _ = self.files.remove(&name);
             } else if name.starts_with(PREFIX)
-                && let Some(assigned) = read(&entry.path())
+                && let Some(assigned) = self.read(&name)
             {
                 all.push(assigned);
             }
@@ -186,140 +222,160 @@ impl Kept {
     }
 
     pub(crate) fn write(&self, assigned: &Assigned) -> Result<()> {
-        let path = self.path(&assigned.id);
-        write(&path, assigned).map_err(|error| not_written(&error))
+        self.put(&file_of(&assigned.id), assigned)
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<()> {
-        match fs::remove_file(self.path(id)) {
+        match self.files.remove(&file_of(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_written(&error)),
             _ => Ok(()),
         }
     }
 
     pub(crate) fn server(&self) -> ServerFacts {
-        read(&self.folder.join(SERVER)).unwrap_or_default()
+        self.read(SERVER).unwrap_or_default()
     }
 
     pub(crate) fn write_server(&self, facts: &ServerFacts) -> Result<()> {
-        let path = self.folder.join(SERVER);
-        write(&path, facts).map_err(|error| not_written(&error))
+        self.put(SERVER, facts)
     }
 
     /// Until when nothing new is started, as was promised to other nodes.
-    pub(crate) fn promised(&self) -> Option<Heard> {
-        read(&self.folder.join(PROMISED))
+    pub(crate) fn promised(&self) -> Option<BootTimestamp> {
+        self.read(PROMISED)
     }
 
-    pub(crate) fn write_promised(&self, until: &Heard) -> Result<()> {
-        let path = self.folder.join(PROMISED);
-        write(&path, until).map_err(|error| not_written(&error))
+    pub(crate) fn write_promised(&self, until: &BootTimestamp) -> Result<()> {
+        self.put(PROMISED, until)
     }
 
     /// The control plane that was last followed; none before the first.
     pub(crate) fn control_plane(&self) -> Option<String> {
-        let known: ControlPlane = read(&self.folder.join(CONTROL_PLANE))?;
+        let known: ControlPlane = self.read(CONTROL_PLANE)?;
         Some(known.id)
     }
 
     pub(crate) fn write_control_plane(&self, id: &str) -> Result<()> {
         let id = id.to_owned();
-        let path = self.folder.join(CONTROL_PLANE);
-        write(&path, &ControlPlane { id }).map_err(|error| not_written(&error))
+        self.put(CONTROL_PLANE, &ControlPlane { id })
     }
 
-    fn path(&self, id: &str) -> PathBuf {
-        self.folder.join(format!("{PREFIX}{id}.json"))
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let bytes = match self.files.read(name) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::error!(file = name, %error, "agent state file not readable");
+                }
+                return None;
+            }
+        };
+        let read = serde_json::from_slice(&bytes);
+        if let Err(error) = &read {
+            tracing::error!(file = name, %error, "agent state file damaged; left unchanged");
+        }
+        read.ok()
     }
+
+    fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
+        let bytes = serde_json::to_vec(value).map_err(io::Error::from);
+        let written = bytes.and_then(|bytes| self.files.write(name, &bytes));
+        written.map_err(|error| not_written(&error))
+    }
+}
+
+fn file_of(id: &str) -> String {
+    format!("{PREFIX}{id}.json")
 }
 
 fn not_written(error: &io::Error) -> Error {
     let text = format!("cannot write down what was assigned: {error}");
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Error::exhausted(text).with_hint("make room on the disk of the data folder")
+            Error::exhausted(text).with_hint("make room on the disk of the data directory")
         }
         _ => Error::internal(text),
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::error!(path = %path.display(), %error, "it cannot be read");
-            }
-            return None;
-        }
-    };
-    let read = serde_json::from_slice(&bytes);
-    if let Err(error) = &read {
-        tracing::error!(path = %path.display(), %error, "it is damaged, and left alone");
-    }
-    read.ok()
-}
+/// A directory of a real host.
+#[derive(Debug)]
+struct StateDir(PathBuf);
 
-fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    // The name of an id may end in anything, so nothing is cut off it.
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let temporary = PathBuf::from(temporary);
-    let bytes = serde_json::to_vec(value)?;
-    let is_new = !path.exists();
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(&bytes)?;
-    // After a loss of power it is the old one or the new one, never empty: an
-    // instance without its assignment would not be held back at the start.
-    file.sync_data()?;
-    fs::rename(&temporary, path)?;
-    match path.parent().filter(|_| is_new) {
-        Some(folder) => fs::File::open(folder)?.sync_all(),
-        None => Ok(()),
+impl StateFiles for StateDir {
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
+        entries.filter_map(name).collect()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.0.join(name))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        // The name of an id may end in anything, so nothing is cut off it.
+        let (path, temporary) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        let is_new = !path.exists();
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(bytes)?;
+        // After a loss of power it is the old one or the new one, never empty:
+        // an instance without its assignment would not be held back at the
+        // start.
+        file.sync_data()?;
+        fs::rename(&temporary, &path)?;
+        match is_new {
+            true => fs::File::open(&self.0)?.sync_all(),
+            false => Ok(()),
+        }
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::tests::pod;
+    use super::super::assigned_spec::tests::pod;
     use super::*;
 
     #[test]
-    fn what_was_assigned_is_found_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::open(folder.path().join("assignments")).unwrap();
-        assert!(kept.assigned().is_empty());
+    fn assignments_are_read_back_from_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = AssignmentStore::open(dir.path().join("assignments")).unwrap();
+        assert!(store.assigned().is_empty());
         let (one, odd) = (pod("one", "web", 1), pod("..", "odd", 2));
-        kept.write(&one).unwrap();
-        kept.write(&odd).unwrap();
-        fs::write(folder.path().join("assignments/i-x.json"), "{").unwrap();
-        let mut found = kept.assigned();
+        store.write(&one).unwrap();
+        store.write(&odd).unwrap();
+        fs::write(dir.path().join("assignments/i-x.json"), "{").unwrap();
+        let mut found = store.assigned();
         found.sort_by_key(|assigned| assigned.generation);
         assert_eq!(found, [one, odd]);
-        kept.remove("one").unwrap();
-        kept.remove("one").unwrap();
-        assert_eq!(kept.assigned().len(), 1);
-        assert_eq!(kept.server(), ServerFacts::default());
+        store.remove("one").unwrap();
+        store.remove("one").unwrap();
+        assert_eq!(store.assigned().len(), 1);
+        assert_eq!(store.server(), ServerFacts::default());
         let facts = ServerFacts {
             lease_ms: 10_000,
             alone: true,
             servers: vec!["https://10.0.0.1:7700".into()],
             ..ServerFacts::default()
         };
-        kept.write_server(&facts).unwrap();
+        store.write_server(&facts).unwrap();
         let old = r#"{"lease_ms":10000,"alone":true,"farewell":true}"#;
         let read: ServerFacts = serde_json::from_str(old).unwrap();
         assert!(read.is_waived(true) && !read.records_promises);
-        assert_eq!(kept.server(), facts);
+        assert_eq!(store.server(), facts);
     }
 
     #[test]
-    fn the_same_again_changes_nothing_and_another_name_outgrows_the_old_one() {
+    fn same_assignment_changes_nothing_and_a_new_name_supersedes_the_old_unit() {
         let mut now = pod("one", "web", 1);
         now.progress = Progress::GivenUp;
         now.failure = Some("no such image".into());
@@ -333,7 +389,7 @@ mod tests {
         now.progress = Progress::Started(1);
         now.update(pod("one", "other", 2));
         assert_eq!(now.progress, Progress::Fresh);
-        assert_eq!(now.outgrown, [before.ask.unit()]);
-        assert_eq!(now.ask.unit().name.as_str(), "other");
+        assert_eq!(now.superseded, [before.unit_spec.unit()]);
+        assert_eq!(now.unit_spec.unit().name.as_str(), "other");
     }
 }

@@ -11,47 +11,47 @@ use strata_types::{Error, Result};
 use tokio::sync::watch;
 
 /// No bundle of two roots comes near it.
-const LARGEST: usize = 64 << 10;
+const MAX_BUNDLE_BYTES: usize = 64 << 10;
 
 /// The roots that a joined node trusts, kept with its credentials.
 #[derive(Clone, Debug)]
-pub struct KeptTrust {
-    folder: PathBuf,
+pub struct StoredTrust {
+    dir: PathBuf,
     live: Arc<LiveTrust>,
     renew: watch::Sender<()>,
 }
 
-impl KeptTrust {
-    /// Those in the folder of the node's credentials. `renew` is told when the
-    /// certificate there is to be another.
-    pub fn new(folder: &Path, live: Arc<LiveTrust>, renew: watch::Sender<()>) -> Self {
+impl StoredTrust {
+    /// Those in the directory of the node's credentials. `renew` is notified
+    /// when the certificate there is to be replaced.
+    pub fn new(dir: &Path, live: Arc<LiveTrust>, renew: watch::Sender<()>) -> Self {
         Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             live,
             renew,
         }
     }
 
-    /// Takes in what the server says. On disk first: a node that dies here
+    /// Applies what the server sends. On disk first: a node that dies here
     /// finds the server again by what it has.
     pub(super) fn take(&self, trust: &v1::TrustBundle) -> Result<()> {
         let internal = |error: &dyn std::error::Error| Error::internal(in_full(error));
-        if trust.ca_pem.len() > LARGEST {
+        if trust.ca_pem.len() > MAX_BUNDLE_BYTES {
             return Err(Error::invalid("ca_pem", "is too long"));
         }
         LiveTrust::new(&trust.ca_pem).map_err(|error| internal(&error))?;
-        let known = Credentials::read(&self.folder).map_err(|error| internal(&error))?;
+        let known = Credentials::read(&self.dir).map_err(|error| internal(&error))?;
         if known.ca_pem != trust.ca_pem {
-            let written = Credentials::write_ca(&self.folder, &trust.ca_pem);
+            let written = Credentials::write_ca(&self.dir, &trust.ca_pem);
             written.map_err(|error| internal(&error))?;
         }
         let replaced = self.live.replace(&trust.ca_pem);
         if replaced.map_err(|error| internal(&error))? {
-            tracing::info!("the roots that are trusted have changed");
+            tracing::info!("trusted CA certificates changed");
         }
         let own = known.certificate_id().map_err(|error| internal(&error))?;
         if own.issuer != trust.issuer {
-            tracing::info!("another root signs: the certificate is renewed");
+            tracing::info!("CA changed: node certificate is renewed");
             self.renew.send_replace(());
         }
         Ok(())

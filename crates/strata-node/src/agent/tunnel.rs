@@ -5,22 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_client::ServerClient;
-use strata_transport::{FollowedTerm, TunnelIo, serve_tunnel};
+use strata_transport::{AuthLayer, FollowedTerm, TunnelIo, serve_tunnel};
 use tokio_util::sync::CancellationToken;
 
-use super::AgentConfig;
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Keeps a tunnel open until told to stop.
+/// Keeps a tunnel open until it is stopped.
 pub(super) async fn keep(
     client: ServerClient,
-    config: &AgentConfig,
+    app: axum::Router,
+    gate: AuthLayer,
     term: Arc<dyn FollowedTerm>,
     stop: CancellationToken,
 ) {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = MIN_BACKOFF;
     loop {
         let (requests, sender) = TunnelIo::opening();
         let mut assignments = client.assignments();
@@ -30,17 +29,17 @@ pub(super) async fn keep(
         };
         match opened {
             Ok(answers) => {
-                pause = FIRST_PAUSE;
+                pause = MIN_BACKOFF;
                 let tunnel = sender.with(answers.into_inner());
-                let (app, gate) = (config.app.clone(), config.gate.clone());
+                let (app, gate) = (app.clone(), gate.clone());
                 serve_tunnel(tunnel, app, gate, term.clone(), stop.clone()).await;
             }
-            Err(status) => tracing::debug!(%status, "the server opens no tunnel"),
+            Err(status) => tracing::debug!(%status, "tunnel refused by the server"),
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_BACKOFF);
     }
 }

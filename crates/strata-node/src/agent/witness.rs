@@ -1,22 +1,20 @@
-//! Nodes as witnesses for each other while no server is heard.
+//! Nodes as witnesses for each other while no server answers.
 //!
-//! A node that hears no server cannot tell whether it is cut off, so that what
-//! it runs is started elsewhere, or whether the server is gone, so that nothing
-//! can be. Its peers can: an instance is started elsewhere only by one of them,
-//! and only after a server has assigned it. So before its lease ends the node
-//! asks all of them for a promise: *I hear no server either, and for the length
-//! of a lease I start nothing that I do not have already.* When all promise, the
-//! lease is extended, as if a server had answered at the moment of asking. When
-//! one does not answer, or hears a server, the lease goes on to its end.
+//! A node that reaches no server cannot determine whether it is cut off, so
+//! that what it runs is started elsewhere, or whether the server is gone, so
+//! that nothing can be. Its peers can: an instance is started elsewhere only by
+//! one of them, and only after a server has assigned it. So before its lease
+//! ends the node requests a promise of all of them: *I reach no server either,
+//! and for the length of a lease I start nothing that I do not have already.*
+//! When all promise, the lease is extended, as if a server had answered at the
+//! time of the request. When one does not answer, or reaches a server, the
+//! lease goes on to its end.
 //!
 //! The server's part is never to assign what a lost node had to a node that is
 //! not among the witnesses which that node has confirmed.
 //!
-//! ```text
-//! request  "SWR1" nonce[16] lease_ms[4] name_length[1] name mac[32]
-//! reply    "SWA1" nonce[16] promised[1] mac[32]
-//! ```
-//! Both carry a code under a key of these two nodes alone, from their server.
+//! Requests and replies (`witness_message.rs`) carry a code under a key of these
+//! two nodes alone, from their server.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket};
@@ -29,17 +27,16 @@ use strata_identity::{hmac_sha256, is_hmac_sha256};
 use tokio::net::UdpSocket;
 use uuid::Uuid;
 
-use super::Parts;
-use super::liveness::{boot_id, now};
-use super::state::{Heard, Kept};
+use super::AgentContext;
+use super::boot::SharedClock;
+use super::state::{AssignmentStore, BootTimestamp};
+use super::witness_message::{self, REPLY, REQUEST};
 
-const REQUEST: &[u8; 4] = b"SWR1";
-const REPLY: &[u8; 4] = b"SWA1";
-const NONCE: usize = 16;
-const MAC: usize = 32;
-const LONGEST: usize = 512;
-/// No promise is for longer.
-const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+const MAX_MESSAGE: usize = 512;
+/// No promise is for longer than so many leases of this node. Every node has
+/// the lease of its server, which may have been changed and not reached all of
+/// them yet; a node that requests more keeps others from starting anything.
+const MAX_LEASES: u32 = 2;
 /// A request that is not answered is sent this often.
 const TRIES: u32 = 3;
 
@@ -79,7 +76,8 @@ pub(super) fn read(peers: &v1::Peers, own_port: u16) -> Option<Witnesses> {
 
 /// This node as a witness. What it promised outlives the daemon.
 pub(super) struct Witness {
-    kept: Kept,
+    store: AssignmentStore,
+    clock: SharedClock,
     boot: String,
     socket: Option<StdSocket>,
     state: Mutex<State>,
@@ -91,29 +89,35 @@ struct State {
     hold_until: Duration,
     /// The same on disk: later, so that it is not written for each promise.
     written_until: Duration,
-    /// Of those that may ask, by name.
+    /// Of the peers that may request a promise, by name.
     keys: HashMap<String, Vec<u8>>,
+}
+
+fn bind(port: u16) -> Option<StdSocket> {
+    let bound = StdSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+    let bound = bound.or_else(|_| StdSocket::bind((Ipv4Addr::UNSPECIFIED, 0)));
+    let bound = bound.and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
+    if let Err(error) = &bound {
+        tracing::warn!(%error, "witness not available to peers");
+    }
+    bound.ok()
 }
 
 impl Witness {
     /// Listens on the port that others know, or on one of the kernel's choice;
-    /// where it cannot, this node is no witness.
-    pub(super) fn open(kept: Kept) -> Self {
-        let (facts, boot) = (kept.server(), boot_id());
+    /// where it cannot, or may not, this node is no witness.
+    pub(super) fn open(store: AssignmentStore, clock: SharedClock, listens: bool) -> Self {
+        let (facts, boot) = (store.server(), clock.boot_id());
         let known = facts.witnesses.as_ref();
         let before = known.map_or(0, |known| known.own_port);
-        let bound = StdSocket::bind((Ipv4Addr::UNSPECIFIED, before));
-        let bound = bound.or_else(|_| StdSocket::bind((Ipv4Addr::UNSPECIFIED, 0)));
-        let bound = bound.and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-        if let Err(error) = &bound {
-            tracing::warn!(%error, "this node is no witness for others");
-        }
-        let promised = kept.promised().filter(|promised| promised.boot == boot);
+        let socket = listens.then(|| bind(before)).flatten();
+        let promised = store.promised().filter(|promised| promised.boot == boot);
         let until = promised.map_or(0, |promised| promised.at_ms);
         let witness = Self {
-            kept,
+            store,
+            clock,
             boot,
-            socket: bound.ok(),
+            socket,
             state: Mutex::default(),
         };
         {
@@ -135,23 +139,23 @@ impl Witness {
         address.and_then(Result::ok).map_or(0, |at| at.port())
     }
 
-    /// Who may ask.
     pub(super) fn set_peers(&self, peers: &[WitnessPeer]) {
         let keys = peers.iter().map(|one| (one.name.clone(), one.key.clone()));
         self.state().keys = keys.collect();
     }
 
-    /// Takes in something that is assigned, which is not started before the end
+    /// Accepts something that is assigned, which is not started before the end
     /// of what was promised. No promise is given meanwhile.
     pub(super) fn while_assigning<T>(&self, assign: impl FnOnce(Duration) -> T) -> T {
         let state = self.state();
-        assign(state.hold_until.saturating_sub(now()))
+        assign(state.hold_until.saturating_sub(self.clock.now()))
     }
 
-    /// Answers those who ask, until the node ends.
-    /// `is_free` says whether this node can promise: it hears no server, and has
-    /// nothing that waits for the end of a promise.
-    pub(super) async fn serve(&self, is_free: impl Fn() -> bool) {
+    /// Answers requests of peers, until the node ends. `is_free` reports
+    /// whether this node can promise: it reaches no server, and has nothing
+    /// that waits for the end of a promise. `own_lease` is how long this node's
+    /// own lease is.
+    pub(super) async fn serve(&self, is_free: impl Fn() -> bool, own_lease: impl Fn() -> Duration) {
         let socket = self.socket.as_ref().map(StdSocket::try_clone);
         let Some(Ok(socket)) = socket else {
             return std::future::pending().await;
@@ -159,46 +163,44 @@ impl Witness {
         let socket = match UdpSocket::from_std(socket) {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, "this node is no witness for others");
+                tracing::warn!(%error, "witness not available to peers");
                 return std::future::pending().await;
             }
         };
-        let mut buffer = [0u8; LONGEST];
+        let mut buffer = [0u8; MAX_MESSAGE];
         loop {
             let Ok((len, from)) = socket.recv_from(&mut buffer).await else {
                 continue;
             };
-            if let Some(reply) = self.answer(&buffer[..len], &is_free) {
+            let longest = own_lease() * MAX_LEASES;
+            if let Some(reply) = self.answer(&buffer[..len], longest, &is_free) {
                 let _ = socket.send_to(&reply, from).await;
             }
         }
     }
 
     /// The reply to a datagram; none to what is no request of a peer.
-    fn answer(&self, datagram: &[u8], is_free: &impl Fn() -> bool) -> Option<Vec<u8>> {
-        let (body, code) = datagram.split_at_checked(datagram.len().checked_sub(MAC)?)?;
-        let rest = body.strip_prefix(REQUEST)?;
-        let (nonce, rest) = rest.split_at_checked(NONCE)?;
-        let (lease, rest) = rest.split_at_checked(4)?;
-        let (length, name) = rest.split_first()?;
-        if name.len() != usize::from(*length) {
-            return None;
-        }
-        let lease = u32::from_be_bytes(lease.try_into().ok()?);
-        let lease = Duration::from_millis(lease.into()).min(LONGEST_LEASE);
+    fn answer(
+        &self,
+        datagram: &[u8],
+        longest: Duration,
+        is_free: &impl Fn() -> bool,
+    ) -> Option<Vec<u8>> {
+        let request = witness_message::request(datagram)?;
+        let lease = Duration::from_millis(request.lease_ms.into());
         let mut state = self.state();
-        let key = state.keys.get(std::str::from_utf8(name).ok()?)?.clone();
-        if !is_hmac_sha256(&key, body, code) {
+        let key = state.keys.get(request.name)?.clone();
+        if !is_hmac_sha256(&key, request.body, request.code) {
             return None;
         }
-        let until = state.hold_until.max(now() + lease);
+        let until = state.hold_until.max(self.clock.now() + lease);
         // Under the lock: nothing is assigned meanwhile.
-        let promised = is_free() && self.is_written(&mut state, until, lease);
+        let promised = lease <= longest && is_free() && self.is_written(&mut state, until, lease);
         if promised {
             state.hold_until = until;
         }
         drop(state);
-        let mut reply = [REPLY, nonce, &[u8::from(promised)]].concat();
+        let mut reply = [REPLY, request.nonce, &[u8::from(promised)]].concat();
         reply.extend(hmac_sha256(&key, &reply));
         Some(reply)
     }
@@ -211,25 +213,26 @@ impl Witness {
             return true;
         }
         let later = until + lease;
-        let promised = Heard {
+        let promised = BootTimestamp {
             boot: self.boot.clone(),
             at_ms: u64::try_from(later.as_millis()).unwrap_or(u64::MAX),
         };
-        match self.kept.write_promised(&promised) {
+        match self.store.write_promised(&promised) {
             Ok(()) => {
                 state.written_until = later;
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "no promise is given to another node");
+                tracing::warn!(%error, "witness promise refused");
                 false
             }
         }
     }
 }
 
-/// Asks all witnesses, within this time; whether all of them promise. Who is
-/// asked does not matter when there are none: nothing can be started elsewhere.
+/// Queries all witnesses, within this time; whether all of them promise. The
+/// addressees do not matter when there are none: nothing can be started
+/// elsewhere.
 pub(super) async fn all_promise(
     own: &str,
     witnesses: &[WitnessPeer],
@@ -253,7 +256,7 @@ async fn ask(
     let name = &own.as_bytes()[..usize::from(length)];
     let body = [REQUEST, &nonce[..], &lease.to_be_bytes(), &[length], name].concat();
     let mut open: Vec<&WitnessPeer> = witnesses.iter().collect();
-    let mut buffer = [0u8; LONGEST];
+    let mut buffer = [0u8; MAX_MESSAGE];
     let mut resend = tokio::time::interval(within / TRIES);
     while !open.is_empty() {
         tokio::select! {
@@ -280,18 +283,14 @@ async fn ask(
     Ok(true)
 }
 
-/// What a reply to this nonce says; none for anything else.
+/// What a reply to this nonce contains; none for anything else.
 fn promised(datagram: &[u8], nonce: &[u8], key: &[u8]) -> Option<bool> {
-    let (body, code) = datagram.split_at_checked(datagram.len().checked_sub(MAC)?)?;
-    let rest = body.strip_prefix(REPLY)?.strip_prefix(nonce)?;
-    match (rest, is_hmac_sha256(key, body, code)) {
-        ([promised], true) => Some(*promised == 1),
-        _ => None,
-    }
+    let reply = witness_message::reply(datagram, nonce)?;
+    is_hmac_sha256(key, reply.body, reply.code).then_some(reply.promised)
 }
 
-impl Parts {
-    /// Has peers extend the lease while no server is heard.
+impl AgentContext {
+    /// Has peers extend the lease while no server answers.
     pub(super) async fn be_witnessed(&self) {
         loop {
             tokio::select! {
@@ -302,7 +301,7 @@ impl Parts {
             let Some(witnesses) = self.liveness.witnesses_if_due() else {
                 continue;
             };
-            let sent = now();
+            let sent = self.liveness.now();
             if all_promise(&witnesses.own_name, &witnesses.peers, lease, lease / 8).await {
                 self.liveness.witnessed(sent);
             }
@@ -312,6 +311,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::boot::{BootClock as _, KernelClock};
     use super::*;
 
     fn peer(name: &str, port: u16) -> WitnessPeer {
@@ -322,30 +322,36 @@ mod tests {
         }
     }
 
+    fn opened(dir: &std::path::Path) -> Witness {
+        let store = AssignmentStore::open(dir.to_owned()).unwrap();
+        Witness::open(store, std::sync::Arc::new(KernelClock), true)
+    }
+
     fn witness() -> Witness {
-        let folder = tempfile::tempdir().unwrap().keep();
-        Witness::open(Kept::open(folder).unwrap())
+        let dir = tempfile::tempdir().unwrap().keep();
+        opened(&dir)
     }
 
     #[test]
     fn promise_outlives_the_daemon() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = || Witness::open(Kept::open(folder.path().to_owned()).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let open = || opened(dir.path());
         let first = open();
         let hold = |witness: &Witness| witness.while_assigning(|hold| hold);
         assert_eq!(hold(&first), Duration::ZERO);
-        let until = now() + LEASE;
+        let until = KernelClock.now() + LEASE;
         assert!(first.is_written(&mut first.state(), until, LEASE));
         assert!(hold(&open()) > LEASE / 2);
     }
 
     const LEASE: Duration = Duration::from_secs(5);
-    const SOON: Duration = Duration::from_millis(600);
+    const REPLY_TIMEOUT: Duration = Duration::from_millis(600);
 
     #[tokio::test]
     async fn promise_is_given_by_those_without_a_server_and_holds_what_is_new() {
         let (one, two) = (witness(), witness());
-        // The key of a pair is known to both; here it is the asked one's.
+        // The key of a pair is known to both; here it is that of the queried
+        // node.
         let asks = |name: &str| WitnessPeer {
             name: "me".into(),
             ..peer(name, 0)
@@ -355,16 +361,25 @@ mod tests {
         let all = [peer("one", one.port()), peer("two", two.port())];
         let free = std::sync::atomic::AtomicBool::new(true);
         let is_free = || free.load(std::sync::atomic::Ordering::Relaxed);
-        let served = async { tokio::join!(one.serve(|| true), two.serve(is_free)) };
+        let served =
+            async { tokio::join!(one.serve(|| true, || LEASE), two.serve(is_free, || LEASE)) };
         let asked = async {
-            assert!(all_promise("me", &all, LEASE, SOON).await);
+            assert!(all_promise("me", &all, LEASE, REPLY_TIMEOUT).await);
             let hold = one.while_assigning(|hold| hold);
             assert!(hold > LEASE / 2 && hold <= LEASE, "{hold:?}");
-            assert!(all_promise("me", &[], LEASE, SOON).await);
-            assert!(!all_promise("stranger", &all, LEASE, SOON).await);
+            // A peer that was taken over requests an hour.
+            let hour = Duration::from_secs(3600);
+            assert!(
+                !all_promise("me", &all, hour, REPLY_TIMEOUT).await,
+                "too long"
+            );
+            let hold = one.while_assigning(|hold| hold);
+            assert!(hold <= LEASE, "{hold:?}");
+            assert!(all_promise("me", &[], LEASE, REPLY_TIMEOUT).await);
+            assert!(!all_promise("stranger", &all, LEASE, REPLY_TIMEOUT).await);
             free.store(false, std::sync::atomic::Ordering::Relaxed);
             assert!(
-                !all_promise("me", &all, LEASE, SOON).await,
+                !all_promise("me", &all, LEASE, REPLY_TIMEOUT).await,
                 "it follows one"
             );
             free.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -373,11 +388,11 @@ mod tests {
                 ..peer("two", two.port())
             };
             assert!(
-                !all_promise("me", &[other], LEASE, SOON).await,
+                !all_promise("me", &[other], LEASE, REPLY_TIMEOUT).await,
                 "another key"
             );
-            assert!(!all_promise("me", &[peer("gone", 9)], LEASE, SOON).await);
-            assert!(all_promise("me", &all, LEASE, SOON).await);
+            assert!(!all_promise("me", &[peer("gone", 9)], LEASE, REPLY_TIMEOUT).await);
+            assert!(all_promise("me", &all, LEASE, REPLY_TIMEOUT).await);
         };
         tokio::select! {
             _ = served => {}
@@ -395,7 +410,7 @@ mod tests {
                 .iter_mut()
                 .zip(REQUEST)
                 .for_each(|(to, from)| *to = *from);
-            assert_eq!(one.answer(&noise, &|| true), None);
+            assert_eq!(one.answer(&noise, LEASE, &|| true), None);
         }
     }
 }

@@ -1,36 +1,52 @@
-//! The worker of one instance: looks, decides, does one thing, looks again,
-//! until nothing is left to do. What fails is tried again as the instance's
-//! restart policy says; what cannot be had here is refused.
+//! The worker of one instance: observes, decides, does one thing, observes
+//! again, until nothing is left to do. What fails is tried again according to
+//! the instance's restart policy; what cannot be had here is refused.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use strata_types::{Ending, Error, ErrorKind, Pace, Result};
+use strata_types::pod::PodState;
+use strata_types::{BackoffPolicy, Ending, Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use super::ask::Ask;
+use super::assigned_spec::AssignedSpec;
 use super::instances::{Instance, Instances, State};
-use super::plan::{Facts, Step, decide};
+use super::plan::{NextStep, PlanInput, decide};
 use super::state::{Assigned, Progress};
 use crate::blocking::blocking;
 use crate::vms::VmBoot;
 
 /// How often it is reported how far a pull is.
-const REPORT_PULLS: Duration = Duration::from_secs(2);
+const PULL_REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long what others are about to give back is waited for.
-const SOON: Duration = Duration::from_secs(60);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often an assignment is written again that the disk has not taken.
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How soon a unit is destroyed again that could not be.
+const DESTROY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Works until nothing is left to do.
 pub(super) async fn work(instances: Instances, instance: Arc<Instance>) {
     loop {
+        instances.write(&mut instance.state());
         let (assigned, step, wait) = look(&instances, &instance);
-        if step == Step::Nothing || instances.0.closing.is_cancelled() {
-            let mut state = instance.state();
-            if !state.again || instances.0.closing.is_cancelled() {
-                state.working = false;
-                return;
+        if step == NextStep::Nothing || instances.0.closing.is_cancelled() {
+            {
+                let mut state = instance.state();
+                if instances.0.closing.is_cancelled() || !(state.again || state.unwritten) {
+                    state.working = false;
+                    return;
+                }
+                if state.again {
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(WRITE_RETRY_INTERVAL) => {}
+                () = instance.news.notified() => {}
+                () = instances.0.closing.cancelled() => {}
             }
             continue;
         }
@@ -45,7 +61,7 @@ pub(super) async fn work(instances: Instances, instance: Arc<Instance>) {
         // What ends must not wait behind what is being fetched: a lease may run
         // out meanwhile. The semaphore is never closed.
         let place = match step {
-            Step::Create | Step::Start => instances.0.places.acquire().await.ok(),
+            NextStep::Create | NextStep::Start => instances.0.places.acquire().await.ok(),
             _ => None,
         };
         let worker = Worker {
@@ -62,8 +78,8 @@ pub(super) async fn work(instances: Instances, instance: Arc<Instance>) {
 }
 
 /// What is assigned, what is to be done, and until when that has to wait.
-fn look(instances: &Instances, instance: &Instance) -> (Assigned, Step, Option<Instant>) {
-    let (assigned, going, fenced, retry_at, hold_until) = {
+fn look(instances: &Instances, instance: &Instance) -> (Assigned, NextStep, Option<Instant>) {
+    let (assigned, going, fenced, retry_at, hold_until, refusing) = {
         let mut state = instance.state();
         state.again = false;
         let assigned = state.assigned.clone();
@@ -75,19 +91,21 @@ fn look(instances: &Instances, instance: &Instance) -> (Assigned, Step, Option<I
             hold_until,
             ..
         } = *state;
-        (assigned, going, fenced, retry_at, hold_until)
+        let refusing = state.refusing.clone().filter(|_| !going && !fenced);
+        (assigned, going, fenced, retry_at, hold_until, refusing)
     };
-    let seen = instances.0.hosting.look(&assigned.ask.unit());
-    let step = decide(&Facts {
+    let seen = instances.0.unit_runtime.look(&assigned.unit_spec.unit());
+    let step = decide(&PlanInput {
         assigned: &assigned,
         going,
         fenced,
         seen: seen.as_ref(),
     });
+    let step = refusing.map_or(step, NextStep::Refuse);
     if let Some(address) = seen.and_then(|seen| seen.address) {
         instance.state().address = Some(address);
     }
-    let begins = matches!(step, Step::Create | Step::Start);
+    let begins = matches!(step, NextStep::Create | NextStep::Start);
     let hold_until = hold_until.filter(|_| begins);
     let wait = retry_at.max(hold_until);
     (assigned, step, wait.filter(|at| *at > Instant::now()))
@@ -103,29 +121,41 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Takes a step; whether it was the last.
-    async fn take(&self, step: Step) -> bool {
-        let hosting = &self.instances.0.hosting;
-        let unit = self.assigned.ask.unit();
+    async fn take(&self, step: NextStep) -> bool {
+        let unit_runtime = &self.instances.0.unit_runtime;
+        let unit = self.assigned.unit_spec.unit();
         let starts = self.assigned.starts;
         let done = match &step {
-            Step::Nothing => Ok(()),
-            Step::Create => self.create().await,
-            Step::Start => match hosting.start(&unit).await {
-                Ok(()) => self.note(Progress::Started(starts)),
+            NextStep::Nothing => Ok(()),
+            NextStep::Create => self.create().await,
+            NextStep::Start => {
+                let started = unit_runtime.start(&unit).await;
+                started.map(|()| self.note(Progress::Started(starts)))
+            }
+            NextStep::Stop => {
+                // Before it is: a daemon that dies meanwhile would find it
+                // started and stopped by another, and leave it so.
+                self.note(Progress::Stopped);
+                unit_runtime.stop(&unit, self.grace()).await
+            }
+            NextStep::Note(progress) => {
+                self.note(*progress);
+                Ok(())
+            }
+            NextStep::Destroy => {
+                let kill = self.instance.state().kill;
+                let grace = kill.then_some(Duration::ZERO);
+                unit_runtime.destroy(&unit, grace).await
+            }
+            NextStep::RemoveSuperseded(old) => match unit_runtime.destroy(old, None).await {
+                Ok(()) => {
+                    self.change(|assigned| assigned.superseded.retain(|unit| unit != old));
+                    Ok(())
+                }
                 Err(error) => Err(error),
             },
-            Step::Stop => match hosting.stop(&unit, self.grace()).await {
-                Ok(()) => self.note(Progress::Stopped),
-                Err(error) => Err(error),
-            },
-            Step::Note(progress) => self.note(*progress),
-            Step::Destroy => hosting.destroy(&unit).await,
-            Step::DropOutgrown(old) => match hosting.destroy(old).await {
-                Ok(()) => self.change(|assigned| assigned.outgrown.retain(|unit| unit != old)),
-                Err(error) => Err(error),
-            },
-            Step::Forget => return self.forget(),
-            Step::Refuse(reason) => return self.refuse(reason.clone()).await,
+            NextStep::Forget => return self.forget(),
+            NextStep::Refuse(reason) => return self.refuse(reason.clone()).await,
         };
         match done {
             Ok(()) => false,
@@ -135,10 +165,10 @@ impl Worker<'_> {
 
     /// Makes its unit, at the address it had if that is still to be had.
     async fn create(&self) -> Result<()> {
-        let hosting = &self.instances.0.hosting;
+        let unit_runtime = &self.instances.0.unit_runtime;
         let address = self.instance.state().address;
-        let ask = self.assigned.ask.clone();
-        let making = hosting.create(ask.clone().at(address));
+        let unit_spec = self.assigned.unit_spec.clone();
+        let making = unit_runtime.create(unit_spec.clone().at(address));
         let moved = match self.reporting_pulls(making).await {
             Err(error) if address.is_some() && is_about_address(&error) => true,
             made => {
@@ -147,13 +177,15 @@ impl Worker<'_> {
             }
         };
         if moved {
-            self.reporting_pulls(hosting.create(ask)).await?;
+            self.reporting_pulls(unit_runtime.create(unit_spec)).await?;
         }
         self.change(|assigned| {
             assigned.failure = None;
             // Whatever became of an earlier one, this one was never started.
             assigned.progress = Progress::Fresh;
-        })
+            assigned.has_run = false;
+        });
+        Ok(())
     }
 
     /// Reports how far the pull of its image is while it is made.
@@ -164,9 +196,9 @@ impl Worker<'_> {
         loop {
             tokio::select! {
                 made = &mut making => return made,
-                () = tokio::time::sleep(REPORT_PULLS) => {}
+                () = tokio::time::sleep(PULL_REPORT_INTERVAL) => {}
             }
-            let now = shared.hosting.pull_progress(&self.assigned.ask);
+            let now = shared.unit_runtime.pull_progress(&self.assigned.unit_spec);
             if now != reported {
                 reported = now;
                 shared.outbox.instance(&self.assigned.id);
@@ -174,16 +206,16 @@ impl Worker<'_> {
         }
     }
 
-    /// How long it may take to end: as it asks for, unless it may run
-    /// elsewhere soon.
+    /// How long it may take to end: as it requests, unless it may run elsewhere
+    /// soon.
     fn grace(&self) -> Option<Duration> {
         let grace = self.instances.0.fence_grace.lock();
         let grace = *grace.unwrap_or_else(PoisonError::into_inner);
         let fenced = self.instance.state().fenced;
-        fenced.then(|| grace.min(self.assigned.ask.stop_grace()))
+        fenced.then(|| grace.min(self.assigned.unit_spec.stop_grace()))
     }
 
-    fn note(&self, progress: Progress) -> Result<()> {
+    fn note(&self, progress: Progress) {
         {
             let mut state = self.instance.state();
             state.retry_at = None;
@@ -194,45 +226,66 @@ impl Worker<'_> {
         }
         self.change(|assigned| {
             assigned.progress = progress;
+            assigned.has_run |= matches!(progress, Progress::Started(_));
             assigned.failure = None;
-        })
+        });
     }
 
-    /// Changes what is kept, unless the server has said something else by now.
-    fn change(&self, change: impl FnOnce(&mut Assigned)) -> Result<()> {
+    /// Changes what is kept, unless the server has sent something else by now.
+    /// It holds also if the disk is full: what is not written is found again
+    /// by the next daemon.
+    fn change(&self, change: impl FnOnce(&mut Assigned)) {
         let mut state = self.instance.state();
         if state.assigned.generation != self.assigned.generation {
-            return Ok(());
+            return;
         }
         let mut next = state.assigned.clone();
         change(&mut next);
         if next != state.assigned {
-            blocking(|| self.instances.0.kept.write(&next))?;
             state.assigned = next;
+            state.unwritten = true;
+            self.instances.write(&mut state);
         }
-        Ok(())
+    }
+
+    /// Whether the unit that is here was started before. What it has written
+    /// goes with it: it is not given up because the disk is full, or a port is
+    /// taken, when it is started again.
+    fn has_run(&self) -> bool {
+        let runtime = &self.instances.0.unit_runtime;
+        let seen = runtime.look(&self.assigned.unit_spec.unit());
+        seen.is_some_and(|seen| match self.assigned.progress {
+            Progress::Started(_) => true,
+            // Written by an earlier release, or never started at all.
+            Progress::Stopped => self.assigned.has_run || seen.state != PodState::Created,
+            Progress::Fresh | Progress::GivenUp => self.assigned.has_run,
+        })
     }
 
     /// Something went wrong: it is refused, tried again, or given up.
-    async fn failed(&self, step: &Step, error: &Error) -> bool {
+    async fn failed(&self, step: &NextStep, error: &Error) -> bool {
         let id = &self.assigned.id;
-        let begins = matches!(step, Step::Create | Step::Start);
+        let begins = matches!(step, NextStep::Create | NextStep::Start);
         let others = self.instances.0.others.load(Ordering::Relaxed);
-        let lacks_image = || others && blocking(|| lacks_image(&self.assigned.ask));
+        let lacks_image = || others && blocking(|| lacks_image(&self.assigned.unit_spec));
         if begins && (is_of_this_node(step, error) || lacks_image()) {
-            if self.others_leave() {
+            if self.resources_pending_release() {
                 return false;
             }
-            return self.refuse(error.to_string()).await;
+            if !self.has_run() {
+                return self.refuse(error.to_string()).await;
+            }
         }
-        let policy = self.assigned.ask.restart();
-        let hopeless = error.kind() == ErrorKind::Invalid;
-        let again = !begins || (policy.wants_restart(Ending::Code(1)) && !hopeless);
+        let policy = self.assigned.unit_spec.restart();
+        let unschedulable = error.kind() == ErrorKind::Invalid;
+        let again = !begins || (policy.wants_restart(Ending::Code(1)) && !unschedulable);
         let reason = {
             let mut state = self.instance.state();
             if again {
                 let wait = match begins {
-                    true => state.backoff.after_run(Pace::UNITS, Duration::ZERO),
+                    true => state
+                        .backoff
+                        .after_run(BackoffPolicy::UNITS, Duration::ZERO),
                     false => Duration::from_secs(1),
                 };
                 state.retry_at = Some(Instant::now() + wait);
@@ -241,19 +294,17 @@ impl Worker<'_> {
                 error.to_string()
             }
         };
-        tracing::warn!(id, ?step, reason, "an instance is not as it should be");
+        tracing::warn!(id, ?step, reason, "instance step failed");
         if begins {
-            let written = self.change(|assigned| {
+            let has_run = self.has_run();
+            self.change(|assigned| {
                 assigned.failure = Some(reason);
+                assigned.has_run = has_run;
                 assigned.progress = match again {
                     true => Progress::Fresh,
                     false => Progress::GivenUp,
                 };
             });
-            if let Err(error) = written {
-                tracing::error!(id, %error, "it is not remembered why");
-                self.instance.state().retry_at = Some(Instant::now() + Duration::from_secs(10));
-            }
             self.instances.0.outbox.instance(id);
         }
         false
@@ -261,48 +312,57 @@ impl Worker<'_> {
 
     /// Whether other instances are on their way out: what this one lacks may be
     /// what they have, so it is tried again soon.
-    fn others_leave(&self) -> bool {
+    fn resources_pending_release(&self) -> bool {
         if self.instances.0.leaving.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let now = Instant::now();
         let mut state = self.instance.state();
         let since = *state.short_since.get_or_insert(now);
-        let soon = now.duration_since(since) < SOON;
-        state.retry_at = soon.then_some(now + Duration::from_millis(100));
-        soon
+        let waits = now.duration_since(since) < RELEASE_TIMEOUT;
+        state.retry_at = waits.then_some(now + Duration::from_millis(100));
+        waits
     }
 
-    /// Another node is to have it.
+    /// Another node is to have it, once nothing of it is here.
     async fn refuse(&self, reason: String) -> bool {
         let shared = &self.instances.0;
-        let (id, unit) = (&self.assigned.id, self.assigned.ask.unit());
-        let own = |seen: &super::hosting::Seen| seen.instance.as_deref() == Some(id.as_str());
-        if shared.hosting.look(&unit).as_ref().is_some_and(own)
-            && let Err(error) = shared.hosting.destroy(&unit).await
+        let (id, unit) = (&self.assigned.id, self.assigned.unit_spec.unit());
         {
-            tracing::error!(id, %error, "what was refused could not be cleared");
+            let mut state = self.instance.state();
+            if state.going || state.assigned.generation != self.assigned.generation {
+                return false;
+            }
+            state.refusing = Some(reason.clone());
         }
-        let going = self.instance.state().going;
-        if going || !self.instances.drop_out(self.instance) {
+        let own = |seen: &super::host::UnitStatus| seen.instance.as_deref() == Some(id.as_str());
+        if shared.unit_runtime.look(&unit).as_ref().is_some_and(own)
+            && let Err(error) = shared.unit_runtime.destroy(&unit, None).await
+        {
+            tracing::error!(id, %error, "unit of a refused instance not removed; tried again");
+            let mut state = self.instance.state();
+            state.retry_at = Some(Instant::now() + DESTROY_RETRY_INTERVAL);
             return false;
         }
-        tracing::warn!(id, reason, "an instance is refused");
-        shared.outbox.refused(id, self.assigned.generation, reason);
+        let going = self.instance.state().going;
+        if going || !self.instances.remove_instance(self.instance) {
+            return false;
+        }
+        tracing::warn!(id, reason, "instance refused");
+        let (generation, epoch) = (self.assigned.generation, self.assigned.epoch);
+        shared.outbox.refused(id, generation, epoch, reason);
         true
     }
 
     /// Nothing of it is left.
     fn forget(&self) -> bool {
-        let shared = &self.instances.0;
         let id = &self.assigned.id;
         let mut state = self.instance.state();
         if let Some(next) = state.next.take() {
-            state.going = false;
-            if let Err(error) = blocking(|| shared.kept.write(&next)) {
-                tracing::error!(id, %error, "an instance is not remembered");
-            }
+            (state.going, state.kill) = (false, false);
             let epoch = std::mem::replace(&mut state.assigned, next).epoch;
+            state.unwritten = true;
+            self.instances.write(&mut state);
             state.address = None;
             drop(state);
             self.left(id, epoch);
@@ -310,7 +370,7 @@ impl Worker<'_> {
         }
         let epoch = state.assigned.epoch;
         drop(state);
-        if !self.instances.drop_out(self.instance) {
+        if !self.instances.remove_instance(self.instance) {
             return false;
         }
         self.left(id, epoch);
@@ -331,24 +391,24 @@ fn is_about_address(error: &Error) -> bool {
 
 /// Whether another node could have what this one cannot: it is out of
 /// something, something here is in the way, or something is missing here.
-fn is_of_this_node(step: &Step, error: &Error) -> bool {
+fn is_of_this_node(step: &NextStep, error: &Error) -> bool {
     let field = error.field().unwrap_or_default();
     match error.kind() {
         ErrorKind::Exhausted | ErrorKind::AlreadyExists => true,
         ErrorKind::Invalid => {
             is_about_address(error) || field == "pod.ports" || field == "vm.ports"
         }
-        ErrorKind::WrongState => *step == Step::Create,
+        ErrorKind::WrongState => *step == NextStep::Create,
         _ => false,
     }
 }
 
 /// Whether it is made from a file of the node's own disk that is not there:
 /// another node may have it.
-fn lacks_image(ask: &Ask) -> bool {
-    match ask {
-        Ask::Pod(spec) => is_missing(&spec.image),
-        Ask::Vm(ask) => match &ask.boot {
+fn lacks_image(unit_spec: &AssignedSpec) -> bool {
+    match unit_spec {
+        AssignedSpec::Pod(spec) => is_missing(&spec.image),
+        AssignedSpec::Vm(unit_spec) => match &unit_spec.boot {
             VmBoot::Image { path, .. } => !path.exists(),
             VmBoot::Kernel { .. } => false,
         },
@@ -372,8 +432,8 @@ mod tests {
 
     #[test]
     fn an_image_of_a_path_is_missing_where_nothing_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let here = folder.path().display();
+        let dir = tempfile::tempdir().unwrap();
+        let here = dir.path().display();
         for there in [
             format!("oci:{here}"),
             format!("oci:{here}:v1"),
@@ -387,28 +447,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_this_node_alone_is_told_from_what_is_everywhere() {
+    fn node_local_errors_are_distinguished_from_general_ones() {
         let table = [
-            (Step::Create, Error::exhausted("no address is left"), true),
             (
-                Step::Start,
+                NextStep::Create,
+                Error::exhausted("no address is left"),
+                true,
+            ),
+            (
+                NextStep::Start,
                 Error::already_exists("x").in_field("pod.ports"),
                 true,
             ),
             (
-                Step::Create,
+                NextStep::Create,
                 Error::invalid("pod.address", "not ours"),
                 true,
             ),
-            (Step::Create, Error::wrong_state("no QEMU"), true),
-            (Step::Start, Error::wrong_state("QEMU ended at once"), false),
+            (NextStep::Create, Error::wrong_state("no QEMU"), true),
             (
-                Step::Create,
+                NextStep::Start,
+                Error::wrong_state("QEMU ended at once"),
+                false,
+            ),
+            (
+                NextStep::Create,
                 Error::invalid("pod.entrypoint", "no such file"),
                 false,
             ),
-            (Step::Create, Error::not_found("no such image"), false),
-            (Step::Create, Error::unavailable("the registry"), false),
+            (NextStep::Create, Error::not_found("no such image"), false),
+            (NextStep::Create, Error::unavailable("the registry"), false),
         ];
         for (step, error, refused) in table {
             assert_eq!(is_of_this_node(&step, &error), refused, "{error}");

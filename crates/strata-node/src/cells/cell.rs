@@ -15,12 +15,12 @@ use tokio::sync::watch;
 use super::error::{cgroup_error, init_error};
 use super::kills::AccountedKills;
 use super::run_table::RunTable;
-use super::{Cells, Home, Phase, Shared, being_freed};
+use super::{Cells, Phase, Shared, WeakCells, being_freed};
 use crate::blocking::blocking;
 use crate::clock::now_ms;
-use crate::folder::make_private;
+use crate::node_dir::make_private;
 
-/// What is kept of a cell. Written when the cell is whole: a folder without
+/// What is kept of a cell. Written when the cell is whole: a directory without
 /// it is what is left of a cell that never came to be.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CellFile {
@@ -29,22 +29,21 @@ pub(super) struct CellFile {
 }
 
 impl CellFile {
-    pub(super) fn read(folder: &std::path::Path) -> io::Result<Option<Self>> {
-        read_record(&folder.join("cell.json"))
+    pub(super) fn read(dir: &std::path::Path) -> io::Result<Option<Self>> {
+        read_record(&dir.join("cell.json"))
     }
 }
 
-/// One cell.
 pub(crate) struct Cell {
     pub(crate) spec: CellSpec,
-    home: Home,
-    pub(super) folder: PathBuf,
+    weak_cells: WeakCells,
+    pub(super) dir: PathBuf,
     pub(super) cgroup: Cgroup,
     allocated_at_ms: Mutex<i64>,
     phase: watch::Sender<Phase>,
     pub(super) init: Mutex<Option<Arc<CellInit>>>,
-    /// Goes up when the init is ended on purpose: whoever listened to it has
-    /// nothing to say about the next one.
+    /// Goes up when the init is ended on purpose: a task that listened to it
+    /// reports nothing about the next one.
     pub(super) epoch: AtomicU64,
     pub(super) runs: Mutex<RunTable>,
     /// Kills for want of memory that have been put down to some run.
@@ -59,14 +58,15 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An error of the machine: nobody's fault, but a full disk can be helped.
+/// An error of the machine: not the caller's fault, but a full disk can be
+/// freed.
 pub(super) fn internal(what: &str, error: impl std::error::Error + 'static) -> Error {
     let error: &(dyn std::error::Error + 'static) = &error;
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     let text = format!("cannot {what}: {error}");
     match kind {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-            Error::exhausted(text).with_hint("make room on the disk of the data folder")
+            Error::exhausted(text).with_hint("make room on the disk of the data directory")
         }
         Some(io::ErrorKind::TimedOut) => Error::unavailable(text),
         _ => Error::internal(text),
@@ -77,10 +77,10 @@ impl Cell {
     pub(super) fn new(spec: CellSpec, cells: &Cells) -> Self {
         let shared = &cells.shared;
         Self {
-            folder: shared.folder.cell(&spec.name),
+            dir: shared.dir.cell(&spec.name),
             cgroup: shared.cgroups.cell(&spec.name),
             spec,
-            home: cells.home(),
+            weak_cells: cells.weak_cells(),
             allocated_at_ms: Mutex::new(now_ms()),
             phase: watch::Sender::new(Phase::Allocating),
             init: Mutex::default(),
@@ -151,44 +151,44 @@ impl Cell {
     }
 
     pub(super) fn shared(&self) -> Result<Arc<Shared>> {
-        self.home
+        self.weak_cells
             .shared()
             .ok_or_else(|| Error::unavailable("the node is shutting down"))
     }
 
     /// All cells of its kind; none when the daemon ends.
-    pub(super) fn home(&self) -> Option<Cells> {
-        self.home.upgrade()
+    pub(super) fn upgrade_cells(&self) -> Option<Cells> {
+        self.weak_cells.upgrade()
     }
 
-    /// Makes the cell: folder, cgroup, init, record. On failure all of it is
+    /// Makes the cell: directory, cgroup, init, record. On failure all of it is
     /// taken away again.
     pub(super) fn build(self: &Arc<Self>, parent: Option<&Self>) -> Result<()> {
         if let Err(error) = blocking(|| self.make(parent)) {
             if let Err(left) = blocking(|| self.take_away()) {
-                tracing::error!(cell = %self.spec.name, %left, "a failed cell could not be cleaned up");
+                tracing::error!(cell = %self.spec.name, %left, "failed cell not cleaned up");
             }
             return Err(error);
         }
         self.set_phase(Phase::Ready);
-        tracing::info!(cell = %self.spec.name, "allocated");
+        tracing::info!(cell = %self.spec.name, "cell allocated");
         Ok(())
     }
 
     fn make(self: &Arc<Self>, parent: Option<&Self>) -> Result<()> {
-        make_private(&self.folder).map_err(|e| internal("make the cell's folder", e))?;
+        make_private(&self.dir).map_err(|e| internal("make the cell's directory", e))?;
         let started = self.start_init(parent)?;
         self.adopt_init(started)?;
         let file = CellFile {
             spec: self.spec.clone(),
             allocated_at_ms: self.allocated_at_ms(),
         };
-        create_record(&self.folder.join("cell.json"), &file)
+        create_record(&self.dir.join("cell.json"), &file)
             .map_err(|e| internal("write the cell's record", e))
     }
 
     /// Gives a cell whose init died a new one.
-    pub(super) async fn revive(self: &Arc<Self>, parent: Option<Arc<Self>>) -> Result<()> {
+    pub(super) async fn restart_init(self: &Arc<Self>, parent: Option<Arc<Self>>) -> Result<()> {
         let _starting = self.starting.lock().await;
         match self.phase() {
             Phase::Dead(_) => {}
@@ -201,7 +201,7 @@ impl Cell {
             self.adopt_init(started)
         })?;
         self.set_phase(Phase::Ready);
-        tracing::info!(cell = %self.spec.name, "revived");
+        tracing::info!(cell = %self.spec.name, "cell init restarted");
         Ok(())
     }
 
@@ -209,10 +209,10 @@ impl Cell {
         let shared = self.shared()?;
         self.cgroup.create(&self.spec).map_err(cgroup_error)?;
         match parent {
-            None => shared.keeper.start_cell(&shared, &self.spec, &self.cgroup),
+            None => shared.shim.start_cell(&shared, &self.spec, &self.cgroup),
             Some(parent) => parent
                 .init()?
-                .start_cell(&shared.image, &self.spec, &self.folder, &self.cgroup)
+                .start_cell(&shared.image, &self.spec, &self.dir, &self.cgroup)
                 .map_err(|error| {
                     let full = error.is_out_of_processes();
                     let full = full.then(|| parent.full_of_processes()).flatten();
@@ -276,26 +276,26 @@ impl Cell {
             return Ok(());
         }
         blocking(|| self.take_away())?;
-        // Still under the lock: whoever waits for it must not take away a
-        // new cell of the same name.
+        // Still under the lock: a task that waits for it must not remove a new
+        // cell of the same name.
         self.set_phase(Phase::Gone);
-        tracing::info!(cell = %self.spec.name, "freed");
+        tracing::info!(cell = %self.spec.name, "cell freed");
         Ok(())
     }
 
     fn take_away(&self) -> Result<()> {
-        remove_file(&self.folder.join("cell.json"))
+        remove_file(&self.dir.join("cell.json"))
             .map_err(|e| internal("remove the cell's record", e))?;
-        // Out of the lock: others ask for the init while this one waits.
+        // Out of the lock: others request the init while this one waits.
         let init = guard(&self.init).take();
         if let Some(init) = init {
             init.kill()
                 .map_err(|e| internal("end the cell's init", e))?;
         }
         self.cgroup.remove_tree().map_err(cgroup_error)?;
-        match fs::remove_dir_all(&self.folder) {
+        match fs::remove_dir_all(&self.dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(internal("remove the cell's folder", error))
+                Err(internal("remove the cell's directory", error))
             }
             _ => Ok(()),
         }

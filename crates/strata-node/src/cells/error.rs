@@ -39,13 +39,12 @@ pub(super) fn init_error(error: &InitError) -> Error {
     }
 }
 
-/// For an executable.
 pub(super) fn start_error(error: &InitError) -> Error {
     match error {
         InitError::Exec { .. } | InitError::Words => {
             Error::invalid("executable.command", error.to_string())
         }
-        InitError::Folder { .. } => {
+        InitError::Directory { .. } => {
             Error::invalid("executable.options.working_directory", error.to_string())
         }
         InitError::Full => Error::exhausted(error.to_string())
@@ -54,7 +53,7 @@ pub(super) fn start_error(error: &InitError) -> Error {
         InitError::Step { .. } => Error::wrong_state(error.to_string()),
         InitError::Confine { .. } => Error::invalid("executable.rlimits", error.to_string())
             .with_hint("no limit can be raised above that of the daemon without CAP_SYS_RESOURCE"),
-        InitError::Furnish { .. } => Error::wrong_state(error.to_string()),
+        InitError::SetupRoot { .. } => Error::wrong_state(error.to_string()),
         InitError::Host { .. } => Error::internal(error.to_string()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_cell::{RunGroup, RunRecord, RunState, Verdict};
+use strata_cell::{ExitVerdict, RunGroup, RunRecord, RunState};
 use strata_types::{Backoff, Ending, ExecutableSpec, ExecutableState};
 use tokio::sync::watch;
 
@@ -15,7 +15,7 @@ use super::cell::guard;
 
 /// What is kept of a run's beginning.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct RunParameters {
     pub(super) spec: ExecutableSpec,
     /// Kills for want of memory in the cell before this run.
     pub(super) out_of_memory_kills: u64,
@@ -23,12 +23,12 @@ pub(super) struct Asked {
     pub(super) supervision: Supervision,
 }
 
-/// What one run of a supervised executable hands on to the next. Kept with
-/// each run, so that nothing else has to be: the latest run says it all.
+/// What one run of a supervised executable hands on to the next. Kept with each
+/// run, so that nothing else has to be: the latest run holds it all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Supervision {
-    /// When somebody started it, as runs are numbered: after a reboot they
-    /// come in this order.
+    /// When a caller started it, as runs are numbered: after a reboot they come
+    /// in this order.
     pub(super) since: u64,
     /// How often it was started again since.
     pub(super) restarts: u32,
@@ -86,9 +86,9 @@ pub(crate) struct Executable {
     pub(crate) spec: ExecutableSpec,
     /// Unix nanoseconds of its start; greater for later runs.
     pub(crate) run: u64,
-    /// As the node sees it; 0 when nobody saw it.
+    /// As the node sees it; 0 when the node never saw it.
     pub(crate) pid: i64,
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(super) group: RunGroup,
     pub(super) out_of_memory_kills: u64,
     /// For the run after this one.
@@ -101,18 +101,20 @@ pub(crate) struct Executable {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End {
+pub(super) struct RunEnd {
     pub(super) ending: Ending,
     pub(super) ended_ns: u64,
     pub(super) lived: Duration,
 }
 
-impl End {
+impl RunEnd {
     /// As its init wrote it down. Where the init died before it could, the
     /// run counts as lost now.
     pub(super) fn of(run: &Executable, record: Option<&RunRecord>, now_ns: u64) -> Self {
         let (ending, ended_ns) = match record.map(|r| (r.state, r.verdict, r.ended_ns)) {
-            Some((RunState::Ended(_), Some(Verdict::OutOfMemory), at)) => (Ending::OutOfMemory, at),
+            Some((RunState::Ended(_), Some(ExitVerdict::OutOfMemory), at)) => {
+                (Ending::OutOfMemory, at)
+            }
             Some((RunState::Ended(ending), _, at)) => (ending, at),
             _ => (Ending::Lost, now_ns),
         };
@@ -127,10 +129,10 @@ impl End {
 
 impl Executable {
     pub(super) fn new(
-        asked: Asked,
+        asked: RunParameters,
         run: u64,
         pid: i32,
-        folder: PathBuf,
+        dir: PathBuf,
         group: RunGroup,
         view: RunView,
     ) -> Self {
@@ -138,7 +140,7 @@ impl Executable {
             spec: asked.spec,
             run,
             pid: pid.into(),
-            folder,
+            dir,
             group,
             out_of_memory_kills: asked.out_of_memory_kills,
             supervision: Mutex::new(asked.supervision),
@@ -153,7 +155,7 @@ impl Executable {
         *self.view.borrow()
     }
 
-    /// What is known, and news of it.
+    /// What is known, and changes of it.
     pub(crate) fn watch(&self) -> watch::Receiver<RunView> {
         self.view.subscribe()
     }
@@ -186,7 +188,7 @@ impl Executable {
         change(&mut guard(&self.supervision));
     }
 
-    /// How often it was started again since somebody started it.
+    /// How often it was restarted since a caller started it.
     pub(crate) fn restarts(&self) -> u32 {
         self.supervision().restarts
     }
@@ -235,16 +237,16 @@ impl Executable {
         });
     }
 
-    /// Takes in its end, and when it is started again if it is; false where
-    /// that was known.
+    /// Records its end, and when it is started again if it is; false where that
+    /// was known.
     pub(super) fn set_ended(
         &self,
-        end: End,
+        end: RunEnd,
         record: Option<&RunRecord>,
         next_start_at_ms: Option<i64>,
     ) -> bool {
         self.view.send_if_modified(|view| {
-            // One that was told to end does as it was told.
+            // A run that was requested to end ends.
             let is_followed = next_start_at_ms.is_some() && view.state == ExecutableState::Running;
             let wanted = match is_followed {
                 true => ExecutableState::Waiting,

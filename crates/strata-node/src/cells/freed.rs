@@ -1,5 +1,5 @@
-//! The names of cells that were freed, so that freeing twice is told apart
-//! from freeing what never was. Bounded: the oldest are forgotten. Kept in a
+//! The names of cells that were freed, so that freeing twice is distinguished
+//! from freeing what never was. Bounded: the oldest are dropped. Kept in a
 //! file, a name a line; a file that cannot be written costs only that.
 
 use std::collections::{HashSet, VecDeque};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use strata_types::CellName;
 
 /// How many names are remembered.
-const MOST: usize = 65_536;
+const MAX_NAMES: usize = 65_536;
 
 #[derive(Default)]
 pub(crate) struct FreedNames {
@@ -40,15 +40,15 @@ impl FreedNames {
 
     pub(crate) fn add(&mut self, name: &CellName) {
         if self.remember(name) && self.keep(name).is_err() {
-            tracing::warn!(cell = %name, "its name is remembered until the next restart only");
+            tracing::warn!(cell = %name, "name of the freed cell not saved");
         }
     }
 
-    /// Adds a line, and writes the file anew when most of it is old.
+    /// Adds a line, and writes the file again when most of it is old.
     fn keep(&mut self, name: &CellName) -> std::io::Result<()> {
         let mut open = fs::OpenOptions::new();
         open.create(true).mode(0o600);
-        if self.lines < 2 * MOST {
+        if self.lines < 2 * MAX_NAMES {
             self.lines += 1;
             return open
                 .append(true)
@@ -74,7 +74,7 @@ impl FreedNames {
             return false;
         }
         self.oldest_first.push_back(name.clone());
-        if self.oldest_first.len() > MOST
+        if self.oldest_first.len() > MAX_NAMES
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             self.known.remove(&oldest);
@@ -91,25 +91,25 @@ mod tests {
     fn the_oldest_names_are_forgotten_first() {
         let name = |i: usize| format!("c{i}").parse::<CellName>().unwrap();
         let mut freed = FreedNames::default();
-        for i in 0..MOST + 10 {
+        for i in 0..MAX_NAMES + 10 {
             freed.remember(&name(i));
             freed.remember(&name(i));
         }
         assert!(!freed.contains(&name(9)));
         assert!(freed.contains(&name(10)));
-        assert_eq!(freed.known.len(), MOST);
+        assert_eq!(freed.known.len(), MAX_NAMES);
     }
 
     #[test]
     fn names_are_known_after_a_restart_and_the_file_stays_bounded() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("freed");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("freed");
         let name = |i: usize| format!("c{i}").parse::<CellName>().unwrap();
         let mut freed = FreedNames::open(file.clone());
         freed.add(&name(1));
         let mut freed = FreedNames::open(file.clone());
         assert!(freed.contains(&name(1)) && !freed.contains(&name(2)));
-        freed.lines = 2 * MOST;
+        freed.lines = 2 * MAX_NAMES;
         freed.add(&name(2));
         assert_eq!(fs::read_to_string(&file).unwrap(), "c1\nc2\n");
     }

@@ -6,14 +6,14 @@
 pub(super) struct AccountedKills(u64);
 
 impl AccountedKills {
-    /// A run begins while the counter says `count`. The counter of a group that
-    /// was made again begins at 0, and so does what is accounted of it.
+    /// A run begins while the counter is at `count`. The counter of a group
+    /// that was created again begins at 0, and so does what is accounted of it.
     pub(super) fn launched(&mut self, count: u64) {
         self.0 = self.0.min(count);
     }
 
     /// Whether a run that was killed can be put down to a kill that the counter
-    /// knows, by what it said when the run began and by what it says now.
+    /// knows, by its value when the run began and its value now.
     pub(super) fn attribute(&mut self, at_launch: u64, count: u64) -> bool {
         let before = at_launch.max(self.0);
         let is_new = count > before;
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kill_is_attributed_to_one_run() {
+    fn oom_kill_is_attributed_to_exactly_one_run() {
         let mut kills = AccountedKills::default();
         kills.launched(0);
         kills.launched(0);

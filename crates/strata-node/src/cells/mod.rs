@@ -5,13 +5,13 @@ mod cell;
 mod error;
 mod executable;
 mod freed;
-mod keeper;
+mod init_events;
 mod kills;
-mod news;
 mod phase;
 mod recover;
 mod run_table;
 mod runs;
+mod shim;
 mod supervise;
 
 use std::collections::BTreeMap;
@@ -20,30 +20,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use strata_cell::{Cgroups, InitImage, LogLimits};
+use strata_tasks::TaskGroup;
 use strata_types::{CellName, CellSpec, Error, ExecutableName, ExecutableSpec, Result};
 
 pub(crate) use cell::Cell;
 use error::cgroup_error;
 pub(crate) use executable::{Executable, RunView};
 pub(crate) use freed::FreedNames;
-pub(crate) use keeper::Keeper;
 pub(crate) use phase::Phase;
-pub(crate) use runs::{Manner, owner_on_host};
-pub(crate) use supervise::Watchfulness;
+pub(crate) use runs::{LaunchOptions, owner_on_host};
+pub(crate) use shim::Shim;
+pub(crate) use supervise::Supervisor;
 
-use crate::folder::NodeFolder;
+use crate::blocking::blocking;
+use crate::node_dir::NodeDir;
 
 /// How long executables get to end when the daemon ends and they go along.
 const LAST_GRACE: Duration = Duration::from_secs(3);
 
 /// What all cells share.
 pub(crate) struct Shared {
-    pub(crate) folder: NodeFolder,
+    pub(crate) dir: NodeDir,
     pub(crate) cgroups: Cgroups,
     pub(crate) image: Arc<InitImage>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) shim: Arc<Shim>,
     pub(crate) logs: LogLimits,
-    pub(crate) watchfulness: Watchfulness,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) tasks: TaskGroup,
 }
 
 /// All cells of a node. Cheap to clone.
@@ -54,12 +57,12 @@ pub struct Cells {
 }
 
 /// The way of a cell back to all of them, which does not keep them alive.
-pub(crate) struct Home {
+pub(crate) struct WeakCells {
     shared: Weak<Shared>,
     table: Weak<Mutex<Table>>,
 }
 
-impl Home {
+impl WeakCells {
     fn shared(&self) -> Option<Arc<Shared>> {
         self.shared.upgrade()
     }
@@ -82,11 +85,20 @@ impl Cells {
     /// that is started later.
     pub(crate) fn set_fenced(&self, name: &CellName, fenced: bool) -> Result<()> {
         let cgroup = self.shared.cgroups.cell(name);
-        self.shared.keeper.set_fenced(&cgroup, fenced)
+        let shim = &self.shared.shim;
+        let changed = shim.set_fenced(&cgroup, fenced)?;
+        let cell = self.table().cells.get(name).cloned();
+        if changed
+            && let Some(cell) = cell
+            && let Ok(init) = cell.init()
+        {
+            blocking(|| shim.watch_lease(&cgroup, &init));
+        }
+        Ok(())
     }
 
     fn new(shared: Arc<Shared>) -> Self {
-        let freed = FreedNames::open(shared.folder.freed());
+        let freed = FreedNames::open(shared.dir.freed());
         let table = Table {
             cells: BTreeMap::new(),
             freed,
@@ -97,8 +109,8 @@ impl Cells {
         }
     }
 
-    fn home(&self) -> Home {
-        Home {
+    fn weak_cells(&self) -> WeakCells {
+        WeakCells {
             shared: Arc::downgrade(&self.shared),
             table: Arc::downgrade(&self.table),
         }
@@ -113,7 +125,7 @@ impl Cells {
         self.shared.cgroups.is_v2()
     }
 
-    /// Makes a cell. Asking again for the same one is fine.
+    /// Makes a cell. A repeated request for the same one is fine.
     pub(crate) async fn allocate(&self, spec: CellSpec) -> Result<()> {
         loop {
             let (cell, is_new) = self.reserve(&spec)?;
@@ -122,7 +134,7 @@ impl Cells {
             }
             match cell.settled().await {
                 Phase::Ready => return Ok(()),
-                Phase::Dead(_) => return self.revive(&cell).await,
+                Phase::Dead(_) => return self.restart_init(&cell).await,
                 Phase::Freeing => return Err(being_freed(&spec.name)),
                 // The other caller's attempt failed; ours may not.
                 Phase::Gone | Phase::Allocating => {}
@@ -169,9 +181,9 @@ impl Cells {
         built
     }
 
-    async fn revive(&self, cell: &Arc<Cell>) -> Result<()> {
+    async fn restart_init(&self, cell: &Arc<Cell>) -> Result<()> {
         let parent = self.parent_of(cell).await?;
-        cell.revive(parent).await
+        cell.restart_init(parent).await
     }
 
     /// The cell around, alive; none for an outermost cell.
@@ -181,7 +193,7 @@ impl Cells {
         };
         let parent = self.find("cell_name", &name)?;
         if matches!(parent.settled().await, Phase::Dead(_)) {
-            Box::pin(self.revive(&parent)).await?;
+            Box::pin(self.restart_init(&parent)).await?;
         }
         Ok(Some(parent))
     }
@@ -230,15 +242,15 @@ impl Cells {
         spec: ExecutableSpec,
         input: Option<OwnedFd>,
     ) -> Result<i64> {
-        self.awaken(cell).await?;
+        self.ensure_ready(cell).await?;
         cell.start(spec, input).await
     }
 
     /// Makes a cell be one in which something can be started.
-    async fn awaken(&self, cell: &Arc<Cell>) -> Result<()> {
+    async fn ensure_ready(&self, cell: &Arc<Cell>) -> Result<()> {
         match cell.settled().await {
             Phase::Ready => Ok(()),
-            Phase::Dead(_) => self.revive(cell).await,
+            Phase::Dead(_) => self.restart_init(cell).await,
             _ => Err(being_freed(&cell.spec.name)),
         }
     }
@@ -294,8 +306,8 @@ impl Cells {
             .collect()
     }
 
-    /// Frees every cell, as `--stop-workloads` asks for, in less time than
-    /// the daemon itself has to end. What is seen to comes back with the next
+    /// Frees every cell, as `--stop-workloads` requires, in less time than the
+    /// daemon itself has to end. What is supervised comes back with the next
     /// daemon, so its cells are only emptied.
     pub async fn free_all(&self) -> Result<()> {
         let outermost: Vec<_> = self
@@ -319,7 +331,7 @@ impl Cells {
 
     /// Makes a cell be there with an init that has started nothing yet: a new
     /// one, or one that was halted.
-    pub(crate) async fn raise(&self, spec: CellSpec) -> Result<Arc<Cell>> {
+    pub(crate) async fn ensure(&self, spec: CellSpec) -> Result<Arc<Cell>> {
         let name = spec.name.clone();
         self.allocate(spec).await?;
         self.find("cell_name", &name)

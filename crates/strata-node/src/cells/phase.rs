@@ -8,7 +8,6 @@ use strata_types::CellState;
 /// The state of a cell, and the two ends of its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Being made.
     Allocating,
     /// Executables can be started.
     Ready,

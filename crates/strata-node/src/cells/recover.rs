@@ -1,11 +1,11 @@
 //! After a restart: what was there is found again, what was half made or
 //! half removed is cleared away.
 //!
-//! A folder with a record is a cell; its init is reached by its socket. Where
-//! nobody listens the cell is dead until something is started in it; one that
-//! listens and does not answer is tried again. A folder without a record never
-//! came to be, or was on its way out. A record that cannot be read is left as
-//! it is, and said. A cgroup without a folder is nobody's.
+//! A directory with a record is a cell; its init is reached by its socket.
+//! Where no init listens the cell is dead until something is started in it; one
+//! that listens and does not answer is tried again. A directory without a
+//! record never came to be, or was on its way out. A record that cannot be read
+//! is left as it is, and logged. A cgroup without a directory has no owner.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use strata_cell::{CellInit, InitError, RunRecord, RunState, StartedInit};
 use strata_types::{CellName, Error, Result};
 
 use super::cell::CellFile;
-use super::executable::{Asked, Executable, RunView};
+use super::executable::{Executable, RunParameters, RunView};
 use super::{Cell, Cells, Phase, Shared, cgroup_error};
 use crate::blocking::blocking;
 
@@ -32,7 +32,7 @@ impl Cells {
         Ok(cells)
     }
 
-    fn adopt(&self, found: Found) -> Result<()> {
+    fn adopt(&self, found: FoundCell) -> Result<()> {
         let name = found.file.spec.name.clone();
         let cell = Arc::new(Cell::recovered(found.file, self));
         for run in found.runs {
@@ -47,7 +47,7 @@ impl Cells {
             Init::Silent => {
                 cell.await_init();
                 self.table().cells.insert(name.clone(), cell);
-                tracing::warn!(cell = %name, "found again; its init does not answer yet");
+                tracing::warn!(cell = %name, "cell recovered; its init does not answer yet");
                 return Ok(());
             }
             Init::Nobody => {
@@ -61,20 +61,20 @@ impl Cells {
                 cell.conclude(&run);
             }
         }
-        tracing::info!(cell = %name, state, running = running.len(), "found again");
+        tracing::info!(cell = %name, state, running = running.len(), "cell recovered");
         self.table().cells.insert(name, cell);
         Ok(())
     }
 }
 
-struct Found {
+struct FoundCell {
     file: CellFile,
     init: Init,
     runs: Vec<Executable>,
 }
 
 enum Init {
-    /// It answers, and says that these runs are alive.
+    /// It answers, and reports that these runs are alive.
     Reached(StartedInit, Vec<u64>),
     /// It is there, and does not answer.
     Silent,
@@ -82,24 +82,24 @@ enum Init {
     Nobody,
 }
 
-/// All cells on disk, outermost first, and the names of all outermost folders
+/// All cells on disk, outermost first, and the names of all outermost directories
 /// that are left.
-fn find(shared: &Shared) -> Result<(Vec<Found>, Vec<String>)> {
+fn find(shared: &Shared) -> Result<(Vec<FoundCell>, Vec<String>)> {
     let mut all = Vec::new();
-    let folder = shared.folder.cells();
-    let failed = |e| Error::internal(format!("cannot read {}: {e}", folder.display()));
-    find_in(shared, None, &folder, &mut all).map_err(failed)?;
-    Ok((all, subfolders(&folder).map_err(failed)?))
+    let dir = shared.dir.cells();
+    let failed = |e| Error::internal(format!("cannot read {}: {e}", dir.display()));
+    find_in(shared, None, &dir, &mut all).map_err(failed)?;
+    Ok((all, subdirs(&dir).map_err(failed)?))
 }
 
 fn find_in(
     shared: &Shared,
     parent: Option<&CellName>,
-    folder: &Path,
-    all: &mut Vec<Found>,
+    dir: &Path,
+    all: &mut Vec<FoundCell>,
 ) -> io::Result<()> {
-    for label in subfolders(folder)? {
-        let path = folder.join(&label);
+    for label in subdirs(dir)? {
+        let path = dir.join(&label);
         let text = parent.map_or_else(|| label.clone(), |parent| format!("{parent}/{label}"));
         let Ok(name) = text.parse::<CellName>() else {
             continue;
@@ -111,29 +111,29 @@ fn find_in(
             }
             Ok(None) => {
                 if let Err(error) = clear(shared, &name, &path) {
-                    tracing::error!(cell = %name, %error, "a half-made cell could not be cleared");
+                    tracing::error!(cell = %name, %error, "incomplete cell not removed");
                 }
             }
             Ok(Some(_)) => {
-                tracing::error!(cell = %name, "its record names another cell; it is left alone");
+                tracing::error!(cell = %name, "cell record names another cell; left unchanged");
             }
             Err(error) => {
-                tracing::error!(cell = %name, %error, "its record cannot be read; it is left alone");
+                tracing::error!(cell = %name, %error, "cell record not readable; left unchanged");
             }
         }
     }
     Ok(())
 }
 
-fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> io::Result<Found> {
+fn look_at(shared: &Shared, file: CellFile, dir: &Path) -> io::Result<FoundCell> {
     let name = &file.spec.name;
-    let (init, pids) = reach(name, folder);
+    let (init, pids) = reach(name, dir);
     let mut runs = Vec::new();
-    for name_of_run in subfolders(folder)? {
+    for name_of_run in subdirs(dir)? {
         let Some(number) = name_of_run.strip_prefix("run-") else {
             continue;
         };
-        let path = folder.join(&name_of_run);
+        let path = dir.join(&name_of_run);
         let pid = |run: u64| pids.iter().find(|(r, _)| *r == run).map(|(_, pid)| *pid);
         match number
             .parse()
@@ -141,17 +141,18 @@ fn look_at(shared: &Shared, file: CellFile, folder: &Path) -> io::Result<Found> 
             .and_then(|run| look_at_run(shared, name, &path, run, pid(run)))
         {
             Some(run) => runs.push(run),
-            // It never started: its folder says nothing to anybody.
+            // It never started: its directory holds nothing that a reader could
+            // use.
             None if !matches!(init, Init::Silent) => clear_run(shared, name, number, &path),
             None => {}
         }
     }
-    Ok(Found { init, runs, file })
+    Ok(FoundCell { init, runs, file })
 }
 
-/// Reaches a cell's init, and asks for the pids of its runs.
-fn reach(name: &CellName, folder: &Path) -> (Init, Vec<(u64, i32)>) {
-    let failed = match CellInit::connect_soon(folder) {
+/// Reaches a cell's init, and requests the pids of its runs.
+fn reach(name: &CellName, dir: &Path) -> (Init, Vec<(u64, i32)>) {
+    let failed = match CellInit::connect_soon(dir) {
         Ok(started) => match started.init.runs() {
             Ok(pids) => {
                 let running = pids.iter().map(|(run, _)| *run).collect();
@@ -161,7 +162,7 @@ fn reach(name: &CellName, folder: &Path) -> (Init, Vec<(u64, i32)>) {
         },
         Err(error) => error,
     };
-    tracing::warn!(cell = %name, error = %failed, "its init was not reached");
+    tracing::warn!(cell = %name, error = %failed, "cell init unreachable");
     match failed {
         InitError::Link(error) if !error.is_nobody() => (Init::Silent, Vec::new()),
         _ => (Init::Nobody, Vec::new()),
@@ -171,21 +172,21 @@ fn reach(name: &CellName, folder: &Path) -> (Init, Vec<(u64, i32)>) {
 fn look_at_run(
     shared: &Shared,
     cell: &CellName,
-    folder: &Path,
+    dir: &Path,
     run: u64,
     pid: Option<i32>,
 ) -> Option<Executable> {
-    let (asked, record) = RunRecord::read_whole::<Asked>(folder).ok()?;
+    let (asked, record) = RunRecord::read_whole::<RunParameters>(dir).ok()?;
     if record.state == RunState::New && pid.is_none() {
         return None;
     }
     let group = shared.cgroups.cell(cell).run(run).ok()?;
     if let Some(pid) = pid.filter(|pid| *pid != record.pid) {
-        let _ = RunRecord::write_pid(folder, pid);
+        let _ = RunRecord::write_pid(dir, pid);
     }
     let view = RunView::running(record.started_ns);
     let pid = pid.unwrap_or(record.pid);
-    let found = Executable::new(asked, run, pid, folder.to_owned(), group, view);
+    let found = Executable::new(asked, run, pid, dir.to_owned(), group, view);
     if record.told_to_end {
         found.set_told_to_end();
     }
@@ -193,26 +194,26 @@ fn look_at_run(
 }
 
 /// Removes what is left of a run that never started.
-fn clear_run(shared: &Shared, cell: &CellName, number: &str, folder: &Path) {
+fn clear_run(shared: &Shared, cell: &CellName, number: &str, dir: &Path) {
     let group = number
         .parse()
         .ok()
         .and_then(|run| shared.cgroups.cell(cell).run(run).ok());
     if let Some(Err(error)) = group.map(|group| group.remove()) {
-        tracing::warn!(%cell, %error, "the group of a run that never started stays");
+        tracing::warn!(%cell, %error, "cgroup of a run that never started not removed");
     }
-    let _ = fs::remove_dir_all(folder);
+    let _ = fs::remove_dir_all(dir);
 }
 
 /// Removes what is left of a cell that is not whole.
-fn clear(shared: &Shared, name: &CellName, folder: &Path) -> Result<()> {
-    tracing::info!(cell = %name, "clearing what is left of a cell that is not whole");
+fn clear(shared: &Shared, name: &CellName, dir: &Path) -> Result<()> {
+    tracing::info!(cell = %name, "removing an incomplete cell");
     shared
         .cgroups
         .cell(name)
         .remove_tree()
         .map_err(cgroup_error)?;
-    fs::remove_dir_all(folder).map_err(|error| Error::internal(error.to_string()))
+    fs::remove_dir_all(dir).map_err(|error| Error::internal(error.to_string()))
 }
 
 /// Removes cgroups that no cell stands for.
@@ -222,7 +223,7 @@ fn clear_orphans(shared: &Shared, known: &[String]) -> Result<()> {
             continue;
         }
         if let Ok(name) = name.parse::<CellName>() {
-            tracing::info!(cell = %name, "clearing a cgroup without a cell");
+            tracing::info!(cell = %name, "removing an orphaned cgroup");
             shared
                 .cgroups
                 .cell(&name)
@@ -233,9 +234,9 @@ fn clear_orphans(shared: &Shared, known: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The folders in a folder; none in one that is not there.
-fn subfolders(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
+/// The directories in a directory; none in one that is not there.
+fn subdirs(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };

@@ -1,6 +1,6 @@
-//! The runs a cell remembers: those that live, and the latest that have
-//! ended. The news of an end may come before its start is known here; it is
-//! kept until then.
+//! The runs a cell remembers: those that live, and the latest that have ended.
+//! The event of an end may come before its start is known here; it is kept
+//! until then.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use strata_types::ExecutableName;
 use super::executable::Executable;
 
 /// Runs of one name that are kept: the latest and those before it.
-const KEPT_RUNS: usize = 3;
+const MAX_RUNS_PER_NAME: usize = 3;
 /// Names of executables one cell remembers.
-const KEPT_NAMES: usize = 1000;
+const MAX_NAMES: usize = 1000;
 
 #[derive(Default)]
 pub(super) struct RunTable {
@@ -35,7 +35,7 @@ impl RunTable {
     }
 
     /// The run that has ended; none when its start is not known yet, which
-    /// [`RunTable::add`] then tells.
+    /// [`RunTable::add`] then reports.
     pub(super) fn ended(&mut self, run: u64) -> Option<Arc<Executable>> {
         let known = self.all().find(|known| known.run == run).cloned();
         if known.is_none() {
@@ -53,7 +53,6 @@ impl RunTable {
         has_ended
     }
 
-    /// Drops one run.
     pub(super) fn forget(&mut self, run: &Arc<Executable>) {
         if let Some(runs) = self.by_name.get_mut(&run.spec.name) {
             runs.retain(|known| !Arc::ptr_eq(known, run));
@@ -67,10 +66,10 @@ impl RunTable {
     pub(super) fn forget_old(&mut self) -> Vec<Arc<Executable>> {
         let mut forgotten = Vec::new();
         for runs in self.by_name.values_mut() {
-            let excess = runs.len().saturating_sub(KEPT_RUNS);
+            let excess = runs.len().saturating_sub(MAX_RUNS_PER_NAME);
             forgotten.extend(runs.drain(..excess));
         }
-        while self.by_name.len() > KEPT_NAMES {
+        while self.by_name.len() > MAX_NAMES {
             let is_over =
                 |runs: &Vec<Arc<Executable>>| runs.iter().all(|run| run.view().is_at_rest());
             let oldest = self

@@ -1,5 +1,5 @@
-//! What runs in a cell: started, stopped, remembered, and taken in when it
-//! has ended.
+//! What runs in a cell: started, stopped, remembered, and recorded when it has
+//! ended.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strata_cell::{CellInit, Launch, LinkError, RunRecord, RunState, Stdio, Verdict};
+use strata_cell::{CellInit, ExitVerdict, Launch, LinkError, RunRecord, RunState, Stdio};
 use strata_types::{
     Ending, EnvironmentVariable, Error, ExecutableName, ExecutableSpec, ExecutableState, IdMap,
     Identity, Result, RootMode,
@@ -15,20 +15,20 @@ use strata_types::{
 
 use super::cell::{Cell, guard, internal};
 use super::error::{cgroup_error, start_error};
-use super::executable::{Asked, End, Executable, RunView, Supervision};
+use super::executable::{Executable, RunEnd, RunParameters, RunView, Supervision};
 use super::{Phase, Shared, being_freed};
 use crate::blocking::blocking;
 use crate::clock::now_ns;
-use crate::folder::make_private;
+use crate::node_dir::make_private;
 
 /// The last signal of a stop.
 const KILL: i32 = 9;
 /// How long a killed process may take to be gone.
-const KILL_PATIENCE: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How an executable is started, beyond what it is asked to be.
+/// How an executable is started, beyond its specification.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner<'a> {
+pub(crate) struct LaunchOptions<'a> {
     /// What it reads and writes.
     pub(crate) stdio: Stdio<'a>,
     /// Whether it is held to the cell's confinement.
@@ -42,7 +42,7 @@ pub(crate) struct Manner<'a> {
     pub(crate) environment: &'a [EnvironmentVariable],
 }
 
-/// Who a user of a cell is on the host.
+/// Which user of the host a user of a cell is.
 pub(crate) fn owner_on_host(identity: &Identity, users: Option<IdMap>) -> (u32, u32) {
     let uid = identity.uid.unwrap_or(0);
     let gid = identity.gid.unwrap_or(uid);
@@ -50,7 +50,7 @@ pub(crate) fn owner_on_host(identity: &Identity, users: Option<IdMap>) -> (u32, 
     (first.saturating_add(uid), first.saturating_add(gid))
 }
 
-impl Manner<'_> {
+impl LaunchOptions<'_> {
     pub(super) const PLAIN: Self = Self {
         stdio: Stdio::Logged,
         sandboxed: false,
@@ -61,45 +61,45 @@ impl Manner<'_> {
 }
 
 impl Cell {
-    /// Takes in the end of a run: whatever it left running goes, its status
-    /// is read, and whoever waits is told.
+    /// Records the end of a run: whatever it left running goes, its status is
+    /// read, and waiters are notified.
     pub(super) fn conclude(self: &Arc<Self>, run: &Arc<Executable>) {
         if run.view().is_over() {
             return;
         }
         let record = blocking(|| {
-            let record = RunRecord::read(&run.folder).ok();
-            let record = record.map(|record| self.judge(run, record));
+            let record = RunRecord::read(&run.dir).ok();
+            let record = record.map(|record| self.with_verdict(run, record));
             if let Err(error) = run.group.remove() {
                 tracing::error!(cell = %self.spec.name, executable = %run.spec.name, %error,
-                    "what a run left behind could not be ended");
+                    "leftover processes of the run not killed");
             }
             record
         });
-        let end = End::of(run, record.as_ref(), now_ns());
+        let end = RunEnd::of(run, record.as_ref(), now_ns());
         let next = self.next_start(run, end);
         if !run.set_ended(end, record.as_ref(), next) {
             return;
         }
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid,
-            ending = %end.ending, "ended");
+            ending = %end.ending, "executable exited");
         if run.view().is_waiting() {
             self.start_later(run);
         }
     }
 
     /// Finds out whether a killed run was killed for want of memory, and writes
-    /// it down: the figures that tell are gone after this.
-    fn judge(&self, run: &Executable, mut record: RunRecord) -> RunRecord {
+    /// it down: the figures that show it are gone after this.
+    fn with_verdict(&self, run: &Executable, mut record: RunRecord) -> RunRecord {
         let killed = record.state == RunState::Ended(Ending::Signal(KILL));
         if killed && record.verdict.is_none() {
             let was_told = run.view().state == ExecutableState::Stopping;
             let verdict = match !was_told && self.ran_out_of_memory(run) {
-                true => Verdict::OutOfMemory,
-                false => Verdict::AsWritten,
+                true => ExitVerdict::OutOfMemory,
+                false => ExitVerdict::AsWritten,
             };
-            if let Err(error) = RunRecord::write_verdict(&run.folder, verdict) {
-                tracing::warn!(%error, "how a run ended could not be written down");
+            if let Err(error) = RunRecord::write_verdict(&run.dir, verdict) {
+                tracing::warn!(run = %run.dir.display(), %error, "exit verdict of the run not saved");
             }
             record.verdict = Some(verdict);
         }
@@ -129,7 +129,7 @@ impl Cell {
         }
         let waiting = self.executable(&spec.name).ok();
         let waiting = waiting.filter(|run| run.view().is_waiting());
-        // One that is asked for again keeps its place among the others.
+        // A run that is requested again keeps its place among the others.
         let supervision = Supervision {
             since: waiting.as_ref().map_or(0, |run| run.supervision().since),
             ..Supervision::default()
@@ -138,13 +138,13 @@ impl Cell {
             Some(input) => Stdio::LoggedWithFile(input.as_fd()),
             None => Stdio::Logged,
         };
-        let manner = Manner {
+        let launch_options = LaunchOptions {
             stdio,
-            ..Manner::PLAIN
+            ..LaunchOptions::PLAIN
         };
-        let run = blocking(|| self.launch(spec, manner, supervision))?;
+        let run = blocking(|| self.launch(spec, launch_options, supervision))?;
         let pid = self.keep(run).pid;
-        // Whoever waited for its time does so no more.
+        // The run that waited for its restart waits no more.
         if let Some(run) = waiting {
             run.set_at_rest(true);
         }
@@ -159,21 +159,21 @@ impl Cell {
     }
 
     /// Starts an executable under a name that nothing runs under.
-    pub(crate) async fn start_anew(
+    pub(crate) async fn start_again(
         self: &Arc<Self>,
         spec: ExecutableSpec,
-        manner: Manner<'_>,
+        launch_options: LaunchOptions<'_>,
     ) -> Result<Arc<Executable>> {
         let _starting = self.starting.lock().await;
         self.require_ready()?;
-        let run = blocking(|| self.launch(spec, manner, Supervision::default()))?;
+        let run = blocking(|| self.launch(spec, launch_options, Supervision::default()))?;
         Ok(self.keep(run))
     }
 
-    /// Forgets a run that is over, and all that is kept of it.
+    /// Removes a run that is over, and all that is kept of it.
     pub(crate) fn forget(&self, run: &Arc<Executable>) {
         guard(&self.runs).forget(run);
-        let _ = fs::remove_dir_all(&run.folder);
+        let _ = fs::remove_dir_all(&run.dir);
     }
 
     /// The pid of the same executable, if it runs.
@@ -200,14 +200,14 @@ impl Cell {
     pub(super) fn launch(
         &self,
         spec: ExecutableSpec,
-        manner: Manner<'_>,
+        launch_options: LaunchOptions<'_>,
         supervision: Supervision,
     ) -> Result<Executable> {
         let shared = self.shared()?;
         let init = self.init()?;
         let run = self.next_run();
-        let folder = self.folder.join(format!("run-{run}"));
-        make_private(&folder).map_err(|e| internal("make the run's folder", e))?;
+        let dir = self.dir.join(format!("run-{run}"));
+        make_private(&dir).map_err(|e| internal("make the run's directory", e))?;
         let supervision = match supervision.since {
             0 => Supervision {
                 since: run,
@@ -217,18 +217,18 @@ impl Cell {
         };
         let kills = self.cgroup.out_of_memory_kills();
         guard(&self.accounted_kills).launched(kills);
-        let asked = Asked {
+        let asked = RunParameters {
             spec,
             out_of_memory_kills: kills,
             supervision,
         };
-        let launched = self.launch_in(&shared, &init, asked, run, &folder, manner);
+        let launched = self.launch_in(&shared, &init, asked, run, &dir, launch_options);
         if launched.is_err() {
             // Nothing started: nothing of it stays.
             if let Ok(group) = self.cgroup.run(run) {
                 let _ = group.remove();
             }
-            let _ = fs::remove_dir_all(&folder);
+            let _ = fs::remove_dir_all(&dir);
         }
         launched
     }
@@ -237,18 +237,18 @@ impl Cell {
         &self,
         shared: &Shared,
         init: &CellInit,
-        asked: Asked,
+        asked: RunParameters,
         run: u64,
-        folder: &Path,
-        manner: Manner<'_>,
+        dir: &Path,
+        launch_options: LaunchOptions<'_>,
     ) -> Result<Executable> {
-        RunRecord::create(folder, &asked).map_err(|e| internal("write the run's record", e))?;
+        RunRecord::create(dir, &asked).map_err(|e| internal("write the run's record", e))?;
         if let Some(map) = self.spec.id_map {
-            RunRecord::hand_over(folder, map)
-                .map_err(|e| internal("hand over the run's folder", e))?;
+            RunRecord::hand_over(dir, map)
+                .map_err(|e| internal("hand over the run's directory", e))?;
         }
-        if matches!(manner.stdio, Stdio::LoggedWithInput) {
-            self.make_input(folder, &asked.spec.identity)?;
+        if matches!(launch_options.stdio, Stdio::LoggedWithInput) {
+            self.make_input(dir, &asked.spec.identity)?;
         }
         let group = self
             .cgroup
@@ -257,16 +257,16 @@ impl Cell {
         let launch = Launch {
             spec: &asked.spec,
             run,
-            folder,
+            dir,
             logs: shared.logs,
             group: &group,
-            stdio: manner.stdio,
-            sandboxed: manner.sandboxed,
-            as_init: manner.as_init,
-            main: manner.main,
-            environment: manner.environment,
+            stdio: launch_options.stdio,
+            sandboxed: launch_options.sandboxed,
+            as_init: launch_options.as_init,
+            main: launch_options.main,
+            environment: launch_options.environment,
             host_cgroups: self.spec.host_cgroups,
-            not_after: shared.keeper.not_after(&self.cgroup),
+            not_after: shared.shim.not_after(&self.cgroup),
         };
         let pid = init.start(&launch).map_err(|error| {
             let full = error.is_out_of_processes();
@@ -274,27 +274,27 @@ impl Cell {
             full.unwrap_or_else(|| start_error(&error))
         })?;
         // It runs: a record without its pid is mended at the next restart.
-        if let Err(error) = RunRecord::write_pid(folder, pid) {
-            tracing::warn!(%error, "a pid could not be written down");
+        if let Err(error) = RunRecord::write_pid(dir, pid) {
+            tracing::warn!(run = %dir.display(), %error, "pid of the run not saved");
         }
         if asked.spec.is_supervised() {
-            self.make_lasting(shared.folder.root(), folder);
+            self.make_lasting(shared.dir.root(), dir);
         }
         let view = RunView::running(run);
         Ok(Executable::new(
             asked,
             run,
             pid,
-            folder.to_owned(),
+            dir.to_owned(),
             group,
             view,
         ))
     }
 
     /// The named pipe that a run reads, and others write to.
-    fn make_input(&self, folder: &Path, identity: &Identity) -> Result<()> {
+    fn make_input(&self, dir: &Path, identity: &Identity) -> Result<()> {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
-        let path = folder.join("stdin");
+        let path = dir.join("stdin");
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &path, FileType::Fifo, mode, 0)
             .map_err(|e| internal("make the run's input", std::io::Error::from(e)))?;
@@ -309,9 +309,9 @@ impl Cell {
         now_ns().max(latest + 1)
     }
 
-    /// Remembers a run, and forgets what is too old to remember.
+    /// Records a run, and drops those that are too old.
     pub(super) fn keep(self: &Arc<Self>, run: Executable) -> Arc<Executable> {
-        tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid, "started");
+        tracing::info!(cell = %self.spec.name, executable = %run.spec.name, pid = run.pid, "executable started");
         let run = Arc::new(run);
         let (has_ended, forgotten) = {
             let mut runs = guard(&self.runs);
@@ -321,7 +321,7 @@ impl Cell {
             self.conclude(&run);
         }
         for old in forgotten {
-            let _ = fs::remove_dir_all(&old.folder);
+            let _ = fs::remove_dir_all(&old.dir);
         }
         run
     }
@@ -352,7 +352,7 @@ impl Cell {
         })
     }
 
-    /// Stops an executable and all that it forked, for good.
+    /// Stops an executable and all that it forked, permanently.
     pub(super) async fn stop(&self, name: &ExecutableName, grace: Option<Duration>) -> Result<()> {
         let run = self.let_go(self.executable(name)?).await?;
         let stopped = self.stop_run(&run, grace).await;
@@ -384,13 +384,13 @@ impl Cell {
             return Ok(());
         }
         tracing::info!(cell = %self.spec.name, executable = %run.spec.name, ?grace,
-            "did not end in time, killed");
+            "executable killed after its grace period");
         // Not through the init: it may be what hangs.
         blocking(|| run.group.kill()).map_err(cgroup_error)?;
-        match tokio::time::timeout(KILL_PATIENCE, run.ended()).await {
+        match tokio::time::timeout(KILL_TIMEOUT, run.ended()).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::unavailable(format!(
-                "executable {:?} was killed, but its cell's init has not told its end for {KILL_PATIENCE:?}",
+                "executable {:?} was killed, but its cell's init has not reported its exit within {KILL_TIMEOUT:?}",
                 run.spec.name.as_str()
             ))),
         }
@@ -424,7 +424,7 @@ impl Cell {
         let stops = runs.iter().map(|run| self.stop_run(run, grace));
         for stopped in futures_util::future::join_all(stops).await {
             if let Err(error) = stopped {
-                tracing::warn!(cell = %self.spec.name, %error, "not stopped in order");
+                tracing::warn!(cell = %self.spec.name, %error, "graceful stop failed");
             }
         }
     }

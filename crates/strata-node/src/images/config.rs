@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use strata_image::{Reference, RegistryOptions};
+use strata_image::{DiskReserve, Reference, RegistryOptions, StoreOptions};
 
 /// What instances belong to that name no other project.
 const DEFAULT_PROJECT: &str = "default";
-/// Every project.
 const ANY_PROJECT: &str = "*";
 
 /// How a node deals with images.
@@ -18,16 +17,23 @@ pub struct ImagesConfig {
     /// Projects, beside the default one, whose pods are pulled with the node's
     /// credentials, by registry (`host` or `host:port`); `*` is every project.
     pub credential_projects: HashMap<String, Vec<String>>,
-    /// Folders below which operators may pull `oci:` and `docker-archive:`
+    /// Directories below which operators may pull `oci:` and `docker-archive:`
     /// files of this machine. Admins may everywhere.
-    pub local_folders: Vec<PathBuf>,
+    pub local_dirs: Vec<PathBuf>,
     /// When the file system of the images is fuller than this, in percent,
     /// unused images go, the least recently used first.
     pub high_water: u8,
     /// Until it is no fuller than this.
     pub low_water: u8,
-    /// How many pulls run at once; more wait.
+    /// How many pulls run at once, half of them for one project; more wait.
     pub parallel_pulls: usize,
+    /// Bytes that all layers of one image may unpack to.
+    pub image_bytes: u64,
+    /// What pulls leave free of the file system of the images.
+    pub reserve: DiskReserve,
+    /// What the images of one project may take, in percent of what they hold
+    /// and what is free together; 100 for no bound beside the reserve.
+    pub project_percent: u8,
 }
 
 impl Default for ImagesConfig {
@@ -35,10 +41,13 @@ impl Default for ImagesConfig {
         Self {
             registries: RegistryOptions::default(),
             credential_projects: HashMap::new(),
-            local_folders: Vec::new(),
+            local_dirs: Vec::new(),
             high_water: 85,
             low_water: 80,
             parallel_pulls: 8,
+            image_bytes: StoreOptions::default().image_bytes,
+            reserve: DiskReserve::default(),
+            project_percent: StoreOptions::default().project_percent,
         }
     }
 }
@@ -49,8 +58,19 @@ pub(super) fn is_limited(project: Option<&str>) -> bool {
 }
 
 impl ImagesConfig {
+    pub(super) fn store_options(&self) -> StoreOptions {
+        let mut options = StoreOptions {
+            image_bytes: self.image_bytes,
+            reserve: self.reserve,
+            project_percent: self.project_percent,
+            ..StoreOptions::default()
+        };
+        options.limits.bytes = self.image_bytes;
+        options
+    }
+
     /// Whether the node has credentials for the registry of this image which
-    /// are not for this project. Who uses the node itself has no project.
+    /// are not for this project. A direct caller of the node has no project.
     pub(super) fn withholds_credentials(
         &self,
         reference: &Reference,

@@ -12,16 +12,16 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use strata_image::Credentials;
 
-/// Nobody has more credentials than fit.
+/// No configuration has more credentials than fit.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Why credentials could not be taken from a file. Never says what is in it.
+/// Why credentials could not be taken from a file. Never includes what is in
+/// it.
 #[derive(Debug, thiserror::Error)]
 pub enum DockerConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -33,9 +33,8 @@ pub enum DockerConfigError {
     #[error("{} is larger than {MAX_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
     /// Not of that form.
-    #[error("{} is no configuration as `docker login` writes it: {at}", path.display())]
+    #[error("{} is not a configuration as `docker login` writes it: {at}", path.display())]
     Form {
-        /// The file.
         path: PathBuf,
         /// Where it breaks.
         at: String,
@@ -71,7 +70,7 @@ pub fn read_docker_config(path: &Path) -> Result<HashMap<String, Credentials>, D
             (Some(auth), ..) if !auth.is_empty() => {
                 let broken = || {
                     form(format!(
-                        "the auth of {registry} is no base64 of user:password"
+                        "the auth of {registry} is not base64 of user:password"
                     ))
                 };
                 Some(decode(&auth).ok_or_else(broken)?)
@@ -136,11 +135,11 @@ mod tests {
     use super::*;
 
     fn written(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.json");
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        (folder, path)
+        (dir, path)
     }
 
     #[test]
@@ -150,7 +149,7 @@ mod tests {
             "r.lan:5000": {"username": "you", "password": "z"},
             "helper.io": {}
         }, "credsStore": "pass"}"#;
-        let (_folder, path) = written(text, 0o600);
+        let (_dir, path) = written(text, 0o600);
         let read = read_docker_config(&path).unwrap();
         assert_eq!(read.len(), 2);
         let hub = &read["docker.io"];
@@ -159,15 +158,15 @@ mod tests {
     }
 
     #[test]
-    fn others_may_not_read_it_and_errors_tell_no_secrets() {
-        let (_folder, path) = written("{}", 0o644);
+    fn docker_config_must_be_private_and_errors_hide_secrets() {
+        let (_dir, path) = written("{}", 0o644);
         let error = read_docker_config(&path).unwrap_err();
         assert!(matches!(error, DockerConfigError::Public(_)));
         for text in [
             r#"{"auths": {"r": {"auth": "hunter2!"}}}"#,
             r#"{"auths": "hunter2"}"#,
         ] {
-            let (_folder, path) = written(text, 0o600);
+            let (_dir, path) = written(text, 0o600);
             let error = read_docker_config(&path).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }

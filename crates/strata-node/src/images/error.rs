@@ -1,14 +1,31 @@
 //! What went wrong with an image, to the caller: which field, and what to do.
 
-use strata_image::{SourceError, StoreError};
+use strata_image::{SourceError, StoreError, UnpackError};
 use strata_types::{Error, ErrorKind};
 
-/// The public error. The kind is the store's own; here it gets its field and
-/// words for people who have the command line and the configuration.
+/// The public error. The kind is the store's own; here it gets its field and a
+/// text for users of the command line and the configuration.
 pub(super) fn public(error: StoreError) -> Error {
     let (field, hint) = match &error {
         StoreError::Source(source) => of_source(source),
         _ => (None, None),
+    };
+    let hint = match &error {
+        StoreError::Unpack {
+            source: UnpackError::ImageTooLarge(_) | UnpackError::TooLarge(_),
+            ..
+        } => Some("a larger `image_gib` of [images] in the node's configuration allows it".into()),
+        _ if error.is_share() => Some(
+            "delete instances of the project on this node; `project_share` of [images] in the \
+             node's configuration is what the images of one project may take"
+                .into(),
+        ),
+        _ if error.is_reserve() => Some(
+            "free space with `strata image prune`; `disk_reserve` of [images] in the node's \
+             configuration is what images leave free"
+                .into(),
+        ),
+        _ => hint,
     };
     let mut public = Error::from(error);
     if let Some(hint) = hint {
@@ -27,7 +44,9 @@ fn of_source(error: &SourceError) -> (Option<&'static str>, Option<String>) {
              [images.registries.\"{host}\"] in the node's configuration; a registry may say this \
              of an image that is not there, too"
         ),
-        SourceError::Connection { host, .. } | SourceError::Stalled { host, .. } => format!(
+        SourceError::Connection { host, .. }
+        | SourceError::Stalled { host, .. }
+        | SourceError::TooSlow { host, .. } => format!(
             "is {host} up, and can the node reach it? One without TLS must be in plain_http of \
              [images] in the node's configuration"
         ),

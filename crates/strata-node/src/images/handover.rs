@@ -14,7 +14,7 @@ use super::ImagesConfig;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Handover {
     /// The `[images]` section of its configuration; empty when there is nothing
-    /// to say.
+    /// to set.
     pub section: String,
     /// The files that the section names, by their names in its directory.
     pub files: BTreeMap<String, String>,
@@ -31,10 +31,7 @@ impl Handover {
     #[must_use]
     pub fn new(config: &ImagesConfig, directory: &str) -> Self {
         let registries = &config.registries;
-        if registries.plain_http.is_empty()
-            && registries.authorities.is_empty()
-            && registries.credentials.is_empty()
-        {
+        if config.has_no_registries() {
             return Self::default();
         }
         let mut files = BTreeMap::new();
@@ -95,7 +92,7 @@ mod tests {
     use crate::images::Credentials;
 
     #[test]
-    fn another_node_has_the_same_registries() {
+    fn handover_gives_a_nested_node_the_same_registries() {
         assert_eq!(Handover::new(&ImagesConfig::default(), "/x").section, "");
         let mut config = ImagesConfig::default();
         let host = "registry.lan:5000".to_owned();

@@ -1,14 +1,15 @@
-//! Names of images at the border, and who may name files of this machine.
+//! Names of images at the border, and which principals may name files of this
+//! machine.
 //!
-//! The daemon reads `oci:PATH` and `docker-archive:PATH` as root. Whoever may
-//! pull could otherwise learn by the answers which files there are, and take
-//! into an image what only root should read. Operators can run programs as
-//! root in cells today, but that is for cells to narrow; a pull must not be
-//! the way around it. So: admins (root on the node's own socket is one) may
-//! name any path, operators those below directories that the configuration
-//! names, through no link: what is there when it is used may not be what was
-//! there when it was checked, so it is opened the same way each time
-//! ([`crate::host_path`]). Paths are absolute, since the daemon's own folder
+//! The daemon reads `oci:PATH` and `docker-archive:PATH` as root. A caller that
+//! may pull could otherwise learn from the answers which files there are, and
+//! take into an image what only root should read. Operators can run programs as
+//! root in cells today, but that is for cells to narrow; a pull must not be the
+//! way around it. So: admins (root on the node's own socket is one) may name
+//! any path, operators those below directories that the configuration names,
+//! through no link: what is there when it is used may not be what was there
+//! when it was checked, so it is opened the same way each time
+//! ([`crate::host_path`]). Paths are absolute, since the daemon's own directory
 //! means nothing to a caller.
 
 use std::os::fd::OwnedFd;
@@ -39,19 +40,19 @@ pub fn reference_from_field(field: &str, text: &str) -> Result<Reference> {
 
 /// Whether this caller may have this image pulled, as far as it is made of
 /// files of this machine.
-pub fn may_read(caller: Option<&Caller>, reference: &Reference, folders: &[PathBuf]) -> Result<()> {
+pub fn may_read(caller: Option<&Caller>, reference: &Reference, dirs: &[PathBuf]) -> Result<()> {
     match path_of(reference) {
-        Some(path) => may_read_path(caller, path, folders),
+        Some(path) => may_read_path(caller, path, dirs),
         None => Ok(()),
     }
 }
 
 /// Whether this caller may have the daemon read this file of this machine.
-pub fn may_read_path(caller: Option<&Caller>, path: &Path, folders: &[PathBuf]) -> Result<()> {
+pub fn may_read_path(caller: Option<&Caller>, path: &Path, dirs: &[PathBuf]) -> Result<()> {
     if caller.is_some_and(|caller| caller.role == Role::Admin) {
         return Ok(());
     }
-    let why = match open_allowed(path, folders) {
+    let why = match open_allowed(path, dirs) {
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => format!(": {error}"),
@@ -72,10 +73,10 @@ pub fn may_read_path(caller: Option<&Caller>, path: &Path, folders: &[PathBuf]) 
 /// these directories; none for an image that is not, whose path an admin named.
 pub(super) fn open_reference(
     reference: &Reference,
-    folders: &[PathBuf],
+    dirs: &[PathBuf],
 ) -> std::io::Result<Option<OwnedFd>> {
-    match path_of(reference).filter(|path| is_allowed(path, folders)) {
-        Some(path) => open_allowed(path, folders).map(Some),
+    match path_of(reference).filter(|path| is_allowed(path, dirs)) {
+        Some(path) => open_allowed(path, dirs).map(Some),
         None => Ok(None),
     }
 }
@@ -116,18 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn operators_stay_below_their_folders() {
+    fn operators_stay_below_their_directories() {
         let world = tempfile::tempdir().unwrap();
         let root = world.path();
         std::fs::create_dir_all(root.join("open/image")).unwrap();
         std::fs::create_dir_all(root.join("secret")).unwrap();
         symlink(root.join("secret"), root.join("open/way")).unwrap();
         symlink("image", root.join("open/inner")).unwrap();
-        let folders = [root.join("open")];
+        let dirs = [root.join("open")];
         let may = |role: Option<Role>, path: &str| {
             let name = format!("oci:{}", root.join(path).display());
             let caller = role.map(caller);
-            may_read(caller.as_ref(), &name.parse().unwrap(), &folders).is_ok()
+            may_read(caller.as_ref(), &name.parse().unwrap(), &dirs).is_ok()
         };
         assert!(may(Some(Role::Admin), "secret"));
         assert!(may(Some(Role::Operator), "open/image"));

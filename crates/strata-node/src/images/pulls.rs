@@ -1,6 +1,6 @@
-//! Pulls: each runs in a task of its own to its end, whoever waits for it or
-//! does not; a second one of the same image joins the first. How many run,
-//! how many wait, and how long one may take is bounded.
+//! Pulls: each runs in a task of its own to its end, with or without waiters; a
+//! second one of the same image joins the first. How many run, how many wait,
+//! and how long one may take is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use strata_image::{
     ArchiveSource, Credentials, Image, LayerProgress, LayoutSource, Phase, Platform, Progress,
-    PullOptions, Reference, Registries, Source,
+    PullOptions, Reference, Registries, Shares, Source, StoreError,
 };
+use strata_tasks::spawn_detached;
 use strata_types::{Error, ErrorKind, Result};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::error::public;
 use super::local::{open_reference, path_of};
@@ -19,32 +20,38 @@ use super::server::ServerSource;
 use super::{Inner, space};
 use crate::blocking::blocking;
 
-/// Running and waiting ones together.
-const MOST: usize = 1024;
-/// Whatever a registry does: nobody waits longer for an image.
-const LONGEST: Duration = Duration::from_secs(2 * 3600);
+/// Running and waiting ones together; half of them for one project.
+const MAX_PULLS: usize = 1024;
+/// Whatever a registry does: no caller waits longer for an image.
+/// Percent of its share that a project keeps of images that it does not use,
+/// when the share is taken: so that not every further pull evicts some.
+const SHARE_LEFT: u8 = 50;
+const PULL_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
 /// What to pull, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct PullRequest {
     pub(crate) reference: Reference,
     pub(crate) platform: Platform,
     pub(crate) login: Login,
     pub(crate) force: bool,
+    /// The project that it is for, which shares the places with others; none
+    /// for a caller of this node.
+    pub(crate) project: Option<String>,
 }
 
-/// As whom a registry is asked.
+/// With which credentials a registry is queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
     /// As the configuration says.
     Node,
-    /// As nobody, whatever the configuration says.
+    /// Anonymously, whatever the configuration contains.
     Anonymous,
-    /// As the caller says, for this pull alone.
+    /// With the credentials of the caller, for this pull alone.
     Own(Credentials),
 }
 
-impl Wanted {
+impl PullRequest {
     /// For this machine, with what the configuration says.
     pub(crate) fn new(reference: Reference) -> Self {
         Self {
@@ -52,6 +59,7 @@ impl Wanted {
             platform: Platform::host(),
             login: Login::Node,
             force: false,
+            project: None,
         }
     }
 }
@@ -73,7 +81,7 @@ impl Pulling {
 
     /// The image, once it is here.
     pub(crate) async fn image(&mut self) -> Result<Arc<Image>> {
-        let died = || Error::internal("the daemon stumbled over a bug; its log says where");
+        let died = || Error::internal("internal error; see the daemon log");
         match self.ended.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(died())),
             Err(_) => Err(died()),
@@ -99,23 +107,26 @@ impl Pulling {
     }
 }
 
-/// Pulls with credentials of their own are never joined: who may see an image
-/// is for the registry to say each time. Those without any join each other.
+/// Pulls with credentials of their own are never joined: the registry decides
+/// each time which user may read an image. Those without any join each other,
+/// within a project: one project's wait for a place is not another's. The store
+/// downloads once for both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     reference: Reference,
     platform: String,
     anonymous: bool,
     alone: Option<u64>,
+    project: Option<String>,
 }
 
 pub(super) struct Pulls {
-    flights: Mutex<Flights>,
-    running: Semaphore,
+    flights: Mutex<PullsInFlight>,
+    running: Arc<Shares>,
 }
 
 #[derive(Default)]
-struct Flights {
+struct PullsInFlight {
     next: u64,
     pulling: HashMap<Key, Pulling>,
 }
@@ -124,28 +135,28 @@ impl Pulls {
     pub(super) fn new(parallel: usize) -> Self {
         Self {
             flights: Mutex::default(),
-            running: Semaphore::new(parallel.clamp(1, MOST)),
+            running: Shares::new(parallel.clamp(1, MAX_PULLS)),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Flights> {
+    fn lock(&self) -> MutexGuard<'_, PullsInFlight> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes a pull off the list, also when its task panics.
-struct Landing {
+struct PullGuard {
     images: Arc<Inner>,
     key: Key,
 }
 
-impl Drop for Landing {
+impl Drop for PullGuard {
     fn drop(&mut self) {
         self.images.pulls.lock().pulling.remove(&self.key);
     }
 }
 
-pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
+pub(super) fn pull(images: &Arc<Inner>, wanted: PullRequest) -> Result<Pulling> {
     if !wanted.force
         && let Some(image) = pinned(images, &wanted)
     {
@@ -158,12 +169,21 @@ pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
         platform: wanted.platform.to_string(),
         anonymous: wanted.login == Login::Anonymous,
         alone: matches!(wanted.login, Login::Own(_)).then_some(flights.next),
+        project: wanted.project.clone(),
     };
     if let Some(under_way) = flights.pulling.get(&key) {
         return Ok(under_way.clone());
     }
-    if flights.pulling.len() >= MOST {
-        let why = format!("{MOST} pulls are under way or wait already");
+    let same_project = flights.pulling.keys();
+    let same_project = same_project.filter(|other| other.project == key.project);
+    if same_project.count() >= MAX_PULLS / 2 {
+        let whose = key.project.as_deref().unwrap_or("callers of the node");
+        let most = MAX_PULLS / 2;
+        let why = format!("{most} pulls for {whose} are under way or wait already");
+        return Err(Error::new(ErrorKind::Exhausted, why).with_hint("try again later"));
+    }
+    if flights.pulling.len() >= MAX_PULLS {
+        let why = format!("{MAX_PULLS} pulls are under way or wait already");
         return Err(Error::new(ErrorKind::Exhausted, why).with_hint("try again later"));
     }
     let (progress, watched) = watch::channel(Progress::default());
@@ -174,26 +194,26 @@ pub(super) fn pull(images: &Arc<Inner>, wanted: Wanted) -> Result<Pulling> {
     };
     flights.pulling.insert(key.clone(), pulling.clone());
     drop(flights);
-    let landing = Landing {
+    let landing = PullGuard {
         images: Arc::clone(images),
         key,
     };
-    tokio::spawn(async move {
+    spawn_detached("image-pull", async move {
         let reference = wanted.reference.clone();
-        let outcome = tokio::time::timeout(LONGEST, run(&landing.images, wanted, progress))
+        let outcome = tokio::time::timeout(PULL_TIMEOUT, run(&landing.images, wanted, progress))
             .await
             .unwrap_or_else(|_| {
-                let hours = LONGEST.as_secs() / 3600;
+                let hours = PULL_TIMEOUT.as_secs() / 3600;
                 Err(Error::unavailable(format!(
                     "{reference} was not here after {hours} hours"
                 )))
             });
         match &outcome {
-            Ok(image) => tracing::info!(image = %reference, digest = %image.digest, "pulled"),
-            Err(error) => tracing::info!(image = %reference, %error, "cannot pull"),
+            Ok(image) => tracing::info!(image = %reference, digest = %image.digest, "image pulled"),
+            Err(error) => tracing::info!(image = %reference, %error, "image pull failed"),
         }
-        // Off the list first: whoever hears of the end and asks again starts
-        // anew.
+        // Off the list first: a caller that is notified of the end and requests
+        // the image again starts a new pull.
         drop(landing);
         end.send_replace(Some(outcome.map(Arc::new)));
     });
@@ -221,10 +241,10 @@ fn text(progress: &Progress) -> String {
     }
 }
 
-/// An image whose name says which one it is, and that is here: its source has
+/// An image whose name identifies its content, and that is here: its source has
 /// nothing to add. Not with another login than the node's, which may be no
 /// good, nor one that came by another.
-fn pinned(images: &Inner, wanted: &Wanted) -> Option<Image> {
+fn pinned(images: &Inner, wanted: &PullRequest) -> Option<Image> {
     let Reference::Registry(name) = &wanted.reference else {
         return None;
     };
@@ -238,23 +258,38 @@ fn pinned(images: &Inner, wanted: &Wanted) -> Option<Image> {
 
 async fn run(
     images: &Arc<Inner>,
-    wanted: Wanted,
+    wanted: PullRequest,
     progress: watch::Sender<Progress>,
 ) -> Result<Image> {
-    // Never closed, so there is always a permit to wait for.
-    let _permit = images.pulls.running.acquire().await;
+    let holder = wanted.project.clone().unwrap_or_default();
+    let _place = images.pulls.running.take(&holder).await;
     space::make_room(images).await;
     let source = source(images, &wanted)?;
     let options = PullOptions {
         platform: wanted.platform,
         progress: Some(progress),
         private: matches!(wanted.login, Login::Own(_)),
+        used: images.uses.look().of_project(&holder),
+        holder,
     };
-    let pulled = images.store.pull(&wanted.reference, &source, options).await;
+    let pulling = |options| images.store.pull(&wanted.reference, &source, options);
+    let mut pulled = pulling(options.clone()).await;
+    // First some of what it does not use now, then all of it.
+    for percent in [SHARE_LEFT, 0] {
+        if !pulled.as_ref().is_err_and(StoreError::is_share)
+            || !space::trim_share(images, &options.holder, percent).await
+        {
+            break;
+        }
+        pulled = pulling(options.clone()).await;
+    }
+    if pulled.as_ref().is_err_and(StoreError::is_out_of_space) {
+        space::remove_garbage(images).await;
+    }
     pulled.map_err(public)
 }
 
-fn source(images: &Inner, wanted: &Wanted) -> Result<Arc<dyn Source>> {
+fn source(images: &Inner, wanted: &PullRequest) -> Result<Arc<dyn Source>> {
     if let Some(path) = path_of(&wanted.reference)
         && blocking(|| !path.exists())
         && let Some(server) = images.server()
@@ -262,8 +297,8 @@ fn source(images: &Inner, wanted: &Wanted) -> Result<Arc<dyn Source>> {
         let source = ServerSource::new(server, wanted.reference.clone());
         return Ok(Arc::new(source));
     }
-    let folders = &images.config.local_folders;
-    let opened = blocking(|| open_reference(&wanted.reference, folders)).map_err(|error| {
+    let dirs = &images.config.local_dirs;
+    let opened = blocking(|| open_reference(&wanted.reference, dirs)).map_err(|error| {
         Error::wrong_state(format!("{} cannot be opened: {error}", wanted.reference))
     })?;
     match (&wanted.reference, opened) {

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
-use strata_image::{Digest, PruneGoal, Pruned};
+use strata_image::{Digest, PruneGoal, Pruned, Reference, StoreError};
 use strata_types::{Error, Result};
 
 use super::error::public;
 use super::selector::Selector;
-use super::space::Space;
-use super::uses::Look;
+use super::space::DiskSpace;
+use super::uses::UsesSnapshot;
 use super::{Images, Inner};
 
-/// How far a prune goes, as callers say it.
+/// How far a prune goes, as callers specify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
+pub(crate) enum PruneScope {
     Garbage,
     Packed,
     /// Until this many bytes are free on the file system.
@@ -50,11 +50,11 @@ impl Images {
             let image = &all[place];
             let pruned = inner.store.remove(&image.reference, &in_use).await;
             let pruned = match pruned {
-                // Somebody else was quicker.
-                Err(strata_image::StoreError::UnknownImage(_)) => continue,
+                // Another caller was quicker.
+                Err(StoreError::UnknownImage(_)) => continue,
                 other => other.map_err(public)?,
             };
-            tracing::info!(image = %image.reference, bytes = pruned.bytes, "removed an image");
+            tracing::info!(image = %image.reference, bytes = pruned.bytes, "image removed");
             inner.remember([names[place].clone()]);
             total.images.push(image.reference.clone());
             total.blobs += pruned.blobs;
@@ -64,15 +64,15 @@ impl Images {
         Ok(total)
     }
 
-    /// Takes away what nothing needs, or tells what that would be.
-    pub(crate) async fn prune(&self, goal: Goal, dry_run: bool) -> Result<Pruned> {
+    /// Removes what nothing needs, or reports what that would be.
+    pub(crate) async fn prune(&self, goal: PruneScope, dry_run: bool) -> Result<Pruned> {
         let goal = match goal {
-            Goal::Garbage => PruneGoal::Garbage,
-            Goal::Packed => PruneGoal::Packed,
-            Goal::Unused => PruneGoal::Free(u64::MAX),
-            Goal::FreeSpace(wanted) => {
-                let space = Space::of(&self.0.folder).map_err(|error| {
-                    Error::internal(format!("cannot tell how full the disk is: {error}"))
+            PruneScope::Garbage => PruneGoal::Garbage,
+            PruneScope::Packed => PruneGoal::Packed,
+            PruneScope::Unused => PruneGoal::Free(u64::MAX),
+            PruneScope::FreeSpace(wanted) => {
+                let space = DiskSpace::of(&self.0.dir).map_err(|error| {
+                    Error::internal(format!("cannot read the free disk space: {error}"))
                 })?;
                 match wanted.saturating_sub(space.available) {
                     0 => return Ok(Pruned::default()),
@@ -95,13 +95,34 @@ impl Images {
     }
 
     pub(super) async fn prune_to(&self, goal: PruneGoal) -> Result<Pruned> {
-        let digests: HashMap<_, _> = self
-            .list()?
-            .into_iter()
-            .map(|image| (image.reference, image.digest))
-            .collect();
+        let digests = self.digests()?;
         let look = self.0.uses.look();
         let pruned = self.0.store.prune(goal, &look.digests()).await;
+        self.pruned(pruned, &digests)
+    }
+
+    /// Takes unused images from a project until they are this many percent of
+    /// its share, and from others that are over theirs.
+    pub(super) async fn prune_share(&self, project: &str, percent: u8) -> Result<Pruned> {
+        let digests = self.digests()?;
+        let look = self.0.uses.look();
+        let store = &self.0.store;
+        let pruned = store.prune_share(project, percent, &look.digests()).await;
+        self.pruned(pruned, &digests)
+    }
+
+    fn digests(&self) -> Result<HashMap<Reference, Digest>> {
+        let images = self.list()?.into_iter();
+        Ok(images
+            .map(|image| (image.reference, image.digest))
+            .collect())
+    }
+
+    fn pruned(
+        &self,
+        pruned: std::result::Result<Pruned, StoreError>,
+        digests: &HashMap<Reference, Digest>,
+    ) -> Result<Pruned> {
         let pruned = pruned.map_err(public)?;
         let gone = pruned.images.iter().filter_map(|name| {
             let digest = digests.get(name)?;
@@ -120,7 +141,7 @@ impl Inner {
 }
 
 /// An image that something uses keeps one name at least.
-fn refuse_used(names: &[(String, Digest)], going: &[usize], look: &Look<'_>) -> Result<()> {
+fn refuse_used(names: &[(String, Digest)], going: &[usize], look: &UsesSnapshot<'_>) -> Result<()> {
     for place in going {
         let (name, digest) = &names[*place];
         let stays = |(other, image): (usize, &(String, Digest))| {

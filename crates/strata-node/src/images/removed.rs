@@ -1,23 +1,23 @@
-//! The names of images that were removed, so that removing twice is told
-//! apart from removing what never was. Bounded: the oldest are forgotten. A
-//! file that cannot be written costs only that.
+//! The names of images that were removed, so that removing twice is
+//! distinguished from removing what never was. Bounded: the oldest are dropped.
+//! A file that cannot be written costs only that.
 
 use std::fs;
 use std::path::PathBuf;
 
 use strata_image::Digest;
 
-/// How many are remembered. The file is written anew each time.
-const MOST: usize = 2048;
+/// How many are remembered. The file is written again each time.
+const MAX_NAMES: usize = 2048;
 
 #[derive(Default)]
-pub(super) struct Removed {
+pub(super) struct RemovedNames {
     /// The oldest first.
     names: Vec<(String, Digest)>,
     file: PathBuf,
 }
 
-impl Removed {
+impl RemovedNames {
     /// Reads what was kept: a digest and a name on each line.
     pub(super) fn open(file: PathBuf) -> Self {
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -44,7 +44,7 @@ impl Removed {
         if self.names.len() == before {
             return;
         }
-        let excess = self.names.len().saturating_sub(MOST);
+        let excess = self.names.len().saturating_sub(MAX_NAMES);
         self.names.drain(..excess);
         let lines: String = self
             .names
@@ -54,7 +54,7 @@ impl Removed {
         let new = self.file.with_extension("new");
         let kept = fs::write(&new, lines).and_then(|()| fs::rename(&new, &self.file));
         if let Err(error) = kept {
-            tracing::warn!(%error, "removed images are remembered until the next restart only");
+            tracing::warn!(%error, "names of removed images not saved");
         }
     }
 }
@@ -65,13 +65,13 @@ mod tests {
 
     #[test]
     fn names_are_known_after_a_restart_and_the_oldest_are_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("removed");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("removed");
         let image = |i: usize| (format!("r/{i}:v"), Digest::of(i.to_string().as_bytes()));
-        let mut removed = Removed::open(file.clone());
-        removed.add((0..MOST + 5).map(image));
-        let again = Removed::open(file);
-        assert_eq!(again.all().len(), MOST);
+        let mut removed = RemovedNames::open(file.clone());
+        removed.add((0..MAX_NAMES + 5).map(image));
+        let again = RemovedNames::open(file);
+        assert_eq!(again.all().len(), MAX_NAMES);
         assert_eq!(again.all()[0], image(5));
     }
 }

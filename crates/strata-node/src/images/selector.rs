@@ -5,9 +5,8 @@ use strata_image::{Digest, Reference};
 use strata_types::{Error, Result};
 
 /// Fewer digits fit too many.
-const LEAST_DIGITS: usize = 4;
+const MIN_DIGITS: usize = 4;
 
-/// What somebody wrote.
 #[derive(Clone, Debug)]
 pub(super) struct Selector {
     field: String,
@@ -22,7 +21,7 @@ impl Selector {
     pub(super) fn from_field(field: &str, text: &str) -> Result<Self> {
         let bare = text.strip_prefix("sha256:");
         let is_digits = |text: &&str| {
-            (LEAST_DIGITS..=64).contains(&text.len())
+            (MIN_DIGITS..=64).contains(&text.len())
                 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
         let digits = Some(bare.unwrap_or(text)).filter(is_digits);
@@ -45,8 +44,8 @@ impl Selector {
     /// one digest. None when there is no such image.
     pub(super) fn pick(&self, all: &[(String, Digest)]) -> Result<Vec<usize>> {
         let places = |fits: &dyn Fn(&(String, Digest)) -> bool| -> Vec<usize> {
-            let fitting = all.iter().enumerate().filter(|(_, image)| fits(image));
-            fitting.map(|(place, _)| place).collect()
+            let mount_op = all.iter().enumerate().filter(|(_, image)| fits(image));
+            mount_op.map(|(place, _)| place).collect()
         };
         let exact = places(&|(name, _)| self.name.as_ref() == Some(name));
         if !exact.is_empty() {
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_several_is_refused() {
+    fn ambiguous_image_selector_is_refused() {
         for text in ["aaaa", "app:v1", "A B", "", "https://x"] {
             let error = pick(text).unwrap_err();
             assert_eq!(error.field(), Some("image"), "{text}");

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 /// What a file system has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Space {
+pub(super) struct DiskSpace {
     pub(super) used: u64,
-    /// For everybody but root.
+    /// For all users but root.
     pub(super) available: u64,
 }
 
-impl Space {
-    pub(super) fn of(folder: &Path) -> std::io::Result<Self> {
-        let found = rustix::fs::statvfs(folder)?;
+impl DiskSpace {
+    pub(super) fn of(dir: &Path) -> std::io::Result<Self> {
+        let found = rustix::fs::statvfs(dir)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Self {
             used: bytes(found.f_blocks.saturating_sub(found.f_bfree)),
@@ -38,17 +38,17 @@ impl Space {
     }
 }
 
-/// Prunes when the disk is too full. Whoever wanted room goes on without:
-/// what follows tells soon enough that there is none.
+/// Prunes when the disk is too full. A caller that needs room goes on without
+/// it: the next write fails if there is none.
 pub(super) async fn make_room(images: &Arc<Inner>) {
     let Ok(_one) = images.making_room.try_lock() else {
         return;
     };
     let (high, low) = (images.config.high_water, images.config.low_water);
-    let excess = match Space::of(&images.folder) {
+    let excess = match DiskSpace::of(&images.dir) {
         Ok(space) => space.excess(high, low),
         Err(error) => {
-            tracing::warn!(%error, "cannot tell how full the disk of the images is");
+            tracing::warn!(%error, "free space of the image store unknown");
             return;
         }
     };
@@ -68,7 +68,39 @@ pub(super) async fn make_room(images: &Arc<Inner>) {
             excess,
             "the disk is over {high} % full, and there is no unused image to remove"
         ),
-        Err(error) => tracing::warn!(%error, "cannot make room for images"),
+        Err(error) => tracing::warn!(%error, "image garbage collection failed"),
+    }
+}
+
+/// Removes unused images of a project whose share of the disk is taken, and of
+/// others that are over theirs; whether it freed anything.
+pub(super) async fn trim_share(images: &Arc<Inner>, project: &str, percent: u8) -> bool {
+    let _one = images.making_room.lock().await;
+    match Images(Arc::clone(images))
+        .prune_share(project, percent)
+        .await
+    {
+        Ok(pruned) => {
+            tracing::info!(
+                project,
+                bytes = pruned.bytes,
+                images = pruned.images.len(),
+                "the images of the project take their share of the disk, removed unused ones"
+            );
+            true
+        }
+        Err(error) => {
+            tracing::warn!(project, %error, "image garbage collection failed");
+            false
+        }
+    }
+}
+
+/// Removes what a pull left that the disk has no room for.
+pub(super) async fn remove_garbage(images: &Arc<Inner>) {
+    let images = Images(Arc::clone(images));
+    if let Err(error) = images.prune_to(PruneGoal::Garbage).await {
+        tracing::warn!(%error, "remains of a failed pull not removed");
     }
 }
 
@@ -78,7 +110,7 @@ mod tests {
 
     #[test]
     fn between_the_marks_nothing_goes() {
-        let excess = |used, available| Space { used, available }.excess(85, 80);
+        let excess = |used, available| DiskSpace { used, available }.excess(85, 80);
         assert_eq!(excess(0, 100), 0);
         assert_eq!(excess(85, 15), 0);
         assert_eq!(excess(86, 14), 6);

@@ -1,16 +1,16 @@
-//! What uses images: what runs from them, by the hook of whoever runs things;
-//! and what is about to, by leases.
+//! What uses images: what runs from them, by the hook of the code that runs
+//! things; and what is about to, by leases.
 //!
-//! A lease passes over into a use: the hook tells of the use first, then the
-//! lease is dropped. A prune that asked the hook before that moment and takes
-//! things away after it would see neither, so leases that are dropped while
-//! somebody looks are kept until nobody does.
+//! A lease passes over into a use: the hook reports the use first, then the
+//! lease is dropped. A prune that called the hook before that moment and
+//! deletes after it would see neither, so leases that are dropped during a
+//! prune are kept until no prune runs.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strata_image::{Digest, Hold, Image};
+use strata_image::{Digest, Image, ImageHold};
 
 /// Something that uses an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +19,15 @@ pub struct ImageUse {
     pub digest: Digest,
     /// What it is, for people: `pod web`.
     pub by: String,
+    /// The project of which it is; none for what a caller of the node made.
+    pub project: Option<String>,
 }
 
-type Hook = Arc<dyn Fn() -> Vec<ImageUse> + Send + Sync>;
+type UsesHook = Arc<dyn Fn() -> Vec<ImageUse> + Send + Sync>;
 
 #[derive(Default)]
-pub(super) struct Uses {
-    hook: Mutex<Option<Hook>>,
+pub(super) struct ImageUses {
+    hook: Mutex<Option<UsesHook>>,
     state: Mutex<State>,
 }
 
@@ -33,15 +35,15 @@ pub(super) struct Uses {
 struct State {
     leased: HashMap<Digest, usize>,
     looking: usize,
-    parked: Vec<Hold>,
+    parked: Vec<ImageHold>,
 }
 
 /// An image that stays for as long as this lives.
 pub struct HeldImage {
-    /// The image: its digest, its layers, how it wants to be run.
+    /// The image: its digest, its layers, its run configuration.
     pub image: Image,
-    hold: Option<Hold>,
-    uses: Arc<Uses>,
+    hold: Option<ImageHold>,
+    uses: Arc<ImageUses>,
 }
 
 impl fmt::Debug for HeldImage {
@@ -67,15 +69,22 @@ impl Drop for HeldImage {
     }
 }
 
-/// Who uses what, and stays as it is found here until this is dropped.
-pub(super) struct Look<'a> {
+/// The uses, which stay as they are found here until this is dropped.
+pub(super) struct UsesSnapshot<'a> {
     pub(super) in_use: Vec<ImageUse>,
-    uses: &'a Uses,
+    uses: &'a ImageUses,
 }
 
-impl Look<'_> {
+impl UsesSnapshot<'_> {
     pub(super) fn digests(&self) -> Vec<Digest> {
         self.in_use.iter().map(|used| used.digest).collect()
+    }
+
+    /// What a project runs from.
+    pub(super) fn of_project(&self, project: &str) -> Vec<Digest> {
+        let own = self.in_use.iter();
+        let own = own.filter(|used| used.project.as_deref() == Some(project));
+        own.map(|used| used.digest).collect()
     }
 
     /// What uses this image, for people.
@@ -85,7 +94,7 @@ impl Look<'_> {
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for UsesSnapshot<'_> {
     fn drop(&mut self) {
         let mut state = self.uses.lock();
         state.looking -= 1;
@@ -101,12 +110,12 @@ impl Drop for Look<'_> {
     }
 }
 
-impl Uses {
-    pub(super) fn set_hook(&self, hook: Hook) {
+impl ImageUses {
+    pub(super) fn set_hook(&self, hook: UsesHook) {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(hook);
     }
 
-    pub(super) fn lease(self: &Arc<Self>, image: Image, hold: Hold) -> HeldImage {
+    pub(super) fn lease(self: &Arc<Self>, image: Image, hold: ImageHold) -> HeldImage {
         *self.lock().leased.entry(image.digest).or_default() += 1;
         HeldImage {
             image,
@@ -115,13 +124,13 @@ impl Uses {
         }
     }
 
-    pub(super) fn look(&self) -> Look<'_> {
+    pub(super) fn look(&self) -> UsesSnapshot<'_> {
         let leased: Vec<Digest> = {
             let mut state = self.lock();
             state.looking += 1;
             state.leased.keys().copied().collect()
         };
-        let mut look = Look {
+        let mut look = UsesSnapshot {
             in_use: Vec::new(),
             uses: self,
         };
@@ -134,14 +143,18 @@ impl Uses {
         for digest in leased {
             if look.of(&digest).is_empty() {
                 let by = "something that is being started".to_owned();
-                look.in_use.push(ImageUse { digest, by });
+                look.in_use.push(ImageUse {
+                    digest,
+                    by,
+                    project: None,
+                });
             }
         }
         look
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever died with it left whole counts.
+        // A thread that panicked with the lock left whole counts.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,10 +8,12 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use strata_cell::RunRecord;
 use strata_cell::log::{Channel, LogEntry, LogReader, Read};
+use strata_tasks::spawn_detached;
 use strata_types::{Error, Result};
 use tokio::sync::{mpsc, watch};
 
 use super::LogWatch;
+use super::watch::Subscription;
 use crate::blocking::blocking;
 use crate::cells::RunView;
 
@@ -19,53 +21,47 @@ use crate::cells::RunView;
 /// reaches the reader of the file, never the writer.
 const BATCHES: usize = 4;
 
-/// What to read.
 pub(crate) struct Follow {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) channel: Channel,
     /// Only the last lines of what is there.
     pub(crate) tail: Option<u32>,
-    /// Go on when the end is reached: until the run is over, or for ever
-    /// where there is none.
+    /// Go on when the end is reached: until the run is over, or forever where
+    /// there is none.
     pub(crate) live: Option<Option<watch::Receiver<RunView>>>,
 }
 
 impl Follow {
-    /// Starts reading. Ends by itself when the stream is dropped.
-    pub(crate) fn start(self, watch: &LogWatch) -> LogStream {
+    /// Starts reading. Where the history begins and ends is settled when this
+    /// returns: a caller that has its stream finds what is written from then on
+    /// in it. Ends by itself when the stream is dropped.
+    pub(crate) fn start(self, watch: &LogWatch) -> Result<LogStream> {
+        // Before the first read: nothing that is added later goes unnoticed.
+        let news = match &self.live {
+            Some(_) => Some(watch.subscribe(&self.dir).map_err(failed)?),
+            None => None,
+        };
+        let reader = blocking(|| match self.tail {
+            Some(lines) => LogReader::from_tail(&self.dir, self.channel, lines)?.until_now(),
+            None => LogReader::from_start(&self.dir, self.channel)?.until_now(),
+        })
+        .map_err(failed)?;
         let (sender, batches) = mpsc::channel(BATCHES);
-        let watch = watch.clone();
-        tokio::spawn(async move {
-            if let Err(error) = self.run(&watch, &sender).await {
+        spawn_detached("log-stream", async move {
+            if let Err(error) = self.run(reader, news, &sender).await {
                 let _ = sender.send(Err(error)).await;
             }
         });
-        LogStream { batches }
+        Ok(LogStream { batches })
     }
 
     async fn run(
         mut self,
-        watch: &LogWatch,
+        mut reader: LogReader,
+        mut news: Option<Subscription>,
         sender: &mpsc::Sender<Result<Vec<LogEntry>>>,
     ) -> Result<()> {
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Error::not_found("the log is gone, and its cell with it"),
-            _ => Error::internal(format!("cannot read the log: {error}")),
-        };
         let mut is_history = true;
-        // Before the first read: nothing that is added later goes unnoticed.
-        let mut news = match &self.live {
-            Some(_) => Some(watch.subscribe(&self.folder).map_err(failed)?),
-            None => None,
-        };
-        let mut reader = blocking(|| match self.tail {
-            Some(lines) => LogReader::from_tail(&self.folder, self.channel, lines),
-            None => LogReader::from_start(&self.folder, self.channel),
-        })
-        .map_err(failed)?;
-        if self.live.is_none() {
-            reader = blocking(|| reader.until_now()).map_err(failed)?;
-        }
         loop {
             // Whether it was over before this pass: only then is the end of
             // the files the end of the log.
@@ -80,19 +76,26 @@ impl Follow {
                     break;
                 }
             }
-            if is_over {
+            let was_history = std::mem::take(&mut is_history);
+            // A follower reads on after its history, also if the run ended since.
+            let is_last = is_over && !(was_history && self.live.is_some());
+            if is_last {
                 let mut batch = Vec::new();
                 reader.end(blocking(|| self.lost()), &mut batch);
                 if !batch.is_empty() && sender.send(Ok(batch)).await.is_err() {
                     return Ok(());
                 }
             }
-            // An empty batch is the word that the history ends here.
-            if std::mem::take(&mut is_history) && sender.send(Ok(Vec::new())).await.is_err() {
+            // An empty batch marks the end of the history.
+            if was_history && sender.send(Ok(Vec::new())).await.is_err() {
                 return Ok(());
             }
-            if is_over {
+            if is_last {
                 return Ok(());
+            }
+            if was_history {
+                reader.read_on();
+                continue;
             }
             let Some(news) = &mut news else { return Ok(()) };
             tokio::select! {
@@ -104,11 +107,11 @@ impl Follow {
     }
 
     /// What could not be stored of the run's output. The daemon's own log has
-    /// no end at which it could be said.
+    /// no end at which it could be reported.
     fn lost(&self) -> u64 {
         match self.channel {
             Channel::Daemon => 0,
-            channel => RunRecord::lost_bytes(&self.folder, channel).unwrap_or(0),
+            channel => RunRecord::lost_bytes(&self.dir, channel).unwrap_or(0),
         }
     }
 
@@ -118,6 +121,14 @@ impl Follow {
             Some(None) => false,
             Some(Some(run)) => run.borrow().is_over(),
         }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::not_found("the log is gone, and its cell with it"),
+        _ => Error::internal(format!("cannot read the log: {error}")),
     }
 }
 
@@ -134,9 +145,8 @@ async fn ended(live: &mut Option<Option<watch::Receiver<RunView>>>) {
     }
 }
 
-/// Batches of lines.
 pub(crate) struct LogStream {
-    batches: mpsc::Receiver<Result<Vec<LogEntry>>>,
+    pub(super) batches: mpsc::Receiver<Result<Vec<LogEntry>>>,
 }
 
 impl Stream for LogStream {

@@ -1,6 +1,6 @@
 //! Two channels of one executable as one stream, by the time of their lines.
 //! Beyond the history, where only one has lines it goes ahead: the other may
-//! never speak again.
+//! never write again.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,10 +22,15 @@ struct Side {
 }
 
 impl Side {
-    /// Takes in what has arrived: a batch, or with `whole` all of the history.
-    /// An error ends the side.
+    /// Reads what has arrived: a batch, or with `whole` all of the history and
+    /// nothing beyond it, which would be cut as if it were history. An error ends
+    /// the side.
     fn fill(&mut self, whole: bool, context: &mut Context<'_>) -> Option<strata_types::Error> {
-        while self.lines.is_empty() || (whole && !self.is_live) {
+        let wants = |side: &Self| match whole {
+            true => !side.is_live,
+            false => side.lines.is_empty(),
+        };
+        while wants(self) {
             match Pin::new(self.stream.as_mut()?).poll_next(context) {
                 Poll::Ready(Some(Ok(batch))) => {
                     self.is_live |= batch.is_empty();
@@ -86,20 +91,25 @@ impl Stream for Merged {
     type Item = Result<(Channel, LogEntry)>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let whole = self.tail.is_some();
-        for side in &mut self.sides {
-            if let Some(error) = side.fill(whole, context) {
-                return Poll::Ready(Some(Err(error)));
+        loop {
+            let whole = self.tail.is_some();
+            for side in &mut self.sides {
+                if let Some(error) = side.fill(whole, context) {
+                    return Poll::Ready(Some(Err(error)));
+                }
             }
-        }
-        let waits = |side: &Side| {
-            (whole || side.lines.is_empty()) && side.stream.is_some() && !side.is_live
-        };
-        if self.sides.iter().any(waits) {
-            return Poll::Pending;
-        }
-        if let Some(tail) = self.tail.take() {
-            self.cut(tail);
+            let waits = |side: &Side| {
+                (whole || side.lines.is_empty()) && side.stream.is_some() && !side.is_live
+            };
+            if self.sides.iter().any(waits) {
+                return Poll::Pending;
+            }
+            // A side that is empty after the cut has to be polled again: a side
+            // with lines was not, so nothing would wake this stream.
+            match self.tail.take() {
+                Some(tail) => self.cut(tail),
+                None => break,
+            }
         }
         let next = self.oldest();
         match next.and_then(|side| Some((side.channel, side.lines.pop_front()?))) {
@@ -107,5 +117,35 @@ impl Stream for Merged {
             None if self.sides.iter().all(|side| side.stream.is_none()) => Poll::Ready(None),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn line(text: &'static str) -> LogEntry {
+        LogEntry {
+            line: text.into(),
+            at_ns: 0,
+            lost: 0,
+            is_gap: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn stream_whose_history_is_cut_to_nothing_is_woken_by_what_follows() {
+        let (sender, batches) = mpsc::channel(4);
+        let mut merged = merge(vec![(Channel::Stdout, LogStream { batches })], Some(0));
+        sender.send(Ok(vec![line("early")])).await.unwrap();
+        sender.send(Ok(Vec::new())).await.unwrap();
+        let reading = tokio::spawn(async move { merged.next().await });
+        tokio::task::yield_now().await;
+        sender.send(Ok(vec![line("late")])).await.unwrap();
+        let (_, next) = reading.await.unwrap().unwrap().unwrap();
+        assert_eq!(&next.line[..], b"late");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use strata_cell::log::{Channel, LogReader};
+use strata_tasks::spawn_detached;
 use strata_types::{Error, Result};
 use tokio::sync::{mpsc, watch};
 
@@ -14,23 +15,23 @@ use crate::blocking::blocking;
 use crate::cells::RunView;
 
 /// Pieces that a reader may be behind.
-const AHEAD: usize = 4;
+const CHANNEL_CAPACITY: usize = 4;
 
 /// Reads the output of a run from its last `tail` lines on, until it is over.
 /// Ends by itself when the answer is dropped.
 pub(crate) fn follow_raw(
-    folder: &Path,
+    dir: &Path,
     tail: u32,
     mut run: watch::Receiver<RunView>,
     watch: &LogWatch,
 ) -> Result<mpsc::Receiver<Result<Bytes>>> {
     let failed = |error: io::Error| Error::internal(format!("cannot read the log: {error}"));
     // Before the first read: nothing that is added later goes unnoticed.
-    let mut news = watch.subscribe(folder).map_err(failed)?;
+    let mut news = watch.subscribe(dir).map_err(failed)?;
     let mut reader =
-        blocking(|| LogReader::from_tail(folder, Channel::Stdout, tail)).map_err(failed)?;
-    let (sender, pieces) = mpsc::channel(AHEAD);
-    tokio::spawn(async move {
+        blocking(|| LogReader::from_tail(dir, Channel::Stdout, tail)).map_err(failed)?;
+    let (sender, pieces) = mpsc::channel(CHANNEL_CAPACITY);
+    spawn_detached("raw-log-stream", async move {
         loop {
             // Only when it was over before is the end of the file the end.
             let is_over = run.borrow().is_over();

@@ -1,6 +1,6 @@
-//! Waking readers when a log grows: one inotify descriptor for the whole
-//! daemon (the kernel allows a user few of them), one watch per folder that
-//! somebody follows.
+//! Waking readers when a log grows: one inotify descriptor for the whole daemon
+//! (the kernel allows a user few of them), one watch per directory that a
+//! reader follows.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::inotify;
+use strata_tasks::TaskGroup;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-/// All folders that are being followed.
+/// All directories that are being followed.
 #[derive(Clone)]
 pub(crate) struct LogWatch {
     shared: Arc<Shared>,
@@ -21,46 +22,49 @@ pub(crate) struct LogWatch {
 
 struct Shared {
     inotify: AsyncFd<OwnedFd>,
-    folders: Mutex<HashMap<PathBuf, Folder>>,
+    dirs: Mutex<HashMap<PathBuf, WatchedDir>>,
 }
 
-struct Folder {
+struct WatchedDir {
     descriptor: i32,
     followers: usize,
     changed: watch::Sender<()>,
 }
 
 impl Shared {
-    fn folders(&self) -> MutexGuard<'_, HashMap<PathBuf, Folder>> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn dirs(&self) -> MutexGuard<'_, HashMap<PathBuf, WatchedDir>> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LogWatch {
-    /// Starts the task that reads the kernel's news.
-    pub(crate) fn start() -> io::Result<Self> {
+    /// Starts the task that reads the kernel's events.
+    pub(crate) fn start(tasks: &TaskGroup) -> io::Result<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let inotify = strata_cell::readable(inotify::init(flags)?)?;
         let shared = Arc::new(Shared {
             inotify,
-            folders: Mutex::default(),
+            dirs: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
-        tokio::spawn(async move {
-            while let Some(shared) = weak.upgrade() {
-                if dispatch(&shared).await.is_err() {
-                    tracing::error!("news of log files cannot be read any more");
-                    return;
+        tasks.restart("log-watcher", move || {
+            let weak = weak.clone();
+            async move {
+                while let Some(shared) = weak.upgrade() {
+                    if dispatch(&shared).await.is_err() {
+                        tracing::error!("inotify of log files failed");
+                        return;
+                    }
                 }
             }
         });
         Ok(Self { shared })
     }
 
-    /// News of a folder until the subscription is dropped.
-    pub(crate) fn subscribe(&self, folder: &Path) -> io::Result<Subscription> {
-        let mut folders = self.shared.folders();
-        let known = folders.get_mut(folder).map(|known| {
+    /// Events of a directory until the subscription is dropped.
+    pub(crate) fn subscribe(&self, dir: &Path) -> io::Result<Subscription> {
+        let mut dirs = self.shared.dirs();
+        let known = dirs.get_mut(dir).map(|known| {
             known.followers += 1;
             known.changed.subscribe()
         });
@@ -70,26 +74,26 @@ impl LogWatch {
                 let what = inotify::WatchFlags::MODIFY
                     | inotify::WatchFlags::CREATE
                     | inotify::WatchFlags::DELETE_SELF;
-                let descriptor = inotify::add_watch(&self.shared.inotify, folder, what)?;
+                let descriptor = inotify::add_watch(&self.shared.inotify, dir, what)?;
                 let (sender, changed) = watch::channel(());
-                let new = Folder {
+                let new = WatchedDir {
                     descriptor,
                     followers: 1,
                     changed: sender,
                 };
-                folders.insert(folder.to_owned(), new);
+                dirs.insert(dir.to_owned(), new);
                 changed
             }
         };
         Ok(Subscription {
             shared: self.shared.clone(),
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             changed,
         })
     }
 }
 
-/// Reads one batch of news and wakes whom it concerns.
+/// Reads one batch of events and wakes the tasks they concern.
 async fn dispatch(shared: &Shared) -> io::Result<()> {
     let mut ready = shared.inotify.readable().await?;
     let mut space = [const { MaybeUninit::uninit() }; 4096];
@@ -99,10 +103,10 @@ async fn dispatch(shared: &Shared) -> io::Result<()> {
             Ok(event) => {
                 let descriptor = event.wd();
                 let is_overflow = event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
-                let folders = shared.folders();
-                for folder in folders.values() {
-                    if is_overflow || folder.descriptor == descriptor {
-                        folder.changed.send_replace(());
+                let dirs = shared.dirs();
+                for dir in dirs.values() {
+                    if is_overflow || dir.descriptor == descriptor {
+                        dir.changed.send_replace(());
                     }
                 }
             }
@@ -116,15 +120,15 @@ async fn dispatch(shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// News of one folder.
+/// Events of one directory.
 pub(crate) struct Subscription {
     shared: Arc<Shared>,
-    folder: PathBuf,
+    dir: PathBuf,
     changed: watch::Receiver<()>,
 }
 
 impl Subscription {
-    /// Waits for news that came after the last call, or after the beginning.
+    /// Waits for events that came after the last call, or after the beginning.
     pub(crate) async fn changed(&mut self) {
         if self.changed.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -134,14 +138,14 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut folders = self.shared.folders();
-        let Some(folder) = folders.get_mut(&self.folder) else {
+        let mut dirs = self.shared.dirs();
+        let Some(dir) = dirs.get_mut(&self.dir) else {
             return;
         };
-        folder.followers -= 1;
-        if folder.followers == 0 {
-            let _ = inotify::remove_watch(&self.shared.inotify, folder.descriptor);
-            folders.remove(&self.folder);
+        dir.followers -= 1;
+        if dir.followers == 0 {
+            let _ = inotify::remove_watch(&self.shared.inotify, dir.descriptor);
+            dirs.remove(&self.dir);
         }
     }
 }
@@ -154,16 +158,16 @@ mod tests {
 
     #[tokio::test]
     async fn followers_are_woken_and_leave_no_watch_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let watch = LogWatch::start().unwrap();
-        let mut first = watch.subscribe(folder.path()).unwrap();
-        let mut second = watch.subscribe(folder.path()).unwrap();
-        fs::write(folder.path().join("stdout.0"), "x").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let watch = LogWatch::start(&tokio_util::sync::CancellationToken::new().into()).unwrap();
+        let mut first = watch.subscribe(dir.path()).unwrap();
+        let mut second = watch.subscribe(dir.path()).unwrap();
+        fs::write(dir.path().join("stdout.0"), "x").unwrap();
         first.changed().await;
         second.changed().await;
         drop(first);
-        assert_eq!(watch.shared.folders().len(), 1);
+        assert_eq!(watch.shared.dirs().len(), 1);
         drop(second);
-        assert!(watch.shared.folders().is_empty());
+        assert!(watch.shared.dirs().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Whether this node encrypts the overlay: what the configuration asks for,
+//! Whether this node encrypts the overlay: what the configuration requests,
 //! what the kernel has, and the key, which is made once and kept.
 //!
 //! The key never leaves the node. Other nodes are given the public one by the
@@ -22,7 +22,7 @@ const PORT: &str = "wireguard.port";
 /// The port that others use too; another one where it is taken.
 const USUAL_PORT: u16 = 51820;
 
-/// What the configuration asks for.
+/// What the configuration requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverlayEncryption {
     /// Encrypted with every node that can, in the clear with the others.
@@ -30,21 +30,20 @@ pub enum OverlayEncryption {
     Auto,
     /// Nodes with which nothing can be encrypted are not reached.
     Required,
-    /// Nothing is encrypted.
     Off,
 }
 
 /// What this node can.
 #[derive(Debug)]
-pub(super) enum Ability {
-    Encrypts(Box<Encrypts>),
+pub(super) enum EncryptionSupport {
+    EncryptionIdentity(Box<EncryptionIdentity>),
     /// And why not.
     Plain(String),
 }
 
 /// With what it encrypts.
 #[derive(Debug)]
-pub(super) struct Encrypts {
+pub(super) struct EncryptionIdentity {
     key: PrivateKey,
     public: PublicKey,
     port: AtomicU16,
@@ -52,15 +51,15 @@ pub(super) struct Encrypts {
     held: Mutex<Option<UdpSocket>>,
 }
 
-impl Ability {
+impl EncryptionSupport {
     /// Looks what the kernel has, and makes a key where there is none.
-    pub(super) fn find(wanted: OverlayEncryption, folder: &Path) -> Result<Self> {
+    pub(super) fn find(wanted: OverlayEncryption, dir: &Path) -> Result<Self> {
         let lack = match wanted {
             OverlayEncryption::Off => "switched off in the configuration",
             _ if !wireguard_is_available() => "the kernel has no WireGuard",
             _ => {
-                let encrypts = Encrypts::new(folder)?;
-                return Ok(Self::Encrypts(Box::new(encrypts)));
+                let encrypts = EncryptionIdentity::new(dir)?;
+                return Ok(Self::EncryptionIdentity(Box::new(encrypts)));
             }
         };
         match wanted {
@@ -80,7 +79,7 @@ impl Ability {
     /// What the network is made with. From here on the kernel has the port.
     pub(super) fn config(&self) -> Option<WireGuardConfig> {
         match self {
-            Self::Encrypts(encrypts) => {
+            Self::EncryptionIdentity(encrypts) => {
                 let mut held = encrypts.held.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(held.take());
                 Some(WireGuardConfig {
@@ -94,19 +93,19 @@ impl Ability {
 
     /// The kernel listens on this port, which others are to know. It is kept,
     /// so that the next start has it too.
-    pub(super) fn listens_on(&self, port: u16, folder: &Path) {
-        if let Self::Encrypts(encrypts) = self
+    pub(super) fn listens_on(&self, port: u16, dir: &Path) {
+        if let Self::EncryptionIdentity(encrypts) = self
             && encrypts.port.swap(port, Ordering::Relaxed) != port
-            && let Err(error) = write(folder, PORT, &port.to_string())
+            && let Err(error) = write(dir, PORT, &port.to_string())
         {
-            tracing::error!(%error, "port of the encrypted overlay is not kept");
+            tracing::error!(%error, "port of the encrypted overlay not saved");
         }
     }
 
-    /// As the server is told.
+    /// As reported to the server.
     pub(super) fn report(&self) -> v1::OverlayEncryption {
         match self {
-            Self::Encrypts(encrypts) => v1::OverlayEncryption {
+            Self::EncryptionIdentity(encrypts) => v1::OverlayEncryption {
                 wireguard_key: encrypts.public.as_bytes().to_vec(),
                 wireguard_port: encrypts.port.load(Ordering::Relaxed).into(),
                 unencrypted_reason: String::new(),
@@ -119,11 +118,11 @@ impl Ability {
     }
 }
 
-impl Encrypts {
-    fn new(folder: &Path) -> Result<Self> {
-        let key = own_key(folder)?;
-        let public = key.public().map_err(|error| bad_key(folder, error))?;
-        let (port, held) = own_port(folder)?;
+impl EncryptionIdentity {
+    fn new(dir: &Path) -> Result<Self> {
+        let key = own_key(dir)?;
+        let public = key.public().map_err(|error| bad_key(dir, error))?;
+        let (port, held) = own_port(dir)?;
         Ok(Self {
             key,
             public,
@@ -133,19 +132,19 @@ impl Encrypts {
     }
 }
 
-fn bad_key(folder: &Path, error: strata_network::KeyError) -> Error {
-    let path = folder.join(KEY);
+fn bad_key(dir: &Path, error: strata_network::KeyError) -> Error {
+    let path = dir.join(KEY);
     Error::internal(format!("the overlay's key {} {error}", path.display()))
         .with_hint("delete the file and restart the node: it makes a new key")
 }
 
 /// The key of this node, made when it has none.
-fn own_key(folder: &Path) -> Result<PrivateKey> {
-    match std::fs::read_to_string(folder.join(KEY)) {
-        Ok(text) => text.parse().map_err(|error| bad_key(folder, error)),
+fn own_key(dir: &Path) -> Result<PrivateKey> {
+    match std::fs::read_to_string(dir.join(KEY)) {
+        Ok(text) => text.parse().map_err(|error| bad_key(dir, error)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let key = PrivateKey::generate().map_err(|error| bad_key(folder, error))?;
-            write(folder, KEY, &key.to_base64())?;
+            let key = PrivateKey::generate().map_err(|error| bad_key(dir, error))?;
+            write(dir, KEY, &key.to_base64())?;
             Ok(key)
         }
         Err(error) => Err(Error::internal(format!("read the overlay's key: {error}"))),
@@ -154,8 +153,8 @@ fn own_key(folder: &Path) -> Result<PrivateKey> {
 
 /// The port of this node. One that was chosen before may be the kernel's
 /// already, so only a new one is held.
-fn own_port(folder: &Path) -> Result<(u16, Option<UdpSocket>)> {
-    let kept = std::fs::read_to_string(folder.join(PORT)).ok();
+fn own_port(dir: &Path) -> Result<(u16, Option<UdpSocket>)> {
+    let kept = std::fs::read_to_string(dir.join(PORT)).ok();
     let kept = kept.and_then(|text| text.trim().parse().ok());
     if let Some(port) = kept.filter(|port: &u16| *port != 0) {
         return Ok((port, None));
@@ -167,25 +166,25 @@ fn own_port(folder: &Path) -> Result<(u16, Option<UdpSocket>)> {
         .or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))
         .map_err(cannot)?;
     let port = held.local_addr().map_err(cannot)?.port();
-    write(folder, PORT, &port.to_string())?;
+    write(dir, PORT, &port.to_string())?;
     Ok((port, Some(held)))
 }
 
 /// Writes a file that only root reads, whole or not at all.
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
     let write = || {
-        std::fs::create_dir_all(folder)?;
-        let partial = folder.join(format!("{name}.partial"));
+        std::fs::create_dir_all(dir)?;
+        let partial = dir.join(format!("{name}.partial"));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&partial)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&partial, folder.join(name))
+        std::fs::rename(&partial, dir.join(name))
     };
     let written: std::io::Result<()> = write();
     written.map_err(|error| {
-        let path = folder.join(name);
+        let path = dir.join(name);
         Error::internal(format!("cannot write {}: {error}", path.display()))
     })
 }
@@ -198,13 +197,13 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_and_only_root_reads_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let key = own_key(folder.path()).unwrap();
-        assert_eq!(own_key(folder.path()).unwrap(), key);
-        let mode = std::fs::metadata(folder.path().join(KEY)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let key = own_key(dir.path()).unwrap();
+        assert_eq!(own_key(dir.path()).unwrap(), key);
+        let mode = std::fs::metadata(dir.path().join(KEY)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-        std::fs::write(folder.path().join(KEY), "nonsense").unwrap();
-        let error = own_key(folder.path()).unwrap_err().to_string();
+        std::fs::write(dir.path().join(KEY), "nonsense").unwrap();
+        let error = own_key(dir.path()).unwrap_err().to_string();
         assert!(error.contains(KEY), "{error}");
     }
 
@@ -219,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_has_no_key_and_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let ability = Ability::find(OverlayEncryption::Off, folder.path()).unwrap();
+    fn disabled_encryption_has_no_key_and_reports_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let ability = EncryptionSupport::find(OverlayEncryption::Off, dir.path()).unwrap();
         assert!(ability.config().is_none());
         let report = ability.report();
         assert!(report.wireguard_key.is_empty());
         assert!(report.unencrypted_reason.contains("configuration"));
-        assert!(!folder.path().join(KEY).exists());
+        assert!(!dir.path().join(KEY).exists());
     }
 }

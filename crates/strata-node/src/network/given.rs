@@ -1,6 +1,6 @@
 //! What a server gives to the node's network: a subnet of its own, the range of
-//! all nodes, and who the others are. It is kept, so that a daemon that starts
-//! while its server is away connects its pods as before.
+//! all nodes, and the peers. It is kept, so that a daemon that starts while its
+//! server is away connects its pods as before.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -17,14 +17,14 @@ const RANGE: &str = "range";
 const OTHERS: &str = "others";
 
 /// The peers that were kept.
-pub(super) fn read_peers(folder: &Path) -> Vec<Peer> {
-    let text = std::fs::read(folder.join(PEERS)).unwrap_or_default();
+pub(super) fn read_peers(dir: &Path) -> Vec<Peer> {
+    let text = std::fs::read(dir.join(PEERS)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
 /// What was kept of projects.
-pub(super) fn read_projects(folder: &Path) -> ProjectAccess {
-    let text = std::fs::read(folder.join(PROJECTS)).unwrap_or_default();
+pub(super) fn read_projects(dir: &Path) -> ProjectAccess {
+    let text = std::fs::read(dir.join(PROJECTS)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
@@ -50,24 +50,24 @@ impl NodeNetwork {
         }
     }
 
-    /// Tells a network that was just made of projects.
+    /// Passes the projects to a network that was just created.
     pub(super) fn tell_projects(&self, network: &Network) -> Result<()> {
         let known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         network.set_projects(known.clone()).map_err(public)
     }
 
-    /// Takes in what instances of other nodes are called.
+    /// Applies the names of instances of other nodes.
     pub(crate) fn update_names(&self, change: NameChange) {
         self.names.update(change);
     }
 
     /// The addresses of all nodes together: as given, or as configured.
     pub(super) fn range(&self) -> Subnet {
-        read_subnet(&self.folder.join(RANGE)).unwrap_or(self.options.range)
+        read_subnet(&self.dir.join(RANGE)).unwrap_or(self.options.range)
     }
 
     /// The subnet that cannot be exchanged for another: the one that is
-    /// configured, or that somebody has an address in.
+    /// configured, or one with an address in use.
     pub(crate) fn subnet_in_use(&self) -> Option<Subnet> {
         let of_pods = || {
             let open = self.guard();
@@ -77,9 +77,9 @@ impl NodeNetwork {
         self.options.subnet.or_else(of_pods)
     }
 
-    /// The subnet to ask a server for: one that is had already, or one that
-    /// touches nothing else on this machine, where another run may have the
-    /// first of the same range.
+    /// The subnet to request from a server: one that is had already, or one
+    /// that touches nothing else on this machine, where another run may have
+    /// the first of the same range.
     pub(crate) fn subnet_to_ask_for(&self) -> Option<Subnet> {
         self.subnet_in_use().or_else(|| self.subnet().ok())
     }
@@ -144,10 +144,10 @@ impl NodeNetwork {
         known.len()
     }
 
-    /// Says whether there are other nodes, which may be none that can be sent
+    /// Sets whether there are other nodes, which may be none that can be sent
     /// to. It is kept like the peers.
     pub(crate) fn set_others(&self, others: bool) -> Result<()> {
-        let path = self.folder.join(OTHERS);
+        let path = self.dir.join(OTHERS);
         match (others, path.exists()) {
             (true, false) => self.keep(OTHERS, ""),
             (false, true) => std::fs::remove_file(&path)
@@ -159,7 +159,7 @@ impl NodeNetwork {
     /// Whether there are other nodes.
     pub(crate) fn has_peers(&self) -> bool {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        !peers.is_empty() || self.folder.join(OTHERS).exists()
+        !peers.is_empty() || self.dir.join(OTHERS).exists()
     }
 
     /// Connects a network that was just made. One that cannot reach the others
@@ -170,7 +170,7 @@ impl NodeNetwork {
             return;
         }
         if let Err(error) = network.set_peers(&peers) {
-            tracing::error!(%error, "other nodes are not reached");
+            tracing::error!(%error, "overlay peers not configured");
         }
         self.note_port(network);
     }
@@ -178,7 +178,7 @@ impl NodeNetwork {
     /// Takes note of where the encrypted overlay listens.
     fn note_port(&self, network: &Network) {
         if let Some(port) = network.wireguard_port() {
-            self.encryption.listens_on(port, &self.folder);
+            self.encryption.listens_on(port, &self.dir);
         }
     }
 

@@ -14,7 +14,7 @@ use super::kind::PodKind;
 use super::{PodRef, Terminal};
 use crate::blocking::blocking;
 use crate::cells::{Cell, Executable};
-use crate::units::Kind as _;
+use crate::units::UnitKind as _;
 
 /// A pod's own process.
 pub(crate) struct Attached {
@@ -40,20 +40,19 @@ impl Attached {
         self.cell.signal_process(&self.main, signal)
     }
 
-    /// Types something.
     pub(crate) async fn type_in(&mut self, bytes: &[u8]) {
         let written = match &mut self.input {
             Input::Pipe(stdin) => stdin.write_all(bytes).await,
             Input::Terminal(terminal) => terminal.write_all(bytes).await,
             Input::None => Ok(()),
         };
-        // Nobody reads it any more.
+        // There is no reader any more.
         if written.is_err() {
             self.input = Input::None;
         }
     }
 
-    /// Nothing more will be typed, by anybody.
+    /// No client will type anything more.
     pub(crate) async fn end_input(&mut self) {
         if let Input::Terminal(_) = self.input {
             return self.type_in(END).await;
@@ -64,7 +63,8 @@ impl Attached {
             && let Ok(init) = self.cell.init()
             && let Err(error) = blocking(|| init.end_input(self.main.run))
         {
-            tracing::warn!(%error, "a pod's input could not be ended");
+            let cell = &self.cell.spec.name;
+            tracing::warn!(%cell, %error, "standard input of the pod not closed");
         }
     }
 }
@@ -96,8 +96,8 @@ pub(crate) fn attach(pod: &PodRef) -> Result<Attached> {
             Input::Terminal(Arc::new(Terminal::of(ours)?))
         }
         (false, true) => {
-            let opened = pipe::OpenOptions::new().open_sender(main.folder.join("stdin"));
-            // Nobody reads it when the process has just ended.
+            let opened = pipe::OpenOptions::new().open_sender(main.dir.join("stdin"));
+            // It has no reader when the process has just ended.
             Input::Pipe(opened.map_err(|error| {
                 Error::wrong_state(format!("the pod's input cannot be opened: {error}"))
             })?)

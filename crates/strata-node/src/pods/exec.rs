@@ -1,5 +1,5 @@
-//! A further process in a running pod, with its input and output in the hands
-//! of whoever asked for it. Nothing of it is kept when it has ended.
+//! A further process in a running pod, with its input and output connected to
+//! the caller. Nothing of it is kept when it has ended.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use strata_types::{CommandLine, EnvironmentVariable, Error, ExecutableSpec, Resu
 use tokio::net::unix::pipe;
 
 use super::kind::PodKind;
-use super::terminal::{Size, Terminal};
+use super::terminal::{Terminal, TerminalSize};
 use super::{PodRef, plan, users};
 use crate::blocking::blocking;
-use crate::cells::{Cell, Executable, Manner, RunView, owner_on_host};
-use crate::units::Kind as _;
+use crate::cells::{Cell, Executable, LaunchOptions, RunView, owner_on_host};
+use crate::units::UnitKind as _;
 
 /// What is to be run.
 pub(crate) struct ExecRequest {
@@ -25,7 +25,7 @@ pub(crate) struct ExecRequest {
     pub(crate) environment: Vec<EnvironmentVariable>,
     pub(crate) user: Option<String>,
     pub(crate) working_directory: Option<String>,
-    pub(crate) terminal: Option<Size>,
+    pub(crate) terminal: Option<TerminalSize>,
     pub(crate) stdin: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ExecHandle {
 }
 
 /// Our ends of what a process reads and writes.
-pub(crate) enum Streams {
+pub(crate) enum ExecStreams {
     Pipes {
         stdin: Option<pipe::Sender>,
         stdout: pipe::Receiver,
@@ -56,10 +56,11 @@ impl ExecHandle {
         self.run.ended().await
     }
 
-    /// Ends it, if nobody is there to wait for it, and forgets it.
+    /// Ends it, if no caller is there to wait for it, and deletes its state.
     pub(crate) async fn close(self) {
         if let Err(error) = self.cell.stop_run(&self.run, None).await {
-            tracing::warn!(%error, "a process whose caller left was not stopped in order");
+            let cell = &self.cell.spec.name;
+            tracing::warn!(%cell, %error, "exec process not stopped after its caller disconnected");
         }
         self.cell.forget(&self.run);
     }
@@ -77,10 +78,10 @@ fn in_request(error: Error) -> Error {
 }
 
 /// Runs something in a pod.
-pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHandle, Streams)> {
+pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHandle, ExecStreams)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let record = pod.record();
-    let (spec, made) = (&record.spec, &record.made);
+    let (spec, allocated) = (&record.spec, &record.allocated);
     if pod.view().state != PodState::Running {
         return Err(Error::wrong_state(format!(
             "pod {:?} is {}, not running",
@@ -93,19 +94,19 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
     let cell = kind.cells.find("pod", &PodKind::cell(spec))?;
     let init = cell.init()?;
     let wanted = request.user.as_deref().or(spec.user.as_deref());
-    let wanted = wanted.unwrap_or(&made.config.user);
+    let wanted = wanted.unwrap_or(&allocated.config.user);
     let gone = |error| Error::unavailable(format!("the pod's init is gone: {error}"));
     let root = blocking(|| init.root()).map_err(gone)?;
     let user = blocking(|| users::find(&root, wanted)).map_err(|error| match request.user {
         Some(_) => error.in_field("start.user"),
         None => error,
     })?;
-    let mut environment = plan::environment(spec, &made.config, &user);
+    let mut environment = plan::environment(spec, &allocated.config, &user);
     if request.terminal.is_some() && !environment.iter().any(|v| v.key() == "TERM") {
         environment.extend(EnvironmentVariable::try_from("TERM=xterm".to_owned()));
     }
     // What comes with the call goes before what the pod has.
-    let mut secrets = blocking(|| kind.outfitter.secrets.environment(spec))?;
+    let mut secrets = blocking(|| kind.rootfs_builder.secrets.environment(spec))?;
     secrets.retain(|it| {
         !request
             .environment
@@ -117,14 +118,14 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
         environment.push(variable);
     }
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder = plan::working_directory(spec, &made.config);
+    let dir = plan::working_directory(spec, &allocated.config);
     let executable = ExecutableSpec {
         name: format!("exec-{}-{number}", std::process::id()).parse()?,
         cell: PodKind::cell(spec),
         command: request.command,
         description: String::new(),
         environment,
-        working_directory: Some(request.working_directory.unwrap_or(folder)),
+        working_directory: Some(request.working_directory.unwrap_or(dir)),
         stop_grace: std::time::Duration::from_secs(1),
         stop_signal: ExecutableSpec::default_stop_signal(),
         restart: ExecutableSpec::default_restart(),
@@ -133,11 +134,11 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
     let (run, streams) = match request.terminal {
         Some(size) => {
             let owner = user.identity.uid.unwrap_or(0);
-            let owner = made
+            let owner = allocated
                 .id_map
                 .map_or(owner, |map| map.first.saturating_add(owner));
             let (terminal, theirs) = blocking(|| Terminal::open(&root, size, owner))?;
-            let manner = Manner {
+            let launch_options = LaunchOptions {
                 stdio: Stdio::Terminal(theirs.as_fd()),
                 sandboxed: true,
                 as_init: false,
@@ -145,10 +146,10 @@ pub(crate) async fn exec(pod: &PodRef, request: ExecRequest) -> Result<(ExecHand
                 environment: &secrets,
             };
             let run = cell
-                .start_anew(executable, manner)
+                .start_again(executable, launch_options)
                 .await
                 .map_err(in_request)?;
-            (run, Streams::Terminal(Arc::new(terminal)))
+            (run, ExecStreams::Terminal(Arc::new(terminal)))
         }
         None => start_piped(&cell, executable, request.stdin, &secrets).await?,
     };
@@ -160,20 +161,21 @@ async fn start_piped(
     executable: ExecutableSpec,
     with_input: bool,
     secrets: &[EnvironmentVariable],
-) -> Result<(Arc<Executable>, Streams)> {
+) -> Result<(Arc<Executable>, ExecStreams)> {
     let failed = |error: std::io::Error| Error::internal(format!("cannot make a pipe: {error}"));
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()));
     let (input, our_input) = pipe()?;
     let (our_output, output) = pipe()?;
     let (our_errors, errors) = pipe()?;
-    // Whoever opens `/dev/stdout` opens the pipe again, by its owner and mode.
+    // A process that opens `/dev/stdout` opens the pipe again, by its owner and
+    // mode.
     let (uid, gid) = owner_on_host(&executable.identity, cell.spec.id_map);
     for end in [&input, &output, &errors] {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         rustix::fs::fchown(end, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
     }
     let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
-    let manner = Manner {
+    let launch_options = LaunchOptions {
         stdio: Stdio::Files(files),
         sandboxed: true,
         as_init: false,
@@ -181,7 +183,7 @@ async fn start_piped(
         environment: secrets,
     };
     let run = cell
-        .start_anew(executable, manner)
+        .start_again(executable, launch_options)
         .await
         .map_err(in_request)?;
     let receiver = |fd: OwnedFd| {
@@ -193,7 +195,7 @@ async fn start_piped(
         true => Some(pipe::Sender::from_owned_fd(our_input).map_err(failed)?),
         false => None,
     };
-    let streams = Streams::Pipes {
+    let streams = ExecStreams::Pipes {
         stdin,
         stdout: receiver(our_output)?,
         stderr: receiver(our_errors)?,

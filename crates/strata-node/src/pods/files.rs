@@ -1,5 +1,5 @@
-//! The files a pod finds in `/etc` whatever its image says: who it is, and
-//! whom it asks for names.
+//! The files a pod finds in `/etc` whatever its image contains: its identity,
+//! and its resolvers.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -8,16 +8,16 @@ use std::path::Path;
 use strata_types::pod::{PodNetwork, PodSpec};
 use strata_types::{Error, Result};
 
-use super::kind::Made;
+use super::kind::PodAllocation;
 
 /// The names of these files.
 pub(super) const FILES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
 
-/// Writes them into the pod's folder.
+/// Writes them into the pod's directory.
 pub(super) fn write(
-    folder: &Path,
+    dir: &Path,
     spec: &PodSpec,
-    made: &Made,
+    allocated: &PodAllocation,
     gateway: Option<Ipv4Addr>,
 ) -> Result<()> {
     let hostname = spec.hostname.as_ref().unwrap_or(spec.name.label());
@@ -29,15 +29,15 @@ pub(super) fn write(
             of_host("resolv.conf"),
         ],
         _ => [
-            hosts(made.address, hostname.as_str()),
+            hosts(allocated.address, hostname.as_str()),
             format!("{hostname}\n"),
             gateway.map(resolv_conf).unwrap_or_default(),
         ],
     };
     let write = || {
-        crate::folder::make_private(folder)?;
+        crate::node_dir::make_private(dir)?;
         for (name, text) in FILES.into_iter().zip(texts) {
-            let path = folder.join(name);
+            let path = dir.join(name);
             fs::write(&path, text)?;
             use std::os::unix::fs::PermissionsExt as _;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
@@ -47,7 +47,7 @@ pub(super) fn write(
     write().map_err(|error: std::io::Error| match error.kind() {
         std::io::ErrorKind::StorageFull => {
             Error::exhausted(format!("cannot write the pod's files: {error}"))
-                .with_hint("make room on the disk of the data folder")
+                .with_hint("make room on the disk of the data directory")
         }
         _ => Error::internal(format!("cannot write the pod's files: {error}")),
     })

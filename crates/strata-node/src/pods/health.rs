@@ -1,42 +1,47 @@
-//! Asks a pod again and again whether it works, and tells when that changes.
-//! One that does not is ended, and its restart policy says what follows.
+//! Checks periodically whether a pod works, and reports when that changes. One
+//! that does not is ended, and its restart policy decides what follows.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use strata_tasks::spawn_detached;
 use strata_types::pod::{HealthCheck, PodNetwork, Probe};
 use strata_types::{CommandLine, Ending};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::exec::{ExecRequest, Streams, exec};
+use super::exec::{ExecRequest, ExecStreams, exec};
 use super::{PodRef, http, plan};
 use crate::cells::Executable;
 use crate::units::Health;
 
 /// Before the first question.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const INITIAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Watches over a pod until its process ends.
 pub(super) fn watch(pod: PodRef, main: Arc<Executable>) {
     let record = pod.record();
-    if let Some(check) = plan::health(&record.spec, &record.made.config) {
+    let check = plan::health(&record.spec, &record.allocated.config);
+    if let (Some(check), Some(tasks)) = (check, pod.tasks()) {
         pod.note(|view| view.health = Health::Starting);
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = main.ended() => {}
-                () = ask_again(&pod, &main, &check) => {}
+        tasks.restart("health-check", move || {
+            let (pod, main, check) = (pod.clone(), main.clone(), check.clone());
+            async move {
+                tokio::select! {
+                    _ = main.ended() => {}
+                    () = probe_loop(&pod, &main, &check) => {}
+                }
             }
         });
     }
 }
 
-async fn ask_again(pod: &PodRef, main: &Arc<Executable>, check: &HealthCheck) {
+async fn probe_loop(pod: &PodRef, main: &Arc<Executable>, check: &HealthCheck) {
     let begun = Instant::now();
-    let mut tally = Tally::new(check);
-    // Asked often at first, so that one that works is soon known to.
-    let mut pause = FIRST_PAUSE.min(check.interval);
+    let mut tally = ProbeTally::new(check);
+    // Checked often at first, so that one that works is soon known to.
+    let mut pause = INITIAL_DELAY.min(check.interval);
     loop {
         tokio::time::sleep(pause).await;
         pause = match tally.health {
@@ -48,12 +53,12 @@ async fn ask_again(pod: &PodRef, main: &Arc<Executable>, check: &HealthCheck) {
             Err(_) => Err(format!("no answer within {:?}", check.timeout)),
         };
         match tally.count(&answer, begun.elapsed()) {
-            Verdict::Unchanged => {}
-            Verdict::Healthy => {
+            HealthTransition::Unchanged => {}
+            HealthTransition::Healthy => {
                 pod.note(|view| view.health = Health::Healthy);
                 pod.tell("healthy");
             }
-            Verdict::Unhealthy => {
+            HealthTransition::Unhealthy => {
                 pod.note(|view| view.health = Health::Unhealthy);
                 let why = answer.err().unwrap_or_default();
                 pod.give_up(main, &format!("unhealthy: {why}")).await;
@@ -64,50 +69,50 @@ async fn ask_again(pod: &PodRef, main: &Arc<Executable>, check: &HealthCheck) {
 
 /// What an answer changes.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum HealthTransition {
     Unchanged,
     Healthy,
     Unhealthy,
 }
 
-/// Counts answers; pure.
-struct Tally {
+struct ProbeTally {
     retries: u32,
     start_period: Duration,
     failures: u32,
     health: Health,
 }
 
-impl Tally {
+impl ProbeTally {
     fn new(check: &HealthCheck) -> Self {
         Self {
             retries: check.retries,
-            // Nor do failures in the first interval, when it is asked more often.
+            // Nor do failures in the first interval, when it is checked more
+            // often.
             start_period: check.start_period.max(check.interval),
             failures: 0,
             health: Health::Starting,
         }
     }
 
-    fn count(&mut self, answer: &Result<(), String>, since_start: Duration) -> Verdict {
+    fn count(&mut self, answer: &Result<(), String>, since_start: Duration) -> HealthTransition {
         if answer.is_ok() {
             self.failures = 0;
-            return self.become_it(Health::Healthy, Verdict::Healthy);
+            return self.become_it(Health::Healthy, HealthTransition::Healthy);
         }
         // It may need that long to come up; one that was up is past it.
         if since_start < self.start_period && self.health == Health::Starting {
-            return Verdict::Unchanged;
+            return HealthTransition::Unchanged;
         }
         self.failures += 1;
         match self.failures >= self.retries {
-            true => self.become_it(Health::Unhealthy, Verdict::Unhealthy),
-            false => Verdict::Unchanged,
+            true => self.become_it(Health::Unhealthy, HealthTransition::Unhealthy),
+            false => HealthTransition::Unchanged,
         }
     }
 
-    fn become_it(&mut self, health: Health, verdict: Verdict) -> Verdict {
+    fn become_it(&mut self, health: Health, verdict: HealthTransition) -> HealthTransition {
         match std::mem::replace(&mut self.health, health) == health {
-            true => Verdict::Unchanged,
+            true => HealthTransition::Unchanged,
             false => verdict,
         }
     }
@@ -115,7 +120,7 @@ impl Tally {
 
 async fn ask(pod: &PodRef, probe: &Probe) -> Result<(), String> {
     let record = pod.record();
-    let ip = match (record.spec.network, record.made.address) {
+    let ip = match (record.spec.network, record.allocated.address) {
         (PodNetwork::Bridge, Some(address)) => IpAddr::V4(address),
         _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
@@ -131,11 +136,11 @@ async fn ask(pod: &PodRef, probe: &Probe) -> Result<(), String> {
             )),
             Err(error) => Err(format!("GET {path} on port {port}: {error}")),
         },
-        Probe::Exec(words) => ask_inside(pod, words).await,
+        Probe::Exec(words) => probe_in_cell(pod, words).await,
     }
 }
 
-async fn ask_inside(pod: &PodRef, words: &[String]) -> Result<(), String> {
+async fn probe_in_cell(pod: &PodRef, words: &[String]) -> Result<(), String> {
     let command = CommandLine::try_from(words.to_vec()).map_err(|error| error.to_string())?;
     let request = ExecRequest {
         command,
@@ -148,7 +153,7 @@ async fn ask_inside(pod: &PodRef, words: &[String]) -> Result<(), String> {
     let (handle, streams) = exec(pod, request)
         .await
         .map_err(|error| error.to_string())?;
-    let ending = Guarded(Some(handle)).run(streams).await;
+    let ending = ProbeGuard(Some(handle)).run(streams).await;
     match ending {
         Some(Ending::Code(0)) => Ok(()),
         Some(ending) => Err(format!("{:?}: {ending}", words.join(" "))),
@@ -156,18 +161,18 @@ async fn ask_inside(pod: &PodRef, words: &[String]) -> Result<(), String> {
     }
 }
 
-/// Sees to it that a probe that is given up on does not stay.
-struct Guarded(Option<super::ExecHandle>);
+/// Ensures that a probe that is given up on does not stay.
+struct ProbeGuard(Option<super::ExecHandle>);
 
-impl Guarded {
-    async fn run(self, streams: Streams) -> Option<Ending> {
-        if let Streams::Pipes {
+impl ProbeGuard {
+    async fn run(self, streams: ExecStreams) -> Option<Ending> {
+        if let ExecStreams::Pipes {
             mut stdout,
             mut stderr,
             ..
         } = streams
         {
-            // Nobody reads what it says, but it must not get stuck on it.
+            // Its output has no reader, but the process must not block on it.
             let (mut nowhere, mut nothing) = (tokio::io::sink(), tokio::io::sink());
             let _ = tokio::join!(
                 tokio::io::copy(&mut stdout, &mut nowhere),
@@ -178,10 +183,10 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for ProbeGuard {
     fn drop(&mut self) {
         if let Some(handle) = self.0.take() {
-            tokio::spawn(handle.close());
+            spawn_detached("probe-close", handle.close());
         }
     }
 }
@@ -190,15 +195,15 @@ impl Drop for Guarded {
 mod tests {
     use super::*;
 
-    fn tally(retries: u32, start_period: u64) -> Tally {
+    fn tally(retries: u32, start_period: u64) -> ProbeTally {
         let mut check = HealthCheck::with(Probe::Tcp { port: 1 });
         check.retries = retries;
         check.start_period = Duration::from_secs(start_period);
         check.interval = Duration::ZERO;
-        Tally::new(&check)
+        ProbeTally::new(&check)
     }
 
-    fn count(tally: &mut Tally, well: bool, at: u64) -> Verdict {
+    fn count(tally: &mut ProbeTally, well: bool, at: u64) -> HealthTransition {
         let answer = if well { Ok(()) } else { Err(String::new()) };
         tally.count(&answer, Duration::from_secs(at))
     }
@@ -206,22 +211,22 @@ mod tests {
     #[test]
     fn failures_in_a_row_count_and_a_good_answer_forgives() {
         let mut tally = tally(2, 0);
-        assert_eq!(count(&mut tally, false, 1), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, true, 2), Verdict::Healthy);
-        assert_eq!(count(&mut tally, true, 3), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, false, 4), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, true, 5), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, false, 6), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, false, 7), Verdict::Unhealthy);
-        assert_eq!(count(&mut tally, false, 8), Verdict::Unchanged);
+        assert_eq!(count(&mut tally, false, 1), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, true, 2), HealthTransition::Healthy);
+        assert_eq!(count(&mut tally, true, 3), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, false, 4), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, true, 5), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, false, 6), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, false, 7), HealthTransition::Unhealthy);
+        assert_eq!(count(&mut tally, false, 8), HealthTransition::Unchanged);
     }
 
     #[test]
-    fn one_that_comes_up_slowly_is_given_its_time() {
+    fn slow_start_is_tolerated_within_the_start_period() {
         let mut tally = tally(1, 10);
-        assert_eq!(count(&mut tally, false, 9), Verdict::Unchanged);
-        assert_eq!(count(&mut tally, true, 9), Verdict::Healthy);
-        // It was up: no more patience.
-        assert_eq!(count(&mut tally, false, 9), Verdict::Unhealthy);
+        assert_eq!(count(&mut tally, false, 9), HealthTransition::Unchanged);
+        assert_eq!(count(&mut tally, true, 9), HealthTransition::Healthy);
+        // It was up: no more grace.
+        assert_eq!(count(&mut tally, false, 9), HealthTransition::Unhealthy);
     }
 }

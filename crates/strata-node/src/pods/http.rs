@@ -23,7 +23,7 @@ pub(super) async fn status(
         .header("connection", "close")
         .body(Empty::<Bytes>::new())?;
     // Driven here, so that giving up on the answer closes the connection. One
-    // that closes has mostly been answered: the answer tells.
+    // that closes has mostly been answered: the answer shows it.
     let answer = async { sender.send_request(request).await };
     tokio::pin!(answer);
     let answer = tokio::select! {

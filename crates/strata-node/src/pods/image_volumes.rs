@@ -1,100 +1,120 @@
 //! What volumes have of an image. One that a pod names is filled with what the
 //! image has in its place, where it is empty and no other pod has it.
 //!
-//! Folders that an image wants to be volumes. A pod gets one for each that it
-//! has no volume of its own for: it is filled with what the image has there,
-//! stays over stop and start, can be written to also where the root cannot,
-//! and goes with the pod. What limits the pod's disk limits each of them too.
+//! Directories that an image declares as volumes. A pod gets one for each that
+//! it has no volume of its own for: it is filled with what the image has there,
+//! stays over stop and start, can be written to also where the root cannot, and
+//! goes with the pod.
+//!
+//! An image names as many as it likes, and together they take no more than the
+//! pod's disk limit. With one, they are directories of the pod's root, which
+//! has the limit; where nothing is written to the root, they have equal parts
+//! of it.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use strata_image::RunConfig;
 use strata_rootfs::{BindOptions, RootError, RootOptions};
 use strata_types::Result;
-use strata_types::pod::{PodSpec, Volume, VolumeSource};
+use strata_types::pod::{PodSpec, VolumeSource};
 
-use super::kind::Made;
-use super::rootfs::{self, Outfitter};
+use super::kind::PodAllocation;
+use super::rootfs::{self, RootfsBuilder};
 use crate::volumes::of_image;
 
-/// Where they go: what the image says, as far as it makes sense and the pod
-/// has nothing else there.
-pub(super) fn targets(spec: &PodSpec, config: &RunConfig) -> Vec<String> {
-    let mut targets: Vec<String> = Vec::new();
-    for target in config.volumes.keys().take(PodSpec::MAX_ENTRIES) {
-        // Judged as if somebody had asked for it.
-        let volume = Volume {
-            source: VolumeSource::Memory(4096),
-            target: target.clone(),
-            read_only: false,
-        };
-        let taken = spec.volumes.iter().any(|own| own.place() == volume.place())
-            || targets.iter().any(|other| other == volume.place());
-        if !taken && volume.check("volume").is_ok() {
-            targets.push(volume.place().to_owned());
-        }
-    }
-    targets
-}
-
-/// Their names.
-pub(super) fn names(id: &str, made: &Made) -> Vec<String> {
-    let places = 0..made.image_volumes.len();
+pub(super) fn names(id: &str, allocated: &PodAllocation) -> Vec<String> {
+    let places = 0..allocated.image_volumes.len();
     places.map(|index| of_image(id, index)).collect()
 }
 
 /// Makes them, each with what the image has at its place. The writable layer
 /// is there already.
-pub(super) fn make(outfitter: &Outfitter, id: &str, spec: &PodSpec, made: &Made) -> Result<()> {
-    if made.image_volumes.is_empty() {
+pub(super) fn make(
+    rootfs_builder: &RootfsBuilder,
+    id: &str,
+    spec: &PodSpec,
+    allocated: &PodAllocation,
+) -> Result<()> {
+    if allocated.image_volumes.is_empty() {
         return Ok(());
     }
-    let root = root_of_image(outfitter, id, made)?;
-    for (target, name) in made.image_volumes.iter().zip(names(id, made)) {
-        let volumes = &outfitter.volumes;
-        volumes.make_of_image(&name, spec.limits.disk_bytes)?;
+    let root = root_of_image(rootfs_builder, id, allocated)?;
+    let size = share(spec.limits.disk_bytes, allocated.image_volumes.len());
+    for (target, name) in allocated.image_volumes.iter().zip(names(id, allocated)) {
+        let volumes = &rootfs_builder.volumes;
+        let made = volumes.make_of_image(&name, size);
+        made.map_err(|error| match error.field() {
+            Some("size_bytes") => error
+                .in_field("pod.limits.disk_bytes")
+                .with_hint("the volumes that the image declares have equal parts of the limit"),
+            _ => error,
+        })?;
         // It goes with the pod, so half of it is never taken for all.
         let mount = volumes.mount(&name, BindOptions::default())?;
-        let copied = strata_rootfs::copy_folder(&root, Path::new(target), &mount);
+        let copied = strata_rootfs::copy_dir(&root, Path::new(target), &mount);
         copied.map_err(|error| rootfs::error(&error, "pod.image"))?;
     }
     Ok(())
 }
 
-/// Fills volumes that a pod names, and that nobody has put anything into, with
+/// What each of so many volumes may hold.
+fn share(limit: Option<u64>, volumes: usize) -> Option<u64> {
+    let volumes = u64::try_from(volumes).unwrap_or(u64::MAX).max(1);
+    limit.map(|limit| limit / volumes)
+}
+
+/// Fills volumes that a pod names, and that nothing was ever put into, with
 /// what the image has at their places: content, owners and modes, so that a
-/// program which is not root finds a directory of its own.
+/// program which is not root finds a directory of its own. Those of the storage
+/// pool too, which pods of other nodes may have.
 pub(super) fn fill_named(
-    outfitter: &Outfitter,
+    rootfs_builder: &RootfsBuilder,
     id: &str,
     spec: &PodSpec,
-    made: &Made,
+    allocated: &PodAllocation,
 ) -> Result<()> {
-    for volume in &spec.volumes {
-        let VolumeSource::Named(name) = &volume.source else {
-            continue;
+    for (index, volume) in spec.volumes.iter().enumerate() {
+        let copy = |to: &OwnedFd| {
+            let root = mount_image(rootfs_builder, id, allocated)?;
+            strata_rootfs::copy_dir(&root, Path::new(volume.place()), to)
         };
-        outfitter.volumes.fill(id, name.as_str(), |to| {
-            let root = mount_image(outfitter, id, made)?;
-            strata_rootfs::copy_folder(&root, Path::new(volume.place()), to)
-        })?;
+        match &volume.source {
+            VolumeSource::Named(name) => {
+                let fill = |to: &OwnedFd| copy(to).map(drop);
+                rootfs_builder.volumes.fill(id, name.as_str(), fill)?;
+            }
+            VolumeSource::Pool(name) => {
+                let field = rootfs::pool_field(index);
+                let around = rootfs_builder.pool.volume(name, &field)?;
+                strata_rootfs::fill_shared(&around, Path::new(name.as_str()), copy)
+                    .map_err(|error| rootfs::error(&error, &field))?;
+            }
+            VolumeSource::Memory(_) | VolumeSource::Directory(_) => {}
+        }
     }
     Ok(())
 }
 
-fn root_of_image(outfitter: &Outfitter, id: &str, made: &Made) -> Result<OwnedFd> {
-    mount_image(outfitter, id, made).map_err(|error| rootfs::error(&error, "pod.image"))
+fn root_of_image(
+    rootfs_builder: &RootfsBuilder,
+    id: &str,
+    allocated: &PodAllocation,
+) -> Result<OwnedFd> {
+    mount_image(rootfs_builder, id, allocated).map_err(|error| rootfs::error(&error, "pod.image"))
 }
 
 /// The image as it is, before the pod has changed anything.
-fn mount_image(outfitter: &Outfitter, id: &str, made: &Made) -> Result<OwnedFd, RootError> {
+fn mount_image(
+    rootfs_builder: &RootfsBuilder,
+    id: &str,
+    allocated: &PodAllocation,
+) -> Result<OwnedFd, RootError> {
     let options = RootOptions {
         read_only: true,
         no_dev: true,
         ..RootOptions::default()
     };
-    outfitter.roots.mount(id, &made.layers, options)
+    rootfs_builder.roots.mount(id, &allocated.layers, options)
 }
 
 #[cfg(test)]
@@ -102,16 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_or_is_there_already_is_left_out() {
-        let mut spec = PodSpec::new("web".parse().unwrap(), "x");
-        spec.volumes = vec![Volume {
-            source: VolumeSource::Memory(4096),
-            target: "/own/".into(),
-            read_only: false,
-        }];
-        let text = r#"{"Volumes": {"/data": {}, "/data/": {}, "/own": {}, "/": {}, "/proc/x": {},
-            "relative": {}, "/a/../b": {}}}"#;
-        let config: RunConfig = serde_json::from_str(text).unwrap();
-        assert_eq!(targets(&spec, &config), ["/data"]);
+    fn volumes_of_an_image_have_equal_parts_of_the_disk_limit() {
+        assert_eq!(share(Some(9 << 20), 3), Some(3 << 20));
+        assert_eq!(share(Some(9 << 20), 0), Some(9 << 20));
+        assert_eq!(share(None, 3), None);
     }
 }

@@ -14,31 +14,33 @@ use strata_network::{Endpoint, Owner};
 use strata_types::pod::{Capabilities, PodNetwork, PodSpec, RestartPolicy, VolumeSource};
 use strata_types::{Error, IdMap, Label, Result};
 
-use super::rootfs::{Furniture, Outfitter};
-use super::{MAIN, PodRef, Size, Terminal, files, health, image_volumes, plan, rootfs, users};
+use super::rootfs::{Rootfs, RootfsBuilder};
+use super::{
+    MAIN, PodRef, Terminal, TerminalSize, cores, declared_volumes, files, health, image_volumes,
+    plan, rootfs, users,
+};
 use crate::blocking::{aside, blocking};
-use crate::cells::{Cell, Cells, Executable, Manner};
+use crate::cells::{Cell, Cells, Executable, LaunchOptions};
 use crate::host_path::Pins;
 use crate::images::{HeldImage, Images, reference_from_field};
 use crate::network::{NodeNetwork, project_of, published};
-use crate::units::{Kind, Record, clear_folder};
+use crate::units::{Record, UnitKind, clear_dir};
 
-/// The label by which a server says whose a pod is.
+/// The label by which a server marks the owner of a pod.
 const PROJECT: &str = "strata.dev/project";
 /// Users of the machine for pods with users of their own begin here.
 const FIRST_ID: u32 = 1 << 30;
 /// So many for each.
 const IDS: u32 = 1 << 16;
-const MOST_ID_MAPS: u32 = 1 << 14;
+const MAX_ID_MAPS: u32 = 1 << 14;
 
 /// What was decided when a pod was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
-    /// Of the manifest.
+pub(crate) struct PodAllocation {
     pub(crate) image_digest: String,
     /// Unpacked layers, the lowest first.
     pub(crate) layers: Vec<PathBuf>,
-    /// How the image wants to be run.
+    /// The run configuration of the image.
     pub(crate) config: RunConfig,
     /// On the node's bridge.
     pub(crate) address: Option<Ipv4Addr>,
@@ -54,19 +56,21 @@ pub(crate) struct Made {
 pub(crate) struct PodKind {
     pub(crate) cells: Cells,
     pub(crate) images: Images,
-    pub(crate) outfitter: Outfitter,
+    pub(crate) rootfs_builder: RootfsBuilder,
     pub(crate) network: Arc<NodeNetwork>,
     /// Why pods cannot have users of their own here; none where they can.
     pub(crate) lack_of_id_maps: Option<String>,
+    /// Whether they have the host's then.
+    pub(crate) allow_host_users: bool,
     /// The first users of those pods that have users of their own.
     pub(crate) id_maps: Mutex<HashSet<u32>>,
-    /// Images of pods that are being made, which nobody else speaks for yet.
+    /// Images of pods that are being created, which no other record holds yet.
     pub(crate) held: Mutex<HashMap<String, HeldImage>>,
 }
 
-impl Kind for PodKind {
+impl UnitKind for PodKind {
     type Spec = PodSpec;
-    type Made = Made;
+    type Allocated = PodAllocation;
 
     const NOUN: &'static str = "pod";
     const MAIN: &'static str = MAIN;
@@ -76,20 +80,20 @@ impl Kind for PodKind {
     }
 
     fn endpoint(record: &Record<Self>) -> Option<Endpoint> {
-        endpoint(&record.spec, &record.made)
+        endpoint(&record.spec, &record.allocated)
     }
 
     fn clear_all_but(&self, known: &HashSet<&str>) {
-        let roots = &self.outfitter.roots;
+        let roots = &self.rootfs_builder.roots;
         for id in roots.list().unwrap_or_default() {
             if !known.contains(id.as_str())
                 && let Err(error) = roots.remove(&id)
             {
-                tracing::error!(%id, %error, "a root that no pod has could not be removed");
+                tracing::error!(%id, %error, "orphaned root not removed");
             }
         }
-        clear_folder(&self.outfitter.files, known);
-        self.outfitter.volumes.clear_all_but(known);
+        clear_dir(&self.rootfs_builder.files, known);
+        self.rootfs_builder.volumes.clear_all_but(known);
     }
 
     fn name(spec: &PodSpec) -> &Label {
@@ -100,10 +104,10 @@ impl Kind for PodKind {
         spec.restart
     }
 
-    async fn make(&self, id: &str, spec: &PodSpec) -> Result<Made> {
+    async fn prepare(&self, id: &str, spec: &PodSpec) -> Result<PodAllocation> {
         let reference = reference_from_field("pod.image", &spec.image)?;
         // Before an image is fetched in vain.
-        blocking(|| self.outfitter.check_pool(spec))?;
+        blocking(|| self.rootfs_builder.check_pool(spec))?;
         let project = spec.labels.get(PROJECT).map(String::as_str);
         let held = self.images.ensure_for(&reference, spec.pull, project);
         // A pod has its reference in another field than a pull.
@@ -111,63 +115,63 @@ impl Kind for PodKind {
             Some("reference") => error.in_field("pod.image"),
             _ => error,
         })?;
-        let mut made = Made {
+        let mut allocated = PodAllocation {
             image_digest: held.image.digest.to_string(),
             layers: held.image.layers.clone(),
             config: held.image.config.config.clone(),
             address: None,
             id_map: None,
-            image_volumes: image_volumes::targets(spec, &held.image.config.config),
+            image_volumes: declared_volumes::targets(spec, &held.image.config.config),
         };
-        // What cannot be run is told now, not at the start.
-        plan::command(spec, &made.config)?;
-        let finished = blocking(|| self.make_parts(id, spec, &mut made));
+        // What cannot be run is reported now, not at the start.
+        plan::command(spec, &allocated.config)?;
+        let finished = blocking(|| self.allocate_resources(id, spec, &mut allocated));
         if let Err(error) = finished {
-            self.unmake_parts(id, &made);
+            self.release_resources(id, &allocated);
             return Err(error);
         }
         self.held().insert(id.to_owned(), held);
-        Ok(made)
+        Ok(allocated)
     }
 
     fn pins(&self, spec: &PodSpec) -> Pins {
-        self.outfitter.pins(spec)
+        self.rootfs_builder.pins(spec)
     }
 
     fn on_known(&self, id: &str) {
         self.held().remove(id);
     }
 
-    async fn unmake(&self, record: &Record<Self>) -> Result<()> {
+    async fn release(&self, record: &Record<Self>) -> Result<()> {
         let cell = Self::cell(&record.spec);
         match self.cells.free(&cell, Some(Duration::ZERO)).await {
             Err(error) if error.kind() != strata_types::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let (id, made) = (record.id.as_str(), &record.made);
-        blocking(|| self.unmake_parts(id, made));
+        let (id, allocated) = (record.id.as_str(), &record.allocated);
+        blocking(|| self.release_resources(id, allocated));
         Ok(())
     }
 
-    async fn up(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
-        let (spec, made) = (&record.spec, &record.made);
-        let endpoint = endpoint(spec, made);
+    async fn start(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
+        let (spec, allocated) = (&record.spec, &record.allocated);
+        let endpoint = endpoint(spec, allocated);
         let ports = match &endpoint {
             Some(endpoint) => Some(self.network.reserve_ports(endpoint)?),
             None => None,
         };
         // The root is made while the cell is, and put in its place while the
         // network is connected.
-        let early = made.id_map.is_none().then(|| {
-            let (outfitter, record) = (self.outfitter.clone(), record.clone());
-            aside(move || outfitter.furniture(&record, None))
+        let early = allocated.id_map.is_none().then(|| {
+            let (rootfs_builder, record) = (self.rootfs_builder.clone(), record.clone());
+            aside(move || rootfs_builder.build_rootfs(&record, None))
         });
-        let raised = self.cells.raise(plan::cell(spec, made)).await;
-        let furniture = match early {
+        let ensured = self.cells.ensure(plan::cell(spec, allocated)).await;
+        let build_rootfs = match early {
             Some(early) => Some(early.await?),
             None => None,
         };
-        let cell = raised?;
+        let cell = ensured?;
         let mut connecting = endpoint.map(|endpoint| self.connect(&cell, endpoint));
         // A setting of the interface needs the interface.
         if spec
@@ -178,7 +182,7 @@ impl Kind for PodKind {
         {
             connecting?.await?;
         }
-        let identity = blocking(|| self.fit_out(record, &cell, furniture));
+        let identity = blocking(|| self.setup_cell(record, &cell, build_rootfs));
         // Whatever came of it: nothing goes on behind our back.
         match connecting {
             Some(Ok(connecting)) => connecting.await?,
@@ -187,24 +191,24 @@ impl Kind for PodKind {
         }
         let user = identity?;
         let terminal = match spec.terminal {
-            true => Some(open_terminal(&cell, made, &user)?),
+            true => Some(open_terminal(&cell, allocated, &user)?),
             false => None,
         };
-        let executable = plan::main(spec, made, user)?;
-        let secrets = blocking(|| self.outfitter.secrets.environment(spec))?;
+        let executable = plan::main(spec, allocated, user)?;
+        let secrets = blocking(|| self.rootfs_builder.secrets.environment(spec))?;
         let stdio = match &terminal {
             Some((ours, theirs)) => Stdio::LoggedTerminal(theirs.as_fd(), ours.fd()),
             None if spec.stdin => Stdio::LoggedWithInput,
             None => Stdio::Logged,
         };
-        let manner = Manner {
+        let launch_options = LaunchOptions {
             stdio,
             sandboxed: true,
             as_init: false,
             main: true,
             environment: &secrets,
         };
-        let main = cell.start_anew(executable, manner).await;
+        let main = cell.start_again(executable, launch_options).await;
         drop(ports);
         main.map_err(in_pod)
     }
@@ -219,59 +223,66 @@ impl Kind for PodKind {
         cell.stop_run(main, grace).await.map(|()| None)
     }
 
-    async fn down(&self, record: &Record<Self>) -> Result<()> {
+    async fn teardown(&self, record: &Record<Self>) -> Result<()> {
         let cell = Self::cell(&record.spec);
         self.cells.halt(&cell, Some(Duration::ZERO)).await?;
-        if let Some(endpoint) = endpoint(&record.spec, &record.made) {
+        if let Some(endpoint) = endpoint(&record.spec, &record.allocated) {
             blocking(|| self.network.detach(&endpoint))?;
         }
         Ok(())
     }
 
-    fn attend(&self, unit: PodRef, main: Arc<Executable>) {
+    fn monitor(&self, unit: PodRef, main: Arc<Executable>) {
         health::watch(unit, main);
     }
 }
 
 impl PodKind {
-    fn make_parts(&self, id: &str, spec: &PodSpec, made: &mut Made) -> Result<()> {
+    fn allocate_resources(
+        &self,
+        id: &str,
+        spec: &PodSpec,
+        allocated: &mut PodAllocation,
+    ) -> Result<()> {
         if spec.network == PodNetwork::Bridge {
-            made.address = Some(self.network.lease(spec.address)?);
+            allocated.address = Some(self.network.lease(spec.address)?);
         }
-        if spec.has_own_users() && self.can_have_own_users(spec)? {
-            made.id_map = Some(self.take_id_map()?);
+        if spec.has_own_users()
+            && has_own_users(spec, self.lack_of_id_maps.as_deref(), self.allow_host_users)?
+        {
+            allocated.id_map = Some(self.take_id_map()?);
         }
-        let volumes = &self.outfitter.volumes;
+        let volumes = &self.rootfs_builder.volumes;
         volumes.take(id, spec.name.as_str(), named(spec))?;
-        self.hold_image_volumes(id, spec, made);
+        self.hold_image_volumes(id, spec, allocated);
         let disk = spec.limits.disk_bytes;
-        self.outfitter
+        self.rootfs_builder
             .roots
             .create(id, disk)
             .map_err(|error| rootfs::error(&error, "pod.limits.disk_bytes"))?;
-        image_volumes::make(&self.outfitter, id, spec, made)?;
-        image_volumes::fill_named(&self.outfitter, id, spec, made)?;
+        image_volumes::make(&self.rootfs_builder, id, spec, allocated)?;
+        image_volumes::fill_named(&self.rootfs_builder, id, spec, allocated)?;
         files::write(
-            &self.outfitter.files.join(id),
+            &self.rootfs_builder.files.join(id),
             spec,
-            made,
+            allocated,
             self.network.gateway(),
         )
     }
 
-    fn unmake_parts(&self, id: &str, made: &Made) {
+    fn release_resources(&self, id: &str, allocated: &PodAllocation) {
         self.held().remove(id);
-        if let Some(address) = made.address {
+        if let Some(address) = allocated.address {
             self.network.release(address);
         }
-        if let Some(map) = made.id_map {
+        if let Some(map) = allocated.id_map {
             self.id_maps().remove(&map.first);
         }
-        if let Err(error) = self.outfitter.roots.remove(id) {
-            tracing::error!(%error, "a pod's root could not be removed; the next start tries again");
+        if let Err(error) = self.rootfs_builder.roots.remove(id) {
+            tracing::error!(pod = id, %error, "pod root not removed; retried at the next start");
         }
-        self.outfitter.volumes.give_back(id);
-        let _ = std::fs::remove_dir_all(self.outfitter.files.join(id));
+        self.rootfs_builder.volumes.give_back(id);
+        let _ = std::fs::remove_dir_all(self.rootfs_builder.files.join(id));
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, HeldImage>> {
@@ -284,43 +295,24 @@ impl PodKind {
 
     /// What a pod from before has that others must not have, or take away.
     pub(super) fn hold(&self, record: &Record<Self>) {
-        let map = record.made.id_map;
+        let map = record.allocated.id_map;
         self.id_maps().extend(map.map(|map| map.first));
-        let (spec, volumes) = (&record.spec, &self.outfitter.volumes);
+        let (spec, volumes) = (&record.spec, &self.rootfs_builder.volumes);
         volumes.hold(&record.id, spec.name.as_str(), named(spec));
-        self.hold_image_volumes(&record.id, spec, &record.made);
+        self.hold_image_volumes(&record.id, spec, &record.allocated);
     }
 
-    fn hold_image_volumes(&self, id: &str, spec: &PodSpec, made: &Made) {
-        let names = image_volumes::names(id, made);
+    fn hold_image_volumes(&self, id: &str, spec: &PodSpec, allocated: &PodAllocation) {
+        let names = image_volumes::names(id, allocated);
         let names = names.iter().map(String::as_str);
-        self.outfitter.volumes.hold(id, spec.name.as_str(), names);
-    }
-
-    /// Whether a pod that is to have users of its own gets them. Where the
-    /// host cannot, one that leaves it open has the host's, unless it may do
-    /// more than pods do by default.
-    fn can_have_own_users(&self, spec: &PodSpec) -> Result<bool> {
-        let Some(why) = &self.lack_of_id_maps else {
-            return Ok(true);
-        };
-        let security = &spec.security;
-        let usual = Capabilities::default();
-        let more = security.capabilities.iter().any(|one| !usual.contains(one));
-        match security.user_namespace.is_some() || more || security.any_system_call {
-            true => Err(Error::wrong_state(format!(
-                "pod {} cannot have a user namespace: {why}",
-                spec.name
-            ))
-            .in_field("pod.security.user_namespace")
-            .with_hint("an admin may run it with the users of the host")),
-            false => Ok(false),
-        }
+        self.rootfs_builder
+            .volumes
+            .hold(id, spec.name.as_str(), names);
     }
 
     fn take_id_map(&self) -> Result<IdMap> {
         let mut taken = self.id_maps();
-        let first = (0..MOST_ID_MAPS)
+        let first = (0..MAX_ID_MAPS)
             .map(|i| FIRST_ID + i * IDS)
             .find(|first| !taken.contains(first))
             .ok_or_else(|| Error::exhausted("no users of the machine are left for pods"))?;
@@ -328,31 +320,34 @@ impl PodKind {
         Ok(IdMap { first, count: IDS })
     }
 
-    /// Gives a new cell its root and its sandbox; answers who its processes
-    /// are.
-    fn fit_out(
+    /// Gives a new cell its root and its sandbox; returns the user of its
+    /// processes.
+    fn setup_cell(
         &self,
         record: &Record<Self>,
         cell: &Cell,
-        furniture: Option<Furniture>,
+        build_rootfs: Option<Rootfs>,
     ) -> Result<users::User> {
-        let (spec, made) = (&record.spec, &record.made);
+        let (spec, allocated) = (&record.spec, &record.allocated);
         let init = cell.init()?;
-        let Furniture { root, mut fittings } = match furniture {
-            Some(furniture) => furniture,
+        let Rootfs {
+            root,
+            mut mount_ops,
+        } = match build_rootfs {
+            Some(build_rootfs) => build_rootfs,
             None => {
                 let users = init.namespace("user").map_err(gone)?;
-                self.outfitter.furniture(record, Some(&users))?
+                self.rootfs_builder.build_rootfs(record, Some(&users))?
             }
         };
-        let wanted = spec.user.as_deref().unwrap_or(&made.config.user);
+        let wanted = spec.user.as_deref().unwrap_or(&allocated.config.user);
         let user = users::find(&root, wanted)?;
-        fittings.extend(rootfs::groups(spec, cell)?);
-        let furnished = match spec.init {
-            true => init.furnish(&root, &fittings),
-            false => init.furnish_for_init(&root, &fittings),
+        mount_ops.extend(rootfs::groups(spec, cell)?);
+        let set_up = match spec.init {
+            true => init.setup_root(&root, &mount_ops),
+            false => init.setup_root_for_init(&root, &mount_ops),
         };
-        furnished.map_err(|error| rootfs::not_furnished(spec, &error))?;
+        set_up.map_err(|error| rootfs::rootfs_error(spec, &error))?;
         let capabilities = spec.security.capabilities.bits();
         let filter = match spec.security.any_system_call {
             true => None,
@@ -361,8 +356,7 @@ impl PodKind {
         let confinement = Confinement {
             capabilities,
             no_new_privileges: !spec.security.privilege_escalation,
-            core_dumps: true,
-            rlimits: plan::rlimits(spec),
+            rlimits: cores::limits(spec, &cores::pattern()),
             filter,
         };
         init.confine(&confinement)
@@ -382,17 +376,48 @@ impl PodKind {
     }
 }
 
+/// Whether a pod that is to have users of its own gets them. Where the host
+/// cannot, one that leaves it open has the host's if the node's configuration
+/// allows that, unless it may do more than pods do by default.
+fn has_own_users(spec: &PodSpec, lack: Option<&str>, allow_host_users: bool) -> Result<bool> {
+    let Some(why) = lack else {
+        return Ok(true);
+    };
+    let security = &spec.security;
+    let usual = Capabilities::default();
+    let more = security.capabilities.iter().any(|one| !usual.contains(one));
+    let asks = security.user_namespace.is_some() || more || security.any_system_call;
+    if allow_host_users && !asks {
+        return Ok(false);
+    }
+    let hint = match asks {
+        true => "an admin may run it with the users of the host",
+        false => {
+            "keep the data directory on ext4, xfs or btrfs, or set allow_host_users of [node] in \
+             the node's configuration; an admin may run it with the users of the host"
+        }
+    };
+    let why = format!("pod {} cannot have a user namespace: {why}", spec.name);
+    Err(Error::wrong_state(why)
+        .in_field("pod.security.user_namespace")
+        .with_hint(hint))
+}
+
 /// A terminal for a pod's own process: our end, which its init keeps, and the
 /// process's.
-fn open_terminal(cell: &Cell, made: &Made, user: &users::User) -> Result<(Terminal, OwnedFd)> {
+fn open_terminal(
+    cell: &Cell,
+    allocated: &PodAllocation,
+    user: &users::User,
+) -> Result<(Terminal, OwnedFd)> {
     let init = cell.init()?;
     let owner = user.identity.uid.unwrap_or(0);
-    let owner = made
+    let owner = allocated
         .id_map
         .map_or(owner, |map| map.first.saturating_add(owner));
     blocking(|| {
         let root = init.root().map_err(gone)?;
-        Terminal::open(&root, Size::default(), owner)
+        Terminal::open(&root, TerminalSize::default(), owner)
     })
 }
 
@@ -413,8 +438,8 @@ fn named(spec: &PodSpec) -> impl Iterator<Item = &str> {
 }
 
 /// A pod as the network knows it; none when it is not on the bridge.
-fn endpoint(spec: &PodSpec, made: &Made) -> Option<Endpoint> {
-    let address = made.address?;
+fn endpoint(spec: &PodSpec, allocated: &PodAllocation) -> Option<Endpoint> {
+    let address = allocated.address?;
     Some(Endpoint {
         name: spec.name.to_string(),
         aliases: spec.aliases.iter().map(ToString::to_string).collect(),
@@ -433,4 +458,27 @@ pub(super) fn in_pod(error: Error) -> Error {
         _ => return error,
     };
     error.in_field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pod_without_users_of_its_own_is_refused_unless_the_node_allows_it() {
+        let mut spec = PodSpec::new("web".parse().unwrap(), "x");
+        let lack = Some("the data directory is on ramfs");
+        assert!(has_own_users(&spec, None, false).unwrap());
+        let refused = has_own_users(&spec, lack, false).unwrap_err();
+        assert!(refused.to_string().contains("ramfs"), "{refused}");
+        let hint = refused.hint().unwrap_or_default();
+        assert!(hint.contains("allow_host_users"), "{hint}");
+        assert!(!has_own_users(&spec, lack, true).unwrap());
+        // What asks for more than the default never has the host's users.
+        spec.security.any_system_call = true;
+        assert!(has_own_users(&spec, lack, true).is_err());
+        spec.security.any_system_call = false;
+        spec.security.user_namespace = Some(true);
+        assert!(has_own_users(&spec, lack, true).is_err());
+    }
 }

@@ -2,11 +2,13 @@
 //! layers, an address on the node's bridge, and a sandbox.
 //!
 //! The path of a start: `kind.rs` raises the cell, `rootfs.rs` makes its
-//! mounts, the network gives it its interface, `plan.rs` says what is started
-//! in it. What is kept, started again and told of is the business of
+//! mounts, the network gives it its interface, `plan.rs` decides what is
+//! started in it. What is kept, restarted and reported is the business of
 //! [`crate::units`].
 
 mod attach;
+mod cores;
+mod declared_volumes;
 mod exec;
 mod files;
 mod health;
@@ -22,18 +24,16 @@ mod users;
 use std::sync::Arc;
 
 pub(crate) use attach::{Attached, Input, attach};
-pub(crate) use exec::{ExecHandle, ExecRequest, Streams, exec};
+pub(crate) use exec::{ExecHandle, ExecRequest, ExecStreams, exec};
 pub(crate) use kind::PodKind;
-pub(crate) use rootfs::Outfitter;
-pub(crate) use terminal::{Size, Terminal};
+pub(crate) use rootfs::RootfsBuilder;
+pub(crate) use terminal::{Terminal, TerminalSize};
 
 use crate::units::{Unit, Units};
 
 /// All pods of a node.
 pub(crate) type Pods = Units<PodKind>;
-/// One pod.
 pub(crate) type Pod = Unit<PodKind>;
-/// One pod, shared.
 pub(crate) type PodRef = Arc<Pod>;
 
 /// The name of a pod's own process in its cell.

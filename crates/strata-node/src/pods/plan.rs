@@ -1,5 +1,5 @@
-//! What is started in a pod: what was asked for on top of what the image
-//! says. Nothing here touches the machine.
+//! What is started in a pod: what was requested on top of the image's
+//! configuration. Nothing here touches the machine.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use strata_types::{
 };
 
 use super::MAIN;
-use super::kind::{Made, PodKind};
+use super::kind::{PodAllocation, PodKind};
 use super::users::User;
-use crate::units::Kind as _;
+use crate::units::UnitKind as _;
 use strata_types::pod::PodNetwork;
 
 /// The cell of a pod.
-pub(super) fn cell(spec: &PodSpec, made: &Made) -> CellSpec {
+pub(super) fn cell(spec: &PodSpec, allocated: &PodAllocation) -> CellSpec {
     let mut cell = CellSpec::named(PodKind::cell(spec));
     cell.cpu_shares = spec.cpu_shares;
     cell.isolated_network = spec.network != PodNetwork::Host;
     cell.root = RootMode::Handed;
-    cell.id_map = made.id_map;
+    cell.id_map = allocated.id_map;
     cell.limits = Limits {
         cpu: spec.limits.cpu_millis.map(|millis| CpuLimit {
             quota_us: u64::from(millis) * 100,
@@ -61,8 +61,8 @@ pub(super) fn command(spec: &PodSpec, config: &RunConfig) -> Result<CommandLine>
     CommandLine::try_from(words).map_err(|why| why.in_field("pod.entrypoint"))
 }
 
-/// The image's variables, those asked for, and those everybody expects.
-/// Later ones win.
+/// The image's variables, the requested ones, and the usual ones. Later ones
+/// win.
 pub(super) fn environment(
     spec: &PodSpec,
     config: &RunConfig,
@@ -89,20 +89,20 @@ pub(super) fn environment(
     all.into_iter().flatten().collect()
 }
 
-/// The folder its processes start in.
+/// The directory its processes start in.
 pub(super) fn working_directory(spec: &PodSpec, config: &RunConfig) -> String {
-    // Images that were taken in before may have anything here.
+    // Images that were pulled before may have anything here.
     let image = Some(config.working_dir.as_str());
-    let image = image.filter(|folder| !folder.is_empty() && !folder.contains('\0'));
-    let folder = spec.working_directory.as_deref().or(image).unwrap_or("/");
-    match folder.starts_with('/') {
-        true => folder.to_owned(),
-        false => format!("/{folder}"),
+    let image = image.filter(|dir| !dir.is_empty() && !dir.contains('\0'));
+    let dir = spec.working_directory.as_deref().or(image).unwrap_or("/");
+    match dir.starts_with('/') {
+        true => dir.to_owned(),
+        false => format!("/{dir}"),
     }
 }
 
-/// How it is found out whether it works: as asked for, else as the image says
-/// unless that is not wanted.
+/// How it is found out whether it works: as requested, else as the image
+/// defines unless that is disabled.
 pub(super) fn health(spec: &PodSpec, config: &RunConfig) -> Option<HealthCheck> {
     // As Docker has them.
     const INTERVAL: u64 = 30_000_000_000;
@@ -136,27 +136,23 @@ pub(super) fn health(spec: &PodSpec, config: &RunConfig) -> Option<HealthCheck> 
 }
 
 /// The pod's own process.
-pub(super) fn main(spec: &PodSpec, made: &Made, user: User) -> Result<ExecutableSpec> {
+pub(super) fn main(
+    spec: &PodSpec,
+    allocated: &PodAllocation,
+    user: User,
+) -> Result<ExecutableSpec> {
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
         cell: PodKind::cell(spec),
-        command: command(spec, &made.config)?,
+        command: command(spec, &allocated.config)?,
         description: String::new(),
-        environment: environment(spec, &made.config, &user),
+        environment: environment(spec, &allocated.config, &user),
         identity: user.identity,
-        working_directory: Some(working_directory(spec, &made.config)),
+        working_directory: Some(working_directory(spec, &allocated.config)),
         stop_grace: spec.stop_grace,
-        stop_signal: stop_signal(&made.config.stop_signal),
+        stop_signal: stop_signal(&allocated.config.stop_signal),
         restart: ExecutableSpec::default_restart(),
     })
-}
-
-/// Resource limits as the kernel takes them.
-pub(super) fn rlimits(spec: &PodSpec) -> Vec<(u32, u64, u64)> {
-    spec.rlimits
-        .iter()
-        .map(|limit| (limit.resource, limit.soft, limit.hard))
-        .collect()
 }
 
 /// `SIGQUIT`, `QUIT` or `3`; SIGTERM when it is none of these.
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_signals_are_as_the_image_says_unless_told() {
+    fn image_defines_default_directory_and_stop_signal() {
         let image = RunConfig {
             working_dir: "srv".into(),
             ..RunConfig::default()
@@ -286,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_says_how_it_is_asked_unless_the_pod_does() {
+    fn image_health_check_is_the_default_of_the_pod() {
         let image = |text: &str| RunConfig {
             healthcheck: serde_json::from_str(text).unwrap(),
             ..RunConfig::default()
@@ -323,7 +319,7 @@ mod tests {
         let mut spec = pod();
         spec.limits.cpu_millis = Some(1500);
         spec.limits.memory_bytes = Some(1 << 20);
-        let made = Made {
+        let allocated = PodAllocation {
             image_digest: String::new(),
             layers: Vec::new(),
             config: RunConfig::default(),
@@ -331,7 +327,7 @@ mod tests {
             id_map: None,
             image_volumes: Vec::new(),
         };
-        let cell = cell(&spec, &made);
+        let cell = cell(&spec, &allocated);
         assert_eq!(cell.limits.cpu.map(|cpu| cpu.quota_us), Some(150_000));
         assert_eq!(cell.limits.memory.max, Some(1 << 20));
         assert!(cell.isolated_network);

@@ -1,10 +1,11 @@
 //! What pods hold of what they share with others, found again after a restart
-//! and asked for in between.
+//! and requested in between.
 
 use strata_types::Result;
 
 use super::{PodRef, Pods};
 use crate::images::ImageUse;
+use crate::network::project_of;
 
 impl Pods {
     /// Finds all pods again.
@@ -19,9 +20,14 @@ impl Pods {
     pub(crate) fn images_in_use(&self) -> Vec<ImageUse> {
         let used = |pod: PodRef| {
             let record = pod.record();
-            let digest = record.made.image_digest.parse().ok()?;
+            let digest = record.allocated.image_digest.parse().ok()?;
             let by = format!("pod {}", record.spec.name);
-            Some(ImageUse { digest, by })
+            let project = project_of(&record.spec.labels);
+            Some(ImageUse {
+                digest,
+                by,
+                project,
+            })
         };
         self.list().into_iter().filter_map(used).collect()
     }

@@ -10,15 +10,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use strata_types::{Error, Result};
 use tokio::io::unix::AsyncFd;
 
-/// Rows and columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+pub(crate) struct TerminalSize {
     pub(crate) rows: u16,
     pub(crate) columns: u16,
 }
 
-impl Default for Size {
-    /// What everybody expects before somebody looks.
+impl Default for TerminalSize {
+    /// The usual size before a client reports its own.
     fn default() -> Self {
         Self {
             rows: 24,
@@ -33,7 +32,7 @@ pub(crate) struct Terminal(AsyncFd<OwnedFd>);
 impl Terminal {
     /// Makes a terminal of a pod, whose root is given; answers our end and
     /// that of the process, which belongs to `owner`.
-    pub(super) fn open(root: &OwnedFd, size: Size, owner: u32) -> Result<(Self, OwnedFd)> {
+    pub(super) fn open(root: &OwnedFd, size: TerminalSize, owner: u32) -> Result<(Self, OwnedFd)> {
         let failed = |error: io::Error| Error::internal(format!("cannot make a terminal: {error}"));
         let make = || {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -50,24 +49,23 @@ impl Terminal {
         make().map_err(failed)
     }
 
-    /// Our end of a terminal that somebody else made.
+    /// Our end of a terminal that another process created.
     pub(super) fn of(ours: OwnedFd) -> Result<Self> {
         let ours = strata_cell::both_ways(ours)
             .map_err(|error| Error::internal(format!("cannot use a terminal: {error}")))?;
         Ok(Self(ours))
     }
 
-    /// Our end itself.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }
 
-    /// Changes its size; whoever uses it is told by the kernel.
-    pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
+    /// Changes its size; the kernel signals its processes.
+    pub(crate) fn resize(&self, size: TerminalSize) -> io::Result<()> {
         set_size(self.0.get_ref(), size)
     }
 
-    /// What was written to it; nothing once nobody has it open any more.
+    /// What was written to it; nothing once no process has it open any more.
     pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -84,7 +82,6 @@ impl Terminal {
         }
     }
 
-    /// Types into it.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let mut ready = self.0.writable().await?;
@@ -97,7 +94,7 @@ impl Terminal {
     }
 }
 
-fn set_size(terminal: &OwnedFd, size: Size) -> io::Result<()> {
+fn set_size(terminal: &OwnedFd, size: TerminalSize) -> io::Result<()> {
     let size = Winsize {
         ws_row: size.rows,
         ws_col: size.columns,

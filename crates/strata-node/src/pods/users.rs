@@ -1,5 +1,5 @@
-//! Who a pod's processes are: `user[:group]`, names or numbers, looked up in
-//! the image's own `/etc/passwd` and `/etc/group`. These are files of an
+//! The user of a pod's processes: `user[:group]`, names or numbers, looked up
+//! in the image's own `/etc/passwd` and `/etc/group`. These are files of an
 //! image, so anything may be in them, and they are read within the root.
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use strata_types::{Error, Identity, Result};
 
 /// The most that is read of either file.
-const MOST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 const FIELD: &str = "pod.user";
 
 /// A user and where it is at home.
@@ -50,7 +50,7 @@ fn read(root: &OwnedFd, path: &str) -> String {
     if let Ok(file) = openat2(root.as_fd(), path, flags, Mode::empty(), within) {
         let file = File::from(file);
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            let _ = file.take(MOST).read_to_end(&mut text);
+            let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut text);
         }
     }
     String::from_utf8_lossy(&text).into_owned()
@@ -143,7 +143,7 @@ fn group_id(groups: &str, group: &str) -> Result<u32> {
 
 /// Further groups of a user, as many as there is room for.
 fn memberships(groups: &str, name: &str, primary: u32) -> Vec<u32> {
-    const MOST_GROUPS: usize = 64;
+    const MAX_GROUPS: usize = 64;
     groups
         .lines()
         .filter_map(|line| {
@@ -152,13 +152,9 @@ fn memberships(groups: &str, name: &str, primary: u32) -> Vec<u32> {
             let mut members = fields.get(3)?.split(',');
             (gid != primary && members.any(|member| member == name)).then_some(gid)
         })
-        .take(MOST_GROUPS)
+        .take(MAX_GROUPS)
         .collect()
 }
-
-#[cfg(test)]
-#[path = "../../../../fuzz/replay.rs"]
-mod replay;
 
 #[cfg(test)]
 mod tests {
@@ -192,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_told() {
+    fn unknown_user_is_reported() {
         for (user, group) in [("nobody", None), ("www", Some("nogroup"))] {
             let error = resolve(PASSWD, GROUPS, user, group).unwrap_err();
             assert_eq!(error.field(), Some("pod.user"), "{error}");
@@ -211,7 +207,7 @@ mod tests {
 
     #[test]
     fn seeds_and_their_prefixes_are_read_or_refused() {
-        replay::replay(&[("passwd", |data| {
+        crate::replay::replay(&[("passwd", |data| {
             let text = String::from_utf8_lossy(data);
             let mut parts = text.splitn(3, '\0').map(str::to_owned);
             let mut part = || parts.next().unwrap_or_default();

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use strata_types::{Error, ErrorKind, Label, Result};
 
-use super::{Kind, Units, guard};
+use super::{UnitKind, Units, guard};
 use crate::blocking::blocking;
 
-impl<K: Kind> Units<K> {
+impl<K: UnitKind> Units<K> {
     /// Whether the record of the unit of this name cannot be read.
     pub(crate) fn is_damaged(&self, name: &Label) -> bool {
         guard(&self.0.damaged).contains_key(name)
@@ -53,7 +53,7 @@ impl<K: Kind> Units<K> {
         guard(&self.0.damaged).remove(name);
         self.0.names.give_back(name);
         tracing::warn!(kind = K::NOUN, name = %name, record = %aside.display(),
-            "damaged unit cleared");
+            "damaged unit removed");
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What happens to units, for those who want to know. The latest are kept, so
-//! that whoever comes later can see how it came to this.
+//! Events of units, for subscribers. The latest are kept, so that a later
+//! subscriber sees the history.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use crate::clock::now_ms;
 
 /// How many are kept, and how far a listener may fall behind.
-const KEPT: usize = 1024;
+const CHANNEL_CAPACITY: usize = 1024;
 
 /// Something that happened to a unit.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Events {
 impl Default for Events {
     fn default() -> Self {
         Self {
-            live: broadcast::Sender::new(KEPT),
+            live: broadcast::Sender::new(CHANNEL_CAPACITY),
             past: Mutex::default(),
         }
     }
@@ -47,12 +47,12 @@ impl Events {
             message: message.into(),
         };
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        if past.len() == KEPT {
+        if past.len() == CHANNEL_CAPACITY {
             past.pop_front();
         }
         past.push_back(event.clone());
-        // Under the lock: whoever listens sees each event once, in the past
-        // or live. Nobody listening is fine.
+        // Under the lock: a subscriber receives each event once, in the past or
+        // live. No subscribers is fine.
         let _ = self.live.send(event);
     }
 

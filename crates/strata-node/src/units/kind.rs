@@ -18,11 +18,11 @@ use crate::units::Unit;
 
 /// How a kind of units is made, started, stopped and removed. Every call may
 /// come again after it failed or was cut short by the death of the daemon.
-pub(crate) trait Kind: Send + Sync + Sized + 'static {
-    /// What a unit is asked to be.
+pub(crate) trait UnitKind: Send + Sync + Sized + 'static {
+    /// The specification of a unit.
     type Spec: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned + Send + Sync;
     /// What was decided when it was made, and is kept.
-    type Made: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync;
+    type Allocated: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync;
 
     /// What it is called.
     const NOUN: &'static str;
@@ -50,22 +50,26 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
     fn restart(spec: &Self::Spec) -> RestartPolicy;
 
     /// Makes all that a unit has before it is started. Whole or nothing.
-    fn make(&self, id: &str, spec: &Self::Spec) -> impl Future<Output = Result<Self::Made>> + Send;
+    fn prepare(
+        &self,
+        id: &str,
+        spec: &Self::Spec,
+    ) -> impl Future<Output = Result<Self::Allocated>> + Send;
 
     /// Paths of the host that a unit uses whenever it is started.
     fn pins(&self, _spec: &Self::Spec) -> Pins {
         Pins::default()
     }
 
-    /// What `make` made has its record, and is known by its name.
+    /// What `prepare` made has its record, and is known by its name.
     fn on_known(&self, _id: &str) {}
 
-    /// Takes away all that `make` made.
-    fn unmake(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
+    /// Takes away all that `prepare` made.
+    fn release(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
 
     /// Starts it, and answers its main process. What is half done when this
-    /// fails, `down` takes away.
-    fn up(&self, record: &Record<Self>) -> impl Future<Output = Result<Arc<Executable>>> + Send;
+    /// fails, `teardown` takes away.
+    fn start(&self, record: &Record<Self>) -> impl Future<Output = Result<Arc<Executable>>> + Send;
 
     /// Its main process, as far as one is remembered, alive or not.
     fn main(&self, record: &Record<Self>) -> Option<Arc<Executable>> {
@@ -75,8 +79,8 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
             .ok()
     }
 
-    /// Asks the main process to end, and sees to it after the grace period.
-    /// Answers how it ended, where its exit status does not tell.
+    /// Sends the main process the request to end, and kills it after the grace
+    /// period. Returns how it ended, where its exit status does not show it.
     fn stop(
         &self,
         record: &Record<Self>,
@@ -84,10 +88,10 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
         grace: Option<Duration>,
     ) -> impl Future<Output = Result<Option<String>>> + Send;
 
-    /// Takes away all that `up` made, and whatever still runs in it.
-    fn down(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
+    /// Takes away all that `start` made, and whatever still runs in it.
+    fn teardown(&self, record: &Record<Self>) -> impl Future<Output = Result<()>> + Send;
 
     /// Watches over a unit that has just been started, for as long as its main
     /// process lives.
-    fn attend(&self, unit: Arc<Unit<Self>>, main: Arc<Executable>);
+    fn monitor(&self, unit: Arc<Unit<Self>>, main: Arc<Executable>);
 }

@@ -2,9 +2,9 @@
 //! restart policy. Pods are one kind of them, virtual machines another; what
 //! both have in common is here, what they are made of is theirs.
 //!
-//! A unit's record is its commit point. It is written when all that the unit
-//! is made of is there, and removed before any of that goes; whatever has no
-//! record is nobody's, and cleared after a restart. So whenever the daemon
+//! A unit's record is its commit point. It is written when all that the unit is
+//! made of is there, and removed before any of that goes; whatever has no
+//! record has no owner, and is cleared after a restart. So whenever the daemon
 //! dies, each unit is whole or gone.
 
 mod damaged;
@@ -22,29 +22,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use strata_tasks::TaskGroup;
 use strata_types::{Error, ErrorKind, Label, Result};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub(crate) use events::{Event, Events};
-pub(crate) use kind::Kind;
+pub(crate) use kind::UnitKind;
 pub(crate) use names::Names;
 pub(crate) use record::Record;
-pub(crate) use recover::clear_folder;
+pub(crate) use recover::clear_dir;
 pub(crate) use unit::Unit;
-pub(crate) use view::{Health, View};
+pub use view::Health;
+pub(crate) use view::View;
 
 use crate::blocking::blocking;
 use crate::cells::FreedNames;
 use crate::clock::{now_ms, now_ns};
 
 /// All units of one kind. Cheap to clone.
-pub(crate) struct Units<K: Kind>(Arc<Inner<K>>);
+pub(crate) struct Units<K: UnitKind>(Arc<Inner<K>>);
 
-struct Inner<K: Kind> {
+struct Inner<K: UnitKind> {
     kind: Arc<K>,
     /// A record for each unit.
-    folder: PathBuf,
+    dir: PathBuf,
     events: Events,
     table: Mutex<BTreeMap<Label, Arc<Unit<K>>>>,
     /// Names at which something is being made or removed.
@@ -54,13 +56,14 @@ struct Inner<K: Kind> {
     names: Names,
     /// Units whose records cannot be read, and where those are.
     damaged: Mutex<BTreeMap<Label, PathBuf>>,
-    /// Those that are not started after a restart until somebody says so.
+    /// Those that are not started after a restart until a caller starts them.
     held: Mutex<HashSet<Label>>,
     /// The daemon ends: nothing is started again.
     closing: CancellationToken,
+    tasks: TaskGroup,
 }
 
-impl<K: Kind> Clone for Units<K> {
+impl<K: UnitKind> Clone for Units<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
@@ -70,14 +73,14 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K: Kind> Units<K> {
-    /// The units whose records are in `folder`; none is known before
+impl<K: UnitKind> Units<K> {
+    /// The units whose records are in `dir`; none is known before
     /// [`Units::recover`].
-    pub(crate) fn new(kind: Arc<K>, folder: PathBuf, names: Names) -> Self {
-        let gone = FreedNames::open(folder.join("gone"));
+    pub(crate) fn new(kind: Arc<K>, dir: PathBuf, names: Names, tasks: TaskGroup) -> Self {
+        let gone = FreedNames::open(dir.join("gone"));
         Self(Arc::new(Inner {
             kind,
-            folder,
+            dir,
             events: Events::default(),
             table: Mutex::default(),
             busy: Mutex::default(),
@@ -86,6 +89,7 @@ impl<K: Kind> Units<K> {
             damaged: Mutex::default(),
             held: Mutex::default(),
             closing: CancellationToken::new(),
+            tasks,
         }))
     }
 
@@ -93,8 +97,8 @@ impl<K: Kind> Units<K> {
         &self.0.kind
     }
 
-    /// After a restart these are not started, also where they were to run:
-    /// whoever wants them says so.
+    /// After a restart these are not started, also where they were to run: a
+    /// caller starts them.
     pub(crate) fn hold(&self, names: &[Label]) {
         guard(&self.0.held).extend(names.iter().cloned());
     }
@@ -115,7 +119,7 @@ impl<K: Kind> Units<K> {
         lock
     }
 
-    /// Makes a unit, and starts it if told so. The same again is fine.
+    /// Makes a unit, and starts it if requested. The same again is fine.
     pub(crate) async fn create(&self, spec: K::Spec, start: bool) -> Result<Arc<Unit<K>>> {
         let (unit, is_new) = self.create_wanted(spec, start).await?;
         let started = match start {
@@ -129,7 +133,7 @@ impl<K: Kind> Units<K> {
         if is_new && error.kind() == ErrorKind::Invalid {
             let name = K::name(&unit.record().spec).to_string();
             if let Err(left) = self.destroy("name", &name, Some(Duration::ZERO)).await {
-                tracing::error!(kind = K::NOUN, name, %left, "what was refused is not cleared");
+                tracing::error!(kind = K::NOUN, name, %left, "refused unit not removed");
             }
         }
         Err(error)
@@ -163,7 +167,7 @@ impl<K: Kind> Units<K> {
     /// Makes what a unit has, and its record. The caller has the name.
     async fn make(&self, name: &Label, spec: K::Spec, wanted: bool) -> Result<Arc<Unit<K>>> {
         let id = Uuid::now_v7().to_string();
-        let made = self.0.kind.make(&id, &spec).await?;
+        let made = self.0.kind.prepare(&id, &spec).await?;
         let record = Record {
             wanted,
             wanted_since_ns: now_ns(),
@@ -172,7 +176,7 @@ impl<K: Kind> Units<K> {
         };
         let unit = Arc::new(Unit::new(self, record));
         if let Err(error) = unit.write() {
-            self.0.kind.unmake(&unit.record()).await?;
+            self.0.kind.release(&unit.record()).await?;
             return Err(error);
         }
         guard(&self.0.table).insert(name.clone(), unit.clone());
@@ -218,14 +222,14 @@ impl<K: Kind> Units<K> {
                 false => Err(unknown::<K>(field, &name)),
             };
         };
-        // Known as gone before it is: who asks again after a death of the
-        // daemon in between is told so.
+        // Known as gone before it is: a caller that repeats the request after a
+        // death of the daemon in between gets this answer.
         guard(&self.0.gone).add(&name.clone().into());
         unit.destroy(grace).await?;
         self.forget(&unit, &name);
-        let unmade = self.0.kind.unmake(&unit.record()).await;
+        let released = self.0.kind.release(&unit.record()).await;
         self.0.names.give_back(&name);
-        unmade
+        released
     }
 
     fn forget(&self, unit: &Arc<Unit<K>>, name: &Label) {
@@ -243,8 +247,8 @@ impl<K: Kind> Units<K> {
         self.0.closing.cancel();
     }
 
-    /// Stops every unit, all at once, as `--stop-workloads` asks for. They
-    /// stay wanted: the next start of the daemon brings them back.
+    /// Stops every unit, all at once, as `--stop-workloads` requires. Their
+    /// desired state stays: the next start of the daemon brings them back.
     pub(crate) async fn stop_all(&self, grace: Duration) -> Result<()> {
         let units = self.list();
         let stops = units.iter().map(|unit| unit.rest(grace));
@@ -262,6 +266,6 @@ fn label(field: &str, text: &str) -> Result<Label> {
     })
 }
 
-fn unknown<K: Kind>(field: &str, name: &Label) -> Error {
+fn unknown<K: UnitKind>(field: &str, name: &Label) -> Error {
     Error::not_found(format!("there is no {} {:?}", K::NOUN, name.as_str())).in_field(field)
 }

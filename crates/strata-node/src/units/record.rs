@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use strata_types::pod::{Backoff, PodState};
 
-use super::Kind;
+use super::UnitKind;
 use crate::host_path::Pins;
 
-/// What a unit that was not told to end came to: nothing else on the disk
-/// tells whether it exited, or could not be started, or was stopped.
+/// What a unit that was not requested to end came to: nothing else on the disk
+/// shows whether it exited, or could not be started, or was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rest {
+pub(crate) struct FinalState {
     pub(crate) state: PodState,
     pub(crate) reason: String,
 }
@@ -17,22 +17,23 @@ pub(crate) struct Rest {
 /// What is kept of a unit.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-pub(crate) struct Record<K: Kind> {
+pub(crate) struct Record<K: UnitKind> {
     /// Another for each unit, also of the same name.
     pub(crate) id: String,
     pub(crate) spec: K::Spec,
-    pub(crate) made: K::Made,
+    #[serde(rename = "made")]
+    pub(crate) allocated: K::Allocated,
     pub(crate) created_at_ms: i64,
     /// Whether it is to run.
     pub(crate) wanted: bool,
-    /// Since when, as runs are numbered: the end of an earlier run says
-    /// nothing about what is wanted now.
+    /// Since when, as runs are numbered: the end of an earlier run implies
+    /// nothing about the desired state now.
     #[serde(default)]
     pub(crate) wanted_since_ns: u64,
     /// On its way out: a death in the middle is finished after the restart.
     #[serde(default)]
     pub(crate) destroying: bool,
-    /// How often it was started again since somebody started it.
+    /// How often it was restarted since a caller started it.
     #[serde(default)]
     pub(crate) restarts: u32,
     #[serde(default)]
@@ -40,39 +41,44 @@ pub(crate) struct Record<K: Kind> {
     /// Paths of the host that it uses.
     #[serde(default)]
     pub(crate) pins: Pins,
-    /// Since it ended or failed by itself, until somebody starts it again.
-    #[serde(default)]
-    pub(crate) rest: Option<Rest>,
+    /// Since it ended or failed by itself, until a caller starts it again.
+    #[serde(default, rename = "rest")]
+    pub(crate) final_state: Option<FinalState>,
 }
 
-impl<K: Kind> Clone for Record<K> {
+impl<K: UnitKind> Clone for Record<K> {
     fn clone(&self) -> Self {
         Self {
             id: self.id.clone(),
             spec: self.spec.clone(),
-            made: self.made.clone(),
+            allocated: self.allocated.clone(),
             pins: self.pins.clone(),
-            rest: self.rest.clone(),
+            final_state: self.final_state.clone(),
             ..*self
         }
     }
 }
 
-impl<K: Kind> Record<K> {
+impl<K: UnitKind> Record<K> {
     /// It is not to run any more, for a reason of its own.
-    pub(super) fn come_to_rest(&mut self, state: PodState, reason: &str) {
+    pub(super) fn set_final_state(&mut self, state: PodState, reason: &str) {
         self.wanted = false;
-        self.rest = Some(Rest {
+        self.final_state = Some(FinalState {
             state,
             reason: reason.to_owned(),
         });
     }
 
-    pub(super) fn new(id: String, spec: K::Spec, made: K::Made, created_at_ms: i64) -> Self {
+    pub(super) fn new(
+        id: String,
+        spec: K::Spec,
+        allocated: K::Allocated,
+        created_at_ms: i64,
+    ) -> Self {
         Self {
             id,
             spec,
-            made,
+            allocated,
             created_at_ms,
             wanted: false,
             wanted_since_ns: 0,
@@ -80,7 +86,7 @@ impl<K: Kind> Record<K> {
             restarts: 0,
             backoff: Backoff::default(),
             pins: Pins::default(),
-            rest: None,
+            final_state: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! After a restart of the daemon: units are found again by their records.
 //!
 //! One whose process lives goes on. One that was being started is started
-//! anew, one that was being stopped or destroyed is. What has no record is
+//! again, one that was being stopped or destroyed is. What has no record is
 //! cleared by its kind.
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,12 +17,12 @@ use strata_types::pod::{PodState, RestartPolicy};
 use strata_types::{CellName, Ending, Error, Label, Result};
 use tokio::sync::OwnedMutexGuard;
 
-use super::{Kind, Record, Unit, Units, guard};
+use super::{Record, Unit, UnitKind, Units, guard};
 use crate::blocking::blocking;
 use crate::cells::Executable;
 
 /// What is left to do for a unit that was found again.
-pub(crate) enum Unfinished<K: Kind> {
+pub(crate) enum RecoveryAction<K: UnitKind> {
     Start(Arc<Unit<K>>),
     End(Arc<Unit<K>>, Ending, Duration),
     Stop(Arc<Unit<K>>),
@@ -30,14 +30,14 @@ pub(crate) enum Unfinished<K: Kind> {
 }
 
 /// The records that were found.
-struct Loaded<K: Kind> {
+struct Loaded<K: UnitKind> {
     records: Vec<Record<K>>,
     /// The files of those that cannot be read, by the names of their units:
     /// what seems to belong to no unit may be theirs, and stays.
     damaged: BTreeMap<Label, PathBuf>,
 }
 
-impl<K: Kind> Units<K> {
+impl<K: UnitKind> Units<K> {
     /// Finds all units again by their records, and clears what has none.
     pub(crate) async fn recover(&self) -> Result<Vec<Record<K>>> {
         let failed = |error: io::Error| {
@@ -66,9 +66,9 @@ impl<K: Kind> Units<K> {
             }
             if !known.contains(name) {
                 tracing::info!(cell = %name, "clearing the cell of a {} that is not there", K::NOUN);
-                // One that cannot be cleared now keeps nobody from working.
+                // A unit that cannot be cleared now does not block the others.
                 if let Err(error) = cells.free(name, Some(Duration::ZERO)).await {
-                    tracing::error!(cell = %name, %error, "it could not be cleared");
+                    tracing::error!(cell = %name, %error, "orphaned cell not removed");
                 }
                 continue;
             }
@@ -98,7 +98,7 @@ impl<K: Kind> Units<K> {
 
     /// Finds the records; nothing is touched yet.
     fn load(&self) -> io::Result<Loaded<K>> {
-        let mut loaded = blocking(|| read_all::<K>(&self.0.folder))?;
+        let mut loaded = blocking(|| read_all::<K>(&self.0.dir))?;
         let changed = self.0.kind.adopt(&mut loaded.records);
         let mut table = guard(&self.0.table);
         for (i, record) in loaded.records.iter().enumerate() {
@@ -107,18 +107,18 @@ impl<K: Kind> Units<K> {
                 && let Err(error) = unit.write()
             {
                 tracing::error!(kind = K::NOUN, name = %K::name(&record.spec), %error,
-                    "record could not be brought up to date; the next start of the node tries again");
+                    "unit record not updated; retried at the next start");
             }
             let name = K::name(&record.spec).clone();
             // From before names were shared, two may have the same.
             if let Err(error) = self.0.names.take(&name, K::NOUN) {
-                tracing::warn!(%error, "found again under a name that is taken");
+                tracing::warn!(kind = K::NOUN, %name, %error, "unit recovered under a name that is taken");
             }
             table.insert(name, unit);
         }
         for name in loaded.damaged.keys() {
             if let Err(error) = self.0.names.take(name, K::NOUN) {
-                tracing::warn!(%error, "damaged under a name that is taken");
+                tracing::warn!(kind = K::NOUN, %name, %error, "damaged unit has a name that is taken");
             }
         }
         guard(&self.0.damaged).extend(loaded.damaged.clone());
@@ -130,21 +130,23 @@ impl<K: Kind> Units<K> {
     pub(crate) fn resume(&self) {
         for unit in self.list() {
             if let Some(unfinished) = self.look_at(&unit) {
-                // Held from now on: whoever comes finds it in order.
+                // Held from now on: later callers find it in order.
                 let Ok(busy) = unit.busy.clone().try_lock_owned() else {
                     continue;
                 };
-                tokio::spawn(self.clone().finish(unfinished, busy));
+                self.0
+                    .tasks
+                    .detached("unit-recovery", self.clone().finish(unfinished, busy));
             }
         }
     }
 
-    fn look_at(&self, unit: &Arc<Unit<K>>) -> Option<Unfinished<K>> {
+    fn look_at(&self, unit: &Arc<Unit<K>>) -> Option<RecoveryAction<K>> {
         let record = unit.record();
         let main = self.0.kind.main(&record);
         if record.destroying {
             unit.note(|view| view.state = PodState::Destroying);
-            return Some(Unfinished::Destroy(unit.clone()));
+            return Some(RecoveryAction::Destroy(unit.clone()));
         }
         if self.is_held(&record, main.as_ref()) {
             unit.note(|view| {
@@ -152,7 +154,7 @@ impl<K: Kind> Units<K> {
                 view.reason = "it waits for its server".to_owned();
                 view.main = main;
             });
-            return Some(Unfinished::Stop(unit.clone()));
+            return Some(RecoveryAction::Stop(unit.clone()));
         }
         match main {
             Some(main) if !main.view().is_over() => {
@@ -161,27 +163,29 @@ impl<K: Kind> Units<K> {
                     return None;
                 }
                 unit.note(|view| view.state = PodState::Stopping);
-                Some(Unfinished::Stop(unit.clone()))
+                Some(RecoveryAction::Stop(unit.clone()))
             }
             Some(main) if record.wanted && main.run > record.wanted_since_ns => {
                 let view = main.view();
                 let lived = view.ended_ns.saturating_sub(view.started_ns);
                 let ending = view.ending.unwrap_or(Ending::Lost);
+                let (state, reason) = after_end(K::restart(&record.spec), ending);
                 unit.note(|view| {
-                    view.state = PodState::Starting;
+                    view.state = state;
+                    view.reason = reason;
                     view.main = Some(main);
                 });
                 let lived = Duration::from_nanos(lived);
-                Some(Unfinished::End(unit.clone(), ending, lived))
+                Some(RecoveryAction::End(unit.clone(), ending, lived))
             }
             _ if record.wanted => {
                 unit.note(|view| view.state = PodState::Starting);
-                Some(Unfinished::Start(unit.clone()))
+                Some(RecoveryAction::Start(unit.clone()))
             }
             main => {
                 let ending = main.as_ref().and_then(|main| main.view().ending);
                 let ending = ending.map(|ending| ending.to_string());
-                let (state, reason) = match (record.rest, &main) {
+                let (state, reason) = match (record.final_state, &main) {
                     (Some(rest), _) => (rest.state, rest.reason),
                     (None, Some(_)) => (PodState::Stopped, ending.unwrap_or_default()),
                     (None, None) => (PodState::Created, String::new()),
@@ -191,7 +195,7 @@ impl<K: Kind> Units<K> {
                     view.reason = reason;
                     view.main = main;
                 });
-                Some(Unfinished::Stop(unit.clone()))
+                Some(RecoveryAction::Stop(unit.clone()))
             }
         }
     }
@@ -201,22 +205,21 @@ impl<K: Kind> Units<K> {
         let policy = K::restart(&record.spec);
         let starts = match main.map(|main| (main.run, main.view())) {
             Some((_, view)) if !view.is_over() => false,
-            Some((run, view)) if run > record.wanted_since_ns => match view.ending {
-                Some(Ending::Lost) | None => policy != RestartPolicy::Never,
-                Some(ending) => policy.wants_restart(ending),
-            },
+            Some((run, view)) if run > record.wanted_since_ns => {
+                starts_again(policy, view.ending.unwrap_or(Ending::Lost))
+            }
             _ => true,
         };
         record.wanted && starts && guard(&self.0.held).contains(K::name(&record.spec))
     }
 
-    async fn finish(self, unfinished: Unfinished<K>, busy: OwnedMutexGuard<()>) {
+    async fn finish(self, unfinished: RecoveryAction<K>, busy: OwnedMutexGuard<()>) {
         let done = match unfinished {
-            Unfinished::Start(unit) => {
-                let started = start_anew(&unit, busy).await;
+            RecoveryAction::Start(unit) => {
+                let started = start_again(&unit, busy).await;
                 started.map_err(|error| (unit, error))
             }
-            Unfinished::Stop(unit) => {
+            RecoveryAction::Stop(unit) => {
                 let stopped = match unit.view().state {
                     PodState::Stopping => {
                         drop(busy);
@@ -227,25 +230,25 @@ impl<K: Kind> Units<K> {
                 };
                 stopped.map_err(|error| (unit, error))
             }
-            Unfinished::Destroy(unit) => {
+            RecoveryAction::Destroy(unit) => {
                 drop(busy);
                 let record = unit.record();
                 let name = K::name(&record.spec).as_str();
                 let destroyed = self.destroy("name", name, None).await;
                 destroyed.map_err(|error| (unit.clone(), error))
             }
-            Unfinished::End(unit, ending, lived) => {
+            RecoveryAction::End(unit, ending, lived) => {
                 self.end(&unit, ending, lived, busy).await;
                 Ok(())
             }
         };
         if let Err((unit, error)) = done {
             let name = K::name(&unit.record().spec).clone();
-            tracing::error!(kind = K::NOUN, name = %name, %error, "not taken up again");
+            tracing::error!(kind = K::NOUN, name = %name, %error, "unit not resumed");
         }
     }
 
-    /// It ended while nobody looked.
+    /// It ended while the daemon did not run.
     async fn end(
         &self,
         unit: &Arc<Unit<K>>,
@@ -254,23 +257,23 @@ impl<K: Kind> Units<K> {
         busy: OwnedMutexGuard<()>,
     ) {
         if let Err(error) = unit.finish(None, None).await {
-            tracing::error!(kind = K::NOUN, %error, "what an ended one left could not be cleared");
+            let name = unit.name();
+            tracing::error!(kind = K::NOUN, %name, %error, "exited unit not torn down");
         }
         let record = unit.record();
-        // The end of the machine, or of an init, is no end of its own; but what
-        // is to run once at most does not run twice.
-        let policy = K::restart(&record.spec);
-        if ending == Ending::Lost && policy != RestartPolicy::Never {
-            if let Err(error) = start_anew(unit, busy).await {
-                tracing::error!(kind = K::NOUN, %error, "not started again");
+        let starts = starts_again(K::restart(&record.spec), ending);
+        if starts && ending == Ending::Lost {
+            if let Err(error) = start_again(unit, busy).await {
+                let name = unit.name();
+                tracing::error!(kind = K::NOUN, %name, %error, "unit not restarted");
             }
-        } else if policy.wants_restart(ending) {
+        } else if starts {
             unit.note(|view| view.state = PodState::Starting);
             drop(busy);
             unit.clone().again_after(lived, &ending.to_string()).await;
         } else {
             let why = ending.to_string();
-            let _ = unit.change(|record| record.come_to_rest(PodState::Exited, &why));
+            let _ = unit.change(|record| record.set_final_state(PodState::Exited, &why));
             unit.note(|view| {
                 view.state = PodState::Exited;
                 view.reason = why;
@@ -280,9 +283,28 @@ impl<K: Kind> Units<K> {
     }
 }
 
+/// Whether one that ended while no daemon ran is started again. The end of the
+/// machine, or of an init, is no end of its own; but what is to run once at most
+/// does not run twice.
+fn starts_again(policy: RestartPolicy, ending: Ending) -> bool {
+    match ending {
+        Ending::Lost => policy != RestartPolicy::Never,
+        ending => policy.wants_restart(ending),
+    }
+}
+
+/// What one that ended while no daemon ran is from the moment it is found, also
+/// while what it left is being cleared: what is not started again has ended.
+fn after_end(policy: RestartPolicy, ending: Ending) -> (PodState, String) {
+    match starts_again(policy, ending) {
+        true => (PodState::Starting, String::new()),
+        false => (PodState::Exited, ending.to_string()),
+    }
+}
+
 /// Starts it; what an earlier start had made is taken away first. Where its
-/// policy says so, it is tried again until it works.
-async fn start_anew<K: Kind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> Result<()> {
+/// policy requires it, it is tried again until it works.
+async fn start_again<K: UnitKind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> Result<()> {
     unit.finish(None, None).await?;
     let record = unit.record();
     if !record.wanted {
@@ -299,23 +321,23 @@ async fn start_anew<K: Kind>(unit: &Arc<Unit<K>>, busy: OwnedMutexGuard<()>) -> 
     Ok(())
 }
 
-/// Removes what is in a folder under names other than these.
-pub(crate) fn clear_folder(folder: &Path, known: &HashSet<&str>) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+/// Removes what is in a directory under names other than these.
+pub(crate) fn clear_dir(dir: &Path, known: &HashSet<&str>) {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name();
         if name.to_str().is_none_or(|name| !known.contains(name))
             && let Err(error) = std::fs::remove_dir_all(entry.path())
         {
             let path = entry.path();
-            tracing::error!(path = %path.display(), %error, "it is nobody's, and stays");
+            tracing::error!(path = %path.display(), %error, "orphaned directory not removed");
         }
     }
 }
 
-fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {
+fn read_all<K: UnitKind>(dir: &Path) -> io::Result<Loaded<K>> {
     let (mut records, mut damaged) = (Vec::new(), BTreeMap::new());
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("json") => {}
@@ -334,11 +356,38 @@ fn read_all<K: Kind>(folder: &Path) -> io::Result<Loaded<K>> {
             Err(error) => error.to_string(),
         };
         tracing::error!(kind = K::NOUN, path = %path.display(), why,
-            "record cannot be read: its name is held, and what runs of it is left alone until it is destroyed or assigned again");
+            "unit record not readable: its name stays reserved and its processes are left running until it is destroyed or assigned again");
         let name = path.file_stem().and_then(|name| name.to_str());
         if let Some(name) = name.and_then(|name| name.parse().ok()) {
             damaged.insert(name, path);
         }
     }
     Ok(Loaded { records, damaged })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_meanwhile_and_is_not_started_again_has_ended_at_once() {
+        use RestartPolicy::{Always, Never, OnFailure};
+        let (ok, failed) = (Ending::Code(0), Ending::Code(3));
+        let exited = |ending: Ending| (PodState::Exited, ending.to_string());
+        let starting = || (PodState::Starting, String::new());
+        let table = [
+            (Never, ok, exited(ok)),
+            (Never, failed, exited(failed)),
+            (Never, Ending::OutOfMemory, exited(Ending::OutOfMemory)),
+            (Never, Ending::Lost, exited(Ending::Lost)),
+            (OnFailure, ok, exited(ok)),
+            (OnFailure, failed, starting()),
+            (OnFailure, Ending::Lost, starting()),
+            (Always, ok, starting()),
+            (Always, Ending::Lost, starting()),
+        ];
+        for (policy, ending, wanted) in table {
+            assert_eq!(after_end(policy, ending), wanted, "{policy:?} {ending:?}");
+        }
+    }
 }

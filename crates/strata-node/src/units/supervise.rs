@@ -1,19 +1,19 @@
-//! What happens when a unit ends by itself: it is taken down, and started
-//! again if its policy says so, after a while that grows with each try.
+//! What happens when a unit ends by itself: it is taken down, and started again
+//! if its policy requires it, after a delay that grows with each try.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use strata_types::pod::PodState;
-use strata_types::{Ending, Pace};
+use strata_types::{BackoffPolicy, Ending};
 
-use super::{Kind, Unit};
+use super::{Unit, UnitKind};
 use crate::cells::Executable;
 use crate::clock::now_ms;
 
-/// Waits for the end of a unit's main process, and sees to what follows.
-pub(super) async fn until_end<K: Kind>(unit: Weak<Unit<K>>, main: Arc<Executable>) {
+/// Waits for the end of a unit's main process, and handles it.
+pub(super) async fn until_end<K: UnitKind>(unit: Weak<Unit<K>>, main: Arc<Executable>) {
     let ended = main.ended().await;
     let Some(unit) = unit.upgrade() else { return };
     if unit.closing().is_cancelled() {
@@ -28,7 +28,7 @@ pub(super) async fn until_end<K: Kind>(unit: Weak<Unit<K>>, main: Arc<Executable
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Writes the record of a unit as soon as there is room for it.
-pub(super) async fn write_later<K: Kind>(unit: Weak<Unit<K>>) {
+pub(super) async fn write_later<K: UnitKind>(unit: Weak<Unit<K>>) {
     loop {
         tokio::time::sleep(WRITE_INTERVAL).await;
         let Some(unit) = unit.upgrade() else { return };
@@ -46,7 +46,7 @@ pub(super) async fn write_later<K: Kind>(unit: Weak<Unit<K>>) {
     }
 }
 
-impl<K: Kind> Unit<K> {
+impl<K: UnitKind> Unit<K> {
     async fn on_end(self: Arc<Self>, main: &Arc<Executable>, ending: Ending, lived: Duration) {
         let busy = self.busy.lock().await;
         let view = self.view();
@@ -55,11 +55,19 @@ impl<K: Kind> Unit<K> {
             .main
             .as_ref()
             .is_some_and(|known| Arc::ptr_eq(known, main));
-        if view.state != PodState::Running || !same {
-            return;
+        match view.state {
+            PodState::Running if same => {}
+            // A start that was due or under way when this monitor panicked, and
+            // that nothing else takes up.
+            PodState::Waiting | PodState::Starting if same => {
+                drop(busy);
+                return self.again_after(lived, &view.reason).await;
+            }
+            _ => return,
         }
         if let Err(error) = self.finish(None, None).await {
-            tracing::error!(kind = K::NOUN, %error, "what an ended one left could not be cleared");
+            let name = self.name();
+            tracing::error!(kind = K::NOUN, %name, %error, "exited unit not torn down");
         }
         let failed = self.given_up.load(Ordering::Relaxed);
         let record = self.record();
@@ -72,7 +80,7 @@ impl<K: Kind> Unit<K> {
             reason => format!("{reason}; {ending}"),
         };
         if !record.wanted || !again {
-            let _ = self.change(|record| record.come_to_rest(PodState::Exited, &why));
+            let _ = self.change(|record| record.set_final_state(PodState::Exited, &why));
             self.set(PodState::Exited, |view| view.reason.clone_from(&why));
             self.tell(&format!("ended: {why}"));
             return;
@@ -88,11 +96,12 @@ impl<K: Kind> Unit<K> {
         loop {
             let mut wait = Duration::ZERO;
             let changed = self.change(|record| {
-                wait = record.backoff.after_run(Pace::UNITS, lived);
+                wait = record.backoff.after_run(BackoffPolicy::UNITS, lived);
                 record.restarts += 1;
             });
             if let Err(error) = changed {
-                tracing::error!(kind = K::NOUN, %error, "a restart could not be written down");
+                let name = self.name();
+                tracing::error!(kind = K::NOUN, %name, %error, "restart count of the unit not saved");
                 wait = Duration::from_secs(10);
             }
             let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
@@ -134,7 +143,7 @@ impl<K: Kind> Unit<K> {
         }
     }
 
-    /// Ends a unit that does not work; its policy says what follows.
+    /// Ends a unit that does not work; its policy decides what follows.
     pub(crate) async fn give_up(self: &Arc<Self>, main: &Arc<Executable>, reason: &str) {
         self.given_up.store(true, Ordering::Relaxed);
         self.note(|view| view.reason = reason.to_owned());
@@ -144,7 +153,8 @@ impl<K: Kind> Unit<K> {
         if K::restart(&record.spec).wants_restart(Ending::Code(1))
             && let Err(error) = kind.stop(&record, main, None).await
         {
-            tracing::warn!(kind = K::NOUN, %error, "an unhealthy one was not stopped in order");
+            let name = self.name();
+            tracing::warn!(kind = K::NOUN, %name, %error, "unhealthy unit not stopped gracefully");
         }
     }
 }

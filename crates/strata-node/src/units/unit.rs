@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use strata_tasks::TaskGroup;
 use strata_types::pod::PodState;
-use strata_types::{Error, ErrorKind, Result};
+use strata_types::{Error, ErrorKind, Label, Result};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, Kind, Record, Units, View, guard, supervise};
+use super::{Inner, Record, UnitKind, Units, View, guard, supervise};
 use crate::blocking::blocking;
 use crate::cells::Executable;
 use crate::clock::now_ns;
 
-/// One unit.
-pub(crate) struct Unit<K: Kind> {
+pub(crate) struct Unit<K: UnitKind> {
     units: Weak<Inner<K>>,
     record: Mutex<Record<K>>,
     path: PathBuf,
@@ -32,18 +32,22 @@ pub(crate) struct Unit<K: Kind> {
     pub(super) unwritten: AtomicBool,
 }
 
-impl<K: Kind> Unit<K> {
+impl<K: UnitKind> Unit<K> {
     pub(super) fn new(units: &Units<K>, record: Record<K>) -> Self {
         let name = K::name(&record.spec);
         Self {
             units: Arc::downgrade(&units.0),
-            path: units.0.folder.join(format!("{}.json", name.as_str())),
+            path: units.0.dir.join(format!("{}.json", name.as_str())),
             view: watch::Sender::new(View::new(PodState::Created, None)),
             record: Mutex::new(record),
             busy: Arc::default(),
             given_up: AtomicBool::default(),
             unwritten: AtomicBool::default(),
         }
+    }
+
+    pub(super) fn name(&self) -> Label {
+        K::name(&guard(&self.record).spec).clone()
     }
 
     /// What is kept of it.
@@ -56,7 +60,7 @@ impl<K: Kind> Unit<K> {
         self.view.borrow().clone()
     }
 
-    /// What is known of it, and news of it.
+    /// What is known of it, and changes of it.
     pub(crate) fn watch(&self) -> watch::Receiver<View> {
         self.view.subscribe()
     }
@@ -66,6 +70,11 @@ impl<K: Kind> Unit<K> {
             Some(units) => Ok(units.kind.clone()),
             None => Err(Error::unavailable("the node is shutting down")),
         }
+    }
+
+    /// What its tasks run in; none when the daemon ends.
+    pub(crate) fn tasks(&self) -> Option<TaskGroup> {
+        self.units.upgrade().map(|units| units.tasks.clone())
     }
 
     /// Ends when the daemon does.
@@ -116,7 +125,7 @@ impl<K: Kind> Unit<K> {
         written.map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 Error::exhausted(format!("cannot write the {}'s record: {error}", K::NOUN))
-                    .with_hint("make room on the disk of the data folder")
+                    .with_hint("make room on the disk of the data directory")
             }
             _ => Error::internal(format!("cannot write the {}'s record: {error}", K::NOUN)),
         })
@@ -141,7 +150,7 @@ impl<K: Kind> Unit<K> {
         self.view.send_modify(change);
     }
 
-    /// Tells those who listen what happened.
+    /// Reports an event to the listeners.
     pub(crate) fn tell(&self, message: &str) {
         let Some(units) = self.units.upgrade() else {
             return;
@@ -169,9 +178,9 @@ impl<K: Kind> Unit<K> {
     /// Brings it up, once. The caller holds `busy`.
     pub(super) async fn begin_or_fail(self: &Arc<Self>) -> Result<()> {
         if let Err(error) = self.begin().await {
-            // Nobody waits for it any more, so it is not tried again.
+            // No caller waits for it any more, so it is not tried again.
             let why = error.to_string();
-            self.change(|record| record.come_to_rest(PodState::Failed, &why))?;
+            self.change(|record| record.set_final_state(PodState::Failed, &why))?;
             self.set(PodState::Failed, |view| view.reason = why);
             self.tell(&format!("could not be started: {error}"));
             return Err(error);
@@ -190,7 +199,7 @@ impl<K: Kind> Unit<K> {
             record.wanted_since_ns = now_ns();
             record.restarts = 0;
             record.backoff = Default::default();
-            record.rest = None;
+            record.final_state = None;
         })
     }
 
@@ -205,41 +214,47 @@ impl<K: Kind> Unit<K> {
         }
     }
 
-    /// Brings it up. The caller holds `busy`, and sees to a failure.
+    /// Starts it. The caller holds `busy`, and handles a failure.
     pub(super) async fn begin(self: &Arc<Self>) -> Result<()> {
         let kind = self.kind()?;
         let record = self.record();
         self.given_up.store(false, Ordering::Relaxed);
         self.set(PodState::Starting, |view| view.health = Default::default());
-        match kind.up(&record).await {
+        match kind.start(&record).await {
             Ok(main) => {
                 self.running(&kind, main);
                 self.tell("started");
                 Ok(())
             }
             Err(error) => {
-                if let Err(left) = kind.down(&record).await {
-                    tracing::error!(kind = K::NOUN, %left, "what a failed start left could not be cleared");
+                if let Err(left) = kind.teardown(&record).await {
+                    tracing::error!(kind = K::NOUN, name = %K::name(&record.spec), %left,
+                        "unit not torn down after a failed start");
                 }
                 Err(error)
             }
         }
     }
 
-    /// Takes in that it runs, and watches over it.
+    /// Records that it runs, and monitors it.
     pub(super) fn running(self: &Arc<Self>, kind: &Arc<K>, main: Arc<Executable>) {
         self.set(PodState::Starting, |_| {});
         self.set(PodState::Running, |view| view.main = Some(main.clone()));
-        tokio::spawn(supervise::until_end(Arc::downgrade(self), main.clone()));
-        kind.attend(self.clone(), main);
+        if let Some(tasks) = self.tasks() {
+            let (unit, main) = (Arc::downgrade(self), main.clone());
+            tasks.restart("unit-monitor", move || {
+                supervise::until_end(unit.clone(), main.clone())
+            });
+        }
+        kind.monitor(self.clone(), main);
     }
 
-    /// Asks it to end, and sees to it after the grace period.
+    /// Requests its end, and kills it after the grace period.
     pub(crate) async fn stop(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
-        // Before anything else: whoever is about to start it again looks here.
+        // Before anything else: a task that is about to restart it checks this.
         self.unwant()?;
         let _busy = self.busy.lock().await;
-        // A start that was under way may have wanted it again.
+        // A start that was under way may have set it to run again.
         if self.record().wanted {
             self.unwant()?;
         }
@@ -252,10 +267,16 @@ impl<K: Kind> Unit<K> {
     fn unwant(self: &Arc<Self>) -> Result<()> {
         match self.change(|record| record.wanted = false) {
             Err(error) if error.kind() == ErrorKind::Exhausted => {
-                tracing::warn!(kind = K::NOUN, %error, "stopped without a note");
+                let name = self.name();
+                tracing::warn!(kind = K::NOUN, %name, %error, "unit stopped; desired state not saved");
                 guard(&self.record).wanted = false;
-                if !self.unwritten.swap(true, Ordering::Relaxed) {
-                    tokio::spawn(supervise::write_later(Arc::downgrade(self)));
+                if !self.unwritten.swap(true, Ordering::Relaxed)
+                    && let Some(tasks) = self.tasks()
+                {
+                    let unit = Arc::downgrade(self);
+                    tasks.restart("unit-record-writer", move || {
+                        supervise::write_later(unit.clone())
+                    });
                 }
                 Ok(())
             }
@@ -307,7 +328,7 @@ impl<K: Kind> Unit<K> {
         self.end(main, grace).await.map(drop)
     }
 
-    /// The same; how its process ended, where its exit status does not tell.
+    /// The same; how its process ended, where its exit status does not show it.
     async fn end(
         &self,
         main: Option<&Arc<Executable>>,
@@ -320,14 +341,15 @@ impl<K: Kind> Unit<K> {
             None => Ok(None),
         };
         let how = stopped.unwrap_or_else(|error| {
-            tracing::warn!(kind = K::NOUN, %error, "not stopped in order");
+            let name = self.name();
+            tracing::warn!(kind = K::NOUN, %name, %error, "unit not stopped gracefully");
             None
         });
-        kind.down(&record).await?;
+        kind.teardown(&record).await?;
         Ok(how)
     }
 
-    /// Stops it for good and takes its record away.
+    /// Stops it permanently and removes its record.
     pub(super) async fn destroy(self: &Arc<Self>, grace: Option<Duration>) -> Result<()> {
         let marked = self.change(|record| {
             record.wanted = false;
@@ -336,7 +358,8 @@ impl<K: Kind> Unit<K> {
         match marked {
             // It makes room: want of it must not keep it from going.
             Err(error) if error.kind() == ErrorKind::Exhausted => {
-                tracing::warn!(kind = K::NOUN, %error, "destroyed without a note");
+                let name = self.name();
+                tracing::warn!(kind = K::NOUN, %name, %error, "unit destroyed; mark not saved");
             }
             marked => marked?,
         }

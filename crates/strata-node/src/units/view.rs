@@ -6,13 +6,12 @@ use strata_types::pod::PodState;
 
 use crate::cells::Executable;
 
-/// Whether a unit works, as far as somebody asks.
+/// Whether a unit works, where there is a health check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Health {
-    /// Nobody asks.
+pub enum Health {
     #[default]
     Unknown,
-    /// Not asked often enough yet.
+    /// Not checked often enough yet.
     Starting,
     Healthy,
     Unhealthy,
@@ -22,7 +21,7 @@ pub(crate) enum Health {
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) state: PodState,
-    /// Why, in words, where there is something to say.
+    /// The reason, as a message, where there is one.
     pub(crate) reason: String,
     /// Its main process, or the last one it had.
     pub(crate) main: Option<Arc<Executable>>,

@@ -1,15 +1,16 @@
 //! The disks of a virtual machine: clones of images, which stay as they are,
-//! and empty ones, all in the machine's own folder; and volumes of the pool,
-//! which it writes to as they are. Images are opened as [`Images`] says.
+//! and empty ones, all in the machine's own directory; and volumes of the pool,
+//! which it writes to as they are. Images are opened as described at
+//! [`Images`].
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use strata_types::{Error, Label, Result};
-use strata_vm::{Disk, DiskFormat, Seed, VmFolder, clone_open_disk, create_disk};
+use strata_vm::{Disk, DiskFormat, Seed, VmDir, clone_open_disk, create_disk};
 
-use super::ask::{VmAsk, VmBoot, VmDisk};
+use super::spec::{VmBoot, VmDisk, VmUnitSpec};
 use crate::host_path::Pins;
 
 /// How files of the host that a machine is made from are opened.
@@ -41,14 +42,14 @@ impl Images<'_> {
 
 /// Makes all disks; answers how the machine boots and its further disks.
 pub(super) fn make(
-    folder: &VmFolder,
+    dir: &VmDir,
     id: &str,
-    ask: &VmAsk,
+    unit_spec: &VmUnitSpec,
     images: &Images<'_>,
 ) -> Result<(Option<Disk>, Vec<Disk>)> {
-    let first = match &ask.boot {
+    let first = match &unit_spec.boot {
         VmBoot::Image { path, bytes } => {
-            Some(images.clone(path, &folder.disk(), *bytes, "vm.image")?)
+            Some(images.clone(path, &dir.disk(), *bytes, "vm.image")?)
         }
         VmBoot::Kernel { kernel, initrd, .. } => {
             images.open("vm.kernel.kernel", kernel)?;
@@ -59,11 +60,11 @@ pub(super) fn make(
         }
     };
     let mut further = Vec::new();
-    for (i, disk) in ask.disks.iter().enumerate() {
-        further.push(make_one(folder, i, disk, images)?);
+    for (i, disk) in unit_spec.disks.iter().enumerate() {
+        further.push(make_one(dir, i, disk, images)?);
     }
-    if first.is_some() || !ask.user_data.is_empty() {
-        further.push(seed(folder, id, ask)?);
+    if first.is_some() || !unit_spec.user_data.is_empty() {
+        further.push(seed(dir, id, unit_spec)?);
     }
     Ok((first, further))
 }
@@ -73,7 +74,7 @@ pub(super) fn pool_path(name: &Label) -> String {
     format!("/pool/{name}/disk.raw")
 }
 
-fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk, images: &Images<'_>) -> Result<Disk> {
+fn make_one(dir: &VmDir, i: usize, disk: &VmDisk, images: &Images<'_>) -> Result<Disk> {
     if let Some(name) = &disk.pool {
         // Raw whatever is in it: the guest writes its beginning. QEMU's own
         // cache is as safe as a disk's: what the guest flushes is on the pool.
@@ -81,9 +82,9 @@ fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk, images: &Images<'_>) -> 
         disk_of_pool.read_only = disk.read_only;
         return Ok(disk_of_pool);
     }
-    let path = folder.path().join(format!("disk-{i}.qcow2"));
+    let path = dir.path().join(format!("disk-{i}.qcow2"));
     let field = format!("vm.disks[{i}]");
-    let mut made = match &disk.image {
+    let mut allocated = match &disk.image {
         Some(image) => images.clone(image, &path, disk.bytes, &format!("{field}.image"))?,
         None => {
             create_disk(&path, DiskFormat::Qcow2, disk.bytes)
@@ -91,20 +92,20 @@ fn make_one(folder: &VmFolder, i: usize, disk: &VmDisk, images: &Images<'_>) -> 
             Disk::new(path, DiskFormat::Qcow2)
         }
     };
-    made.read_only = disk.read_only;
-    Ok(made)
+    allocated.read_only = disk.read_only;
+    Ok(allocated)
 }
 
-/// What tells an image made for clouds who it is.
-fn seed(folder: &VmFolder, id: &str, ask: &VmAsk) -> Result<Disk> {
+/// What gives a cloud image its identity.
+fn seed(dir: &VmDir, id: &str, unit_spec: &VmUnitSpec) -> Result<Disk> {
     let seed = Seed {
         instance_id: id.to_owned(),
-        hostname: ask.host_name(),
+        hostname: unit_spec.host_name(),
         ssh_keys: Vec::new(),
-        user_data: ask.user_data.clone(),
+        user_data: unit_spec.user_data.clone(),
         network_config: None,
     };
-    seed.write(&folder.seed())
+    seed.write(&dir.seed())
         .map_err(|error| match error.field() {
             Some(field) => {
                 let field = format!("vm.{field}");
@@ -112,15 +113,15 @@ fn seed(folder: &VmFolder, id: &str, ask: &VmAsk) -> Result<Disk> {
             }
             None => error,
         })?;
-    let mut disk = Disk::new(folder.seed(), DiskFormat::Raw);
+    let mut disk = Disk::new(dir.seed(), DiskFormat::Raw);
     disk.read_only = true;
     Ok(disk)
 }
 
 /// Bytes of the machine's disk that all of it takes.
-pub(crate) fn usage(folder: &Path) -> u64 {
+pub(crate) fn usage(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| entry.metadata().ok());
     sizes.map(|metadata| metadata.blocks() * 512).sum()
 }

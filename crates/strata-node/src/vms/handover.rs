@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 
 use strata_rootfs::Owner;
 use strata_types::{Error, Result};
-use strata_vm::{Inherited, VmFolder};
+use strata_vm::{Inherited, VmDir};
 
-use super::ask::{VmAsk, VmBoot};
 use super::disks::pool_path;
-use super::kind::Made;
+use super::kind::VmAllocation;
 use super::root;
+use super::spec::{VmBoot, VmUnitSpec};
 use crate::host_path::{by_descriptor, readable};
 use crate::pool::NodePool;
 
 /// Where files of one guest are found.
 pub(super) struct Files<'a> {
-    pub(super) ask: &'a VmAsk,
-    pub(super) made: &'a Made,
-    pub(super) folder: &'a VmFolder,
+    pub(super) unit_spec: &'a VmUnitSpec,
+    pub(super) allocated: &'a VmAllocation,
+    pub(super) dir: &'a VmDir,
     pub(super) pool: &'a NodePool,
     /// Directories whose content operators may name.
     pub(super) allowed: &'a [PathBuf],
@@ -35,11 +35,11 @@ impl Files<'_> {
     /// Opens what QEMU expects.
     pub(super) fn open(&self, what: &Inherited, tap: Option<&OwnedFd>) -> Result<OwnedFd> {
         match what {
-            Inherited::Qmp => listen(&self.folder.qmp()),
-            Inherited::Console => listen(&self.folder.console()),
+            Inherited::Qmp => listen(&self.dir.qmp()),
+            Inherited::Console => listen(&self.dir.console()),
             Inherited::Tap => tap
                 .and_then(|tap| tap.try_clone().ok())
-                .ok_or_else(|| Error::internal("a guest with a card has no tap")),
+                .ok_or_else(|| Error::internal("a guest with a NIC has no tap")),
             Inherited::File { path, read_only } => self.disk(path, *read_only),
         }
     }
@@ -47,10 +47,10 @@ impl Files<'_> {
     /// Opens a disk or what one stands on: a file of the guest's own
     /// directory, a volume of the pool, or an image, which is only read.
     fn disk(&self, path: &Path, read_only: bool) -> Result<OwnedFd> {
-        if path.parent() == Some(self.folder.path()) {
+        if path.parent() == Some(self.dir.path()) {
             return open_disk(path, read_only).map_err(|error| cannot_open(path, &error));
         }
-        let mut volumes = self.ask.pool_disks();
+        let mut volumes = self.unit_spec.pool_disks();
         if let Some((i, name, _)) = volumes.find(|(_, name, _)| path == Path::new(&pool_path(name)))
         {
             let disk = self.pool.disk(name, &format!("vm.disks[{i}].pool"))?;
@@ -64,13 +64,13 @@ impl Files<'_> {
             );
             return Err(Error::internal(why));
         }
-        let image = self.made.pins.open_file(path, self.allowed);
+        let image = self.allocated.pins.open_file(path, self.allowed);
         Ok(image.map_err(|error| cannot_open(path, &error))?.into())
     }
 
     /// Mounts of the kernel and its first files, where QEMU finds them.
     pub(super) fn boot(&self, user: Owner) -> Result<Vec<(&'static str, OwnedFd)>> {
-        let VmBoot::Kernel { kernel, initrd, .. } = &self.ask.boot else {
+        let VmBoot::Kernel { kernel, initrd, .. } = &self.unit_spec.boot else {
             return Ok(Vec::new());
         };
         let initrd = initrd.as_ref().map(|initrd| (root::INITRD, initrd));
@@ -83,18 +83,22 @@ impl Files<'_> {
     }
 
     /// What QEMU opens by a path it has to be allowed to read. A file that is
-    /// not for everybody, as kernels are on some systems, is copied into the
+    /// not readable by all, as kernels are on some systems, is copied into the
     /// guest's directory for QEMU's group.
     fn boot_file(&self, path: &Path, target: &str, user: Owner) -> Result<OwnedFd> {
         const FOR_OTHERS: u32 = 0o004;
         let failed = |error: std::io::Error| cannot_open(path, &error);
-        let file = self.made.pins.open(path, self.allowed).map_err(failed)?;
+        let file = self
+            .allocated
+            .pins
+            .open(path, self.allowed)
+            .map_err(failed)?;
         let mut reader = readable(&file).map_err(failed)?;
         if reader.metadata().map_err(failed)?.mode() & FOR_OTHERS != 0 {
             return Ok(file);
         }
         let name = Path::new(target).file_name().unwrap_or_default();
-        let copy = self.folder.path().join(name);
+        let copy = self.dir.path().join(name);
         let _ = std::fs::remove_file(&copy);
         let mut options = OpenOptions::new();
         let mut writer = options

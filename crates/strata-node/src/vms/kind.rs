@@ -14,31 +14,31 @@ use strata_network::Endpoint;
 use strata_rootfs::Owner;
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, ErrorKind, Label, Result};
-use strata_vm::{Disk, Host, Launch, ProgramFiles, ProgramId, Qmp, Stopped, VmFolder};
+use strata_vm::{Disk, Host, Launch, ProgramFiles, ProgramId, Qmp, Stopped, VmDir};
 use tokio::sync::OnceCell;
 
-use super::ask::VmAsk;
 use super::handover::Files;
 use super::root::Root;
+use super::spec::VmUnitSpec;
 use super::uids::Uids;
 use super::{MAIN, VmRef, disks, launch, root};
 use crate::blocking::blocking;
-use crate::cells::{Cells, Executable, Manner};
-use crate::folder::make_private;
+use crate::cells::{Cells, Executable, LaunchOptions};
 use crate::host_path::Pins;
 use crate::images::Images;
 use crate::network::{NodeNetwork, aliases_of, project_of, published};
+use crate::node_dir::make_private;
 use crate::pool::NodePool;
-use crate::units::{Kind, Record, clear_folder};
+use crate::units::{Record, UnitKind, clear_dir};
 
 /// How long QEMU may take until it answers.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const QMP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to end once it has hung up.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What was decided when a machine was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct VmAllocation {
     /// On the node's bridge.
     pub(crate) address: Option<Ipv4Addr>,
     pub(crate) gateway: Option<Ipv4Addr>,
@@ -46,8 +46,8 @@ pub(crate) struct Made {
     /// What it boots from.
     pub(crate) disk: Option<Disk>,
     pub(crate) disks: Vec<Disk>,
-    /// Who QEMU runs as, and its group; none in records from before machines
-    /// had users of their own, until they are found again.
+    /// The user that QEMU runs as, and its group; none in records from before
+    /// machines had users of their own, until they are found again.
     #[serde(default)]
     pub(crate) uid: Option<u32>,
     /// Paths of the host that it is made from.
@@ -62,36 +62,36 @@ pub(crate) struct VmKind {
     pub(crate) pool: Arc<NodePool>,
     /// Which directories of the host operators may name files of.
     pub(crate) images: Images,
-    /// A folder for each, by its id: disks and sockets.
-    pub(crate) folders: PathBuf,
+    /// A directory for each, by its id: disks and sockets.
+    pub(crate) dirs: PathBuf,
     pub(crate) uids: Uids,
     /// The files of QEMU's program, and which program they are of.
     pub(crate) program: Mutex<Option<(ProgramId, Arc<ProgramFiles>)>>,
     /// What QEMU can do here, found out when it is first needed.
     pub(crate) host: OnceCell<Host>,
-    /// Machines whose console somebody has: QEMU serves one at a time, and
-    /// lets the next one wait without a word.
+    /// Machines whose console is in use: QEMU serves one client at a time, and
+    /// leaves the next one waiting without an error.
     pub(crate) consoles: Mutex<HashSet<String>>,
 }
 
-/// A machine as the network knows it; none without a card.
-pub(crate) fn endpoint(ask: &VmAsk, made: &Made) -> Option<Endpoint> {
+/// A machine as the network knows it; none without a NIC.
+pub(crate) fn endpoint(unit_spec: &VmUnitSpec, allocated: &VmAllocation) -> Option<Endpoint> {
     Some(Endpoint {
-        name: ask.name.to_string(),
-        aliases: aliases_of(&ask.labels),
-        address: made.address?,
-        ports: ask.ports.iter().map(published).collect(),
+        name: unit_spec.name.to_string(),
+        aliases: aliases_of(&unit_spec.labels),
+        address: allocated.address?,
+        ports: unit_spec.ports.iter().map(published).collect(),
         // One that no server placed may be a node itself.
-        owner: project_of(&ask.labels).map_or(
+        owner: project_of(&unit_spec.labels).map_or(
             strata_network::Owner::Machine,
             strata_network::Owner::Project,
         ),
     })
 }
 
-impl Kind for VmKind {
-    type Spec = VmAsk;
-    type Made = Made;
+impl UnitKind for VmKind {
+    type Spec = VmUnitSpec;
+    type Allocated = VmAllocation;
 
     const NOUN: &'static str = "vm";
     const MAIN: &'static str = MAIN;
@@ -101,7 +101,7 @@ impl Kind for VmKind {
     }
 
     fn endpoint(record: &Record<Self>) -> Option<Endpoint> {
-        endpoint(&record.spec, &record.made)
+        endpoint(&record.spec, &record.allocated)
     }
 
     fn adopt(&self, records: &mut [Record<Self>]) -> Vec<usize> {
@@ -109,70 +109,70 @@ impl Kind for VmKind {
     }
 
     fn clear_all_but(&self, known: &HashSet<&str>) {
-        clear_folder(&self.folders, known);
+        clear_dir(&self.dirs, known);
     }
 
-    fn name(ask: &VmAsk) -> &Label {
-        ask.name.label()
+    fn name(unit_spec: &VmUnitSpec) -> &Label {
+        unit_spec.name.label()
     }
 
-    fn restart(ask: &VmAsk) -> RestartPolicy {
-        ask.restart
+    fn restart(unit_spec: &VmUnitSpec) -> RestartPolicy {
+        unit_spec.restart
     }
 
-    async fn make(&self, id: &str, ask: &VmAsk) -> Result<Made> {
-        blocking(|| self.check_pool(ask))?;
-        let folder = self.folder(id)?;
-        let mut made = Made {
+    async fn prepare(&self, id: &str, unit_spec: &VmUnitSpec) -> Result<VmAllocation> {
+        blocking(|| self.check_pool(unit_spec))?;
+        let dir = self.dir(id)?;
+        let mut allocated = VmAllocation {
             address: None,
             gateway: None,
             prefix: 24,
             disk: None,
             disks: Vec::new(),
             uid: None,
-            pins: blocking(|| Pins::new(ask.files(), self.allowed())),
+            pins: blocking(|| Pins::new(unit_spec.files(), self.allowed())),
         };
-        let parts = blocking(|| self.make_parts(&folder, id, ask, &mut made));
+        let parts = blocking(|| self.allocate_resources(&dir, id, unit_spec, &mut allocated));
         let told = match parts {
-            // What QEMU cannot be told is said now, not at the start.
-            Ok(()) => self.launch(ask, &made).await.map(drop),
+            // What QEMU cannot be given is reported now, not at the start.
+            Ok(()) => self.launch(unit_spec, &allocated).await.map(drop),
             Err(error) => Err(error),
         };
         match told {
-            Ok(()) => Ok(made),
+            Ok(()) => Ok(allocated),
             Err(error) => {
-                blocking(|| self.unmake_parts(id, &made));
+                blocking(|| self.release_resources(id, &allocated));
                 Err(error)
             }
         }
     }
 
-    async fn unmake(&self, record: &Record<Self>) -> Result<()> {
+    async fn release(&self, record: &Record<Self>) -> Result<()> {
         let cell = Self::cell(&record.spec);
         match self.cells.free(&cell, Some(Duration::ZERO)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        blocking(|| self.unmake_parts(&record.id, &record.made));
+        blocking(|| self.release_resources(&record.id, &record.allocated));
         Ok(())
     }
 
-    async fn up(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
-        let (ask, made) = (&record.spec, &record.made);
-        let folder = self.folder(&record.id)?;
-        let launch = self.launch(ask, made).await?;
-        let user = user(made)?;
+    async fn start(&self, record: &Record<Self>) -> Result<Arc<Executable>> {
+        let (unit_spec, allocated) = (&record.spec, &record.allocated);
+        let dir = self.dir(&record.id)?;
+        let launch = self.launch(unit_spec, allocated).await?;
+        let user = user(allocated)?;
         let qemu = self.host().await?.qemu.clone();
         let program = blocking(|| self.program(&qemu))?;
         let files = Files {
-            ask,
-            made,
-            folder: &folder,
+            unit_spec,
+            allocated,
+            dir: &dir,
             pool: &self.pool,
             allowed: self.allowed(),
         };
         let boot = blocking(|| files.boot(user))?;
-        let cell = self.cells.raise(launch::cell(ask, &launch)).await?;
+        let cell = self.cells.ensure(launch::cell(unit_spec, &launch)).await?;
         let init = cell.init()?;
         let root = Root {
             user,
@@ -182,32 +182,32 @@ impl Kind for VmKind {
         };
         blocking(|| root::set_up(&init, root))?;
         let handed = blocking(|| self.hand_over(&files, &launch))?;
-        let executable = launch::executable(ask, &launch, &program, user)?;
-        let manner = Manner {
+        let executable = launch::executable(unit_spec, &launch, &program, user)?;
+        let launch_options = LaunchOptions {
             stdio: Stdio::LoggedWithFile(handed.as_fd()),
             sandboxed: true,
             as_init: false,
             main: false,
             environment: &[],
         };
-        let main = cell.start_anew(executable, manner).await?;
+        let main = cell.start_again(executable, launch_options).await?;
         drop(handed);
-        let socket = folder.qmp();
+        let socket = dir.qmp();
         let silent = tokio::select! {
-            answers = Qmp::connect(&socket, ANSWERS_WITHIN) => match answers {
+            answers = Qmp::connect(&socket, QMP_TIMEOUT) => match answers {
                 Ok(_) => return Ok(main),
                 Err(error) => Error::unavailable(strata_types::chain(&error)),
             },
             _ = main.ended() => Error::unavailable("QEMU ended"),
         };
-        // It hangs up a moment before it ends, and what it said tells more.
-        match tokio::time::timeout(ENDS_WITHIN, main.ended()).await {
+        // It hangs up a moment before it ends, and its output explains more.
+        match tokio::time::timeout(EXIT_TIMEOUT, main.ended()).await {
             Ok(view) => {
                 let how = view
                     .ending
                     .map(|ending| ending.to_string())
                     .unwrap_or_default();
-                Err(ended_at_once(ask, &how, &last_words(&main)))
+                Err(ended_at_once(unit_spec, &how, &log_tail(&main)))
             }
             Err(_) => Err(silent),
         }
@@ -220,18 +220,18 @@ impl Kind for VmKind {
         grace: Option<Duration>,
     ) -> Result<Option<String>> {
         let grace = grace.unwrap_or(record.spec.stop_grace);
-        let folder = self.folder(&record.id)?;
+        let dir = self.dir(&record.id)?;
         let mut how = None;
         if !main.view().is_over() && !grace.is_zero() {
             let asked = async {
-                let qmp = Qmp::connect(&folder.qmp(), Duration::from_secs(2)).await?;
+                let qmp = Qmp::connect(&dir.qmp(), Duration::from_secs(2)).await?;
                 strata_vm::shut_down(&qmp, grace).await
             };
             match asked.await {
                 Ok(Stopped::ByItself) => {}
                 Ok(Stopped::Pulled) => how = Some(forced_off(grace)),
                 Err(error) => {
-                    tracing::warn!(vm = %record.spec.name, %error, "it cannot be asked to switch off");
+                    tracing::warn!(vm = %record.spec.name, %error, "ACPI shutdown request failed");
                 }
             }
         }
@@ -240,16 +240,16 @@ impl Kind for VmKind {
         Ok(how)
     }
 
-    async fn down(&self, record: &Record<Self>) -> Result<()> {
+    async fn teardown(&self, record: &Record<Self>) -> Result<()> {
         let cell = Self::cell(&record.spec);
         self.cells.halt(&cell, Some(Duration::ZERO)).await?;
-        if let Some(endpoint) = endpoint(&record.spec, &record.made) {
+        if let Some(endpoint) = endpoint(&record.spec, &record.allocated) {
             blocking(|| self.network.detach(&endpoint))?;
         }
         Ok(())
     }
 
-    fn attend(&self, _unit: VmRef, _main: Arc<Executable>) {}
+    fn monitor(&self, _unit: VmRef, _main: Arc<Executable>) {}
 }
 
 /// QEMU ends in order also where its guest did not.
@@ -265,7 +265,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Takes a console; none when somebody has it.
+    /// Takes a console; none when it is in use.
     pub(crate) fn take(kind: &Arc<VmKind>, id: &str) -> Option<Self> {
         let mut taken = kind.consoles.lock().unwrap_or_else(PoisonError::into_inner);
         taken.insert(id.to_owned()).then(|| Self {
@@ -285,9 +285,9 @@ impl Drop for Console {
 }
 
 impl VmKind {
-    /// The folder of a machine.
-    pub(crate) fn folder(&self, id: &str) -> Result<VmFolder> {
-        VmFolder::new(self.folders.join(id))
+    /// The directory of a machine.
+    pub(crate) fn dir(&self, id: &str) -> Result<VmDir> {
+        VmDir::new(self.dirs.join(id))
     }
 
     /// What QEMU can do here.
@@ -300,9 +300,9 @@ impl VmKind {
                 .map_err(|error| Error::internal(error.to_string()))?;
             let host = host.map_err(|error| {
                 Error::wrong_state(strata_types::chain(&error))
-                    .with_hint("install qemu-system-x86; `strata doctor` tells what is missing")
+                    .with_hint("install qemu-system-x86; `strata doctor` shows what is missing")
             })?;
-            tracing::info!(qemu = %host.qemu.display(), kvm = ?host.kvm, "found out what QEMU can do");
+            tracing::info!(qemu = %host.qemu.display(), kvm = ?host.kvm, "QEMU probed");
             if strata_cell::landlock_version().is_none() {
                 tracing::warn!(
                     "this kernel has no Landlock: QEMU is confined by its user, its root and its system call filter alone"
@@ -315,7 +315,7 @@ impl VmKind {
 
     /// Directories of the host whose content operators may name.
     fn allowed(&self) -> &[PathBuf] {
-        &self.images.config().local_folders
+        &self.images.config().local_dirs
     }
 
     /// The files of QEMU's program, looked up again when that was replaced.
@@ -340,7 +340,7 @@ impl VmKind {
 
     /// What the jail finds as its standard input: all files that QEMU expects.
     fn hand_over(&self, files: &Files<'_>, launch: &Launch) -> Result<OwnedFd> {
-        let tap = match endpoint(files.ask, files.made) {
+        let tap = match endpoint(files.unit_spec, files.allocated) {
             Some(endpoint) => Some(self.network.attach_tap(&endpoint)?),
             None => None,
         };
@@ -352,16 +352,16 @@ impl VmKind {
             .map_err(|error| Error::internal(format!("QEMU cannot be handed its files: {error}")))
     }
 
-    async fn launch(&self, ask: &VmAsk, made: &Made) -> Result<Launch> {
+    async fn launch(&self, unit_spec: &VmUnitSpec, allocated: &VmAllocation) -> Result<Launch> {
         let host = self.host().await?;
         let in_vm = |error: Error| match error.field().map(|field| format!("vm.{field}")) {
             Some(field) => error.in_field(field),
             None => error,
         };
-        strata_vm::command(&launch::spec(ask, made)?, host).map_err(in_vm)
+        strata_vm::command(&launch::spec(unit_spec, allocated)?, host).map_err(in_vm)
     }
 
-    /// Whether KVM is used for what is asked for, as far as that is known.
+    /// Whether KVM is used for this specification, as far as that is known.
     pub(crate) fn uses_kvm(&self, accel: strata_vm::Accel) -> Option<bool> {
         let host = self.host.get()?;
         let works = matches!(host.kvm, strata_vm::Kvm::Works);
@@ -369,41 +369,47 @@ impl VmKind {
     }
 
     /// Refuses a machine whose volumes of the pool are not there.
-    fn check_pool(&self, ask: &VmAsk) -> Result<()> {
-        for (i, name, _) in ask.pool_disks() {
+    fn check_pool(&self, unit_spec: &VmUnitSpec) -> Result<()> {
+        for (i, name, _) in unit_spec.pool_disks() {
             self.pool.disk(name, &format!("vm.disks[{i}].pool"))?;
         }
         Ok(())
     }
 
-    fn make_parts(&self, folder: &VmFolder, id: &str, ask: &VmAsk, made: &mut Made) -> Result<()> {
-        make_private(folder.path()).map_err(|error| {
-            Error::internal(format!("cannot make the machine's folder: {error}"))
+    fn allocate_resources(
+        &self,
+        dir: &VmDir,
+        id: &str,
+        unit_spec: &VmUnitSpec,
+        allocated: &mut VmAllocation,
+    ) -> Result<()> {
+        make_private(dir.path()).map_err(|error| {
+            Error::internal(format!("cannot make the machine's directory: {error}"))
         })?;
-        if ask.network {
-            made.address = Some(self.network.lease(ask.address)?);
-            (made.gateway, made.prefix) = self.network.gateway_and_prefix();
+        if unit_spec.network {
+            allocated.address = Some(self.network.lease(unit_spec.address)?);
+            (allocated.gateway, allocated.prefix) = self.network.gateway_and_prefix();
         }
-        made.uid = Some(self.uids.allocate(id)?);
+        allocated.uid = Some(self.uids.allocate(id)?);
         let images = disks::Images {
-            pins: &made.pins,
+            pins: &allocated.pins,
             allowed: self.allowed(),
         };
-        (made.disk, made.disks) = disks::make(folder, id, ask, &images)?;
+        (allocated.disk, allocated.disks) = disks::make(dir, id, unit_spec, &images)?;
         Ok(())
     }
 
-    fn unmake_parts(&self, id: &str, made: &Made) {
-        if let Some(address) = made.address {
+    fn release_resources(&self, id: &str, allocated: &VmAllocation) {
+        if let Some(address) = allocated.address {
             self.network.release(address);
         }
-        if let Some(uid) = made.uid {
+        if let Some(uid) = allocated.uid {
             self.uids.release(uid);
         }
-        if let Err(error) = std::fs::remove_dir_all(self.folders.join(id))
+        if let Err(error) = std::fs::remove_dir_all(self.dirs.join(id))
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::error!(%error, "a machine's folder could not be removed; the next start tries again");
+            tracing::error!(vm = id, %error, "VM directory not removed; retried at the next start");
         }
     }
 }
@@ -413,7 +419,7 @@ impl VmKind {
 fn adopt(uids: &Uids, records: &mut [Record<VmKind>]) -> Vec<usize> {
     let mut without = Vec::new();
     for (i, record) in records.iter_mut().enumerate() {
-        if !record.made.uid.is_some_and(|uid| uids.take(uid)) {
+        if !record.allocated.uid.is_some_and(|uid| uids.take(uid)) {
             without.push(i);
         }
     }
@@ -421,11 +427,11 @@ fn adopt(uids: &Uids, records: &mut [Record<VmKind>]) -> Vec<usize> {
         let record = &mut records[*i];
         match uids.allocate(&record.id) {
             Ok(uid) => {
-                record.made.uid = Some(uid);
+                record.allocated.uid = Some(uid);
                 true
             }
             Err(error) => {
-                tracing::error!(vm = %record.spec.name, %error, "vm has no user of its own");
+                tracing::error!(vm = %record.spec.name, %error, "VM has no own user");
                 false
             }
         }
@@ -433,19 +439,19 @@ fn adopt(uids: &Uids, records: &mut [Record<VmKind>]) -> Vec<usize> {
     without
 }
 
-/// Who QEMU runs as.
-fn user(made: &Made) -> Result<Owner> {
-    let uid = made
+/// The user that QEMU runs as.
+fn user(allocated: &VmAllocation) -> Result<Owner> {
+    let uid = allocated
         .uid
         .ok_or_else(|| Error::internal("a virtual machine has no user of its own"))?;
     Ok(Owner { uid, gid: uid })
 }
 
-/// Why QEMU did not stay. It locks what it opens, and so sees to it that one
+/// Why QEMU did not stay. It locks what it opens, and so ensures that one
 /// machine at a time writes to a disk, wherever in the host they run; the lock
 /// goes with its process.
-fn ended_at_once(ask: &VmAsk, how: &str, words: &str) -> Error {
-    if words.contains("\" lock") && ask.pool_disks().next().is_some() {
+fn ended_at_once(unit_spec: &VmUnitSpec, how: &str, words: &str) -> Error {
+    if words.contains("\" lock") && unit_spec.pool_disks().next().is_some() {
         let why =
             format!("another virtual machine has a disk of the pool that this one has: {words}");
         return Error::wrong_state(why).with_hint("stop the other one first");
@@ -453,11 +459,11 @@ fn ended_at_once(ask: &VmAsk, how: &str, words: &str) -> Error {
     Error::wrong_state(format!("QEMU ended at once ({how}): {words}"))
 }
 
-/// What QEMU said last.
-fn last_words(main: &Executable) -> String {
+/// The last output of QEMU.
+fn log_tail(main: &Executable) -> String {
     blocking(|| {
         let mut lines = Vec::new();
-        if let Ok(mut reader) = LogReader::from_start(&main.folder, Channel::Stderr) {
+        if let Ok(mut reader) = LogReader::from_start(&main.dir, Channel::Stderr) {
             while let Ok(Read::Some) = reader.read(&mut lines) {}
             reader.finish(&mut lines);
         }

@@ -12,17 +12,17 @@ use strata_vm::{
     Boot, Launch, MacAddress, Network, OnReboot, ProgramFiles, Tap, VmSpec, ip_parameter,
 };
 
-use super::ask::{VmAsk, VmBoot};
-use super::kind::{Made, VmKind, endpoint};
+use super::kind::{VmAllocation, VmKind, endpoint};
+use super::spec::{VmBoot, VmUnitSpec};
 use super::{MAIN, root};
-use crate::units::Kind as _;
+use crate::units::UnitKind as _;
 
 /// Processes and threads that QEMU needs beside its cpus.
 const THREADS: u64 = 256;
 
-/// The guest as QEMU is told of it.
-pub(super) fn spec(ask: &VmAsk, made: &Made) -> Result<VmSpec> {
-    let boot = match (&ask.boot, &made.disk) {
+/// The guest as QEMU is configured.
+pub(super) fn spec(unit_spec: &VmUnitSpec, allocated: &VmAllocation) -> Result<VmSpec> {
+    let boot = match (&unit_spec.boot, &allocated.disk) {
         (VmBoot::Image { .. }, Some(disk)) => Boot::Disk(disk.clone()),
         (
             VmBoot::Kernel {
@@ -32,11 +32,11 @@ pub(super) fn spec(ask: &VmAsk, made: &Made) -> Result<VmSpec> {
         ) => Boot::Kernel {
             kernel: root::KERNEL.into(),
             initrd: initrd.as_ref().map(|_| root::INITRD.into()),
-            cmdline: with_address(cmdline, ask, made),
+            cmdline: with_address(cmdline, unit_spec, allocated),
         },
         _ => return Err(Error::internal("a machine that boots from a disk has none")),
     };
-    let network = match endpoint(ask, made) {
+    let network = match endpoint(unit_spec, allocated) {
         Some(endpoint) => Some(Network {
             mac: MacAddress::new(endpoint.mac().0)
                 .ok_or_else(|| Error::internal("an address on the wire cannot be used"))?,
@@ -45,51 +45,51 @@ pub(super) fn spec(ask: &VmAsk, made: &Made) -> Result<VmSpec> {
         None => None,
     };
     Ok(VmSpec {
-        name: ask.name.label().clone(),
-        machine: ask.machine,
-        cpus: ask.cpus,
-        memory: ask.memory,
+        name: unit_spec.name.label().clone(),
+        machine: unit_spec.machine,
+        cpus: unit_spec.cpus,
+        memory: unit_spec.memory,
         boot,
-        disks: made.disks.clone(),
+        disks: allocated.disks.clone(),
         network,
-        accel: ask.accel,
+        accel: unit_spec.accel,
         on_reboot: OnReboot::Restart,
     })
 }
 
-/// A kernel that is started without a disk often has nobody who asks for an
-/// address; it is told.
-fn with_address(cmdline: &str, ask: &VmAsk, made: &Made) -> String {
+/// A kernel that is started without a disk often has no DHCP client; it
+/// receives its address on the command line.
+fn with_address(cmdline: &str, unit_spec: &VmUnitSpec, allocated: &VmAllocation) -> String {
     let tells = cmdline
         .split_whitespace()
         .any(|word| word.starts_with("ip="));
-    match (made.address, made.gateway) {
+    match (allocated.address, allocated.gateway) {
         (Some(address), Some(gateway)) if !tells => {
-            let hostname = ask.host_name();
-            let ip = ip_parameter(address, made.prefix, gateway, &hostname, Some(gateway));
+            let hostname = unit_spec.host_name();
+            let ip = ip_parameter(address, allocated.prefix, gateway, &hostname, Some(gateway));
             format!("{cmdline} {ip}").trim().to_owned()
         }
         _ => cmdline.to_owned(),
     }
 }
 
-/// The cell of QEMU. What it may use is what placement counts: the cpu time
-/// that was asked for, of which the guest's devices have their part too, and
-/// beside the guest's memory a fixed amount for QEMU itself (decision 42).
-pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
-    let mut cell = CellSpec::named(VmKind::cell(ask));
+/// The cell of QEMU. What it may use is what placement counts: the requested
+/// cpu time, of which the guest's devices have their part too, and beside the
+/// guest's memory a fixed amount for QEMU itself (decision 42).
+pub(super) fn cell(unit_spec: &VmUnitSpec, launch: &Launch) -> CellSpec {
+    let mut cell = CellSpec::named(VmKind::cell(unit_spec));
     cell.isolated_network = true;
     cell.root = RootMode::Handed;
     cell.limits = Limits {
         cpu: Some(CpuLimit {
-            quota_us: ask.cpu_limit() * 100,
+            quota_us: unit_spec.cpu_limit() * 100,
             period_us: 100_000,
         }),
         memory: MemoryLimit {
             max: Some(launch.memory),
             ..MemoryLimit::default()
         },
-        pids_max: Some(THREADS + u64::from(ask.cpus)),
+        pids_max: Some(THREADS + u64::from(unit_spec.cpus)),
         ..Limits::default()
     };
     cell
@@ -97,7 +97,7 @@ pub(super) fn cell(ask: &VmAsk, launch: &Launch) -> CellSpec {
 
 /// QEMU's process, through the jail.
 pub(super) fn executable(
-    ask: &VmAsk,
+    unit_spec: &VmUnitSpec,
     launch: &Launch,
     program: &ProgramFiles,
     user: Owner,
@@ -110,7 +110,7 @@ pub(super) fn executable(
     let words = strata_cell::jailed(root::JAIL_PATH, &programs, launch.command.words());
     Ok(ExecutableSpec {
         name: MAIN.parse()?,
-        cell: VmKind::cell(ask),
+        cell: VmKind::cell(unit_spec),
         command: CommandLine::try_from(words)?,
         description: String::new(),
         identity: Identity {
@@ -120,7 +120,7 @@ pub(super) fn executable(
         },
         environment: Vec::new(),
         working_directory: None,
-        stop_grace: ask.stop_grace,
+        stop_grace: unit_spec.stop_grace,
         stop_signal: ExecutableSpec::default_stop_signal(),
         restart: ExecutableSpec::default_restart(),
     })
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// The numbers of inherited files are said in two crates.
+    /// The numbers of inherited files are defined in two crates.
     #[test]
     fn qemu_finds_what_the_jail_took_over() {
         let spec = VmSpec {

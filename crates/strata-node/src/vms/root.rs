@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Resource;
 use strata_cell::seccomp::Filter;
-use strata_cell::{CellInit, Confinement, Fitting, JAIL};
+use strata_cell::{CellInit, Confinement, JAIL, MountOp};
 use strata_rootfs::{BindOptions, Owner, RootError, TmpfsOptions};
 use strata_types::{Error, Result};
 use strata_vm::ProgramFiles;
@@ -44,13 +44,16 @@ pub(super) struct Root<'a> {
     pub(super) boot: Vec<(&'static str, OwnedFd)>,
 }
 
-/// Gives the cell its root, and says what QEMU is held to in it.
+/// Gives the cell its root, and returns what QEMU is confined to in it.
 pub(super) fn set_up(init: &CellInit, root: Root<'_>) -> Result<()> {
-    let (mount, fittings) = build(root).map_err(|error| {
+    let (mount, mount_ops) = build(root).map_err(|error| {
         let why = strata_types::chain(&error);
         Error::internal(format!("cannot make the root of QEMU's cell: {why}"))
     })?;
-    init.furnish(&mount, &fittings)
+    // Where a kernel hands out a core after all, there is no memory in it.
+    init.leave_memory_out_of_cores()
+        .map_err(|error| Error::internal(error.to_string()))?;
+    init.setup_root(&mount, &mount_ops)
         .map_err(|error| Error::wrong_state(error.to_string()))?;
     init.confine(&confinement())
         .map_err(|error| Error::internal(error.to_string()))
@@ -61,17 +64,17 @@ fn confinement() -> Confinement {
     Confinement {
         capabilities: 0,
         no_new_privileges: true,
-        core_dumps: false,
         rlimits: vec![
-            // A crash leaves the guest's memory nowhere.
-            (Resource::Core as u32, 0, 0),
+            // A crash leaves the memory of QEMU and its guest nowhere: 1 stops
+            // what 0 does not, a program of the host that takes cores.
+            (Resource::Core as u32, 1, 1),
             (Resource::Nofile as u32, OPEN_FILES, OPEN_FILES),
         ],
         filter: Some(Filter::for_vmm()),
     }
 }
 
-fn build(root: Root<'_>) -> Result<(OwnedFd, Vec<Fitting>), RootError> {
+fn build(root: Root<'_>) -> Result<(OwnedFd, Vec<MountOp>), RootError> {
     let mount = strata_rootfs::tmpfs(TmpfsOptions {
         bytes: ROOT_BYTES,
         mode: 0o755,
@@ -83,9 +86,9 @@ fn build(root: Root<'_>) -> Result<(OwnedFd, Vec<Fitting>), RootError> {
         false => None,
     };
     let devices = strata_rootfs::emulator_devices(kvm, root.user)?;
-    let mut fittings = vec![
-        Fitting::Folder("/dev".into(), devices),
-        Fitting::Folder(
+    let mut mount_ops = vec![
+        MountOp::Directory("/dev".into(), devices),
+        MountOp::Directory(
             JAIL_DIRECTORY.into(),
             strata_rootfs::program(JAIL_FILE, JAIL)?,
         ),
@@ -96,24 +99,24 @@ fn build(root: Root<'_>) -> Result<(OwnedFd, Vec<Fitting>), RootError> {
         let holds = |path: &PathBuf| path.starts_with(directory);
         if !program.programs.iter().chain(&program.libraries).any(holds) {
             let mount = strata_rootfs::bind(directory, read_only(true))?;
-            fittings.push(Fitting::Folder(text(directory), mount));
+            mount_ops.push(MountOp::Directory(text(directory), mount));
         }
     }
     for path in &program.programs {
         let mount = strata_rootfs::bind(path, read_only(false))?;
-        fittings.push(Fitting::File(text(path), mount));
+        mount_ops.push(MountOp::File(text(path), mount));
     }
     for path in libraries(program) {
         let mount = strata_rootfs::bind(path, read_only(false))?;
-        fittings.push(match path.is_dir() {
-            true => Fitting::Folder(text(path), mount),
-            false => Fitting::File(text(path), mount),
+        mount_ops.push(match path.is_dir() {
+            true => MountOp::Directory(text(path), mount),
+            false => MountOp::File(text(path), mount),
         });
     }
     for (path, mount) in root.boot {
-        fittings.push(Fitting::File(path.to_owned(), mount));
+        mount_ops.push(MountOp::File(path.to_owned(), mount));
     }
-    Ok((mount, fittings))
+    Ok((mount, mount_ops))
 }
 
 /// The libraries, or where there are too many, the directories they are in.

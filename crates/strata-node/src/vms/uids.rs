@@ -3,11 +3,11 @@
 //!
 //! Numbers come from a range between those that distributions hand out to
 //! people and their containers and those of pods with users of their own. The
-//! records of virtual machines say who has which, so a number is free again
-//! when its machine is removed. Nodes of other data directories on the same
-//! host do not know of each other: each machine begins its search at a place
-//! of its own among sixteen million, and passes over numbers that some process
-//! has.
+//! records of virtual machines hold which machine has which, so a number is
+//! free again when its machine is removed. Nodes of other data directories on
+//! the same host do not know of each other: each machine begins its search at a
+//! place of its own among sixteen million, and passes over numbers that some
+//! process has.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,7 +22,7 @@ pub(crate) const FIRST_UID: u32 = 1_000_000_000;
 /// How many there are.
 pub(crate) const UID_COUNT: u32 = 1 << 24;
 
-/// Who has which number, on this node.
+/// Which machine has which number, on this node.
 #[derive(Debug, Default)]
 pub(crate) struct Uids(Mutex<HashSet<u32>>);
 
