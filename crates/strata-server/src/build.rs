@@ -1,4 +1,4 @@
-//! What was built, as the binary that serves tells it: the same facts in
+//! What was built, as the binary that serves reports it: the same facts in
 //! `/version` and in the metrics.
 
 use serde::Serialize;
@@ -14,7 +14,6 @@ pub struct Build {
     pub tree_state: String,
     /// When it was built.
     pub build_date: String,
-    /// The compiler.
     pub compiler: String,
     /// What it was built for.
     pub platform: String,

@@ -1,5 +1,5 @@
 //! The control plane as a whole: a store, the core over it, the tasks beside
-//! it, and the faces that are served.
+//! it, and the APIs that are served.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,28 +7,29 @@ use std::sync::Arc;
 use strata_audit::AuditLog;
 use strata_clusters::Driver;
 use strata_clusters::catalogue::Catalogue;
-use strata_clusters::kubeadm::Hands;
-use strata_identity::Authority;
+use strata_clusters::kubeadm::RemoteExec;
+use strata_identity::Ca;
 use strata_machines::Providers;
 use strata_store::{
     Embedded, EmbeddedOptions, Etcd, EtcdOptions, OpenError, Sealed, Store, UnsealError,
 };
+use strata_tasks::{Stage, Tasks};
 use strata_types::machine::MachineSpec;
 use strata_types::{Error, Label, Result};
 use strata_workflow::Operations;
-use tokio_util::sync::CancellationToken;
 
+use crate::api::ApiServer;
+use crate::api::grpc::scheduler::{InstanceApi, NodeApi};
+use crate::api::grpc::{ClusterApi, ControllerApi, NodeInstancesApi, OperationsApi};
+use crate::api::rest::{self, RestState};
 use crate::core::{Core, CoreSettings, Lead, keys, public};
-use crate::faces::rest::{self, RestState};
-use crate::faces::scheduler::{InstanceFace, NodeFace};
-use crate::faces::{ClusterFace, ControllerFace, Faces, InstancesFace, OperationsFace};
-use crate::link::{AssignmentsFace, ServerImagesFace, Tunnels};
+use crate::link::{AssignmentsApi, ServerImagesApi, Tunnels};
 use crate::operations::{
-    Backups, ByCell, ClusterSettings, Clusters, Estate, Hypervisors, JoinTokens, Place, Sight,
-    Storage, Tunnelled,
+    Backends, BackupTarget, Backups, CellProof, ClusterSettings, Clusters, Hypervisors, JoinTokens,
+    NodeExec, ObservationCache, Storage,
 };
 use crate::placement::PlacementHandle;
-use crate::{autoscale, kept_exports, operations, placement, reconcile};
+use crate::{autoscale, operations, placement, reconcile, store_exports};
 
 /// Where records are kept, and the key that opens them.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub struct StoreConfig {
 /// Where records are kept.
 #[derive(Clone, Debug)]
 pub enum StoreEngine {
-    /// In a file in this folder.
+    /// In a file in this directory.
     Embedded(PathBuf),
     /// In etcd, with other servers.
     Etcd(EtcdOptions),
@@ -58,10 +59,10 @@ impl StoreConfig {
     /// Opens the store, and seals what is not sealed yet.
     pub async fn open(&self) -> Result<Sealed> {
         if !self.may_be_new
-            && let StoreEngine::Embedded(folder) = &self.engine
-            && !has_records(folder)
+            && let StoreEngine::Embedded(dir) = &self.engine
+            && !has_records(dir)
         {
-            return Err(no_records(&folder.display().to_string()));
+            return Err(no_records(&dir.display().to_string()));
         }
         let engine = self.engine.open().await?;
         if !self.may_be_new {
@@ -101,7 +102,7 @@ impl StoreConfig {
 }
 
 /// Why the store of a directory is not opened, and what to go on with.
-fn unopened(error: &OpenError, folder: &Path) -> Error {
+fn unopened(error: &OpenError, dir: &Path) -> Error {
     let what = Error::unavailable(strata_types::chain(error));
     let damaged = matches!(
         error,
@@ -110,8 +111,8 @@ fn unopened(error: &OpenError, folder: &Path) -> Error {
     if !damaged {
         return what;
     }
-    let file = folder.join("store.redb");
-    let to = match kept_exports::newest(folder) {
+    let file = dir.join("store.redb");
+    let to = match store_exports::newest(dir) {
         Some(export) => format!("strata store import {}", export.display()),
         None => "strata restore, from a backup".to_owned(),
     };
@@ -121,14 +122,14 @@ fn unopened(error: &OpenError, folder: &Path) -> Error {
     ))
 }
 
-fn has_records(folder: &Path) -> bool {
-    let file = std::fs::metadata(folder.join("store.redb"));
+fn has_records(dir: &Path) -> bool {
+    let file = std::fs::metadata(dir.join("store.redb"));
     file.is_ok_and(|file| file.len() > 0)
 }
 
-fn no_records(place: &str) -> Error {
+fn no_records(location: &str) -> Error {
     Error::wrong_state(format!(
-        "there are no records in {place}, and this data directory has the identities of a \
+        "there are no records in {location}, and this data directory has the identities of a \
          control plane"
     ))
     .with_hint(
@@ -154,17 +155,17 @@ fn not_opened(error: &UnsealError, key_file: &Path) -> Error {
 impl StoreEngine {
     fn describe(&self) -> String {
         match self {
-            Self::Embedded(folder) => folder.display().to_string(),
+            Self::Embedded(dir) => dir.display().to_string(),
             Self::Etcd(options) => format!("etcd under {:?}", options.prefix),
         }
     }
 
     async fn open(&self) -> Result<Arc<dyn Store>> {
         match self {
-            Self::Embedded(folder) => {
-                let (folder, place) = (folder.clone(), folder.clone());
+            Self::Embedded(dir) => {
+                let (dir, place) = (dir.clone(), dir.clone());
                 let opened = tokio::task::spawn_blocking(move || {
-                    Embedded::open(&folder, &EmbeddedOptions::default())
+                    Embedded::open(&dir, &EmbeddedOptions::default())
                 });
                 let opened = opened
                     .await
@@ -184,24 +185,23 @@ impl StoreEngine {
 }
 
 /// Makes what makes Kubernetes of machines.
-pub type DriverMaker = Box<dyn FnOnce(Arc<dyn Hands>) -> Arc<dyn Driver> + Send>;
+pub type DriverFactory = Box<dyn FnOnce(Arc<dyn RemoteExec>, &Core) -> Arc<dyn Driver> + Send>;
 
 /// Where machines come from, and how they come in.
-pub struct Machinery {
-    /// The drivers.
+pub struct ControlPlaneDeps {
     pub providers: Providers,
     /// Makes a token with which one node may join.
     pub join_tokens: JoinTokens,
     /// Where machines reach this server, unless their provider knows better.
     pub server: String,
-    /// The pool.
     pub storage: Storage,
     /// Where backups go; none where this server makes none.
-    pub backups: Option<Place>,
+    pub backups: Option<BackupTarget>,
     /// How clusters are kept.
     pub clusters: ClusterSettings,
-    /// What makes Kubernetes of machines, with these hands on them.
-    pub driver: DriverMaker,
+    /// What makes Kubernetes of machines, with remote execution on them and
+    /// the records of the control plane.
+    pub driver: DriverFactory,
     /// Machines that the configuration names.
     pub inventory: Vec<(Label, MachineSpec)>,
 }
@@ -211,17 +211,16 @@ pub struct Machinery {
 pub struct ControlPlane {
     /// The rules over the records.
     pub core: Core,
-    /// Asks placement.
+    /// Answers why an instance is where it is.
     pub placement: PlacementHandle,
     /// The ways to nodes.
     pub tunnels: Tunnels,
-    /// Long actions.
     pub operations: Operations,
     /// What they work on.
-    pub estate: Estate,
-    shutdown: CancellationToken,
+    pub backends: Backends,
+    tasks: Tasks,
     audit: Option<Arc<AuditLog>>,
-    authority: Option<Arc<Authority>>,
+    ca: Option<Arc<Ca>>,
 }
 
 impl ControlPlane {
@@ -231,69 +230,72 @@ impl ControlPlane {
         store: &StoreConfig,
         settings: CoreSettings,
         address: String,
-        machinery: Machinery,
-        shutdown: CancellationToken,
+        deps: ControlPlaneDeps,
+        tasks: &Tasks,
     ) -> Result<Self> {
+        let controllers = &tasks.group(Stage::Controllers);
+        let services = &tasks.group(Stage::Services);
         let alone = settings.alone;
         let sealed = store.open().await?;
         let engine = sealed.engine();
-        if let StoreEngine::Embedded(folder) = &store.engine {
-            kept_exports::start(engine.clone(), folder.clone(), shutdown.clone());
+        if let StoreEngine::Embedded(dir) = &store.engine {
+            store_exports::start(engine.clone(), dir.clone(), controllers);
         }
         let store: Arc<dyn Store> = Arc::new(sealed);
-        let core = Core::open(store.clone(), settings, shutdown.clone()).await?;
-        let placement = placement::start(core.clone(), shutdown.clone());
-        reconcile::start_liveness(core.clone(), shutdown.clone());
+        let core = Core::open(store.clone(), settings, services).await?;
+        core.waive_leases_of_nodes_served_elsewhere().await?;
+        let placement = placement::start(core.clone(), controllers);
+        reconcile::start_liveness(core.clone(), controllers);
         let tunnels = Tunnels::new(core.clone());
         let hypervisors = Hypervisors {
             core: core.clone(),
-            providers: machinery.providers,
-            join_tokens: machinery.join_tokens,
-            prove: Arc::new(ByCell(tunnels.clone())),
-            server: machinery.server,
+            providers: deps.providers,
+            join_tokens: deps.join_tokens,
+            prove: Arc::new(CellProof(tunnels.clone())),
+            server: deps.server,
             run: core.run_id().await?,
         };
         let backups = Backups {
-            storage: machinery.storage.clone(),
+            storage: deps.storage.clone(),
             store: store.clone(),
             engine,
-            place: machinery.backups,
+            target: deps.backups,
             resting: {
                 let core = core.clone();
-                Arc::new(move |volume: &str| core.nobody_runs_on_pool_volume(volume))
+                Arc::new(move |volume: &str| core.ensure_volume_not_running(volume))
             },
         };
-        let hands = Arc::new(Tunnelled(tunnels.clone()));
+        let hands = Arc::new(NodeExec(tunnels.clone()));
         let clusters = Clusters {
             core: core.clone(),
-            driver: (machinery.driver)(hands),
-            catalogue: Catalogue::new(&machinery.clusters.bundles),
-            settings: machinery.clusters,
-            sight: Sight::default(),
+            driver: (deps.driver)(hands, &core),
+            catalogue: Catalogue::new(&deps.clusters.bundles),
+            settings: deps.clusters,
+            observations: ObservationCache::default(),
             operations: Arc::default(),
         };
-        let estate = Estate {
+        let backends = Backends {
             hypervisors,
-            storage: machinery.storage,
+            storage: deps.storage,
             backups,
             clusters,
         };
-        let operations = operations::start(&core, &estate, store.clone(), shutdown.clone())?;
-        reconcile::add_configured(&core, machinery.inventory).await;
-        reconcile::start_schedules(core.clone(), operations.clone(), shutdown.clone());
-        reconcile::start_clusters(estate.clusters.clone(), shutdown.clone());
-        reconcile::start_endpoints(estate.clusters.clone(), shutdown.clone());
-        autoscale::start(core.clone(), operations.clone(), shutdown.clone());
+        let operations = operations::start(&core, &backends, store.clone(), controllers)?;
+        reconcile::add_configured(&core, deps.inventory).await;
+        reconcile::start_schedules(core.clone(), operations.clone(), controllers);
+        reconcile::start_clusters(backends.clusters.clone(), controllers);
+        reconcile::start_endpoints(backends.clusters.clone(), controllers);
+        autoscale::start(core.clone(), operations.clone(), controllers);
         reconcile::start_machines(
-            estate.hypervisors.clone(),
+            backends.hypervisors.clone(),
             operations.clone(),
-            shutdown.clone(),
+            controllers,
         );
-        reconcile::start_powered_off(estate.hypervisors.clone(), shutdown.clone());
+        reconcile::start_powered_off(backends.hypervisors.clone(), controllers);
         match alone {
             true => core.set_lead(Lead::Leading(None)),
             false => {
-                reconcile::start_leadership(core.clone(), store, address, shutdown.clone());
+                reconcile::start_leadership(core.clone(), store, address, controllers);
             }
         }
         Ok(Self {
@@ -301,17 +303,17 @@ impl ControlPlane {
             placement,
             tunnels,
             operations,
-            estate,
-            shutdown,
+            backends,
+            tasks: tasks.clone(),
             audit: None,
-            authority: None,
+            ca: None,
         })
     }
 
     /// Lets admins rotate this CA, and has nodes trust its roots.
     #[must_use]
-    pub fn with_authority(mut self, authority: Arc<Authority>) -> Self {
-        self.authority = Some(authority);
+    pub fn with_ca(mut self, ca: Arc<Ca>) -> Self {
+        self.ca = Some(ca);
         self
     }
 
@@ -324,35 +326,39 @@ impl ControlPlane {
 
     /// Adds everything that is served of it.
     #[must_use]
-    pub fn serve(&self, faces: Faces) -> Faces {
+    pub fn serve(&self, api: ApiServer) -> ApiServer {
         let (core, tunnels) = (self.core.clone(), self.tunnels.clone());
-        let links = AssignmentsFace::new(core.clone(), tunnels.clone(), self.shutdown.clone())
-            .with_authority(self.authority.clone());
-        let talk = InstancesFace::new(core.clone(), tunnels.clone());
+        let links = AssignmentsApi::new(
+            core.clone(),
+            tunnels.clone(),
+            self.tasks.group(Stage::Controllers),
+        )
+        .with_ca(self.ca.clone());
+        let talk = NodeInstancesApi::new(core.clone(), tunnels.clone());
+        let shutdown = self.tasks.group(Stage::Api).shutdown().clone();
         let rest = RestState::new(
             core.clone(),
             self.placement.clone(),
             self.operations.clone(),
-            self.estate.clone(),
+            self.backends.clone(),
             talk.clone(),
-            self.shutdown.clone(),
+            shutdown.clone(),
         )
         .with_audit(self.audit.clone())
-        .with_authority(self.authority.clone());
-        let clusters = ClusterFace::new(self.estate.clusters.clone(), faces.build().clone());
-        faces
-            .http(rest::routes(rest))
+        .with_ca(self.ca.clone());
+        let clusters = ClusterApi::new(self.backends.clusters.clone(), api.build().clone());
+        api.http(rest::routes(rest))
             .http(rest::gateway(clusters.clone()))
             .grpc(clusters.service())
-            .grpc(NodeFace::new(core.clone()).service())
-            .grpc(InstanceFace::new(core.clone()).service())
-            .grpc(ControllerFace::new(core.clone()).service())
+            .grpc(NodeApi::new(core.clone()).service())
+            .grpc(InstanceApi::new(core.clone(), shutdown.clone()).service())
+            .grpc(ControllerApi::new(core.clone()).service())
             .grpc(talk.service())
             .grpc(
-                OperationsFace::new(core.clone(), self.operations.clone(), self.estate.clone())
+                OperationsApi::new(core.clone(), self.operations.clone(), self.backends.clone())
                     .service(),
             )
             .grpc(links.service())
-            .grpc(ServerImagesFace::new(core).service())
+            .grpc(ServerImagesApi::new(core).service())
     }
 }

@@ -1,9 +1,9 @@
-//! Moments that come again, as a crontab says them: minute, hour, day of the
-//! month, month, day of the week (0 and 7 are Sunday), each `*`, a number, a
-//! range, a step or a list of them; in UTC.
+//! Recurring times, in the syntax of a crontab: minute, hour, day of the month,
+//! month, day of the week (0 and 7 are Sunday), each `*`, a number, a range, a
+//! step or a list of them; in UTC.
 //!
-//! As in every cron, a moment fits when either of the two days does, where
-//! both are restricted.
+//! As in every cron, a time fits when either of the two days does, where both
+//! are restricted.
 
 use std::str::FromStr;
 
@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Moments that come again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cron {
     minutes: u64,
@@ -98,8 +97,8 @@ fn has(bits: u64, number: i8) -> bool {
 }
 
 impl Cron {
-    /// The first moment after this one, in Unix milliseconds. None when there
-    /// is none, as for the 30th of February.
+    /// The first time after this one, in Unix milliseconds. None when there is
+    /// none, as for the 30th of February.
     pub(crate) fn after(&self, ms: i64) -> Option<i64> {
         let from = Timestamp::from_millisecond(ms).ok()?;
         let from = from.to_zoned(TimeZone::UTC).datetime();
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_found_as_a_crontab_says_them() {
+    fn cron_times_match_the_crontab() {
         let from = "2026-11-15T10:17:42Z"; // a Sunday
         assert_eq!(next("30 2 * * *", from), "2026-11-16T02:30:00Z");
         assert_eq!(next("*/15 * * * *", from), "2026-11-15T10:30:00Z");
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_cron_expression_is_refused() {
         for bad in [
             "",
             "* * * *",
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_next_moment_is_later_fits_and_none_is_left_out(
+        fn next_cron_time_is_later_and_none_is_skipped(
             minute in 0..60u32, hour in 0..24u32, from in 0..4_000_000_000_000i64,
         ) {
             let cron: Cron = format!("{minute} {hour} * * *").parse().unwrap();

@@ -1,16 +1,15 @@
-//! The control plane: its faces, its rules, its reconcilers.
+//! The control plane: its APIs, its rules, its reconcilers.
 //!
-//! Faces are thin: they read the request, call the core, map the answer. Who
-//! may call was decided at the gate (`strata-transport`) before they see it.
+//! APIs are thin: they read the request, call the core, map the response. Who
+//! may call was decided by the auth layer (`strata-transport`) before.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod autoscale;
 mod build;
 mod control;
 pub mod core;
 mod cron;
-pub mod faces;
-mod kept_exports;
 pub mod link;
 mod metrics;
 pub mod operations;
@@ -20,10 +19,12 @@ pub mod reconcile;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 mod restored;
+mod store_exports;
 
+pub use api::grpc::IdentityApi;
+pub use api::{ApiServer, ApiServerError};
 pub use build::Build;
-pub use control::{ControlPlane, DriverMaker, Machinery, StoreConfig, StoreEngine};
-pub use faces::{Faces, FacesError, IdentityFace};
+pub use control::{ControlPlane, ControlPlaneDeps, DriverFactory, StoreConfig, StoreEngine};
 pub use metrics::Metrics;
 pub use operations::JoinTokens;
-pub use restored::{BeginAnew, begin_anew, carry_revocations};
+pub use restored::{AdoptOptions, adopt_restored_store, carry_revocations};

@@ -17,15 +17,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use strata_tasks::{TaskStatus, Tasks};
 use strata_transport::{Budgets, Refusals};
 
 use crate::Build;
 
 /// One request that was answered. Calls are those of the routes, so there are
-/// as many series as routes, whatever paths strangers try.
+/// as many series as routes, whatever paths unauthenticated clients try.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
-    face: &'static str,
+    api: &'static str,
     call: String,
     code: String,
 }
@@ -46,7 +47,8 @@ impl Metrics {
     /// The media type of [`Metrics::render`].
     pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-    /// With the figures that every daemon has; `refusals` are its gate's.
+    /// With the figures that every daemon has; `refusals` are those of its auth
+    /// layer.
     pub fn new(refusals: Arc<Refusals>, build: Build) -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
@@ -73,6 +75,11 @@ impl Metrics {
     /// Adds how many requests were over the budget of their caller.
     pub fn count_budgets(&self, budgets: Budgets) {
         self.register(|registry| registry.register_collector(Box::new(OverBudget(budgets))));
+    }
+
+    /// Adds how the supervised tasks of the daemon fare.
+    pub fn watch_tasks(&self, tasks: Tasks) {
+        self.register(|registry| registry.register_collector(Box::new(TaskFigures(tasks))));
     }
 
     /// All figures as text.
@@ -107,15 +114,15 @@ pub(crate) async fn count(
         None if grpc => "0".to_owned(),
         None => response.status().as_str().to_owned(),
     };
-    let face = if grpc { "grpc" } else { "http" };
+    let api = if grpc { "grpc" } else { "http" };
     metrics
         .requests
-        .get_or_create(&Answered { face, call, code })
+        .get_or_create(&Answered { api, call, code })
         .inc();
     response
 }
 
-/// What the gate turned away.
+/// What the auth layer turned away.
 #[derive(Debug)]
 struct Refused(Arc<Refusals>);
 
@@ -154,7 +161,44 @@ impl Collector for OverBudget {
     }
 }
 
-/// The process as the kernel sees it, read when somebody asks.
+/// Long-lived tasks, by name.
+#[derive(Debug)]
+struct TaskFigures(Tasks);
+
+impl Collector for TaskFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let all = self.0.status();
+        let mut running = encoder.encode_descriptor(
+            "strata_task_running",
+            "Tasks of this name that run, and what follows a panic",
+            None,
+            MetricType::Gauge,
+        )?;
+        for task in &all {
+            let labels = [("task", task.name), ("on_panic", task.on_panic.as_str())];
+            ConstGauge::new(task.running).encode(running.encode_family(&labels)?)?;
+        }
+        type Figure = fn(&TaskStatus) -> u64;
+        let counters: [(&str, &str, Figure); 2] = [
+            (
+                "strata_task_restarts",
+                "Restarts of a task after a panic",
+                |task| task.restarts,
+            ),
+            ("strata_task_panics", "Panics of a task", |task| task.panics),
+        ];
+        for (name, help, figure) in counters {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for task in &all {
+                let labels = [("task", task.name)];
+                ConstCounter::new(figure(task)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The process as the kernel sees it, read for each scrape.
 #[derive(Debug)]
 struct Process;
 

@@ -1,6 +1,6 @@
 //! Keeps room free: brings machines up when little is left, and empties and
-//! takes down hypervisors that nobody needs. What it would do can be looked at
-//! first (`plan`); what it goes by is a record.
+//! takes down hypervisors that are not needed. What it would do can be looked
+//! at first (`plan`); what it goes by is a record.
 
 mod plan;
 
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 
 use strata_api::rest::{AutoscalePlan, AutoscaleStep, Autoscaling, Headroom};
 use strata_store::{StoreError, Transaction};
+use strata_tasks::TaskGroup;
 use strata_types::instance::InstanceState;
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, Result};
 use strata_workflow::Operations;
-use tokio_util::sync::CancellationToken;
 
-pub use plan::{Facts, Place, plan};
+pub use plan::{AutoscaleInputs, MachineRoom, plan};
 
 use crate::core::{
-    Core, Instance, Kept, Lead, NodeCondition, Wanted, Who, decode, encode, encode_over, keys,
-    public,
+    Core, DesiredState, Instance, Lead, NodeCondition, Principal, Versioned, decode, encode,
+    encode_over, keys, public,
 };
 use crate::operations::{
-    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, public as operation_failed,
+    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, claimed,
+    public as operation_failed,
 };
-use crate::reconcile::busy;
 
-/// How often it looks when nothing wakes it.
-const TICK: Duration = Duration::from_secs(10);
-/// Changes come in crowds: they are looked at together.
-const SETTLE: Duration = Duration::from_secs(1);
+/// How often it runs when nothing wakes it.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(10);
+/// Changes come in crowds: they are handled together.
+const DEBOUNCE: Duration = Duration::from_secs(1);
 /// After room was made or taken, it is not taken again for so long.
-const CALM: Duration = Duration::from_secs(300);
+const SCALE_DOWN_COOLDOWN: Duration = Duration::from_secs(300);
 /// A machine whose last try failed is left alone for so long.
-const SORE_MS: i64 = 10 * 60 * 1000;
+const FAILURE_COOLDOWN_MS: i64 = 10 * 60 * 1000;
 const OWNER: &str = "autoscaler";
 
 impl Core {
@@ -47,8 +47,12 @@ impl Core {
     }
 
     /// Has the autoscaler go by something else.
-    pub async fn set_autoscaling(&self, who: &Who, settings: Autoscaling) -> Result<()> {
-        who.everywhere()?;
+    pub async fn set_autoscaling(
+        &self,
+        principal: &Principal,
+        settings: Autoscaling,
+    ) -> Result<()> {
+        principal.require_all_projects()?;
         if settings.most != 0 && settings.least > settings.most {
             let why = format!("is more than most, which is {}", settings.most);
             return Err(Error::invalid("least", why));
@@ -64,7 +68,7 @@ impl Core {
             None => encode(&settings)?,
         };
         let put = Transaction::new().put(keys::AUTOSCALING, text);
-        match self.store().commit(put).await {
+        match self.commit(put).await {
             Ok(_) => Ok(()),
             Err(StoreError::Conflict { .. }) => Err(Error::unavailable("try again")),
             Err(error) => Err(public(error)),
@@ -73,13 +77,12 @@ impl Core {
 
     /// What the autoscaler would do now.
     pub async fn autoscale_plan(&self) -> Result<AutoscalePlan> {
-        Ok(plan(self.autoscaling().await?, &facts(self)))
+        Ok(plan(self.autoscaling().await?, &inputs(self)))
     }
 }
 
-/// What is there.
-fn facts(core: &Core) -> Facts {
-    let mut facts = Facts::default();
+fn inputs(core: &Core) -> AutoscaleInputs {
+    let mut inputs = AutoscaleInputs::default();
     let machines = core.machines();
     let now = crate::core::now_ms();
     for machine in &machines {
@@ -88,18 +91,18 @@ fn facts(core: &Core) -> Facts {
             memory: machine.megabytes(),
             gpu: machine.gpus,
         };
-        let sore = machine.failure.as_ref();
-        let sore = sore.is_some_and(|failure| now - failure.at_ms < SORE_MS);
+        let cooldown = machine.failure.as_ref();
+        let cooldown = cooldown.is_some_and(|failure| now - failure.at_ms < FAILURE_COOLDOWN_MS);
         match machine.phase {
             _ if machine.cluster.is_some() => {}
-            MachinePhase::Available if sore => {}
-            MachinePhase::Available => facts.machines.push((machine.id.to_string(), size)),
+            MachinePhase::Available if cooldown => {}
+            MachinePhase::Available => inputs.machines.push((machine.id.to_string(), size)),
             MachinePhase::Up | MachinePhase::Stopping | MachinePhase::Wiping => {}
             // On its way up: counted as room already, so that it is not made twice.
-            _ => facts.places.push(Place {
+            _ => inputs.places.push(MachineRoom {
                 id: machine.id.to_string(),
                 size,
-                kept: Headroom::default(),
+                stored: Headroom::default(),
                 may_go: false,
             }),
         }
@@ -110,36 +113,36 @@ fn facts(core: &Core) -> Facts {
         if node.condition != NodeCondition::Ready || coming {
             continue;
         }
-        let kept = core.reserved_on(&node.name);
-        let kept = Headroom {
+        let stored = core.reserved_on(&node.name);
+        let stored = Headroom {
             gpu: core.gpus_on(&node.name),
-            ..room(kept.cpu, kept.memory)
+            ..room(stored.cpu, stored.memory)
         };
         if node.draining {
-            facts.moving.cpu += kept.cpu;
-            facts.moving.memory += kept.memory;
-            facts.moving.gpu += kept.gpu;
+            inputs.moving.cpu += stored.cpu;
+            inputs.moving.memory += stored.memory;
+            inputs.moving.gpu += stored.gpu;
             continue;
         }
-        facts.places.push(Place {
+        inputs.places.push(MachineRoom {
             id: node.name.clone(),
             size: Headroom {
                 cpu: node.cpu,
                 memory: node.memory / 1_000_000,
                 gpu: node.gpus.values().sum(),
             },
-            kept,
+            stored,
             may_go: own.is_some(),
         });
     }
     for instance in core.waiting_instances() {
         let needs = instance.spec.resources;
-        facts.waiting.push(Headroom {
+        inputs.waiting.push(Headroom {
             gpu: gpus(&instance),
             ..room(needs.cpu, needs.memory)
         });
     }
-    facts
+    inputs
 }
 
 fn gpus(instance: &Instance) -> u32 {
@@ -165,12 +168,13 @@ impl Core {
     }
 
     /// Instances that are to run and have no place.
-    fn waiting_instances(&self) -> Vec<Arc<Kept<Instance>>> {
+    fn waiting_instances(&self) -> Vec<Arc<Versioned<Instance>>> {
         let tables = self.tables();
         let waits = |one: &Instance| {
             one.node.is_none()
-                && one.wanted == Wanted::Running
-                // One that fits nowhere is told as failed, and is tried again.
+                && one.desired_state == DesiredState::Running
+                // One that fits nowhere is recorded as failed, and is tried
+                // again.
                 && matches!(one.state, InstanceState::Scheduling | InstanceState::Failed)
         };
         let all = tables.instances.values();
@@ -179,12 +183,10 @@ impl Core {
 }
 
 /// Starts the autoscaler; it acts while this server leads and it is enabled.
-pub fn start(core: Core, operations: Operations, shutdown: CancellationToken) {
-    tokio::spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = run(&core, &operations) => {}
-        }
+pub fn start(core: Core, operations: Operations, tasks: &TaskGroup) {
+    tasks.restart("autoscaler", move || {
+        let (core, operations) = (core.clone(), operations.clone());
+        async move { run(&core, &operations).await }
     });
 }
 
@@ -194,8 +196,8 @@ async fn run(core: &Core, operations: &Operations) {
     let mut changes = core.watch_all();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(TICK) => {}
-            _ = changes.recv() => tokio::time::sleep(SETTLE).await,
+            () = tokio::time::sleep(RECONCILE_INTERVAL) => {}
+            _ = changes.recv() => tokio::time::sleep(DEBOUNCE).await,
         }
         changes = changes.resubscribe();
         if !matches!(core.lead(), Lead::Leading(_)) {
@@ -204,7 +206,7 @@ async fn run(core: &Core, operations: &Operations) {
         match act(core, operations, acted).await {
             Ok(true) => acted = Some(Instant::now()),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the autoscaler could not act"),
+            Err(error) => tracing::warn!(%error, "autoscaling round failed; retrying"),
         }
     }
 }
@@ -219,7 +221,7 @@ pub async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -
     if plan.create.is_empty() && plan.destroy.is_empty() {
         return Ok(false);
     }
-    let busy = busy(operations).await;
+    let busy = claimed(operations).await;
     let busy = busy.map_err(|error| operation_failed(&error))?;
     let free = |step: &&AutoscaleStep| !busy.contains(&format!("machine/{}", step.machine));
     let mut begun = false;
@@ -227,7 +229,7 @@ pub async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -
         tracing::info!(
             machine = step.machine,
             why = step.why,
-            "brought up for room"
+            "machine started by the autoscaler"
         );
         let machine = step.machine.clone();
         let input = CreateInput::hypervisor(machine);
@@ -237,9 +239,13 @@ pub async fn act(core: &Core, operations: &Operations, acted: Option<Instant>) -
         asked.map_err(|error| operation_failed(&error))?;
         begun = true;
     }
-    let calm = acted.is_none_or(|acted| acted.elapsed() > CALM);
+    let calm = acted.is_none_or(|acted| acted.elapsed() > SCALE_DOWN_COOLDOWN);
     for step in plan.destroy.iter().filter(|_| calm).filter(free) {
-        tracing::info!(machine = step.machine, why = step.why, "taken down");
+        tracing::info!(
+            machine = step.machine,
+            why = step.why,
+            "machine stopped by the autoscaler"
+        );
         let input = DestroyInput::gently(core, &*step.machine);
         let asked = operations
             .submit::<DestroyHypervisor>(&input, OWNER, None)

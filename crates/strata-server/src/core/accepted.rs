@@ -12,16 +12,16 @@ use strata_types::cluster::{ClusterName, KubernetesVersion, NodePool};
 use strata_types::{Error, Label, Result};
 
 use super::clusters::Cluster;
-use super::follow::public;
 use super::record::{decode, encode};
+use super::store_watch::public;
 use super::{Core, keys, now_ms};
 
 /// So many changes of a cluster may wait; its deletion always may.
-const MOST_ACCEPTED: usize = 32;
+const MAX_ACCEPTED: usize = 32;
 /// So many names of deleted clusters are kept, the newest.
-const MOST_DELETED: usize = 1000;
+const MAX_DELETED: usize = 1000;
 /// So many names of deleted pools of one cluster.
-const MOST_DELETED_POOLS: usize = 256;
+const MAX_DELETED_POOLS: usize = 256;
 
 /// A change that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct AcceptedChange {
     pub id: String,
     /// What is to be different.
     pub change: ClusterChange,
-    /// Who asked for it.
+    /// The principal that requested it.
     pub asked_by: String,
     /// The operation that makes it; empty before that was begun.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -44,11 +44,8 @@ pub struct AcceptedChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClusterChange {
-    /// Its pools.
     Pools(PoolChange),
-    /// Its version.
     Upgrade(KubernetesVersion),
-    /// It is deleted.
     Delete,
 }
 
@@ -56,9 +53,7 @@ pub enum ClusterChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PoolChange {
-    /// Further pools.
     Add(Vec<NodePool>),
-    /// Pools that go.
     Delete(Vec<String>),
     /// Pools that get so many machines.
     Scale(Vec<(String, u32)>),
@@ -86,7 +81,7 @@ impl Cluster {
         self.deleted_pools.iter().any(|it| it == name)
     }
 
-    /// Remembers the pools that are in `before` and not there any more.
+    /// Records the pools that are in `before` and not there any more.
     pub(crate) fn remember_deleted_pools(&mut self, before: &[NodePool]) {
         let gone = before.iter().map(|pool| &pool.name);
         for name in gone {
@@ -95,7 +90,7 @@ impl Cluster {
                 self.deleted_pools.push(name.clone());
             }
         }
-        let surplus = self.deleted_pools.len().saturating_sub(MOST_DELETED_POOLS);
+        let surplus = self.deleted_pools.len().saturating_sub(MAX_DELETED_POOLS);
         self.deleted_pools.drain(..surplus);
     }
 }
@@ -131,8 +126,8 @@ impl Core {
                 accepted = same.clone();
                 return Ok(next);
             }
-            if now.accepted.len() >= MOST_ACCEPTED && new.change != ClusterChange::Delete {
-                let why = format!("{MOST_ACCEPTED} changes of cluster {} wait", now.name);
+            if now.accepted.len() >= MAX_ACCEPTED && new.change != ClusterChange::Delete {
+                let why = format!("{MAX_ACCEPTED} changes of cluster {} wait", now.name);
                 return Err(Error::exhausted(why).with_hint("wait until some are made"));
             }
             accepted = new.clone();
@@ -191,7 +186,7 @@ impl Core {
 
     /// Adds to the removal of a cluster that its name is kept, and that the
     /// oldest of many such names are not.
-    pub(super) async fn keep_deleted(
+    pub(super) async fn record_deletion(
         &self,
         transaction: Transaction,
         name: &ClusterName,
@@ -204,13 +199,13 @@ impl Core {
         let mut transaction = transaction.put(keys::deleted_cluster(name), encode(&deleted)?);
         let listing = self.store().list(keys::DELETED_CLUSTERS).await;
         let entries = listing.map_err(public)?.entries;
-        let mut kept: Vec<(i64, String)> = Vec::new();
+        let mut stored: Vec<(i64, String)> = Vec::new();
         for entry in entries {
             let at_ms = decode::<DeletedCluster>(&entry.key, &entry.value).map_or(0, |it| it.at_ms);
-            kept.push((at_ms, entry.key));
+            stored.push((at_ms, entry.key));
         }
-        kept.sort_unstable();
-        for (_, key) in kept.iter().take(kept.len().saturating_sub(MOST_DELETED)) {
+        stored.sort_unstable();
+        for (_, key) in stored.iter().take(stored.len().saturating_sub(MAX_DELETED)) {
             transaction = transaction.delete(key.clone());
         }
         Ok(transaction)

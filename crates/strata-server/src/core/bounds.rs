@@ -1,21 +1,21 @@
-//! What callers may put into the store, so that no one of them fills it: a
-//! project has so many instances and workloads, and so many answers are kept
-//! for one caller that repeats its requests.
+//! What callers may put into the store, so that no single one fills it: a
+//! project has so many instances and workloads, and so many bytes of them and
+//! of secrets, and so many answers are kept for one caller that repeats its requests.
 //!
 //! The numbers for projects hold for callers that are limited to projects, and
-//! where a quota says nothing else. Whoever is limited to none is trusted with
-//! the whole installation already. They bound the store and are no quota: of
-//! requests at the same moment a few more may pass.
+//! where a quota says nothing else. A caller that is limited to none is trusted
+//! with the whole installation already. They bound the store and are no quota:
+//! of requests at the same moment a few more may pass.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strata_types::{Error, Label, Result};
 
-use super::{Core, Who};
+use super::{Core, Principal};
 
 /// The most bytes of answers that are kept for one caller.
-const KEPT_BYTES: usize = 64 << 20;
+const MAX_STORED_BYTES: usize = 64 << 20;
 
 /// How much may be in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct StoreBounds {
     pub instances: u32,
     /// Workloads of one project.
     pub workloads: u32,
+    /// Bytes of the instances, workloads and secrets of one project.
+    pub project_bytes: usize,
     /// Answers kept for one caller.
     pub kept_answers: u32,
 }
@@ -33,18 +35,46 @@ impl Default for StoreBounds {
         Self {
             instances: 10_000,
             workloads: 1000,
+            project_bytes: 64_000_000,
             kept_answers: 10_000,
         }
     }
 }
 
 impl Core {
-    /// Refuses one more instance in a project that is full.
-    pub(super) fn check_instances(&self, who: &Who, project: &Label) -> Result<()> {
-        if who.projects.is_none() {
+    /// Refuses a record of so many bytes, in place of the one with this key,
+    /// where the project has as much as it may. What becomes smaller passes.
+    pub(super) fn check_bytes(
+        &self,
+        principal: &Principal,
+        project: &Label,
+        key: &str,
+        bytes: usize,
+    ) -> Result<()> {
+        if principal.projects.is_none() {
             return Ok(());
         }
-        if let Some(_quota) = self.project_record(project)?.settings.quota.instances {
+        let most = self.settings().bounds.project_bytes;
+        let tables = self.tables();
+        let before = tables.stored.of_record(key);
+        let has = tables.stored.of_project(project);
+        if bytes <= before || has - before + bytes <= most {
+            return Ok(());
+        }
+        let why = format!(
+            "the instances, workloads and secrets of project {project} take {has} bytes; {most} is the most"
+        );
+        Err(Error::exhausted(why).with_hint(
+            "delete some, or give instances what is large by a volume instead of their specification",
+        ))
+    }
+
+    /// Refuses one more instance in a project that is full.
+    pub(super) fn check_instances(&self, principal: &Principal, project: &Label) -> Result<()> {
+        if principal.projects.is_none() {
+            return Ok(());
+        }
+        if let Some(_quota) = self.projects().record(project)?.settings.quota.instances {
             return Ok(());
         }
         let most = i64::from(self.settings().bounds.instances);
@@ -61,9 +91,9 @@ impl Core {
     }
 
     /// Refuses one more workload in a project that is full.
-    pub(super) fn check_workloads(&self, who: &Who, project: &Label) -> Result<()> {
+    pub(super) fn check_workloads(&self, principal: &Principal, project: &Label) -> Result<()> {
         let most = usize::try_from(self.settings().bounds.workloads).unwrap_or(usize::MAX);
-        if who.projects.is_none() {
+        if principal.projects.is_none() {
             return Ok(());
         }
         let tables = self.tables();
@@ -98,9 +128,9 @@ struct Tally {
 }
 
 impl Tally {
-    fn forget_before(&mut self, moment: i64) {
+    fn expire_before(&mut self, timestamp: i64) {
         while let Some((at, bytes)) = self.entries.front().copied()
-            && at < moment
+            && at < timestamp
         {
             self.entries.pop_front();
             self.bytes -= bytes;
@@ -139,16 +169,16 @@ impl Tallies {
         all.entry(caller.to_owned()).or_default().add(entry);
     }
 
-    /// Refuses a caller for whom as much is kept as may be. What was kept
-    /// before `moment` is gone.
-    pub(super) fn check(&self, caller: &str, most: u32, moment: i64) -> Result<()> {
+    /// Refuses a caller for which as much is kept as may be. What was kept
+    /// before `timestamp` is gone.
+    pub(super) fn check(&self, caller: &str, most: u32, timestamp: i64) -> Result<()> {
         let mut all = self.guard();
         let Some(tally) = all.get_mut(caller) else {
             return Ok(());
         };
-        tally.forget_before(moment);
+        tally.expire_before(timestamp);
         let many = u32::try_from(tally.entries.len()).unwrap_or(u32::MAX);
-        if many < most && tally.bytes < KEPT_BYTES {
+        if many < most && tally.bytes < MAX_STORED_BYTES {
             return Ok(());
         }
         let why = format!("{many} answers are kept for {caller}, each for a day, and no more are");
@@ -163,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_by_caller_and_forgotten_in_time() {
+    fn stored_responses_are_counted_by_caller_and_expire() {
         let tallies = Tallies::default();
         tallies.learn("ci", vec![(20, 5), (10, 5)]);
         tallies.learn("ci", vec![(10, 5)]);
@@ -177,7 +207,7 @@ mod tests {
     #[test]
     fn few_large_answers_are_too_much_as_well() {
         let tallies = Tallies::default();
-        tallies.add("ci", (1, KEPT_BYTES));
+        tallies.add("ci", (1, MAX_STORED_BYTES));
         let refused = tallies.check("ci", 1000, 0).unwrap_err();
         assert_eq!(refused.kind(), strata_types::ErrorKind::Exhausted);
         assert!(tallies.check("ci", 1000, 2).is_ok());

@@ -1,22 +1,20 @@
-//! Who asks, and of which projects it may.
+//! The principal of a request, and the projects it may act in.
 
 use strata_identity::Caller;
 use strata_types::{Error, ErrorKind, Label, Result, Role};
 
 use super::record::Instance;
 
-/// Somebody who asks.
+/// The authenticated caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
-    /// Its name.
+pub struct Principal {
     pub name: String,
-    /// Its role.
     pub role: Role,
     /// The projects it is limited to; all when none are given.
     pub projects: Option<Vec<Label>>,
 }
 
-impl Who {
+impl Principal {
     /// The server itself, which is limited in nothing: an operation of it, its
     /// configuration.
     pub(crate) fn server(name: &str) -> Self {
@@ -27,7 +25,7 @@ impl Who {
         }
     }
 
-    /// Refuses whoever is limited to other projects.
+    /// Refuses a principal that is limited to other projects.
     pub fn in_project(&self, project: &Label) -> Result<()> {
         if self.sees(project) {
             return Ok(());
@@ -59,8 +57,8 @@ impl Who {
         self.projects.is_some()
     }
 
-    /// Refuses whoever is limited to some projects.
-    pub fn everywhere(&self) -> Result<()> {
+    /// Refuses a principal that is limited to some projects.
+    pub fn require_all_projects(&self) -> Result<()> {
         match &self.projects {
             None => Ok(()),
             Some(_) => Err(Error::new(
@@ -71,7 +69,7 @@ impl Who {
     }
 }
 
-impl From<&Caller> for Who {
+impl From<&Caller> for Principal {
     fn from(caller: &Caller) -> Self {
         Self {
             name: caller.name.to_string(),

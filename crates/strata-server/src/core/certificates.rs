@@ -14,24 +14,24 @@ use strata_identity::{CertificateId, CertificateSpec, Name, Revocation};
 use strata_store::{StoreError, Transaction};
 use strata_types::{Error, ErrorKind, Result, Role};
 
-use super::follow::public;
 use super::node_labels::LabelGrant;
 use super::record::encode;
-use super::tables::Kept;
-use super::{Core, Who, keys};
+use super::store_watch::public;
+use super::tables::Versioned;
+use super::{Core, Principal, keys};
 
-/// How often a rule is asked again when others are quicker.
-pub(super) const TRIES: usize = 32;
+/// How often a change is computed again when concurrent writes win.
+pub(super) const MAX_ATTEMPTS: usize = 32;
 /// Renewals of one lineage within a day, or within ten lifetimes where those
 /// are shorter: a holder renews after two thirds of one, so it needs fewer, and
 /// each is kept for as long as it lasts.
-const MOST_RENEWALS: usize = 32;
+const MAX_RENEWALS: usize = 32;
 const RENEWAL_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 const RENEWAL_LIFETIMES: i32 = 10;
 /// Records that have expired and go with the next one that is written.
-const EXPIRED_AT_ONCE: usize = 16;
+const EXPIRED_BATCH: usize = 16;
 /// The longest reason that is kept.
-const LONGEST_REASON: usize = 512;
+const MAX_REASON_LENGTH: usize = 512;
 
 /// A certificate that was issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,9 +41,8 @@ pub struct Certificate {
     pub serial: String,
     /// SHA-256 of its public key, in hexadecimal.
     pub key: String,
-    /// Whom it names.
+    /// The name in its subject.
     pub name: Name,
-    /// As what.
     pub role: Role,
     /// When it was signed.
     pub issued_at: Timestamp,
@@ -54,7 +53,8 @@ pub struct Certificate {
     pub parent: Option<String>,
     /// The serial of the first of its lineage.
     pub lineage: String,
-    /// Who had it issued: an admin, a join token, its holder, the server.
+    /// The issuer of the request: an admin, a join token, its holder, the
+    /// server.
     #[serde(default)]
     pub issued_by: String,
     /// Which root signed it; empty in records from before there could be two.
@@ -101,14 +101,13 @@ impl Certificate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RevocationRecord {
-    /// What is refused.
     pub what: Revocation,
-    /// Who revoked it.
+    /// The principal that revoked it.
     pub revoked_by: String,
-    /// In words, why.
+    /// The reason, for people.
     #[serde(default)]
     pub reason: String,
-    /// When.
+    /// Unix milliseconds of the revocation.
     pub revoked_at: Timestamp,
     /// What is refused has ended by itself by then.
     pub expires_at: Timestamp,
@@ -121,7 +120,7 @@ impl RevocationRecord {
         Self {
             what,
             revoked_by: by.to_owned(),
-            reason: reason.chars().take(LONGEST_REASON).collect(),
+            reason: reason.chars().take(MAX_REASON_LENGTH).collect(),
             revoked_at: now,
             expires_at: ends
                 .or_else(|| now.checked_add(longest).ok())
@@ -130,7 +129,6 @@ impl RevocationRecord {
     }
 }
 
-/// What to revoke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revoke {
     /// A certificate that there is a record of, and its lineage.
@@ -141,35 +139,51 @@ pub enum Revoke {
     Name(Name, Role),
 }
 
+/// Certificates that the CA issued, and their revocations.
+#[derive(Clone, Copy)]
+pub struct Certificates<'a>(&'a Core);
+
 impl Core {
-    /// The revocations that are in force, for gates.
-    pub fn revocations(&self) -> std::sync::Arc<strata_identity::Revocations> {
-        self.tables().revoked.clone()
+    /// Certificates that the CA issued, and their revocations.
+    pub fn certificates(&self) -> Certificates<'_> {
+        Certificates(self)
+    }
+}
+
+impl Certificates<'_> {
+    /// The revocations that are in force, for the auth layer.
+    pub fn revocations(self) -> std::sync::Arc<strata_identity::Revocations> {
+        self.0.tables().revoked.clone()
     }
 
     /// Every certificate that has not expired, the latest last.
-    pub fn certificates(&self) -> Vec<std::sync::Arc<Kept<Certificate>>> {
+    pub fn list(self) -> Vec<std::sync::Arc<Versioned<Certificate>>> {
         let now = Timestamp::now();
-        let mut all: Vec<_> = self.tables().certificates.values().cloned().collect();
+        let mut all: Vec<_> = self.0.tables().certificates.values().cloned().collect();
         all.retain(|one| one.expires_at > now);
         all.sort_by(|a, b| (a.issued_at, &a.serial).cmp(&(b.issued_at, &b.serial)));
         all
     }
 
     /// A certificate by its serial.
-    pub fn certificate(&self, serial: &str) -> Result<std::sync::Arc<Kept<Certificate>>> {
-        let found = self.tables().certificates.get(serial).cloned();
+    pub fn get(self, serial: &str) -> Result<std::sync::Arc<Versioned<Certificate>>> {
+        let found = self.0.tables().certificates.get(serial).cloned();
         found.ok_or_else(|| {
             let serial: String = serial.chars().take(80).collect();
             Error::not_found(format!("there is no record of a certificate {serial}"))
-                .with_hint("see those there are: strata certificate list")
+                .with_hint("list them: strata certificate list")
         })
     }
 
     /// The revocation that refuses a certificate, if one does.
-    pub fn revocation_of(&self, id: &CertificateId) -> Option<RevocationRecord> {
-        let tables = self.tables();
-        let found = |key: String| tables.revocations.get(&key).map(|kept| kept.record.clone());
+    pub fn revocation_of(self, id: &CertificateId) -> Option<RevocationRecord> {
+        let tables = self.0.tables();
+        let found = |key: String| {
+            tables
+                .revocations
+                .get(&key)
+                .map(|stored| stored.record.clone())
+        };
         let in_time = |key: String| {
             let record = found(key)?;
             match &record.what {
@@ -187,64 +201,56 @@ impl Core {
             .or_else(|| in_time(keys::revoked_role(id.role)))
     }
 
-    /// Writes down a certificate that nothing was renewed from.
-    pub async fn record_certificate(&self, id: &CertificateId, issued_by: &str) -> Result<()> {
+    /// Records a certificate that nothing was renewed from.
+    pub async fn record(self, id: &CertificateId, issued_by: &str) -> Result<()> {
         let record = Certificate::first(id, issued_by);
-        let put = self.put_certificate(Transaction::new(), &record)?;
-        self.commit(put).await.map(drop).map_err(public)
+        let put = self.put(Transaction::new(), &record)?;
+        self.0.commit(put).await.map(drop).map_err(public)
     }
 
     /// Adds a certificate to a transaction, and lets some go that have ended.
-    pub(super) fn put_certificate(
-        &self,
-        transaction: Transaction,
-        record: &Certificate,
-    ) -> Result<Transaction> {
+    pub(super) fn put(self, transaction: Transaction, record: &Certificate) -> Result<Transaction> {
         let now = Timestamp::now();
-        let tables = self.tables();
+        let tables = self.0.tables();
         let old = tables.certificates.values();
         let old = old.filter(|one| one.expires_at < now && one.serial != record.serial);
-        let transaction = old.take(EXPIRED_AT_ONCE).fold(transaction, |all, one| {
+        let transaction = old.take(EXPIRED_BATCH).fold(transaction, |all, one| {
             all.delete(keys::certificate(&one.serial))
         });
         let old = tables.revocations.iter();
         let old = old.filter(|(_, one)| one.expires_at < now);
-        let old = old.take(EXPIRED_AT_ONCE).map(|(key, _)| key.clone());
+        let old = old.take(EXPIRED_BATCH).map(|(key, _)| key.clone());
         let transaction = old.fold(transaction, Transaction::delete);
         Ok(transaction.put(keys::certificate(&record.serial), encode(record)?))
     }
 
-    /// Writes down that `child` was renewed from `parent`, and has a node's
-    /// record follow its new key. Refused for what is revoked by then.
-    pub async fn renew_certificate(
-        &self,
-        parent: &CertificateId,
-        child: &CertificateId,
-    ) -> Result<()> {
-        for _ in 0..TRIES {
+    /// Records that `child` was renewed from `parent`, and has a node's record
+    /// follow its new key. Refused for what is revoked by then.
+    pub async fn renew(self, parent: &CertificateId, child: &CertificateId) -> Result<()> {
+        for _ in 0..MAX_ATTEMPTS {
             let mut record = Certificate::first(child, parent.name.as_str());
             record.parent = Some(parent.serial.clone());
             record.lineage = self
-                .certificate(&parent.serial)
+                .get(&parent.serial)
                 .map_or_else(|_| parent.serial.clone(), |known| known.lineage.clone());
             self.check_renewals(&record)?;
             let transaction = self.unless_revoked(Transaction::new(), parent)?;
             let transaction = match parent.role {
-                Role::Node => self.follow_key(transaction, parent, child)?,
+                Role::Node => self.0.follow_key(transaction, parent, child)?,
                 _ => transaction,
             };
-            let transaction = self.put_certificate(transaction, &record)?;
-            match self.commit(transaction).await {
+            let transaction = self.put(transaction, &record)?;
+            match self.0.commit(transaction).await {
                 Ok(_) => return Ok(()),
-                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
+                Err(StoreError::Conflict { key }) => self.0.caught_up(&key).await?,
                 Err(error) => return Err(public(error)),
             }
         }
         Err(Error::unavailable("the certificate changes too fast"))
     }
 
-    fn check_renewals(&self, record: &Certificate) -> Result<()> {
-        let tables = self.tables();
+    fn check_renewals(self, record: &Certificate) -> Result<()> {
+        let tables = self.0.tables();
         let of = tables.certificates.values();
         let lifetime = record.expires_at.duration_since(record.issued_at);
         let window = RENEWAL_WINDOW.min(lifetime.saturating_mul(RENEWAL_LIFETIMES));
@@ -253,11 +259,11 @@ impl Core {
         let of = of.filter(|one| {
             one.lineage == record.lineage && one.parent.is_some() && one.issued_at > since
         });
-        if of.count() < MOST_RENEWALS {
+        if of.count() < MAX_RENEWALS {
             return Ok(());
         }
         let why = format!(
-            "the certificate of {} was renewed {MOST_RENEWALS} times lately",
+            "the certificate of {} was renewed {MAX_RENEWALS} times lately",
             record.name
         );
         Err(Error::exhausted(why).with_hint("use one of those, or wait"))
@@ -266,11 +272,11 @@ impl Core {
     /// Adds the condition that a certificate is not revoked when the
     /// transaction is written.
     pub(super) fn unless_revoked(
-        &self,
+        self,
         transaction: Transaction,
         id: &CertificateId,
     ) -> Result<Transaction> {
-        let tables = self.tables();
+        let tables = self.0.tables();
         let revoked = tables.revoked.check(id);
         revoked.map_err(|why| Error::new(ErrorKind::Unauthenticated, why.to_string()))?;
         let name = keys::revoked_name(id.role, &id.name);
@@ -283,29 +289,25 @@ impl Core {
         })
     }
 
-    /// Revokes certificates, and says how many of those there are records of.
-    pub async fn revoke_certificates(
-        &self,
-        who: &Who,
-        what: &Revoke,
-        reason: &str,
-    ) -> Result<usize> {
-        who.everywhere()?;
-        let by = who.name.as_str();
+    /// Revokes certificates, and returns how many of those there are records
+    /// of.
+    pub async fn revoke(self, principal: &Principal, what: &Revoke, reason: &str) -> Result<usize> {
+        principal.require_all_projects()?;
+        let by = principal.name.as_str();
         match what {
             Revoke::Serial(serial) => {
-                let first = self.certificate(serial)?;
+                let first = self.get(serial)?;
                 self.revoke_lineage(&first.record, by, reason).await
             }
             Revoke::Key(key) => {
                 let what = Revocation::Key { key: key.clone() };
                 let record = RevocationRecord::new(what, by, reason, None);
                 let put = Transaction::new().put(keys::revoked_key(key), encode(&record)?);
-                self.commit(put).await.map_err(public)?;
+                self.0.commit(put).await.map_err(public)?;
                 let of: Vec<Certificate> = {
-                    let tables = self.tables();
+                    let tables = self.0.tables();
                     let of = tables.certificates.values().filter(|one| one.key == *key);
-                    of.map(|kept| kept.record.clone()).collect()
+                    of.map(|stored| stored.record.clone()).collect()
                 };
                 let mut count = 0;
                 for one in of {
@@ -316,20 +318,20 @@ impl Core {
             Revoke::Name(name, role) => {
                 let until = self.revoked_until(name, *role);
                 let put = Self::revoke_name(Transaction::new(), name, *role, until, by, reason)?;
-                self.commit(put).await.map_err(public)?;
-                let of = |one: &&std::sync::Arc<Kept<Certificate>>| {
+                self.0.commit(put).await.map_err(public)?;
+                let of = |one: &&std::sync::Arc<Versioned<Certificate>>| {
                     one.name == *name && one.role == *role && one.issued_at <= until
                 };
-                Ok(self.tables().certificates.values().filter(of).count())
+                Ok(self.0.tables().certificates.values().filter(of).count())
             }
         }
     }
 
     /// Until when certificates of a name have to be revoked for all that there
-    /// are now: not before a moment that is in force, and not before the last of
-    /// them, which a server with a clock that is ahead may have issued.
-    pub(super) fn revoked_until(&self, name: &Name, role: Role) -> Timestamp {
-        let tables = self.tables();
+    /// are now: not before a timestamp that is in force, and not before the
+    /// last of them, which a server with a clock that is ahead may have issued.
+    pub(super) fn revoked_until(self, name: &Name, role: Role) -> Timestamp {
+        let tables = self.0.tables();
         let known = tables.revoked.refused_until(role, name);
         let of = tables.certificates.values();
         let of = of.filter(|one| one.role == role && one.name == *name);
@@ -339,7 +341,7 @@ impl Core {
     }
 
     /// Adds to a transaction that all certificates of a name are revoked which
-    /// were issued until a moment.
+    /// were issued until a timestamp.
     pub(super) fn revoke_name(
         transaction: Transaction,
         name: &Name,
@@ -360,10 +362,10 @@ impl Core {
     /// Revokes a certificate and all of its lineage. A renewal that was under
     /// way is either in the tables after the first commit, and is revoked in
     /// the next round, or is refused by it.
-    async fn revoke_lineage(&self, first: &Certificate, by: &str, reason: &str) -> Result<usize> {
+    async fn revoke_lineage(self, first: &Certificate, by: &str, reason: &str) -> Result<usize> {
         let mut next = vec![first.clone()];
         let mut count = 0;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if next.is_empty() {
                 break;
             }
@@ -373,15 +375,15 @@ impl Core {
                 let record = RevocationRecord::new(what, by, reason, Some(one.expires_at));
                 let put = Transaction::new();
                 let put = put.put(keys::revoked_serial(&one.serial), encode(&record)?);
-                self.commit(put).await.map_err(public)?;
+                self.0.commit(put).await.map_err(public)?;
                 count += 1;
             }
-            let tables = self.tables();
+            let tables = self.0.tables();
             let of = tables.certificates.values().filter(|one| {
                 let revoked = keys::revoked_serial(&one.serial);
                 one.lineage == first.lineage && !tables.revocations.contains_key(&revoked)
             });
-            next = of.map(|kept| kept.record.clone()).collect();
+            next = of.map(|stored| stored.record.clone()).collect();
         }
         Ok(count)
     }

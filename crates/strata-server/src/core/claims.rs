@@ -1,6 +1,6 @@
-//! What a node says of itself is a claim, held against what others know: a
-//! node that was taken over must not attract what it likes, nor stand in
-//! another's way.
+//! What a node reports of itself is a claim, checked against what is known
+//! otherwise: a node that was taken over must not attract instances that it
+//! likes, nor block another node.
 //!
 //! - Labels: a node has those that say what its machine is, and requests
 //!   others (`node_labels.rs`), none of them below `strata.dev/`. Below
@@ -8,8 +8,8 @@
 //! - Capacity and GPUs: no more than was measured of its machine when that was
 //!   brought up, or than the inventory says, or than an admin has set.
 //! - Address: not one that another node has. One that its connection comes from
-//!   is proven: it goes before what was only said, and before a node that is
-//!   gone.
+//!   is proven: it goes before what was only reported, and before a node that
+//!   is gone.
 //! - Addresses of its instances: those of its own subnet.
 
 use std::net::Ipv4Addr;
@@ -22,14 +22,14 @@ use super::record::{Node, NodeCondition};
 
 /// Only admins label below this.
 pub(crate) const RESTRICTED: &str = "node-restriction.strata.dev/";
-/// Whether a node may say this label of itself at all.
+/// Whether a node may report this label of itself at all.
 pub(super) fn may_label(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let ours = domain == "strata.dev" || domain.ends_with(".strata.dev");
     !ours || MEASURED.contains(&key)
 }
 
-/// Holds what a node says it has against what is known of its machine.
+/// Bounds what a node reports by what is known of its machine.
 pub(super) fn bound_by_machine(node: &mut Node, machine: &Machine) {
     // Before that it is being measured.
     if machine.phase != MachinePhase::Up {
@@ -73,7 +73,7 @@ fn bound_gpus(node: &mut Node, mut left: u32) {
 
 /// The nodes that have to part with an address, so that another has it; none
 /// when it may not have it. `proven` is one that its connection comes from.
-pub(super) fn who_parts_with<'a>(
+pub(super) fn conflicting_node<'a>(
     name: &str,
     address: &str,
     proven: bool,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_what_was_measured_of_it_and_no_more() {
+    fn node_capacity_is_bounded_by_its_machine() {
         let text = serde_json::json!({
             "id": "m1", "spec": { "provider": "local", "handle": "" }, "phase": "UP",
             "cpu": 4, "ram": 8000, "gpus": 3, "createdAtMs": 0, "changedAtMs": 0,
@@ -123,14 +123,14 @@ mod tests {
         bound_by_machine(&mut lies, &machine);
         assert_eq!((lies.cpu, lies.memory), (4000, 8_001_000_000));
         assert_eq!(lies.gpus.values().sum::<u32>(), 3);
-        machine.phase = MachinePhase::Proving;
+        machine.phase = MachinePhase::Verifying;
         let mut measured = node("m1", "", NodeCondition::Ready);
         bound_by_machine(&mut measured, &machine);
         assert_eq!(measured.cpu, 900_000);
     }
 
     #[test]
-    fn a_node_has_what_an_admin_has_approved_and_no_more() {
+    fn node_capacity_is_bounded_by_admin_limits() {
         let mut lies = node("n1", "", NodeCondition::Ready);
         lies.pool = "p1".into();
         let free = lies.clone();
@@ -147,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_nodes() {
+    fn node_address_is_unique() {
         let (ready, lost) = (NodeCondition::Ready, NodeCondition::Lost);
         let parts = |proven, condition, holder_proven| {
             let mut holder = node("a", "192.0.2.1", condition);
             holder.address_proven = holder_proven;
-            who_parts_with("b", "192.0.2.1", proven, [holder].iter())
+            conflicting_node("b", "192.0.2.1", proven, [holder].iter())
         };
         for holder_proven in [true, false] {
             assert_eq!(parts(false, ready, holder_proven), None);
@@ -164,13 +164,13 @@ mod tests {
         assert_eq!(parts(true, lost, true), a());
         let own = [node("b", "192.0.2.1", ready)];
         for free in ["192.0.2.1", "192.0.2.2"] {
-            let parts = who_parts_with("b", free, false, own.iter());
+            let parts = conflicting_node("b", free, false, own.iter());
             assert_eq!(parts, Some(vec![]));
         }
     }
 
     #[test]
-    fn an_instance_has_an_address_of_its_nodes_subnet() {
+    fn instance_address_is_within_the_node_subnet() {
         let within = |address: &str| is_within("10.42.7.0/24", address.parse().unwrap());
         assert!(within("10.42.7.1") && within("10.42.7.255"));
         assert!(!within("10.42.8.1") && !within("192.0.2.1"));

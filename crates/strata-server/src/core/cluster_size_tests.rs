@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use strata_clusters::choose::MOST_WORKERS;
+use strata_clusters::choose::MAX_WORKERS;
 use strata_store::{Memory, Store as _, Transaction};
 use strata_types::ErrorKind;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::*;
 
 /// A control plane and as many workers as there may be.
-const MACHINES: usize = 3 + MOST_WORKERS as usize;
+const MACHINES: usize = 3 + MAX_WORKERS as usize;
 
 async fn world() -> (Core, Memory, DropGuard) {
     let store = Memory::new();
@@ -31,6 +31,8 @@ async fn world() -> (Core, Memory, DropGuard) {
         overcommit: Default::default(),
         alone: true,
         bounds: Default::default(),
+        events_file: None,
+        server_port: None,
     };
     let shutdown = CancellationToken::new();
     let core = Core::open(Arc::new(store.clone()), settings, shutdown.clone()).await;
@@ -103,7 +105,7 @@ async fn server_that_dies_between_chunks_leaves_the_rest_to_the_next_call() {
     // The first chunk is written, the second is not.
     let put = Transaction::new().put("cluster/large", encode(&large).unwrap());
     let revision = store.commit(put).await.unwrap();
-    core.settle(revision).await.unwrap();
+    core.wait_until_applied(revision).await.unwrap();
     let same = |now: &Cluster| Ok(now.clone());
     core.lead_cluster("large", same).await.unwrap();
     assert_eq!(machines_of(&core, "large"), MACHINES);

@@ -1,9 +1,9 @@
-//! Records of clusters, and of whom the machines of the inventory belong to.
+//! Records of clusters, and of the owners of the machines of the inventory.
 //!
 //! A cluster and the machines that are taken for it are written in one
 //! transaction: no machine is taken twice, and none is taken for nothing. Where
 //! they are more than a transaction takes, the record comes first, and whose
-//! each machine is follows it (`settle_machines`).
+//! each machine is follows it (`sync_machine_owners`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,25 +15,23 @@ use strata_types::machine::{MachineId, MachinePhase};
 use strata_types::{Error, ErrorKind, Result, Secret};
 
 use super::accepted::AcceptedChange;
-use super::commit::As;
-use super::follow::public;
+use super::commit::{WriteDecision, Writer};
 use super::record::{decode, encode};
-use super::tables::Kept;
+use super::resource::not_found;
+use super::store_watch::public;
+use super::tables::Versioned;
 use super::{Core, keys, now_ms};
 
 /// Machines that are taken or freed in one transaction: a store takes 128
 /// writes, and a cluster has more machines than that.
-const MACHINES_AT_ONCE: usize = 100;
+const MACHINE_BATCH: usize = 100;
 
-/// A cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// Its name.
     pub name: ClusterName,
     /// Its id, which another cluster of the same name does not have.
     pub id: String,
-    /// What is asked of it.
     pub spec: ClusterSpec,
     /// The machines that were taken for it.
     #[serde(default)]
@@ -63,20 +61,22 @@ pub struct Cluster {
     pub deleted_pools: Vec<String>,
     /// The snapshot that a failed upgrade is going back to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub going_back_to: String,
+    #[serde(rename = "goingBackTo")]
+    pub rollback_snapshot: String,
     /// What stopped half-way, until something works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<ClusterFailure>,
-    /// Who was let in.
+    /// The grants of access.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub admissions: BTreeMap<String, Admission>,
-    /// How often somebody was let out again: no name comes twice.
+    #[serde(rename = "admissions")]
+    pub access_grants: BTreeMap<String, AccessGrant>,
+    /// How often a user was revoked: no user name comes twice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revoked: BTreeMap<String, u32>,
-    /// Who asked for it.
+    /// The principal that requested it.
     #[serde(default)]
     pub asked_by: String,
-    /// When it was asked for, in Unix milliseconds.
+    /// When it was requested, in Unix milliseconds.
     pub created_at_ms: i64,
 }
 
@@ -84,18 +84,15 @@ pub struct Cluster {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase")]
 pub enum Work {
-    /// Nothing.
     #[default]
     Idle,
     /// It is being built.
     Creating,
-    /// Its pools change.
     Scaling,
     /// Members that died are replaced.
     Healing,
     /// It goes to another version.
     Upgrading {
-        /// Which.
         to: KubernetesVersion,
     },
     /// It goes back to a snapshot.
@@ -110,7 +107,7 @@ pub enum Work {
 pub struct ClusterFailure {
     /// What: `upgrade to v1.35.4`.
     pub what: String,
-    /// Why, in words.
+    /// The reason, for people.
     pub why: String,
     /// When, in Unix milliseconds.
     pub at_ms: i64,
@@ -122,25 +119,23 @@ pub struct ClusterFailure {
 pub struct HeldDrain {
     /// The node, which has the name of its machine.
     pub node: String,
-    /// What keeps it.
     pub why: String,
 }
 
-/// Somebody who may use a cluster.
+/// A user of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Admission {
-    /// How often they were let in anew: part of their name in the cluster, so
+pub struct AccessGrant {
+    /// How often they were granted access again: part of their name in the cluster, so
     /// that what was revoked stays so.
     pub generation: u32,
-    /// As what.
     pub role: String,
-    /// When the last certificate of theirs ends, in Unix milliseconds.
+    /// When the last certificate of the user expires, in Unix milliseconds.
     pub until_ms: i64,
 }
 
-impl Admission {
-    /// Whether all certificates of theirs have ended so many milliseconds ago.
+impl AccessGrant {
+    /// Whether all certificates of the user expired so many milliseconds ago.
     pub(crate) fn is_over(&self, since_ms: i64) -> bool {
         self.until_ms.saturating_add(since_ms) <= now_ms()
     }
@@ -156,25 +151,21 @@ impl Cluster {
 
 impl Core {
     /// A cluster by its name.
-    pub fn cluster(&self, name: &str) -> Result<Arc<Kept<Cluster>>> {
-        self.tables().clusters.get(name).cloned().ok_or_else(|| {
-            let name: String = name.chars().take(80).collect();
-            Error::not_found(format!("there is no cluster {name}"))
-                .with_hint("see those there are: strata cluster list")
-        })
+    pub fn cluster(&self, name: &str) -> Result<Arc<Versioned<Cluster>>> {
+        self.find(name)
     }
 
     /// All clusters, by name.
-    pub fn clusters(&self) -> Vec<Arc<Kept<Cluster>>> {
-        self.tables().clusters.values().cloned().collect()
+    pub fn clusters(&self) -> Vec<Arc<Versioned<Cluster>>> {
+        self.all()
     }
 
     /// Writes a new cluster, its secrets, and whose its machines are now.
-    /// [`ErrorKind::Aborted`] when somebody was faster with one of them: look
-    /// and choose again.
+    /// [`ErrorKind::Aborted`] when another caller was faster with one of them:
+    /// observe and choose again.
     pub(crate) async fn write_new_cluster(
         &self,
-        replaces: Option<&Kept<Cluster>>,
+        replaces: Option<&Versioned<Cluster>>,
         new: &Cluster,
         secrets: &BTreeMap<String, Secret>,
     ) -> Result<()> {
@@ -184,7 +175,7 @@ impl Core {
             Some(old) => guard.if_unchanged(&*key, old.revision),
             None => guard.if_absent(&*key),
         };
-        // One that is built anew keeps its port.
+        // One that is built again keeps its port.
         let port = keys::cluster_port(new.port);
         let guard = match replaces {
             Some(old) if old.port == new.port => guard,
@@ -195,16 +186,19 @@ impl Core {
         let put = guard
             .put(&*key, encode(new)?)
             .put(keys::cluster_secrets(&new.name), encode(&secrets)?);
-        // All are looked at before anything is written.
+        // All are checked before anything is written.
         let machines = machines_of(&new.members);
         self.take_for(Transaction::new(), new, &machines)?;
-        let first = machines.len().min(MACHINES_AT_ONCE);
+        let first = machines.len().min(MACHINE_BATCH);
         let put = self.take_for(put, new, &machines[..first])?;
         match self.commit(put).await {
-            Ok(_) => self.take_the_rest(new).await,
+            Ok(_) => self.take_remaining_machines(new).await,
             Err(StoreError::Conflict { key }) => {
                 self.caught_up(&key).await?;
-                Err(Error::new(ErrorKind::Aborted, "somebody was faster"))
+                Err(Error::new(
+                    ErrorKind::Aborted,
+                    "the record was changed concurrently",
+                ))
             }
             Err(error) => Err(public(error)),
         }
@@ -215,30 +209,18 @@ impl Core {
         &self,
         name: &str,
         mut rule: impl FnMut(&Cluster) -> Result<Cluster>,
-    ) -> Result<Arc<Kept<Cluster>>> {
-        for _ in 0..32 {
-            let now = self.cluster(name)?;
-            let next = rule(&now)?;
-            if next == now.record {
-                return Ok(now);
-            }
-            let key = keys::cluster(&now.name);
-            let put = Transaction::new()
-                .if_unchanged(&*key, now.revision)
-                .put(&*key, encode(&next)?);
-            match self.commit(put).await {
-                Ok(_) => return self.cluster(name),
-                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
-                Err(error) => return Err(public(error)),
-            }
-        }
-        Err(Error::unavailable(format!("{name} changes too fast")))
+    ) -> Result<Arc<Versioned<Cluster>>> {
+        let key = self.cluster(name)?.name.clone();
+        let changed = self.change::<Cluster>(Writer::AnyServer, &key, |now| {
+            Ok(WriteDecision::replace(&now.record, rule(now)?))
+        });
+        changed.await?.ok_or_else(|| not_found::<Cluster>(name))
     }
 
     /// A cluster as it is in the store now. A step that was abandoned may have
-    /// written a moment ago: whoever decides by less would think that nothing
-    /// is left to undo.
-    pub(crate) async fn newest_cluster(&self, name: &str) -> Result<Arc<Kept<Cluster>>> {
+    /// written a moment ago: a step that decides by an older state would
+    /// conclude that nothing is left to undo.
+    pub(crate) async fn newest_cluster(&self, name: &str) -> Result<Arc<Versioned<Cluster>>> {
         let key = keys::cluster(&self.cluster(name)?.name);
         self.caught_up(&key).await?;
         self.cluster(name)
@@ -250,13 +232,13 @@ impl Core {
         &self,
         name: &str,
         mut rule: impl FnMut(&Cluster) -> Result<Cluster>,
-    ) -> Result<Arc<Kept<Cluster>>> {
+    ) -> Result<Arc<Versioned<Cluster>>> {
         let key = keys::cluster(&self.newest_cluster(name).await?.name);
         for _ in 0..32 {
             let now = self.cluster(name)?;
             let next = rule(&now)?;
             if next == now.record {
-                self.settle_machines(As::Leader, &now).await?;
+                self.sync_machine_owners(Writer::Leader, &now).await?;
                 return Ok(now);
             }
             let (had, has) = (machines_of(&now.members), machines_of(&next.members));
@@ -265,15 +247,15 @@ impl Core {
                 .put(&*key, encode(&next)?);
             let taken: Vec<_> = has.iter().filter(|id| !had.contains(id)).cloned().collect();
             let freed: Vec<_> = had.iter().filter(|id| !has.contains(id)).cloned().collect();
-            let taken_now = taken.len().min(MACHINES_AT_ONCE);
-            let freed_now = freed.len().min(MACHINES_AT_ONCE - taken_now);
+            let taken_now = taken.len().min(MACHINE_BATCH);
+            let freed_now = freed.len().min(MACHINE_BATCH - taken_now);
             self.take_for(Transaction::new(), &next, &taken)?;
             let put = self.take_for(put, &next, &taken[..taken_now])?;
             let put = self.free_from(put, &next.name, &freed[..freed_now])?;
             match self.commit_as_leader(put).await {
                 Ok(_) => {
                     let now = self.cluster(name)?;
-                    self.settle_machines(As::Leader, &now).await?;
+                    self.sync_machine_owners(Writer::Leader, &now).await?;
                     return Ok(now);
                 }
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -291,11 +273,11 @@ impl Core {
                 return Ok(());
             };
             let key = keys::cluster(&now.name);
-            self.settle_machines(As::Leader, &now).await?;
-            if now.members.len() > MACHINES_AT_ONCE {
+            self.sync_machine_owners(Writer::Leader, &now).await?;
+            if now.members.len() > MACHINE_BATCH {
                 let fewer = |now: &Cluster| {
                     let mut next = now.clone();
-                    let rest = next.members.len().saturating_sub(MACHINES_AT_ONCE);
+                    let rest = next.members.len().saturating_sub(MACHINE_BATCH);
                     next.members.truncate(rest);
                     Ok(next)
                 };
@@ -308,7 +290,7 @@ impl Core {
                 .delete(keys::cluster_port(now.port))
                 .delete(keys::cluster_secrets(&now.name));
             let gone = self.free_from(gone, &now.name, &machines_of(&now.members))?;
-            let gone = self.keep_deleted(gone, &now.name, operation).await?;
+            let gone = self.record_deletion(gone, &now.name, operation).await?;
             match self.commit_as_leader(gone).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -318,7 +300,7 @@ impl Core {
         Err(Error::unavailable(format!("{name} changes too fast")))
     }
 
-    /// The authorities and keys of a cluster.
+    /// The CAs and keys of a cluster.
     pub(crate) async fn cluster_secrets(
         &self,
         name: &ClusterName,
@@ -329,7 +311,7 @@ impl Core {
         secrets_in(&key, &found.value)
     }
 
-    /// Changes the authorities and keys of a cluster, as the server that leads,
+    /// Changes the CAs and keys of a cluster, as the server that leads,
     /// where the rule says so.
     pub(crate) async fn change_cluster_secrets(
         &self,
@@ -360,12 +342,12 @@ impl Core {
 
     /// Takes what is left of the machines of a new cluster; all of it goes when
     /// one of them was taken meanwhile.
-    async fn take_the_rest(&self, new: &Cluster) -> Result<()> {
-        if new.members.len() <= MACHINES_AT_ONCE {
+    async fn take_remaining_machines(&self, new: &Cluster) -> Result<()> {
+        if new.members.len() <= MACHINE_BATCH {
             return Ok(());
         }
         let now = self.cluster(new.name.as_str())?;
-        let Err(error) = self.settle_machines(As::Anybody, &now).await else {
+        let Err(error) = self.sync_machine_owners(Writer::AnyServer, &now).await else {
             return Ok(());
         };
         let mut none = now.record.clone();
@@ -376,7 +358,7 @@ impl Core {
             .put(&*key, encode(&none)?);
         self.commit(put).await.map_err(public)?;
         let now = self.cluster(new.name.as_str())?;
-        self.settle_machines(As::Anybody, &now).await?;
+        self.sync_machine_owners(Writer::AnyServer, &now).await?;
         let gone = Transaction::new()
             .if_unchanged(&*key, now.revision)
             .delete(key)
@@ -390,7 +372,11 @@ impl Core {
     /// at once as a store takes: those it lists are its own, those it does not
     /// list are free. A server that dies in between leaves the rest to the next
     /// call.
-    async fn settle_machines(&self, who: As, cluster: &Kept<Cluster>) -> Result<()> {
+    async fn sync_machine_owners(
+        &self,
+        writer: Writer,
+        cluster: &Versioned<Cluster>,
+    ) -> Result<()> {
         let listed = machines_of(&cluster.members);
         let name = &cluster.name;
         let (missing, stray) = {
@@ -407,7 +393,7 @@ impl Core {
                 let is_free = |machine: &super::Machine| {
                     machine.phase == MachinePhase::Available && machine.cluster.is_none()
                 };
-                who == As::Anybody || found.is_some_and(|machine| is_free(machine))
+                writer == Writer::AnyServer || found.is_some_and(|machine| is_free(machine))
             };
             let missing = missing.filter(|id| may_be_its(id));
             let missing: Vec<MachineId> = missing.cloned().collect();
@@ -417,27 +403,27 @@ impl Core {
         };
         let key = keys::cluster(name);
         let guard = || Transaction::new().if_unchanged(&*key, cluster.revision);
-        for some in missing.chunks(MACHINES_AT_ONCE) {
+        for some in missing.chunks(MACHINE_BATCH) {
             let put = self.take_for(guard(), cluster, some)?;
-            self.commit_machines(who, put).await?;
+            self.commit_machines(writer, put).await?;
         }
-        for some in stray.chunks(MACHINES_AT_ONCE) {
+        for some in stray.chunks(MACHINE_BATCH) {
             let put = self.free_from(guard(), name, some)?;
-            self.commit_machines(who, put).await?;
+            self.commit_machines(writer, put).await?;
         }
         Ok(())
     }
 
-    async fn commit_machines(&self, who: As, put: Transaction) -> Result<()> {
-        let written = match who {
-            As::Anybody => self.commit(put).await,
-            As::Leader => self.commit_as_leader(put).await,
-        };
+    async fn commit_machines(&self, writer: Writer, put: Transaction) -> Result<()> {
+        let written = self.commit_as(writer, put).await;
         match written {
             Ok(_) => Ok(()),
             Err(StoreError::Conflict { key }) => {
                 self.caught_up(&key).await?;
-                Err(Error::new(ErrorKind::Aborted, "somebody was faster"))
+                Err(Error::new(
+                    ErrorKind::Aborted,
+                    "the record was changed concurrently",
+                ))
             }
             Err(error) => Err(public(error)),
         }
@@ -467,7 +453,7 @@ impl Core {
         Ok(transaction)
     }
 
-    /// These machines are nobody's from now on.
+    /// These machines belong to no cluster from now on.
     fn free_from(
         &self,
         mut transaction: Transaction,

@@ -1,9 +1,9 @@
 //! What an instance gets where its specification names no amount. Outside of
 //! quotas 0 means "not limited", as the published documents say; inside of a
-//! quota it cannot mean that, or whoever asks for nothing gets everything. So
-//! where a project has a quota of something, or a default for it, an instance
-//! that names none of it gets the default: that is written into its
-//! specification, counted, reserved and enforced like any other amount.
+//! quota it cannot mean that, or an instance that requests nothing gets
+//! everything. So where a project has a quota of something, or a default for
+//! it, an instance that names none of it gets the default: that is written into
+//! its specification, counted, reserved and enforced like any other amount.
 //!
 //! The record remembers which amounts were defaults, so that the same request
 //! again is known to be the same, also after the defaults changed.
@@ -11,9 +11,10 @@
 use serde::{Deserialize, Serialize};
 use strata_types::instance::{InstanceKind, InstanceSpec};
 use strata_types::pod::DEFAULT_PIDS;
+use strata_types::project::{ProjectDefaults, Quota};
 use strata_types::{Error, Result};
 
-use super::record::{ProjectSettings, Quota};
+use super::record::ProjectSettings;
 
 /// Thousandths of a core, where a project has a quota and names no default.
 pub const DEFAULT_CPU: i32 = 500;
@@ -21,24 +22,6 @@ pub const DEFAULT_CPU: i32 = 500;
 pub const DEFAULT_MEMORY: i32 = 256;
 /// GB, likewise.
 pub const DEFAULT_DISK: i32 = 4;
-
-/// What a project's instances get where they name no amount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Defaults {
-    /// Thousandths of a core.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<i32>,
-    /// MB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<i32>,
-    /// GB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<i32>,
-    /// Processes and threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-}
 
 /// Which amounts of a specification are defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,29 +33,23 @@ pub struct Defaulted {
     pids: bool,
 }
 
-impl Defaults {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Refuses defaults that no instance could have.
-    pub(crate) fn check(&self) -> Result<()> {
-        let mut spec = InstanceSpec {
-            uri: "x".into(),
-            pids: self.pids,
-            ..InstanceSpec::default()
-        };
-        let own = &mut spec.resources;
-        own.cpu = self.cpu.unwrap_or(0);
-        own.memory = self.memory.unwrap_or(0);
-        own.disk = self.disk.unwrap_or(0);
-        spec.check().map_err(|error| {
-            let field = error.field().unwrap_or_default();
-            let field = field.strip_prefix("resources.").unwrap_or(field);
-            let field = format!("defaults.{field}");
-            error.in_field(field)
-        })
-    }
+/// Refuses defaults that no instance could have.
+pub(crate) fn check_defaults(defaults: &ProjectDefaults) -> Result<()> {
+    let mut spec = InstanceSpec {
+        uri: "x".into(),
+        pids: defaults.pids,
+        ..InstanceSpec::default()
+    };
+    let own = &mut spec.resources;
+    own.cpu = defaults.cpu.unwrap_or(0);
+    own.memory = defaults.memory.unwrap_or(0);
+    own.disk = defaults.disk.unwrap_or(0);
+    spec.check().map_err(|error| {
+        let field = error.field().unwrap_or_default();
+        let field = field.strip_prefix("resources.").unwrap_or(field);
+        let field = format!("defaults.{field}");
+        error.in_field(field)
+    })
 }
 
 impl Defaulted {
@@ -80,7 +57,7 @@ impl Defaulted {
         *self == Self::default()
     }
 
-    /// The specification as it was asked for.
+    /// The specification as it was requested.
     pub(crate) fn without(self, spec: &InstanceSpec) -> InstanceSpec {
         let mut spec = spec.clone();
         let amounts = &mut spec.resources;
@@ -111,7 +88,6 @@ impl Defaulted {
         }
     }
 
-    /// These and those.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             cpu: self.cpu || other.cpu,
@@ -255,19 +231,17 @@ mod tests {
     #[test]
     fn defaults_that_no_instance_could_have_are_refused_by_their_field() {
         let memory = Some(1);
-        let error = Defaults {
+        let error = check_defaults(&ProjectDefaults {
             memory,
-            ..Defaults::default()
-        }
-        .check();
+            ..ProjectDefaults::default()
+        });
         assert_eq!(error.unwrap_err().field(), Some("defaults.memory"));
         let pids = Some(1);
-        let error = Defaults {
+        let error = check_defaults(&ProjectDefaults {
             pids,
-            ..Defaults::default()
-        }
-        .check();
+            ..ProjectDefaults::default()
+        });
         assert_eq!(error.unwrap_err().field(), Some("defaults.pids"));
-        assert!(Defaults::default().check().is_ok());
+        assert!(check_defaults(&ProjectDefaults::default()).is_ok());
     }
 }

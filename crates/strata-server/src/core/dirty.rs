@@ -1,6 +1,6 @@
-//! What changed and was not looked at yet: a set that grows while nobody
-//! looks, and wakes whoever does. A slow reader sees less often, never wrong,
-//! and holds no more than there are things.
+//! What changed and was not read yet: a set that grows while its reader is
+//! busy, and wakes the reader. A slow reader sees less often, never wrong, and
+//! holds no more than there are things.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -30,7 +30,6 @@ impl<T: Hash + Eq> Dirty<T> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
     pub(crate) fn mark(&self, thing: T) {
         self.guard().insert(thing);
         self.wake.notify_one();

@@ -8,28 +8,34 @@ use std::collections::HashMap;
 use strata_types::instance::{InstanceId, InstanceState};
 
 use super::record::Instance;
-use super::tables::Turn;
+use super::tables::RecordChange;
 
-/// An instance that has more to say than this is not counted any more.
-const MOST_MESSAGES: usize = 64;
+/// An instance with more messages than this is not counted any more.
+const MAX_MESSAGES: usize = 64;
 
-/// For each instance that has not run since, what was said of it.
+/// For each instance that has not run since, its messages, each with the number
+/// of its event.
 #[derive(Debug, Default)]
 pub(super) struct Repeats(HashMap<InstanceId, Vec<(String, u64)>>);
 
 impl Repeats {
     /// The number of the event that this one repeats; if it repeats none, it is
     /// to have the number `next`.
-    pub(super) fn find(&mut self, turn: &Turn<Instance>, message: &str, next: u64) -> Option<u64> {
-        let Some(now) = turn.after.as_ref() else {
-            if let Some(gone) = &turn.before {
+    pub(super) fn find(
+        &mut self,
+        change: &RecordChange<Instance>,
+        message: &str,
+        next: u64,
+    ) -> Option<u64> {
+        let Some(now) = change.after.as_ref() else {
+            if let Some(gone) = &change.before {
                 self.0.remove(&gone.id);
             }
             return None;
         };
-        let asked = |one: &Instance| (one.generation, one.starts, one.wanted);
-        let asked_anew = (turn.before.as_ref()).is_none_or(|before| asked(before) != asked(now));
-        if asked_anew || !is_on_its_way(now.state) {
+        let asked = |one: &Instance| (one.generation, one.starts, one.desired_state);
+        let asked_again = (change.before.as_ref()).is_none_or(|before| asked(before) != asked(now));
+        if asked_again || !is_on_its_way(now.state) {
             self.0.remove(&now.id);
             return None;
         }
@@ -37,7 +43,7 @@ impl Repeats {
         if let Some((_, number)) = said.iter().find(|(before, _)| before == message) {
             return Some(*number);
         }
-        if said.len() >= MOST_MESSAGES {
+        if said.len() >= MAX_MESSAGES {
             said.clear();
         }
         said.push((message.to_owned(), next));

@@ -11,13 +11,12 @@ use std::time::Duration;
 use strata_store::Transaction;
 use strata_types::{Error, Result};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::follow::public;
+use super::store_watch::public;
 use super::{Core, keys};
 
 /// Reads are refused when the tables may be older than this.
-pub const MOST_STALE: Duration = Duration::from_secs(10);
+pub const MAX_STALENESS: Duration = Duration::from_secs(10);
 
 /// How often they are confirmed at least, where other servers write too.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(3);
@@ -59,17 +58,17 @@ impl Core {
         }
     }
 
-    /// Refuses to read what may be older than [`MOST_STALE`].
+    /// Refuses to read what may be older than [`MAX_STALENESS`].
     pub fn check_fresh(&self) -> Result<()> {
         let age = self.staleness();
-        if age <= MOST_STALE {
+        if age <= MAX_STALENESS {
             return Ok(());
         }
         Err(Error::unavailable(format!(
             "this server has not reached the store for {} s: what it knows may be outdated",
             age.as_secs()
         ))
-        .with_hint("ask another server; the REST API answers with what it knows to ?stale=ok"))
+        .with_hint("use another server; the REST API answers with what it knows to ?stale=ok"))
     }
 
     /// Waits until what is read here is at least as new as this call. It costs
@@ -85,20 +84,13 @@ impl Core {
 
     /// Has the tables confirmed while nothing else is written here, until the
     /// end of this server.
-    pub(super) async fn stay_fresh(self, shutdown: CancellationToken) {
+    pub(super) async fn stay_fresh(self) {
         loop {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(CONFIRM_INTERVAL) => {}
-            }
+            tokio::time::sleep(CONFIRM_INTERVAL).await;
             if self.staleness() < CONFIRM_INTERVAL {
                 continue;
             }
-            let confirmed = tokio::select! {
-                () = shutdown.cancelled() => return,
-                confirmed = self.catch_up() => confirmed,
-            };
-            if let Err(error) = confirmed {
+            if let Err(error) = self.catch_up().await {
                 tracing::debug!(%error, "tables not confirmed to be as the store is");
             }
         }
@@ -113,6 +105,8 @@ mod tests {
     use strata_types::ErrorKind;
 
     use super::super::{CoreSettings, Range};
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -125,6 +119,8 @@ mod tests {
             overcommit: Default::default(),
             alone: false,
             bounds: Default::default(),
+            events_file: None,
+            server_port: None,
         };
         let shutdown = CancellationToken::new();
         let core = Core::open(Arc::new(store.clone()), settings, shutdown.clone()).await;
@@ -136,7 +132,7 @@ mod tests {
             core.check_fresh().unwrap();
         }
         store.hold();
-        tokio::time::sleep(MOST_STALE + CONFIRM_INTERVAL).await;
+        tokio::time::sleep(MAX_STALENESS + CONFIRM_INTERVAL).await;
         let refused = core.check_fresh().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         store.release();
@@ -148,7 +144,7 @@ mod tests {
         let revision = store.commit(put).await.unwrap();
         core.catch_up().await.unwrap();
         assert!(core.revision() >= revision);
-        assert!(core.project(&"blue".parse().unwrap()).is_ok());
+        assert!(core.projects().get(&"blue".parse().unwrap()).is_ok());
         shutdown.cancel();
     }
 }

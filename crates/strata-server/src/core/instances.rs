@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use strata_store::{StoreError, Transaction};
-use strata_types::instance::{InstanceId, InstanceKind, InstanceSpec, InstanceState, WorkloadId};
+use strata_types::instance::{
+    DesiredState, InstanceId, InstanceKind, InstanceSpec, InstanceState, WorkloadId,
+};
 use strata_types::{Error, ErrorKind, Label, Result, Role};
 use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
 use super::defaults::Defaulted;
-use super::follow::public;
-use super::record::{Instance, Wanted, encode};
-use super::tables::Kept;
-use super::{Changed, Core, Update, Who, keys, now_ms};
-use crate::link::own_volume;
+use super::record::{Instance, encode};
+use super::store_watch::public;
+use super::tables::Versioned;
+use super::{Core, Principal, TableChange, Update, keys, now_ms, placement_rules};
 
 /// How often an instance is tried to be made while its project changes.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 fn refuse_for(volume: &str, users: &[String], hint: &str) -> Result<()> {
     if users.is_empty() {
@@ -27,7 +28,7 @@ fn refuse_for(volume: &str, users: &[String], hint: &str) -> Result<()> {
     Err(Error::wrong_state(why).with_hint(hint))
 }
 
-/// What is asked for.
+/// The instance that a caller requests.
 #[derive(Clone, Debug)]
 pub struct NewInstance {
     /// The client's own id; one is made when none is given.
@@ -36,17 +37,15 @@ pub struct NewInstance {
     pub fresh_id: Option<InstanceId>,
     /// Its name; made from the id when none is given.
     pub name: Option<Label>,
-    /// Where.
+    /// The project that owns it.
     pub project: Label,
     /// The workload it is made from, by id or name, unless `spec` says all.
     pub workload: Option<String>,
-    /// What it is asked to be.
     pub spec: InstanceSpec,
     /// Whether it runs or rests until it is started; runs when `None`.
-    pub wanted: Option<Wanted>,
+    pub desired_state: Option<DesiredState>,
 }
 
-/// Which instances.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only of this project.
@@ -64,7 +63,6 @@ pub struct Filter {
 /// A piece of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The piece.
     pub items: Vec<T>,
     /// How many there are in all.
     pub total: usize,
@@ -88,8 +86,10 @@ impl<T> Page<T> {
 impl Filter {
     /// Whether an instance is one of those.
     pub fn accepts(&self, one: &Instance) -> bool {
-        fn is<T: PartialEq>(wanted: &Option<T>, found: &T) -> bool {
-            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        fn is<T: PartialEq>(requested: &Option<T>, found: &T) -> bool {
+            requested
+                .as_ref()
+                .is_none_or(|requested| requested == found)
         }
         is(&self.project, &one.project)
             && is(&self.kind, &one.spec.kind)
@@ -99,18 +99,33 @@ impl Filter {
     }
 }
 
-/// Refuses what an operator may not ask for.
-pub(super) fn check_reach(who: &Who, spec: &InstanceSpec) -> Result<()> {
-    if who.role != Role::Admin && spec.reaches_the_machine() {
-        let why =
-            "only an admin may use images and folders of a node's own disk, or add capabilities";
+/// Refuses what an operator may not request.
+pub(super) fn check_host_access(principal: &Principal, spec: &InstanceSpec) -> Result<()> {
+    if principal.role != Role::Admin && spec.reaches_the_machine() {
+        let why = "only an admin may use images and directories of a node's own disk, or add capabilities";
         return Err(Error::new(ErrorKind::PermissionDenied, why));
     }
-    if who.projects.is_some() && spec.placement.preempts {
-        let why = "whoever is limited to projects may not stop instances of others";
+    if principal.projects.is_some() && spec.placement.preempts {
+        let why = "callers limited to projects may not stop instances of others";
         return Err(Error::new(ErrorKind::PermissionDenied, why).in_field("placement.preempts"));
     }
     Ok(())
+}
+
+/// Refuses an operator what concerns an instance or a workload with access to
+/// its host, which an admin made: what it may not begin it may not alter or end
+/// either. Nodes have the same rule for their pods.
+pub(super) fn check_management(
+    principal: &Principal,
+    noun: &str,
+    name: &Label,
+    spec: &InstanceSpec,
+) -> Result<()> {
+    if principal.role == Role::Admin || !spec.has_host_access() {
+        return Ok(());
+    }
+    let why = format!("{noun} {name} has access to its host: only an admin may change or end it");
+    Err(Error::new(ErrorKind::PermissionDenied, why))
 }
 
 impl Core {
@@ -120,7 +135,7 @@ impl Core {
         let tables = self.tables();
         let has = |one: &Instance| {
             let named = one.spec.pool_volumes().into_iter();
-            let mut own = named.filter_map(|name| own_volume(&one.project, &name).ok());
+            let mut own = named.filter_map(|name| one.own_volume(&name).ok());
             own.any(|name| name.as_str() == volume)
         };
         let users = tables.instances.values().filter(|one| has(one));
@@ -128,15 +143,15 @@ impl Core {
         users.map(|one| one.name.to_string()).collect()
     }
 
-    /// Refuses what takes a volume of the pool from under those who use it.
-    pub(crate) fn nobody_uses_pool_volume(&self, volume: &str) -> Result<()> {
+    /// Refuses what removes a volume of the pool that is in use.
+    pub(crate) fn ensure_volume_unused(&self, volume: &str) -> Result<()> {
         let users = self.users_of_pool_volume(volume, true);
         let hint = "delete those first: strata instance delete";
         refuse_for(volume, &users, hint)
     }
 
     /// The same where it is enough that they rest.
-    pub(crate) fn nobody_runs_on_pool_volume(&self, volume: &str) -> Result<()> {
+    pub(crate) fn ensure_volume_not_running(&self, volume: &str) -> Result<()> {
         let users = self.users_of_pool_volume(volume, false);
         let hint = "stop those first, and start them afterwards: strata instance stop";
         refuse_for(volume, &users, hint)
@@ -147,52 +162,62 @@ impl Core {
     /// stopped where the request says so.
     pub async fn create_instance(
         &self,
-        who: &Who,
+        principal: &Principal,
         new: NewInstance,
-    ) -> Result<(Arc<Kept<Instance>>, bool)> {
-        who.in_project(&new.project)?;
-        let (own_id, asked) = (new.id.is_some(), new.wanted);
-        let mut record = self.record_of(who, new)?;
-        if let Some(same) = self.known(who, &record, own_id)? {
-            return Ok((self.as_asked(who, same, asked).await?, false));
+    ) -> Result<(Arc<Versioned<Instance>>, bool)> {
+        principal.in_project(&new.project)?;
+        let (own_id, asked) = (new.id.is_some(), new.desired_state);
+        let mut record = self.record_of(principal, new)?;
+        if let Some(same) = self.find_existing(principal, &record, own_id)? {
+            return Ok((self.matches_request(principal, same, asked).await?, false));
         }
-        self.check_instances(who, &record.project)?;
-        record.defaulted = self.with_defaults(who, &record.project, &mut record.spec)?;
-        let _room = self.admit(&record.project, &record.spec, record.defaulted, None)?;
+        self.check_instances(principal, &record.project)?;
+        record.defaulted =
+            self.projects()
+                .with_defaults(principal, &record.project, &mut record.spec)?;
+        let _room =
+            self.projects()
+                .reserve_quota(&record.project, &record.spec, record.defaulted, None)?;
         let (key, name) = (
             keys::instance(&record.id),
             keys::instance_name(&record.project, &record.name),
         );
+        let text = encode(&record)?;
+        self.check_bytes(principal, &record.project, &key, text.len())?;
         let mut tries = 0;
         loop {
             let transaction = Transaction::new()
                 .if_absent(&*key)
                 .if_absent(&*name)
-                .put(&*key, encode(&record)?)
+                .put(&*key, text.clone())
                 .put(&*name, record.id.as_str().to_owned());
-            let transaction = self.in_open_project(transaction, &record.project)?;
-            let transaction = self.of_open_workload(transaction, record.workload.as_ref())?;
+            let transaction = self.projects().in_open(transaction, &record.project)?;
+            let transaction = self
+                .workloads()
+                .in_open(transaction, record.workload.as_ref())?;
             match self.commit_effect(transaction, &key).await {
                 Ok(_) => break,
                 Err(StoreError::Conflict { key: taken }) if taken == key || taken == name => {
-                    self.seen(&taken).await?;
-                    return match self.known(who, &record, own_id)? {
-                        Some(same) => Ok((self.as_asked(who, same, asked).await?, false)),
-                        None => Err(exists(&record, "it is another")),
+                    self.wait_until_visible(&taken).await?;
+                    return match self.find_existing(principal, &record, own_id)? {
+                        Some(same) => {
+                            Ok((self.matches_request(principal, same, asked).await?, false))
+                        }
+                        None => Err(exists(&record, "with a different specification")),
                     };
                 }
                 // Its project or its workload was changed, or is gone.
-                Err(StoreError::Conflict { key: changed }) if tries < TRIES => {
-                    self.seen(&changed).await?;
+                Err(StoreError::Conflict { key: changed }) if tries < MAX_ATTEMPTS => {
+                    self.wait_until_visible(&changed).await?;
                     tries += 1;
                 }
                 Err(error) => return Err(public(error)),
             }
         }
         let made = self.tables().instances.get(&record.id).cloned();
-        // Whoever is quick may have deleted it already.
+        // A quick caller may have deleted it already.
         let made = made.unwrap_or_else(|| {
-            Arc::new(Kept {
+            Arc::new(Versioned {
                 record,
                 revision: 0,
             })
@@ -201,17 +226,19 @@ impl Core {
     }
 
     /// Waits until the tables know of a key that another has written.
-    async fn seen(&self, key: &str) -> Result<()> {
+    async fn wait_until_visible(&self, key: &str) -> Result<()> {
         let found = self.0.store.get(key).await.map_err(public)?;
         if let Some(entry) = found {
-            self.settle(entry.changed).await.map_err(public)?;
+            self.wait_until_applied(entry.changed)
+                .await
+                .map_err(public)?;
         }
         Ok(())
     }
 
-    fn record_of(&self, who: &Who, new: NewInstance) -> Result<Instance> {
+    fn record_of(&self, principal: &Principal, new: NewInstance) -> Result<Instance> {
         let workload = match &new.workload {
-            Some(text) => Some(self.workload(who, Some(&new.project), text)?),
+            Some(text) => Some(self.workloads().find(principal, Some(&new.project), text)?),
             None => None,
         };
         let spec = match &workload {
@@ -219,11 +246,13 @@ impl Core {
             None => new.spec,
         };
         spec.check()?;
-        crate::placement::rules(&new.project, &spec)?;
-        check_reach(who, &spec)?;
-        self.check_ports(who, &new.project, &spec, None)?;
-        self.check_volumes(who, &new.project, &spec, None)?;
-        self.check_secrets(&new.project, &spec)?;
+        placement_rules(&new.project, &spec)?;
+        check_host_access(principal, &spec)?;
+        self.projects()
+            .check_ports(principal, &new.project, &spec, None)?;
+        self.projects()
+            .check_volumes(principal, &new.project, &spec, None)?;
+        self.secrets().check_spec(&new.project, &spec)?;
         // An id that a client gives may have been another instance's before,
         // and a node may still have something of that one.
         let generation = match &new.id {
@@ -234,12 +263,13 @@ impl Core {
             Some(id) => id,
             None => Uuid::now_v7().to_string().parse()?,
         };
-        let wanted = new.wanted.unwrap_or_default();
+        let desired_state = new.desired_state.unwrap_or_default();
         let name = match new.name {
             Some(name) => name,
             None => name_from(&id)?,
         };
         let now = now_ms();
+        let project_succeeds_at_ms = self.projects().record(&new.project)?.succeeds_at_ms;
         Ok(Instance {
             id,
             name,
@@ -247,104 +277,108 @@ impl Core {
             workload: workload.map(|workload| workload.id.clone()),
             spec,
             defaulted: Defaulted::default(),
-            wanted,
+            desired_state,
             generation,
             starts: 0,
-            state: match wanted {
-                Wanted::Running => InstanceState::Scheduling,
-                Wanted::Stopped | Wanted::Gone => InstanceState::Stopped,
+            state: match desired_state {
+                DesiredState::Running => InstanceState::Scheduling,
+                DesiredState::Stopped | DesiredState::Gone => InstanceState::Stopped,
             },
             description: String::new(),
+            given_up: false,
             limited_description: None,
             node: None,
             epoch: 0,
             leaving: Vec::new(),
+            restored: false,
             after: Vec::new(),
             address: None,
             restarts: 0,
             exit_code: None,
             healthy: None,
             refusals: Default::default(),
-            owner: who.name.clone(),
+            project_succeeds_at_ms,
+            owner: principal.name.clone(),
             created_at_ms: now,
             changed_at_ms: now,
         })
     }
 
-    /// The instance that is there already, if the request asks for the same.
-    /// A client that gives an id of its own gets the instance of that id, or is
+    /// The instance that is there already, if the request is for the same. A
+    /// client that gives an id of its own gets the instance of that id, or is
     /// refused: the answer is never another one's.
-    fn known(
+    fn find_existing(
         &self,
-        who: &Who,
-        wanted: &Instance,
+        principal: &Principal,
+        requested: &Instance,
         own_id: bool,
-    ) -> Result<Option<Arc<Kept<Instance>>>> {
+    ) -> Result<Option<Arc<Versioned<Instance>>>> {
         let tables = self.tables();
-        let by_id = tables.instances.get(&wanted.id);
-        let name = (wanted.project.clone(), wanted.name.clone());
+        let by_id = tables.instances.get(&requested.id);
+        let name = (requested.project.clone(), requested.name.clone());
         let by_name = tables.instance_names.get(&name);
         let by_name = by_name.and_then(|id| tables.instances.get(id));
         let found = match (by_id, by_name) {
             (None, None) => return Ok(None),
             (Some(found), _)
-                if (&found.project, &found.name) != (&wanted.project, &wanted.name) =>
+                if (&found.project, &found.name) != (&requested.project, &requested.name) =>
             {
-                return Err(id_taken(who, found));
+                return Err(id_taken(principal, found));
             }
             (None, Some(found)) if own_id => {
-                let why = format!("its id is {}, not {}", found.id, wanted.id);
+                let how = format!("with the id {}, not {}", found.id, requested.id);
                 let hint = "leave the id out, or give the one it has";
-                return Err(exists(wanted, &why).in_field("id").with_hint(hint));
+                return Err(exists(requested, &how).in_field("id").with_hint(hint));
             }
             (Some(found), _) | (None, Some(found)) => found,
         };
-        if found.wanted == Wanted::Gone {
-            return Err(exists(wanted, "it is being deleted"));
+        if found.desired_state == DesiredState::Gone {
+            return Err(exists(requested, "and is being deleted"));
         }
-        let same = found.asked_for() == wanted.asked_for() && found.workload == wanted.workload;
+        let same =
+            found.asked_for() == requested.asked_for() && found.workload == requested.workload;
         match same {
             true => Ok(Some(found.clone())),
-            false => Err(exists(wanted, "its specification is another")),
+            false => Err(exists(requested, "with a different specification")),
         }
     }
 
-    /// One that is there already, started or stopped where that is asked for.
-    async fn as_asked(
+    /// One that is there already, started or stopped where that is requested.
+    async fn matches_request(
         &self,
-        who: &Who,
-        found: Arc<Kept<Instance>>,
-        asked: Option<Wanted>,
-    ) -> Result<Arc<Kept<Instance>>> {
+        principal: &Principal,
+        found: Arc<Versioned<Instance>>,
+        asked: Option<DesiredState>,
+    ) -> Result<Arc<Versioned<Instance>>> {
         match asked {
-            Some(Wanted::Running) if found.wanted == Wanted::Stopped => {
-                self.start_instance(who, &found.id).await
+            Some(DesiredState::Running) if found.desired_state == DesiredState::Stopped => {
+                self.start_instance(principal, &found.id).await
             }
-            Some(Wanted::Stopped) if found.wanted == Wanted::Running => {
-                self.stop_instance(who, &found.id).await
+            Some(DesiredState::Stopped) if found.desired_state == DesiredState::Running => {
+                self.stop_instance(principal, &found.id).await
             }
             _ => Ok(found),
         }
     }
 
-    /// An instance by its id, its name, or `PROJECT/NAME`. Who may not see it
-    /// is told that there is none.
+    /// An instance by its id, its name, or `PROJECT/NAME`. A caller that may
+    /// not see it is answered that there is none.
     pub fn instance(
         &self,
-        who: &Who,
+        principal: &Principal,
         project: Option<&Label>,
         text: &str,
-    ) -> Result<Arc<Kept<Instance>>> {
+    ) -> Result<Arc<Versioned<Instance>>> {
         let missing = || {
             let text: String = text.chars().take(140).collect();
             Error::not_found(format!("there is no instance {text}"))
-                .with_hint("see those there are: strata instance list")
+                .with_hint("list them: strata instance list")
         };
         let asked = project;
         let (project, name) = super::workloads::split(project, text);
         let tables = self.tables();
         let by_id = tables.instances.get(text).filter(|one| {
-            who.sees_instance(one) && asked.is_none_or(|asked| *asked == one.project)
+            principal.sees_instance(one) && asked.is_none_or(|asked| *asked == one.project)
         });
         let by_name = || {
             let name = (project.clone()?, name.parse().ok()?);
@@ -352,31 +386,36 @@ impl Core {
         };
         let found = by_id.or_else(by_name);
         match found {
-            Some(found) if who.sees_instance(found) => Ok(found.clone()),
+            Some(found) if principal.sees_instance(found) => Ok(found.clone()),
             _ => Err(missing()),
         }
     }
 
-    /// Those that `who` may see, in the order of their ids.
+    /// Those that `principal` may see, in the order of their ids.
     pub fn instances(
         &self,
-        who: &Who,
+        principal: &Principal,
         filter: &Filter,
         offset: usize,
         limit: usize,
-    ) -> Page<Arc<Kept<Instance>>> {
+    ) -> Page<Arc<Versioned<Instance>>> {
         let tables = self.tables();
-        let wanted = |one: &&Arc<Kept<Instance>>| who.sees_instance(one) && filter.accepts(one);
+        let requested =
+            |one: &&Arc<Versioned<Instance>>| principal.sees_instance(one) && filter.accepts(one);
         Page::of(
-            tables.instances.values().filter(wanted).cloned(),
+            tables.instances.values().filter(requested).cloned(),
             offset,
             limit,
         )
     }
 
     /// An instance as it is, and every change to it from then on.
-    pub fn watch_instance(&self, id: &InstanceId) -> (Option<Arc<Kept<Instance>>>, InstanceWatch) {
-        // First the ear, then the look: what happens between is heard twice.
+    pub fn watch_instance(
+        &self,
+        id: &InstanceId,
+    ) -> (Option<Arc<Versioned<Instance>>>, InstanceWatch) {
+        // Subscribe first, then read: a change in between is delivered twice
+        // and never lost.
         let changes = InstanceWatch {
             core: self.clone(),
             id: id.clone(),
@@ -386,7 +425,7 @@ impl Core {
     }
 
     /// Every change to any record from now on.
-    pub fn watch_all(&self) -> broadcast::Receiver<Changed> {
+    pub fn watch_all(&self) -> broadcast::Receiver<TableChange> {
         self.subscriptions().all()
     }
 }
@@ -415,24 +454,24 @@ impl Drop for InstanceWatch {
     }
 }
 
-fn exists(wanted: &Instance, how: &str) -> Error {
+fn exists(requested: &Instance, how: &str) -> Error {
     Error::already_exists(format!(
-        "instance {} is in project {} already, and {how}",
-        wanted.name, wanted.project
+        "instance {} in project {} already exists {how}",
+        requested.name, requested.project
     ))
     .in_field("name")
 }
 
 /// The id is that of an instance with another name.
-fn id_taken(who: &Who, found: &Instance) -> Error {
-    let whose = match who.sees_instance(found) {
+fn id_taken(principal: &Principal, found: &Instance) -> Error {
+    let whose = match principal.sees_instance(found) {
         true => format!("instance {} in project {}", found.name, found.project),
         false => "another instance".to_owned(),
     };
     Error::already_exists(format!("{} is the id of {whose}", found.id)).in_field("id")
 }
 
-/// A name for whoever gives none: the end of the id, which differs most.
+/// A name for an instance without one: the end of the id, which differs most.
 fn name_from(id: &InstanceId) -> Result<Label> {
     let plain: String = id.as_str().to_ascii_lowercase();
     let plain: String = plain

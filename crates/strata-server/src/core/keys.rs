@@ -24,6 +24,8 @@ pub(crate) const RUN: &str = "run";
 pub(crate) const WITNESS_SECRET: &str = "witness-secret";
 /// Written before a read of what is there now.
 pub(crate) const CATCH_UP: &str = "catch-up";
+/// The ends of the servers' audit logs.
+const AUDIT_ANCHORS: &str = "audit-anchor/";
 /// When backups are made.
 pub(crate) const SCHEDULES: &str = "backup-schedule/";
 /// How much room hypervisors are kept for.
@@ -90,6 +92,11 @@ pub(crate) fn node(name: &str) -> String {
     format!("{NODES}{name}")
 }
 
+/// What people have set for a node that left by itself.
+pub(crate) fn departed_node(name: &str) -> String {
+    format!("node-departed/{name}")
+}
+
 pub(crate) fn machine(id: &Label) -> String {
     format!("{MACHINES}{id}")
 }
@@ -114,11 +121,15 @@ pub(crate) fn revoked_name(role: Role, name: &Name) -> String {
     format!("{REVOCATIONS}name-{role}-{name}")
 }
 
+pub(crate) fn audit_anchor(server: &str) -> String {
+    format!("{AUDIT_ANCHORS}{server}")
+}
+
 pub(crate) fn revoked_role(role: Role) -> String {
     format!("{REVOCATIONS}role-{role}")
 }
 
-/// Its authorities and keys, apart from what everybody reads.
+/// Its CAs and keys, apart from the record that every caller reads.
 pub(crate) fn cluster_secrets(name: &Label) -> String {
     format!("cluster-secrets/{name}")
 }
@@ -148,9 +159,17 @@ pub(crate) fn project(name: &Label) -> String {
     format!("{PROJECTS}{name}")
 }
 
+/// That a project of this name was deleted, and when.
+pub(crate) fn deleted_project(name: &Label) -> String {
+    format!("project-deleted/{name}")
+}
+
+/// Holds the names of instances for their ids.
+pub(crate) const INSTANCE_NAMES: &str = "instance-name/";
+
 /// Holds the name of an instance for its id.
 pub(crate) fn instance_name(project: &Label, name: &Label) -> String {
-    format!("instance-name/{project}/{name}")
+    format!("{INSTANCE_NAMES}{project}/{name}")
 }
 
 /// It was deleted while its node was away.

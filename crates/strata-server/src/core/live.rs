@@ -1,55 +1,55 @@
 //! What is measured: it changes each second, so it is kept in memory alone.
-//! After a restart it is told anew within one.
+//! After a restart nodes report it again within one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strata_api::strata::v1;
 use strata_scheduler::Resources as Amounts;
 use strata_types::instance::{InstanceId, Resources};
+use tokio::time::Instant;
 
-use super::pace::Paces;
+use super::pace::ReportPaces;
 
-/// What is known of a node since this server heard of it.
+/// What is known of a node since it first connected to this server.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLive {
-    /// When it was last heard of.
+    /// When its last heartbeat arrived, or this server began to wait for one.
     pub heard: Instant,
+    /// A heartbeat arrived since this server began to wait for one.
+    pub answers: bool,
     /// What all of the machine uses.
     pub machine: Amounts,
     /// What its instances use.
     pub instances: Amounts,
 }
 
-/// All measurements.
 #[derive(Debug, Default)]
 pub struct Live {
     nodes: RwLock<HashMap<String, NodeLive>>,
     instances: RwLock<HashMap<InstanceId, Amounts>>,
     /// When nodes that do not follow their assignments last read them.
     reads: RwLock<HashMap<String, Instant>>,
-    /// Nodes that told their use since placement last looked.
+    /// Nodes that reported their use since placement last read them.
     news: Mutex<HashSet<String>>,
     /// By node and id, instances that no record is of.
     unknown: RwLock<HashMap<String, BTreeMap<String, UnknownInstance>>>,
-    /// How fast nodes may speak.
-    pub(crate) paces: Paces,
+    /// How fast nodes may report.
+    pub(crate) paces: ReportPaces,
 }
 
 /// An instance on a node that no record here is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownInstance {
-    /// Its id.
     pub id: String,
     /// The control plane that assigned it; empty where that is not known.
     pub control_plane: String,
-    /// Whether it runs.
     pub runs: bool,
 }
 
 /// So many are remembered of one node.
-const MOST_UNKNOWN: usize = 1000;
+const MAX_UNKNOWN: usize = 1000;
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
@@ -60,10 +60,15 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Live {
-    /// A node told its use.
+    /// A node reported its use.
     pub(crate) fn heard(&self, node: &str, machine: Amounts, instances: Amounts) {
+        self.note(node, machine, instances, true);
+    }
+
+    fn note(&self, node: &str, machine: Amounts, instances: Amounts, answers: bool) {
         let live = NodeLive {
             heard: Instant::now(),
+            answers,
             machine,
             instances,
         };
@@ -82,11 +87,21 @@ impl Live {
 
     /// A node gave a sign of life.
     pub(crate) fn alive(&self, node: &str) {
-        let known = self.node(node);
-        let (machine, instances) = known.map_or((Amounts::NONE, Amounts::NONE), |live| {
-            (live.machine, live.instances)
-        });
+        let (machine, instances) = self.used_on(node);
         self.heard(node, machine, instances);
+    }
+
+    /// From now on a node has its whole lease to give a sign of life.
+    pub(crate) fn await_heartbeat(&self, node: &str) {
+        let (machine, instances) = self.used_on(node);
+        self.note(node, machine, instances, false);
+    }
+
+    fn used_on(&self, node: &str) -> (Amounts, Amounts) {
+        let known = self.node(node);
+        known.map_or((Amounts::NONE, Amounts::NONE), |live| {
+            (live.machine, live.instances)
+        })
     }
 
     /// A node reports an instance; whether that is unknown here.
@@ -99,7 +114,7 @@ impl Live {
             return;
         }
         let of_node = all.entry(node.to_owned()).or_default();
-        if of_node.len() < MOST_UNKNOWN {
+        if of_node.len() < MAX_UNKNOWN {
             let control_plane = told.control_plane.chars().filter(|c| !c.is_control());
             let one = UnknownInstance {
                 id: told.id.clone(),
@@ -124,15 +139,15 @@ impl Live {
             .collect()
     }
 
-    /// The nodes that told their use since this was last asked.
-    pub(crate) fn take_news(&self) -> HashSet<String> {
+    /// The nodes that reported their use since the last call.
+    pub(crate) fn take_measured(&self) -> HashSet<String> {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *news)
     }
 
-    pub(crate) fn forget_node(&self, node: &str) {
+    pub(crate) fn remove_node(&self, node: &str) {
         self.clear_unknown(node);
-        self.paces.forget(node);
+        self.paces.remove(node);
         write(&self.nodes).remove(node);
         write(&self.reads).remove(node);
     }
@@ -157,7 +172,7 @@ impl Live {
         write(&self.instances).insert(id.clone(), used);
     }
 
-    pub(crate) fn forget_instance(&self, id: &InstanceId) {
+    pub(crate) fn unindex_instance(&self, id: &InstanceId) {
         write(&self.instances).remove(id);
     }
 

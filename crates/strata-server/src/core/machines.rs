@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use strata_store::{StoreError, Transaction};
 use strata_types::cluster::ClusterName;
 use strata_types::machine::{
@@ -13,11 +13,12 @@ use strata_types::machine::{
 };
 use strata_types::{Error, Result};
 
-use super::commit::As;
-use super::follow::public;
+use super::commit::{WriteDecision, Writer};
 use super::record::{Node, NodeCondition, encode};
-use super::tables::Kept;
-use super::{Core, Precondition, Who, keys, now_ms};
+use super::resource::not_found;
+use super::store_watch::public;
+use super::tables::Versioned;
+use super::{Core, Precondition, Principal, keys, now_ms};
 
 /// A machine of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,12 +26,16 @@ use super::{Core, Precondition, Who, keys, now_ms};
 pub struct Machine {
     /// Its id, and the name of its node.
     pub id: MachineId,
-    /// What was said of it.
     pub spec: MachineSpec,
     /// Where it stands.
+    #[serde(serialize_with = "stored_phase")]
     pub phase: MachinePhase,
     /// The last phase that failed, until one works.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "stored_failure"
+    )]
     pub failure: Option<MachineFailure>,
     /// The operation that last worked on it.
     #[serde(default)]
@@ -41,7 +46,7 @@ pub struct Machine {
     /// What its provider calls it, as was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// Its host name, as its provider last said.
+    /// Its host name, as its provider last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// Threads, as was measured.
@@ -70,14 +75,11 @@ pub struct Machine {
 pub enum HypervisorState {
     /// In transit, broken or unreachable.
     Unknown,
-    /// Down and healthy.
     AvailableToCreate,
-    /// Up.
     AvailableToDestroy,
 }
 
 impl HypervisorState {
-    /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "UNKNOWN",
@@ -85,6 +87,40 @@ impl HypervisorState {
             Self::AvailableToDestroy => "AVAILABLE_TO_DESTROY",
         }
     }
+}
+
+/// Records have phases by their first names, so that earlier releases on the
+/// same etcd read them; both names are read.
+#[allow(clippy::trivially_copy_pass_by_ref)] // for serde
+fn stored_phase<S: Serializer>(
+    phase: &MachinePhase,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(match phase {
+        MachinePhase::Allocating => "TAKING",
+        MachinePhase::Verifying => "PROVING",
+        other => other.as_str(),
+    })
+}
+
+fn stored_failure<S: Serializer>(
+    failure: &Option<MachineFailure>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stored<'a> {
+        #[serde(serialize_with = "stored_phase")]
+        phase: MachinePhase,
+        why: &'a str,
+        at_ms: i64,
+    }
+    let stored = failure.as_ref().map(|failure| Stored {
+        phase: failure.phase,
+        why: &failure.why,
+        at_ms: failure.at_ms,
+    });
+    stored.serialize(to)
 }
 
 impl Machine {
@@ -110,7 +146,7 @@ impl Machine {
     }
 
     /// Into another phase, for an operation. Going on in the same is fine.
-    pub(crate) fn turn(&mut self, next: MachinePhase, operation: &str) -> Result<()> {
+    pub(crate) fn set_phase(&mut self, next: MachinePhase, operation: &str) -> Result<()> {
         if self.phase != next {
             if !self.phase.may_become(next) {
                 return Err(Error::wrong_state(format!(
@@ -125,22 +161,22 @@ impl Machine {
         Ok(())
     }
 
-    /// Threads: measured, or as was said, or what a virtual machine has of
-    /// which nothing was said.
+    /// Threads: measured, or as specified, or what a virtual machine has where
+    /// neither is known.
     pub fn threads(&self) -> u32 {
         let usual = (self.spec.provider == ProviderKind::Qemu).then_some(DEFAULT_VM_CPUS);
         self.cpu.or(self.spec.cpu).or(usual).unwrap_or(0)
     }
 
-    /// MB: measured, or as was said, or what a virtual machine has of which
-    /// nothing was said.
+    /// MB: measured, or as specified, or what a virtual machine has where
+    /// neither is known.
     pub fn megabytes(&self) -> u64 {
         let usual = (self.spec.provider == ProviderKind::Qemu).then_some(DEFAULT_VM_RAM);
         self.ram.or(self.spec.ram).or(usual).unwrap_or(0)
     }
 }
 
-/// What a node tells that its machine is good for.
+/// What a node reports that its machine is good for.
 pub(crate) fn capabilities_of(node: &Node) -> Vec<Capability> {
     let has_gpu = node.gpus.values().any(|count| *count > 0);
     let storage = (!node.pool.is_empty()).then_some(Capability::Storage);
@@ -148,12 +184,13 @@ pub(crate) fn capabilities_of(node: &Node) -> Vec<Capability> {
     storage.into_iter().chain(gpu).collect()
 }
 
-/// What a virtual machine has of which nothing was said: as its driver makes it.
+/// What a virtual machine has whose specification names nothing: as its driver
+/// makes it.
 const DEFAULT_VM_CPUS: u32 = 1;
 const DEFAULT_VM_RAM: u64 = 1024;
 
 /// The most labels that a machine has.
-const MOST_LABELS: usize = 100;
+const MAX_LABELS: usize = 100;
 
 fn check(spec: &MachineSpec) -> Result<()> {
     let plain = |text: &str, most: usize| text.len() <= most && !text.contains(char::is_control);
@@ -177,8 +214,8 @@ fn check(spec: &MachineSpec) -> Result<()> {
             return Err(Error::invalid(field, format!("must be 1 to {most}")));
         }
     }
-    if spec.labels.len() > MOST_LABELS {
-        let why = format!("there are more than {MOST_LABELS}");
+    if spec.labels.len() > MAX_LABELS {
+        let why = format!("there are more than {MAX_LABELS}");
         return Err(Error::invalid("labels", why));
     }
     for (key, value) in &spec.labels {
@@ -193,29 +230,25 @@ fn check(spec: &MachineSpec) -> Result<()> {
 
 impl Core {
     /// A machine by its id.
-    pub fn machine(&self, id: &str) -> Result<Arc<Kept<Machine>>> {
-        self.tables().machines.get(id).cloned().ok_or_else(|| {
-            let id: String = id.chars().take(140).collect();
-            Error::not_found(format!("there is no machine {id}"))
-                .with_hint("see those there are: strata machine list")
-        })
+    pub fn machine(&self, id: &str) -> Result<Arc<Versioned<Machine>>> {
+        self.find(id)
     }
 
     /// All machines, by id.
-    pub fn machines(&self) -> Vec<Arc<Kept<Machine>>> {
-        self.tables().machines.values().cloned().collect()
+    pub fn machines(&self) -> Vec<Arc<Versioned<Machine>>> {
+        self.all()
     }
 
     /// Adds a machine. The same again is the same.
     pub async fn add_machine(
         &self,
-        who: &Who,
+        principal: &Principal,
         id: &MachineId,
         spec: MachineSpec,
-    ) -> Result<(Arc<Kept<Machine>>, bool)> {
-        who.everywhere()?;
+    ) -> Result<(Arc<Versioned<Machine>>, bool)> {
+        principal.require_all_projects()?;
         check(&spec)?;
-        let known = |known: Arc<Kept<Machine>>| match known.spec == spec {
+        let known = |known: Arc<Versioned<Machine>>| match known.spec == spec {
             true => Ok((known, false)),
             false => Err(Error::already_exists(format!(
                 "machine {id} is there already, and is another"
@@ -235,7 +268,7 @@ impl Core {
         let key = keys::machine(id);
         let record = encode(&Machine::new(id.clone(), spec.clone()))?;
         let made = Transaction::new().if_absent(&*key).put(&*key, record);
-        match self.commit(made).await {
+        match self.commit_effect(made, &key).await {
             Ok(_) => Ok((self.machine(id.as_str())?, true)),
             Err(StoreError::Conflict { key }) => {
                 self.caught_up(&key).await?;
@@ -245,18 +278,18 @@ impl Core {
         }
     }
 
-    /// Says something else of a machine. While it is in use, only its labels
-    /// can change.
+    /// Changes the specification of a machine. While it is in use, only its
+    /// labels can change.
     pub async fn update_machine(
         &self,
-        who: &Who,
+        principal: &Principal,
         id: &str,
         spec: &MachineSpec,
         precondition: Precondition,
-    ) -> Result<Arc<Kept<Machine>>> {
-        who.everywhere()?;
+    ) -> Result<Arc<Versioned<Machine>>> {
+        principal.require_all_projects()?;
         check(spec)?;
-        self.change_machine(As::Anybody, id, precondition, |now| {
+        self.change_machine(Writer::AnyServer, id, precondition, |now| {
             let labels_only = MachineSpec {
                 labels: now.spec.labels.clone(),
                 ..spec.clone()
@@ -278,14 +311,14 @@ impl Core {
     /// Takes a machine that is down out of the inventory.
     pub async fn remove_machine(
         &self,
-        who: &Who,
+        principal: &Principal,
         id: &str,
         precondition: Precondition,
     ) -> Result<()> {
-        who.everywhere()?;
-        for _ in 0..32 {
-            let now = self.machine(id)?;
-            precondition.check(&now)?;
+        principal.require_all_projects()?;
+        let key = self.machine(id)?.id.clone();
+        let removed = self.change::<Machine>(Writer::AnyServer, &key, |now| {
+            precondition.check(now)?;
             if let Some(cluster) = &now.cluster {
                 let why = format!("machine {id} is of cluster {cluster}");
                 return Err(Error::wrong_state(why)
@@ -295,17 +328,9 @@ impl Core {
                 return Err(Error::wrong_state(format!("machine {id} is {}", now.phase))
                     .with_hint("bring it down first: strata hypervisor destroy"));
             }
-            let key = keys::machine(&now.id);
-            let gone = Transaction::new()
-                .if_unchanged(&*key, now.revision)
-                .delete(key);
-            match self.commit(gone).await {
-                Ok(_) => return Ok(()),
-                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
-                Err(error) => return Err(public(error)),
-            }
-        }
-        Err(Error::unavailable(format!("{id} changes too fast")))
+            Ok(WriteDecision::Delete)
+        });
+        removed.await.map(drop)
     }
 
     /// Changes what is known of a machine, as the server that leads.
@@ -313,43 +338,27 @@ impl Core {
         &self,
         id: &str,
         rule: impl FnMut(&Machine) -> Result<Machine>,
-    ) -> Result<Arc<Kept<Machine>>> {
-        self.change_machine(As::Leader, id, Precondition::default(), rule)
+    ) -> Result<Arc<Versioned<Machine>>> {
+        self.change_machine(Writer::Leader, id, Precondition::default(), rule)
             .await
     }
 
     async fn change_machine(
         &self,
-        who: As,
+        writer: Writer,
         id: &str,
         precondition: Precondition,
         mut rule: impl FnMut(&Machine) -> Result<Machine>,
-    ) -> Result<Arc<Kept<Machine>>> {
-        for _ in 0..32 {
-            let now = self.machine(id)?;
-            precondition.check(&now)?;
-            let next = rule(&now)?;
-            if next == now.record {
-                return Ok(now);
-            }
-            let key = keys::machine(&now.id);
-            let transaction = Transaction::new()
-                .if_unchanged(&*key, now.revision)
-                .put(&*key, encode(&next)?);
-            let written = match who {
-                As::Anybody => self.commit(transaction).await,
-                As::Leader => self.commit_as_leader(transaction).await,
-            };
-            match written {
-                Ok(_) => return self.machine(id),
-                Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
-                Err(error) => return Err(public(error)),
-            }
-        }
-        Err(Error::unavailable(format!("{id} changes too fast")))
+    ) -> Result<Arc<Versioned<Machine>>> {
+        let key = self.machine(id)?.id.clone();
+        let changed = self.change::<Machine>(writer, &key, |now| {
+            precondition.check(now)?;
+            Ok(WriteDecision::replace(&now.record, rule(now)?))
+        });
+        changed.await?.ok_or_else(|| not_found::<Machine>(id))
     }
 
-    /// What a machine is good for: as its node tells it now, or as was found
+    /// What a machine is good for: as its node reports it now, or as was found
     /// when it was last up.
     pub fn machine_capabilities(&self, machine: &Machine) -> Vec<Capability> {
         match self.node(machine.id.as_str()) {
@@ -358,7 +367,7 @@ impl Core {
         }
     }
 
-    /// What can be done with a machine, and why in words.
+    /// What can be done with a machine, and why for people.
     pub fn hypervisor_state(&self, machine: &Machine) -> (HypervisorState, String) {
         if let Some(cluster) = &machine.cluster {
             let why = format!("it is a machine of cluster {cluster}");
@@ -450,7 +459,7 @@ impl Core {
         for _ in 0..8 {
             if let Some(entry) = self.0.store.get(key).await.map_err(public)? {
                 let text = String::from_utf8_lossy(&entry.value).into_owned();
-                self.learn_identity(&text);
+                self.read_identity(&text);
                 return Ok(text);
             }
             let put = Transaction::new().if_absent(key).put(key, make());
@@ -462,5 +471,35 @@ impl Core {
         Err(Error::unavailable(
             "what this control plane is known by cannot be written",
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strata_types::machine::MachineId;
+
+    use super::*;
+
+    #[test]
+    fn record_has_phases_by_their_first_names_and_is_read_by_both() {
+        let text = r#"{"id": "m1", "spec": {"provider": "local"}, "phase": "PROVING",
+            "failure": {"phase": "TAKING", "why": "no", "atMs": 1},
+            "createdAtMs": 0, "changedAtMs": 0}"#;
+        let machine: Machine = serde_json::from_str(text).unwrap();
+        let failed = machine.failure.as_ref().map(|failure| failure.phase);
+        assert_eq!(machine.id, "m1".parse::<MachineId>().unwrap());
+        assert_eq!(machine.phase, MachinePhase::Verifying);
+        assert_eq!(failed, Some(MachinePhase::Allocating));
+
+        let stored = serde_json::to_value(&machine).unwrap();
+        assert_eq!(stored["phase"], "PROVING");
+        assert_eq!(
+            stored["failure"],
+            serde_json::json!({"phase": "TAKING", "why": "no", "atMs": 1})
+        );
+        let new = text
+            .replace("PROVING", "VERIFYING")
+            .replace("TAKING", "ALLOCATING");
+        assert_eq!(serde_json::from_str::<Machine>(&new).unwrap(), machine);
     }
 }

@@ -1,12 +1,13 @@
 //! The rules of the control plane over stored records.
 //!
-//! Whoever wants something writes a record and wakes nobody by hand: every
-//! server watches the store, takes each change into its tables, and tells
-//! those who wait for it: placement, the links to nodes, whoever watches an
-//! instance. So a change is acted on the same way whether it was made here or
-//! by another server.
+//! A command writes a record and wakes no task by hand: every server watches
+//! the store, takes each change into its tables, and notifies those who wait
+//! for it: placement, the links to nodes, watchers of an instance. So a change
+//! is acted on the same way whether it was made here or by another server.
 
 mod accepted;
+mod audit_anchor;
+mod boot_instant;
 mod bounds;
 mod caller;
 mod certificates;
@@ -16,10 +17,12 @@ mod cluster_size_tests;
 mod clusters;
 mod commit;
 mod defaults;
+mod departed;
 mod dirty;
+mod event_log;
 mod event_repeats;
 mod events;
-mod follow;
+mod failover;
 mod freshness;
 mod idempotency;
 mod instances;
@@ -33,41 +36,51 @@ mod node_labels;
 mod node_report;
 mod nodes;
 mod pace;
+mod placement_rules;
 mod projects;
 mod published_nodes;
 mod record;
 #[cfg(test)]
 mod record_kinds_tests;
 mod reports;
+mod resource;
+mod ring;
 mod roots;
 mod schedules;
 mod schema;
 mod secrets;
+mod served_at;
+mod store_watch;
+mod stored_bytes;
 mod subnets;
 mod subscriptions;
 mod tables;
 mod take_over;
 mod unreadable;
 mod update;
+mod volume_names;
 mod workloads;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strata_store::{Condition, Revision, Store};
+use strata_tasks::TaskGroup;
 use strata_types::Result;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 pub use accepted::{AcceptedChange, ClusterChange, PoolChange};
+pub use boot_instant::BootInstant;
 pub use bounds::StoreBounds;
-pub use caller::Who;
-pub use certificates::{Certificate, RevocationRecord, Revoke};
-pub use clusters::{Admission, Cluster, ClusterFailure, HeldDrain, Work};
-pub use defaults::{DEFAULT_CPU, DEFAULT_DISK, DEFAULT_MEMORY, Defaulted, Defaults};
-pub use events::{Event, Events, Next, Remembered};
-pub use freshness::MOST_STALE;
+pub use caller::Principal;
+pub use certificates::{Certificate, Certificates, RevocationRecord, Revoke};
+pub use clusters::{AccessGrant, Cluster, ClusterFailure, HeldDrain, Work};
+pub use defaults::{DEFAULT_CPU, DEFAULT_DISK, DEFAULT_MEMORY, Defaulted};
+pub use events::{Event, Events, LoggedEvent, Next};
+pub use freshness::MAX_STALENESS;
 pub use instances::{Filter, InstanceWatch, NewInstance, Page};
 pub use live::{Live, NodeLive, UnknownInstance};
 pub(crate) use machines::capabilities_of;
@@ -75,32 +88,42 @@ pub use machines::{HypervisorState, Machine};
 pub(crate) use nesting::{Hosts, host_of};
 pub use node_labels::{LabelGrant, LabelTrust};
 pub use node_report::NodeReport;
-pub use nodes::{NodeChange, Registration, Seen};
-pub use projects::ProjectView;
+pub use nodes::{NodeChange, NodeFacts, Registration};
+pub use projects::{ProjectView, Projects};
 pub use record::{
-    DEFAULT_PROJECT, Instance, Leaving, MakesRoom, Node, NodeCondition, NodePhase,
-    OverlayEncryption, Project, ProjectSettings, ProjectUse, Quota, Wanted, Workload,
+    AwaitedEviction, DEFAULT_PROJECT, Instance, Node, NodeCondition, NodePhase, OverlayEncryption,
+    PendingRelease, Project, ProjectSettings, Workload,
 };
 pub use roots::Dependents;
-pub use secrets::{LARGEST_SECRET, Secret};
+pub use schedules::Schedules;
+pub use secrets::{MAX_SECRET_BYTES, Secret, Secrets};
+pub use strata_types::instance::DesiredState;
+pub use strata_types::project::{ProjectUse, Quota};
 pub use subnets::Range;
 pub use subscriptions::Update;
-pub use tables::{Changed, Kept, Turn};
+pub use tables::{RecordChange, TableChange, Versioned};
 pub use unreadable::Unreadable;
-pub use update::{Change, Precondition};
-pub use workloads::NewWorkload;
+pub use update::{InstanceUpdate, Precondition};
+pub use workloads::{NewWorkload, Workloads};
 
 pub(crate) use dirty::Dirty;
-use follow::Announce;
-pub(crate) use follow::public;
-pub(crate) use idempotency::{Claimed, Given, operation_key};
+pub(crate) use failover::Moved;
+pub(crate) use idempotency::{
+    ChangedRecord, ClaimOutcome, Effect, StoredResponse, expect_effect, operation_key,
+};
 pub(crate) use node_keys::check_binding;
 pub(crate) use node_labels::check as check_labels;
+pub(crate) use placement_rules::placement_rules;
 pub(crate) use record::{decode, encode, encode_over};
-pub(crate) use reports::{Report, Told, evict};
+pub(crate) use reports::{NodeLoss, Refusal, Report, ReportedState, evict};
+pub(crate) use resource::Resource;
+use store_watch::Publish;
+pub(crate) use store_watch::public;
 pub(crate) use subscriptions::{Subscriptions, TakeOver, Touched};
 pub(crate) use tables::Tables;
-pub(crate) use update::{Why, turn_to_because};
+pub(crate) use update::{StateReason, set_state_because};
+#[cfg(test)]
+pub(crate) use volume_names::own_volume;
 
 /// What the configuration says about the control plane.
 #[derive(Clone, Debug)]
@@ -109,7 +132,6 @@ pub struct CoreSettings {
     pub range: Range,
     /// Without a sign of life for so long, a node is lost.
     pub lease: Duration,
-    /// Placement.
     pub placement: strata_scheduler::Settings,
     /// How much more than it has a node may promise.
     pub overcommit: strata_scheduler::Overcommit,
@@ -117,6 +139,10 @@ pub struct CoreSettings {
     pub alone: bool,
     /// How much callers may put into the store.
     pub bounds: StoreBounds,
+    /// Where the latest events are kept over a restart; none for memory alone.
+    pub events_file: Option<PathBuf>,
+    /// The port that this server listens on; none where there is none yet.
+    pub server_port: Option<u16>,
 }
 
 /// The core. Cheap to clone.
@@ -134,18 +160,19 @@ pub(crate) struct Inner {
     pub(crate) live: Live,
     pub(crate) events: Events,
     pub(crate) subscriptions: Subscriptions,
-    admissions: projects::Admissions,
+    quota_reservations: projects::QuotaReservations,
     /// As far as the range has grown.
     range: watch::Sender<Range>,
     /// Subnets that are about to be given to nodes.
     held_subnets: Mutex<HashSet<String>>,
     /// The key of the node in this process, if there is one.
     local_node_key: OnceLock<String>,
-    answers: idempotency::Answers,
+    answers: idempotency::ResponseBudget,
     /// Holds while this server leads; part of what reconcilers commit.
     pub(crate) lead: watch::Sender<Lead>,
-    /// Until when the lead lasts without being renewed; none for ever.
-    lead_until: Mutex<Option<Instant>>,
+    /// When the last renewal of the lead was requested, and for how long it
+    /// lasts from then; none without end.
+    lead_until: Mutex<Option<(BootInstant, Duration)>>,
 }
 
 /// Whether this server leads.
@@ -158,14 +185,17 @@ pub enum Lead {
 }
 
 impl Core {
-    /// Reads all records and follows what happens to them until `shutdown`.
+    /// Reads all records and follows what happens to them until the group is
+    /// stopped.
     pub async fn open(
         store: Arc<dyn Store>,
         settings: CoreSettings,
-        shutdown: CancellationToken,
+        tasks: impl Into<TaskGroup>,
     ) -> Result<Self> {
         schema::check_schema(store.as_ref()).await?;
+        let tasks = tasks.into();
         let range = watch::Sender::new(settings.range);
+        let events_file = settings.events_file.clone();
         let core = Self(Arc::new(Inner {
             store,
             settings,
@@ -174,23 +204,36 @@ impl Core {
             freshness: freshness::Freshness::default(),
             identity: Mutex::new(None),
             live: Live::default(),
-            events: Events::from_now(),
+            events: event_log::open(events_file.as_deref()),
             subscriptions: Subscriptions::default(),
-            admissions: projects::Admissions::default(),
+            quota_reservations: projects::QuotaReservations::default(),
             range,
             held_subnets: Mutex::default(),
             local_node_key: OnceLock::new(),
-            answers: idempotency::Answers::default(),
+            answers: idempotency::ResponseBudget::default(),
             lead: watch::Sender::new(Lead::Following(None)),
             lead_until: Mutex::new(None),
         }));
-        let from = core.load(Announce::No).await?;
-        core.events().note_start();
+        let from = core.load(Publish::No).await?;
+        core.events().record_start();
         if !core.settings().alone {
-            tokio::spawn(core.clone().stay_fresh(shutdown.clone()));
+            let core = core.clone();
+            tasks.restart("table-freshness", move || core.clone().stay_fresh());
         }
-        tokio::spawn(core.clone().follow(from, shutdown));
-        core.ensure_default_project().await?;
+        if let Some(path) = events_file {
+            let (core, shutdown) = (core.clone(), tasks.shutdown().clone());
+            tasks.restart_until_done("event-log", move || {
+                let log = event_log::EventLog::new(path.clone());
+                core.clone().keep_events(log, shutdown.clone())
+            });
+        }
+        let (following, mut from) = (core.clone(), Some(from));
+        // A change that made it panic may be half in the tables: they are read
+        // again.
+        tasks.restart("store-follower", move || {
+            following.clone().follow_store(from.take())
+        });
+        core.projects().ensure_default().await?;
         Ok(core)
     }
 
@@ -221,14 +264,19 @@ impl Core {
         &self.0.settings
     }
 
-    /// What is measured.
     pub fn live(&self) -> &Live {
         &self.0.live
     }
 
-    /// What happened.
     pub fn events(&self) -> &Events {
         &self.0.events
+    }
+
+    /// Whether there was an instance with this id or name, as far as the events
+    /// of this server go back.
+    pub(crate) fn had_instance(&self, principal: &Principal, id: &str) -> bool {
+        let events = self.events();
+        events.knew_instance(id, |project| principal.sees(project))
     }
 
     pub(crate) fn subscriptions(&self) -> &Subscriptions {
@@ -245,14 +293,23 @@ impl Core {
         self.0.lead.subscribe()
     }
 
-    /// Says until when the lead lasts unless it is renewed.
+    /// Sets until when the lead lasts unless it is renewed.
     pub fn renew_lead(&self, until: Instant) {
-        let lasts = self.0.lead_until.lock();
-        *lasts.unwrap_or_else(PoisonError::into_inner) = Some(until);
+        let lasts = until.saturating_duration_since(Instant::now());
+        self.renew_lead_from(BootInstant::now(), lasts);
     }
 
-    /// Whether this server leads for certain: what it holds has not run out
-    /// since it was last renewed, also when nobody got to say so.
+    /// Sets for how long the lead lasts from when its renewal was requested,
+    /// unless it is renewed again.
+    pub(crate) fn renew_lead_from(&self, requested: BootInstant, lasts: Duration) {
+        let until = self.0.lead_until.lock();
+        *until.unwrap_or_else(PoisonError::into_inner) = Some((requested, lasts));
+    }
+
+    /// Whether this server leads for certain: its lease has not run out since
+    /// it was last renewed, also when the end was not noticed yet. After a pause
+    /// that was longer, of this process or of its host, it does not before the
+    /// store has confirmed the next renewal.
     pub fn leads_now(&self) -> bool {
         let until = *self
             .0
@@ -260,7 +317,7 @@ impl Core {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         matches!(&*self.0.lead.borrow(), Lead::Leading(_))
-            && until.is_none_or(|until| Instant::now() < until)
+            && until.is_none_or(|(requested, lasts)| requested.elapsed() < lasts)
     }
 
     /// Grows with each change of the leader; 0 where there is one server only.
@@ -284,13 +341,13 @@ impl Core {
                 entries.filter_map(|entry| address(&entry.key)).collect()
             }
             Err(error) => {
-                tracing::warn!(%error, "the servers cannot be listed");
+                tracing::warn!(%error, "servers of the control plane cannot be listed");
                 Vec::new()
             }
         }
     }
 
-    /// Says whether this server leads.
+    /// Sets whether this server leads.
     pub fn set_lead(&self, lead: Lead) {
         self.0.lead.send_if_modified(|now| {
             let changed = *now != lead;

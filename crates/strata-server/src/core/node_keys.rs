@@ -1,5 +1,6 @@
 //! Which key is a node's. A node's record is bound to the key that joined, and
-//! nobody else speaks as that node, whatever the name in its certificate.
+//! no other key authenticates as that node, whatever the name in its
+//! certificate.
 //!
 //! ```text
 //! join, new name ──▶ no record yet; the first Follow registers it with its key
@@ -16,26 +17,26 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use strata_identity::{CertificateId, JoinBinding, Name};
 use strata_store::{StoreError, Transaction};
+use strata_types::instance::{InstanceState, RunPolicy};
 use strata_types::{Error, ErrorKind, Result, Role};
 
-use super::certificates::{Certificate, TRIES};
-use super::follow::public;
+use super::certificates::{Certificate, Certificates, MAX_ATTEMPTS};
 use super::node_labels::LabelGrant;
 use super::record::{Node, NodeCondition, encode};
-use super::tables::Kept;
+use super::store_watch::public;
+use super::tables::Versioned;
 use super::{Core, Registration, keys};
 
-/// What is to be done so that a key speaks for a node.
+/// What is to be done so that a key authenticates a node.
 #[derive(Debug, PartialEq, Eq)]
-enum Admission {
-    /// It does.
+enum KeyMatch {
     Known,
     /// It is written into the record as the only one.
     Bind,
 }
 
-/// Whether `key` may speak for a node with this record.
-fn admit(node: &Node, key: &str) -> Result<Admission> {
+/// Whether `key` authenticates the node of this record.
+fn match_key(node: &Node, key: &str) -> Result<KeyMatch> {
     let name = &node.name;
     match node.keys.as_slice() {
         [] if !node.expected_by.is_empty() => {
@@ -43,11 +44,11 @@ fn admit(node: &Node, key: &str) -> Result<Admission> {
             Err(Error::new(ErrorKind::PermissionDenied, why)
                 .with_hint("it joins with the token that its machine is given, and with no other"))
         }
-        [] => Ok(Admission::Bind),
+        [] => Ok(KeyMatch::Bind),
         // The next one stays known until it is used: the answer that has it
         // may still be on its way.
-        [current, ..] if current == key => Ok(Admission::Known),
-        all if all.iter().any(|known| known == key) => Ok(Admission::Bind),
+        [current, ..] if current == key => Ok(KeyMatch::Known),
+        all if all.iter().any(|known| known == key) => Ok(KeyMatch::Bind),
         _ => {
             let why = format!("node {name} has another key than this certificate");
             Err(Error::new(ErrorKind::PermissionDenied, why).with_hint(
@@ -58,8 +59,9 @@ fn admit(node: &Node, key: &str) -> Result<Admission> {
     }
 }
 
-/// Whether a node may join under the name of a record.
-fn may_join(node: &Node, binding: Option<&JoinBinding>) -> Result<()> {
+/// Whether a node may join under the name of a record. `may_run`: what the node
+/// had that is lost may still run there.
+fn may_join(node: &Node, binding: Option<&JoinBinding>, may_run: bool) -> Result<()> {
     let name = &node.name;
     let expected = |operation: &String| !operation.is_empty() && *operation == node.expected_by;
     let operation = binding.and_then(|binding| binding.operation.as_ref());
@@ -90,6 +92,18 @@ fn may_join(node: &Node, binding: Option<&JoinBinding>) -> Result<()> {
             "wait until that has ended: strata operation list",
         ));
     }
+    if may_run {
+        return Err(taken(
+            format!(
+                "instances of node {name} may still run: its lease was waived, or its peers may \
+                 have extended it"
+            ),
+            &format!(
+                "switch its machine off, declare that with `strata node remove {name}`, and join \
+                 once it is not listed any more"
+            ),
+        ));
+    }
     Ok(())
 }
 
@@ -116,15 +130,42 @@ impl Core {
     ) -> Result<Option<Timestamp>> {
         match self.node(name.as_str()) {
             Ok(node) => {
-                may_join(&node, binding)?;
-                Ok(Some(self.revoked_until(name, Role::Node)))
+                may_join(&node, binding, self.may_still_run(&node))?;
+                Ok(Some(self.certificates().revoked_until(name, Role::Node)))
             }
-            Err(_) => Ok(self.revocations().refused_until(Role::Node, name)),
+            Err(_) => Ok(self
+                .certificates()
+                .revocations()
+                .refused_until(Role::Node, name)),
         }
     }
 
-    /// Writes down that a node has joined: whoever had the name before is out.
-    /// `until` is what [`Core::check_join`] has answered.
+    /// Whether a lost node may still run exclusive instances that the records have
+    /// there: a machine that took its place would be assigned them, or confirm
+    /// that they are gone. After a restore nodes come back by the same tokens
+    /// as machines that replace them, and report what they run.
+    fn may_still_run(&self, node: &Node) -> bool {
+        let is_extended = node.witnesses.as_ref().is_some_and(|all| !all.is_empty());
+        let is_proven = node.reported_down || node.declared_gone || node.unheard;
+        if is_proven || !(node.lease_waived || is_extended) {
+            return false;
+        }
+        let tables = self.tables();
+        let on = tables.on_node.get(&node.name).into_iter().flatten();
+        let leaving = tables.leaving.get(&node.name).into_iter().flatten();
+        let records = on.chain(leaving).filter_map(|id| tables.instances.get(id));
+        let mut exclusive = records.filter(|one| one.spec.placement.runs == RunPolicy::Exclusive);
+        exclusive.any(|one| {
+            let is_here = one.node.as_deref() == Some(&*node.name);
+            let is_stopped = is_here && one.state == InstanceState::Stopped;
+            // Its next node started it after the end of the lease.
+            let runs_elsewhere = !is_here && one.is_up();
+            !is_stopped && !runs_elsewhere
+        })
+    }
+
+    /// Records that a node has joined: the node that had the name before is
+    /// out. `until` is what [`Core::check_join`] has answered.
     pub async fn node_joined(
         &self,
         id: &CertificateId,
@@ -133,7 +174,7 @@ impl Core {
         issued_by: &str,
     ) -> Result<()> {
         let (name, key) = (id.name.as_str(), keys::node(id.name.as_str()));
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let grant = LabelGrant::of(binding);
             let mut record = Certificate::first(id, issued_by);
             let transaction = match self.node(name) {
@@ -142,7 +183,7 @@ impl Core {
                     Transaction::new().if_absent(&*key)
                 }
                 Ok(node) => {
-                    may_join(&node, binding)?;
+                    may_join(&node, binding, self.may_still_run(&node))?;
                     let mut next = node.record.clone();
                     next.keys = vec![id.key.clone()];
                     grant.apply(&mut next);
@@ -154,10 +195,10 @@ impl Core {
                         Error::unavailable(format!("a node {name} has just come"))
                     })?;
                     let why = "another node joined in its place";
-                    Self::revoke_name(put, &id.name, Role::Node, until, issued_by, why)?
+                    Certificates::revoke_name(put, &id.name, Role::Node, until, issued_by, why)?
                 }
             };
-            let transaction = self.put_certificate(transaction, &record)?;
+            let transaction = self.certificates().put(transaction, &record)?;
             match self.commit(transaction).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
@@ -170,21 +211,21 @@ impl Core {
     /// The record of the node that calls with this certificate; refused for a
     /// certificate of another key. `register` makes a record where there is
     /// none, on the condition that the certificate is not revoked by then.
-    pub(crate) async fn admit_node(
+    pub(crate) async fn authenticate_node(
         &self,
         id: &CertificateId,
         register: Option<Registration>,
-    ) -> Result<Arc<Kept<Node>>> {
+    ) -> Result<Arc<Versioned<Node>>> {
         let name = id.name.as_str();
         if let Some(registration) = &register {
             self.register_bound(registration, Some(id)).await?;
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let node = self.node(name).map_err(|_| {
                 Error::wrong_state(format!("{name} is not registered"))
                     .with_hint("call Register first")
             })?;
-            if admit(&node, &id.key)? == Admission::Known {
+            if match_key(&node, &id.key)? == KeyMatch::Known {
                 return Ok(node);
             }
             let mut next = node.record.clone();
@@ -193,17 +234,17 @@ impl Core {
             let transaction = Transaction::new()
                 .if_unchanged(&*key, node.revision)
                 .put(&*key, encode(&next)?);
-            let transaction = self.unless_revoked(transaction, id)?;
+            let transaction = self.certificates().unless_revoked(transaction, id)?;
             match self.commit(transaction).await {
                 Ok(_) if node.keys.is_empty() => {
                     tracing::warn!(
                         node = name,
                         key = id.key,
                         serial = id.serial,
-                        "node without a key is bound to the key of the first certificate it came with"
+                        "node record without a key bound to the key of its certificate"
                     );
                 }
-                Ok(_) => tracing::info!(node = name, key = id.key, "node uses its next key"),
+                Ok(_) => tracing::info!(node = name, key = id.key, "node uses its renewed key"),
                 Err(StoreError::Conflict { key }) => self.caught_up(&key).await?,
                 Err(error) => return Err(public(error)),
             }
@@ -223,7 +264,7 @@ impl Core {
             // Not registered yet, or it left by itself.
             return Ok(transaction.if_absent(key));
         };
-        admit(&node, &parent.key)?;
+        match_key(&node, &parent.key)?;
         let mut next = node.record.clone();
         next.keys = vec![parent.key.clone()];
         if child.key != parent.key {
@@ -234,7 +275,7 @@ impl Core {
             .put(key, encode(&next)?))
     }
 
-    /// An operation expects the node of its machine: nobody comes under that
+    /// An operation expects the node of its machine: no node joins under that
     /// name but with a token of the operation. None: it expects it no more.
     pub async fn expect_join(&self, name: &str, operation: Option<&str>) -> Result<()> {
         self.change_node(name, super::Precondition::default(), |now| {
@@ -272,51 +313,57 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_its_key_and_a_renewed_key_replaces_it_at_its_first_use() {
+    fn renewed_node_key_replaces_the_old_at_first_use() {
         let ready = NodeCondition::Ready;
         let bound = node(&["k1"], "", ready);
-        assert_eq!(admit(&bound, "k1").unwrap(), Admission::Known);
-        assert!(admit(&bound, "k2").is_err());
+        assert_eq!(match_key(&bound, "k1").unwrap(), KeyMatch::Known);
+        assert!(match_key(&bound, "k2").is_err());
         let renewed = node(&["k1", "k2"], "", ready);
-        assert_eq!(admit(&renewed, "k1").unwrap(), Admission::Known);
-        assert_eq!(admit(&renewed, "k2").unwrap(), Admission::Bind);
-        assert!(admit(&renewed, "k3").is_err());
+        assert_eq!(match_key(&renewed, "k1").unwrap(), KeyMatch::Known);
+        assert_eq!(match_key(&renewed, "k2").unwrap(), KeyMatch::Bind);
+        assert!(match_key(&renewed, "k3").is_err());
     }
 
     #[test]
-    fn a_record_without_a_key_takes_the_first_unless_an_operation_expects_it() {
+    fn node_record_without_a_key_is_bound_to_the_first() {
         let old = node(&[], "", NodeCondition::Lost);
-        assert_eq!(admit(&old, "k1").unwrap(), Admission::Bind);
+        assert_eq!(match_key(&old, "k1").unwrap(), KeyMatch::Bind);
         let expected = node(&[], "op-1", NodeCondition::Registered);
-        assert!(admit(&expected, "k1").is_err());
+        assert!(match_key(&expected, "k1").is_err());
     }
 
     #[test]
-    fn only_a_token_that_says_so_takes_the_place_of_a_node_that_is_gone() {
+    fn only_a_replacement_token_takes_over_a_lost_node() {
         let (lost, ready) = (NodeCondition::Lost, NodeCondition::Ready);
         let gone = node(&["k1"], "", lost);
-        assert!(may_join(&gone, None).is_err());
-        assert!(may_join(&gone, Some(&binding(false, None))).is_err());
-        assert!(may_join(&gone, Some(&binding(true, None))).is_ok());
+        assert!(may_join(&gone, None, false).is_err());
+        assert!(may_join(&gone, Some(&binding(false, None)), false).is_err());
+        assert!(may_join(&gone, Some(&binding(true, None)), false).is_ok());
+        let replacing = binding(true, None);
+        let refused = may_join(&gone, Some(&replacing), true).unwrap_err();
+        assert!(refused.to_string().contains("may still run"), "{refused}");
         let there = node(&["k1"], "", ready);
-        assert!(may_join(&there, Some(&binding(true, None))).is_err());
+        assert!(may_join(&there, Some(&binding(true, None)), false).is_err());
     }
 
     #[test]
-    fn an_expected_machine_joins_with_the_token_of_its_operation_alone() {
+    fn expected_machine_joins_only_with_the_token_of_its_operation() {
         let expected = node(&[], "op-1", NodeCondition::Registered);
-        assert!(may_join(&expected, Some(&binding(false, Some("op-1")))).is_ok());
+        assert!(may_join(&expected, Some(&binding(false, Some("op-1"))), false).is_ok());
         for other in [
             None,
             Some(binding(false, None)),
             Some(binding(true, None)),
             Some(binding(false, Some("op-2"))),
         ] {
-            assert!(may_join(&expected, other.as_ref()).is_err(), "{other:?}");
+            assert!(
+                may_join(&expected, other.as_ref(), false).is_err(),
+                "{other:?}"
+            );
         }
         // Nor is the token of an operation good for a node of no operation.
         let other = node(&["k1"], "", NodeCondition::Lost);
-        assert!(may_join(&other, Some(&binding(false, Some("op-1")))).is_err());
-        assert!(may_join(&other, Some(&binding(false, Some("")))).is_err());
+        assert!(may_join(&other, Some(&binding(false, Some("op-1"))), false).is_err());
+        assert!(may_join(&other, Some(&binding(false, Some(""))), false).is_err());
     }
 }

@@ -21,23 +21,22 @@ use strata_types::{Error, Result};
 
 use super::Core;
 use super::claims::may_label;
-use super::nodes::Seen;
+use super::nodes::NodeFacts;
 use super::record::Node;
 
 type Labels = BTreeMap<String, String>;
 
 const HOSTNAME: &str = "strata.dev/hostname";
-/// What a node measures of its host; placement takes the node's word for it.
+/// What a node measures of its host; placement trusts the node's report.
 pub(super) const MEASURED: [&str; 3] = ["strata.dev/arch", HOSTNAME, "strata.dev/kernel"];
 
-const LONGEST_KEY: usize = 128;
-const LONGEST_VALUE: usize = 256;
+const MAX_KEY_LENGTH: usize = 128;
+const MAX_VALUE_LENGTH: usize = 256;
 
 /// Whether the labels of a node's configuration are taken without a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LabelTrust {
-    /// They are requests.
     #[default]
     Never,
     /// The next ones are: it joined with a token that says so.
@@ -94,8 +93,8 @@ pub(crate) fn check<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String
     let plain = |text: &str| !text.contains(char::is_control);
     let good = |(key, value): &(&String, &String)| {
         !key.is_empty()
-            && key.len() <= LONGEST_KEY
-            && value.len() <= LONGEST_VALUE
+            && key.len() <= MAX_KEY_LENGTH
+            && value.len() <= MAX_VALUE_LENGTH
             && plain(key)
             && plain(value)
     };
@@ -143,11 +142,11 @@ pub(super) fn take(node: &mut Node, reported: &Labels) {
         LabelTrust::Never => {}
     }
     node.requested_labels = Some(configured);
-    settle(node);
+    resolve_labels(node);
 }
 
 /// What is so already is not requested.
-pub(super) fn settle(node: &mut Node) {
+pub(super) fn resolve_labels(node: &mut Node) {
     if let Some(requested) = &mut node.requested_labels {
         requested.retain(|key, value| node.own_labels.get(key) != Some(value));
     }
@@ -175,28 +174,33 @@ impl Core {
         let _ = self.0.local_node_key.set(key.to_owned());
     }
 
+    /// Whether the node with this certificate runs in this process.
+    pub(crate) fn is_local_node(&self, certificate: &CertificateId) -> bool {
+        self.0.local_node_key.get() == Some(&certificate.key)
+    }
+
     /// What the token granted that the lineage of a certificate began with.
     pub(super) fn label_grant(&self, serial: &str) -> LabelGrant {
-        let first = |serial: &str| self.certificate(serial).ok();
+        let first = |serial: &str| self.certificates().get(serial).ok();
         let lineage = first(serial).map(|one| one.lineage.clone());
         let found = lineage.and_then(|serial| first(&serial));
         found.map_or_else(LabelGrant::default, |one| one.label_grant.clone())
     }
 
-    /// Holds what a node reports of its labels against what is known. A host
-    /// name that another node has, or is called by, is not taken: who selects
-    /// on it means that node.
-    pub(crate) fn claim_labels(&self, certificate: &CertificateId, seen: &mut Seen) {
-        if self.0.local_node_key.get() == Some(&certificate.key) {
-            seen.label_trust = Some(LabelTrust::Always);
+    /// Checks what a node reports of its labels against what is known. A host
+    /// name that another node has, or is called by, is not accepted: a selector
+    /// by it means that node.
+    pub(crate) fn claim_labels(&self, certificate: &CertificateId, facts: &mut NodeFacts) {
+        if self.is_local_node(certificate) {
+            facts.label_trust = Some(LabelTrust::Always);
         }
-        let Some(reported) = &mut seen.labels else {
+        let Some(reported) = &mut facts.labels else {
             return;
         };
         let name = certificate.name.as_str();
         let holder = {
             let tables = self.tables();
-            let others = tables.nodes.values().map(|kept| &kept.record);
+            let others = tables.nodes.values().map(|stored| &stored.record);
             hostname_holder(name, reported, others).map(str::to_owned)
         };
         if let Some(holder) = holder {
@@ -244,14 +248,14 @@ mod tests {
     ];
 
     #[test]
-    fn a_node_has_what_it_measures_and_requests_the_rest() {
+    fn measured_node_labels_are_set_and_others_requested() {
         let mut one = new();
         take(&mut one, &labels(&REPORTED));
         assert_eq!(one.all_labels(), labels(&[("strata.dev/arch", "amd64")]));
         let requested = labels(&[("example.com/disk", "ssd"), ("zone", "a")]);
         assert_eq!(one.requested_labels, Some(requested));
-        // What a person has set is not requested any more, nor taken back by
-        // a node that reports it no more.
+        // What a person has set is not requested any more, nor removed by a
+        // node that reports it no more.
         one.own_labels = labels(&[("zone", "a"), ("example.com/disk", "hdd")]);
         take(&mut one, &labels(&REPORTED));
         let requested = labels(&[("example.com/disk", "ssd")]);
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_grants_labels_once() {
+    fn join_token_grants_labels_once() {
         let mut one = new();
         let grant = LabelGrant {
             labels: labels(&[("zone", "b")]),
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_the_servers_process_has_the_labels_of_its_configuration() {
+    fn local_node_gets_its_configured_labels() {
         let mut own = new();
         own.label_trust = LabelTrust::Always;
         take(&mut own, &labels(&REPORTED));
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_is_one_nodes() {
+    fn hostname_label_is_unique() {
         let mut other =
             node(&serde_json::json!({ "labels": { "strata.dev/hostname": "rack1-7" } }));
         other.name = "n2".into();

@@ -1,5 +1,5 @@
-//! What a node says of itself by the status words of the published APIs, and
-//! what follows from each.
+//! What a node reports of itself by the states of the published APIs, and what
+//! follows from each.
 //!
 //! | status | the node | its instances |
 //! |---|---|---|
@@ -15,9 +15,9 @@ use strata_types::instance::InstanceState;
 use super::record::{NodeCondition, NodePhase};
 
 /// The longest description that is kept.
-const LONGEST: usize = 512;
+const MAX_DESCRIPTION_LENGTH: usize = 512;
 
-/// What a node says of itself.
+/// What a node reports of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// Whether it is there.
@@ -58,12 +58,12 @@ impl NodeReport {
             S::Failed | S::Crashed => (
                 NodeCondition::Lost,
                 NodePhase::Running,
-                "it says that it has failed",
+                "it reports that it has failed",
             ),
         };
         let plain = description.chars();
         let plain = plain.map(|c| if c.is_control() { ' ' } else { c });
-        let said: String = plain.take(LONGEST).collect();
+        let said: String = plain.take(MAX_DESCRIPTION_LENGTH).collect();
         Self {
             condition,
             phase,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn description_of_a_node_is_kept_short_and_plain() {
         let said = NodeReport::of(InstanceState::Running, &"a\u{1b}".repeat(600)).description;
-        assert_eq!(said.chars().count(), LONGEST);
+        assert_eq!(said.chars().count(), MAX_DESCRIPTION_LENGTH);
         assert!(!said.contains('\u{1b}'));
     }
 }

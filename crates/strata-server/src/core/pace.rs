@@ -1,13 +1,15 @@
-//! How fast a node may speak. An honest one says a few things a second, and
-//! all it has at once when it comes back; one that was taken over speaks as
-//! fast as the network takes it, and every message is work for the server. It
-//! is not refused: it is read more slowly, and what it sends waits on its side.
+//! How fast a node may report. An honest one sends a few messages a second, and
+//! all it has at once when it comes back; one that was taken over sends as fast
+//! as the network takes it, and every message is work for the server. It is not
+//! refused: it is read more slowly, and what it sends waits on its side.
 //!
 //! Counted by node and not by stream, for it may open as many as it likes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Units over time. A message is one, and one more for each kibibyte.
 const PER_SECOND: f64 = 4000.0;
@@ -16,14 +18,15 @@ const BURST: f64 = 40_000.0;
 const KIBIBYTE: usize = 1024;
 
 #[derive(Debug)]
-struct Pace {
+struct ReportPace {
     /// Below nothing while it has to wait.
     left: f64,
     at: Instant,
 }
 
-impl Pace {
-    /// Takes a message of this size, and says how long to wait before the next.
+impl ReportPace {
+    /// Takes a message of this size, and returns how long to wait before the
+    /// next.
     fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         let rest = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + rest * PER_SECOND).min(BURST);
@@ -39,17 +42,17 @@ impl Pace {
 
 /// The pace of every node that has spoken.
 #[derive(Debug, Default)]
-pub(crate) struct Paces(Mutex<HashMap<String, Pace>>);
+pub(crate) struct ReportPaces(Mutex<HashMap<String, ReportPace>>);
 
-impl Paces {
-    /// A node says something of this size. How long it is not read for then.
+impl ReportPaces {
+    /// A node sends a message of this size. How long it is not read for then.
     pub(crate) fn spend(&self, node: &str, bytes: usize) -> Duration {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pace) = all.get_mut(node) {
             return pace.spend(bytes, now);
         }
-        let mut pace = Pace {
+        let mut pace = ReportPace {
             left: BURST,
             at: now,
         };
@@ -58,7 +61,7 @@ impl Paces {
         wait
     }
 
-    pub(super) fn forget(&self, node: &str) {
+    pub(super) fn remove(&self, node: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(node);
     }
@@ -69,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_says_all_it_has_at_once_and_no_flood() {
+    fn report_pace_allows_a_burst_and_no_flood() {
         let begin = Instant::now();
-        let mut pace = Pace {
+        let mut pace = ReportPace {
             left: BURST,
             at: begin,
         };
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn nodes_do_not_wait_for_each_other() {
-        let paces = Paces::default();
+        let paces = ReportPaces::default();
         for _ in 0..100 {
             paces.spend("evil", 4 << 20);
         }

@@ -1,21 +1,22 @@
-//! What nodes that speak the published APIs alone need of the core: which
+//! What nodes that use the published APIs alone need of the core: which
 //! instances they have, whether they take them, what is done for them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use strata_types::instance::{InstanceId, InstanceState};
+use strata_types::instance::{DesiredState, InstanceId, InstanceState};
 use strata_types::{Error, Result};
 
-use super::commit::{As, Verdict};
-use super::record::{Instance, Wanted};
-use super::tables::Kept;
-use super::update::turn_to;
+use super::commit::{WriteDecision, Writer};
+use super::record::Instance;
+use super::reports::without_node;
+use super::tables::Versioned;
+use super::update::set_state;
 use super::{Core, Precondition, claims};
 
 impl Core {
     /// The instances of a node.
-    pub(crate) fn instances_of_node(&self, node: &str) -> Vec<Arc<Kept<Instance>>> {
+    pub(crate) fn instances_of_node(&self, node: &str) -> Vec<Arc<Versioned<Instance>>> {
         let tables = self.tables();
         let on = tables.on_node.get(node).into_iter().flatten();
         on.filter_map(|id| tables.instances.get(id).cloned())
@@ -42,7 +43,7 @@ impl Core {
         .map(drop)
     }
 
-    /// The address that a node says one of its instances has: of its subnet,
+    /// The address that a node reports for one of its instances: of its subnet,
     /// and no other instance's.
     pub(crate) fn check_address(
         &self,
@@ -74,19 +75,19 @@ impl Core {
 
     /// Ends the wait for a node that neither stops nor destroys an instance.
     pub(crate) async fn release_instance(&self, node: &str, id: &InstanceId) -> Result<()> {
-        self.change_instance_as(As::Leader, id, |now| {
+        self.change::<Instance>(Writer::Leader, id, |now| {
             if now.node.as_deref() != Some(node) {
-                return Ok(Verdict::Keep);
+                return Ok(WriteDecision::Keep);
             }
-            match now.wanted {
-                Wanted::Running => Ok(Verdict::Keep),
-                Wanted::Gone => Ok(Verdict::Delete),
-                Wanted::Stopped => {
+            match now.desired_state {
+                DesiredState::Running => Ok(WriteDecision::Keep),
+                DesiredState::Gone => Ok(without_node(now.record.clone())),
+                DesiredState::Stopped => {
                     let mut next = now.record.clone();
                     (next.node, next.address, next.healthy) = (None, None, None);
                     let why = format!("{node} did not report that it stopped");
-                    turn_to(&mut next, InstanceState::Stopped, &why);
-                    Ok(Verdict::put(next))
+                    set_state(&mut next, InstanceState::Stopped, &why);
+                    Ok(WriteDecision::put(next))
                 }
             }
         })
@@ -97,17 +98,20 @@ impl Core {
     /// Starts an instance again that has ended on its node.
     pub(crate) async fn restart_instance(&self, node: &str, id: &InstanceId) -> Result<()> {
         use InstanceState::{Crashed, Failed, Terminated};
-        self.change_instance_as(As::Leader, id, |now| {
+        self.change::<Instance>(Writer::Leader, id, |now| {
             let ended = matches!(now.state, Crashed | Failed | Terminated);
-            if now.node.as_deref() != Some(node) || now.wanted != Wanted::Running || !ended {
-                return Ok(Verdict::Keep);
+            if now.node.as_deref() != Some(node)
+                || now.desired_state != DesiredState::Running
+                || !ended
+            {
+                return Ok(WriteDecision::Keep);
             }
             let mut next = now.record.clone();
             next.restarts = next.restarts.saturating_add(1);
             next.starts += 1;
             let why = format!("started again by restart policy {}", next.spec.restart);
-            turn_to(&mut next, InstanceState::Starting, &why);
-            Ok(Verdict::put(next))
+            set_state(&mut next, InstanceState::Starting, &why);
+            Ok(WriteDecision::put(next))
         })
         .await
         .map(drop)

@@ -9,76 +9,68 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use strata_api::rest::NodeLimits;
-use strata_types::instance::{InstanceId, InstanceSpec, InstanceState, WorkloadId};
+use strata_types::instance::{DesiredState, InstanceId, InstanceSpec, InstanceState, WorkloadId};
 use strata_types::pod::RestartPolicy;
+use strata_types::project::{ProjectDefaults, Quota};
 use strata_types::{Error, Label};
 
-use super::defaults::{Defaulted, Defaults};
+use super::defaults::Defaulted;
 use super::node_labels::LabelTrust;
+use super::volume_names::own_volume;
 
-/// What somebody wants of an instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wanted {
-    /// That it runs.
-    #[default]
-    Running,
-    /// That it rests.
-    Stopped,
-    /// That it is gone.
-    Gone,
-}
-
-/// An instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// Its id.
     pub id: InstanceId,
     /// Its name, unique in the project.
     pub name: Label,
-    /// Whose it is.
+    /// The project that owns it.
     pub project: Label,
     /// What it was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadId>,
-    /// What it is asked to be.
     pub spec: InstanceSpec,
     /// Which amounts of the specification are defaults of its project.
     #[serde(default, skip_serializing_if = "Defaulted::is_none")]
     pub defaulted: Defaulted,
-    /// What is wanted of it.
-    pub wanted: Wanted,
+    #[serde(rename = "wanted", serialize_with = "lower_case")]
+    pub desired_state: DesiredState,
     /// Grows with each change of the specification: then what a node has of it
     /// is replaced.
     pub generation: u64,
-    /// Grows with each wish to start it.
+    /// Grows with each request to start it.
     #[serde(default)]
     pub starts: u64,
-    /// How it is.
     pub state: InstanceState,
-    /// Why it is so, in words.
+    /// The reason for the state, for people.
     #[serde(default)]
     pub description: String,
+    /// It failed, and its node does not try again before its specification
+    /// changes or it is started. Cleared with the state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     /// What callers who are limited to projects are shown in place of the
     /// description, where that names nodes or instances of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_description: Option<String>,
-    /// Where it is.
+    /// Name of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Grows with each placement.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
-    /// Where it was, until that node has said that nothing of it runs there any
-    /// more: before, no other node is assigned it.
+    /// Where it was, until that node has reported that nothing of it runs there
+    /// any more: before, it is assigned to no other node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub leaving: Vec<Leaving>,
+    pub leaving: Vec<PendingRelease>,
+    /// The record is of a backup: it may have been moved since, to a node that
+    /// has not reported what it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restored: bool,
     /// Instances that make room for it where it is: before they have ended
     /// there, that node is not assigned it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<MakesRoom>,
-    /// Its address there.
+    pub after: Vec<AwaitedEviction>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
     /// How often it was started again.
@@ -87,13 +79,16 @@ pub struct Instance {
     /// How it last ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What its health check says, where it has one.
+    /// The result of its health check, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<bool>,
-    /// Nodes that would not have it, and why; forgotten when it runs.
+    /// Nodes that refused it, and why; cleared when it runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refusals: BTreeMap<String, String>,
-    /// Who made it.
+    /// Of its project, as long as it is there.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub project_succeeds_at_ms: i64,
+    /// The principal that created it.
     #[serde(default)]
     pub owner: String,
     /// When, in Unix milliseconds.
@@ -102,13 +97,23 @@ pub struct Instance {
     pub changed_at_ms: i64,
 }
 
+/// Records have it in lower case, the REST API in upper case.
+#[allow(clippy::trivially_copy_pass_by_ref)] // for serde
+fn lower_case<S: serde::Serializer>(state: &DesiredState, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match state {
+        DesiredState::Running => "running",
+        DesiredState::Stopped => "stopped",
+        DesiredState::Gone => "gone",
+    })
+}
+
 /// An earlier placement that is not confirmed to be over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Leaving {
-    /// Where.
+pub struct PendingRelease {
+    /// Name of the node.
     pub node: String,
-    /// Which.
+    /// The placement it belongs to.
     #[serde(default)]
     pub epoch: u64,
     /// The node is lost, and its lease has ended unless its witnesses extend
@@ -120,20 +125,20 @@ pub struct Leaving {
 /// A placement of another instance that ends so that there is room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MakesRoom {
-    /// Whose.
+pub struct AwaitedEviction {
+    /// Id of the instance.
     pub instance: InstanceId,
-    /// Which.
+    /// The placement it belongs to.
     #[serde(default)]
     pub epoch: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde requires
 fn is_no_port(port: &u16) -> bool {
     *port == 0
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde requires
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -146,7 +151,7 @@ impl Instance {
     }
 
     /// Its placement on a node that is not confirmed to be over.
-    pub(crate) fn leaves(&self, node: &str) -> Option<&Leaving> {
+    pub(crate) fn leaves(&self, node: &str) -> Option<&PendingRelease> {
         self.leaving.iter().find(|from| from.node == node)
     }
 
@@ -155,10 +160,17 @@ impl Instance {
         self.state == InstanceState::Running
     }
 
-    /// Takes it off its node, which has to confirm that it is gone. One that
-    /// waited for that before was never assigned where it is now.
+    /// Whether its node may have it. While another one has to confirm first that
+    /// it is gone, it is not assigned; but the node that a backup names may have
+    /// had it all along, also if it was found on another one since.
+    pub(crate) fn may_be_assigned(&self) -> bool {
+        self.is_assignable() || self.restored
+    }
+
+    /// Takes it off its node, which has to confirm that it is gone, unless it
+    /// was never assigned there.
     pub(crate) fn leave_node(&mut self) {
-        let was_assigned = self.is_assignable();
+        let was_assigned = self.may_be_assigned();
         let Some(node) = self.node.take() else {
             return;
         };
@@ -167,11 +179,11 @@ impl Instance {
         }
     }
 
-    /// Remembers that it may still run on a node.
+    /// Records that it may still run on a node.
     pub(crate) fn note_leaving(&mut self, node: String, lost: bool) {
         self.leaving.retain(|from| from.node != node);
         let epoch = self.epoch;
-        self.leaving.push(Leaving { node, epoch, lost });
+        self.leaving.push(PendingRelease { node, epoch, lost });
     }
 
     /// Whether it runs on a node by this placement, or is not confirmed to have
@@ -182,36 +194,41 @@ impl Instance {
         is_there || leaves.is_some_and(|from| from.epoch == epoch && !from.lost)
     }
 
-    /// Places it.
     pub(crate) fn place_on(&mut self, node: &str) {
         self.node = Some(node.to_owned());
         self.after.clear();
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
     }
 
-    /// The specification as it was asked for, without defaults.
+    /// The name on its node, or in the pool, of a volume that it names.
+    pub(crate) fn own_volume(&self, name: &Label) -> Result<Label, Error> {
+        own_volume(&self.project, self.project_succeeds_at_ms, name)
+    }
+
+    /// The specification as it was requested, without defaults.
     pub(crate) fn asked_for(&self) -> InstanceSpec {
         self.defaulted.without(&self.spec)
     }
 
     /// Whether nothing more becomes of it by itself: it has ended, or failed
     /// and is not tried again. What has no node is tried again by placement,
-    /// what has one as its restart policy says.
+    /// what has one as its restart policy says, unless its node has given up.
     pub fn has_ended(&self) -> bool {
-        let runs = self.wanted == Wanted::Running;
+        let runs = self.desired_state == DesiredState::Running;
         match self.state {
             InstanceState::Terminated => !runs || self.spec.restart != RestartPolicy::Always,
             InstanceState::Failed | InstanceState::Crashed => {
-                !runs || (self.node.is_some() && self.spec.restart == RestartPolicy::Never)
+                let is_last = self.given_up || self.spec.restart == RestartPolicy::Never;
+                !runs || (self.node.is_some() && is_last)
             }
             _ => false,
         }
     }
 
     /// Why it is so, as far as a caller may know.
-    pub fn description_for(&self, who: &super::Who) -> &str {
+    pub fn description_for(&self, principal: &super::Principal) -> &str {
         match &self.limited_description {
-            Some(limited) if who.is_limited() => limited,
+            Some(limited) if principal.is_limited() => limited,
             _ => &self.description,
         }
     }
@@ -221,18 +238,17 @@ impl Instance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workload {
-    /// Its id.
     pub id: WorkloadId,
     /// Its name, unique in the project.
     pub name: Label,
-    /// Whose it is.
+    /// The project that owns it.
     pub project: Label,
-    /// What its instances are asked to be.
+    /// The specification of its instances.
     pub spec: InstanceSpec,
     /// It is being deleted: no more instances are made from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closing: bool,
-    /// Who made it.
+    /// The principal that created it.
     #[serde(default)]
     pub owner: String,
     /// When, in Unix milliseconds.
@@ -245,20 +261,18 @@ pub struct Workload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeCondition {
-    /// It is known and was not heard of yet.
+    /// It is known and did not connect yet.
     #[default]
     Registered,
-    /// It is there.
     Ready,
-    /// Nothing was heard of it for longer than its lease.
+    /// It was silent for longer than its lease.
     Lost,
 }
 
-/// What a node says of itself, where it is there.
+/// What a node reports of itself, where it is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodePhase {
-    /// It takes instances.
     #[default]
     Running,
     /// It takes none yet; those it has stay.
@@ -273,8 +287,8 @@ impl NodePhase {
     }
 }
 
-/// How a node encrypts the overlay. All empty: it is of a release that did
-/// not, or was not heard of yet.
+/// How a node encrypts the overlay. All empty: it is of a release that did not,
+/// or did not connect yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OverlayEncryption {
@@ -302,7 +316,6 @@ impl OverlayEncryption {
     }
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
@@ -320,17 +333,17 @@ pub struct Node {
     /// reach it where they reach the server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside_server: bool,
-    /// Of its software.
+    /// Version of the software.
     #[serde(default)]
     pub version: String,
-    /// What it tells of itself.
+    /// What it reports itself.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What people say of it; goes before its own.
+    /// What people set for it; goes before its own.
     #[serde(default)]
     pub own_labels: BTreeMap<String, String>,
-    /// Labels of its configuration that were not accepted: placement does not
-    /// look at them. None in records from before labels were accepted.
+    /// Labels of its configuration that were not accepted: placement ignores
+    /// them. None in records from before labels were accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_labels: Option<BTreeMap<String, String>>,
     /// Whether the labels of its configuration need a person to accept them.
@@ -345,10 +358,10 @@ pub struct Node {
     /// Bytes.
     #[serde(default)]
     pub disk: u64,
-    /// Kind and number.
+    /// GPUs: kind and count.
     #[serde(default)]
     pub gpus: BTreeMap<String, u32>,
-    /// The most that it may say it has, as an admin has set it.
+    /// The most that it may report to have, as an admin has set it.
     #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
     pub limits: NodeLimits,
     /// Whether it runs virtual machines.
@@ -360,12 +373,17 @@ pub struct Node {
     /// How it encrypts the overlay.
     #[serde(default, skip_serializing_if = "OverlayEncryption::is_unknown")]
     pub overlay: OverlayEncryption,
-    /// Whether it follows its assignments, or only tells its status.
+    /// Whether it follows its assignments, or only reports its status.
     #[serde(default)]
     pub follows: bool,
-    /// Whether it says that it holds its lease, and confirms what has gone.
+    /// Whether it reports that it holds its lease, and confirms what has gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub holds_leases: bool,
+    /// The longest lease that it may hold, in milliseconds: raised before it is
+    /// sent a longer one, lowered once it has confirmed a shorter one. 0 in
+    /// records from before it was recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lease_ms: u64,
     /// It was promised that nothing it runs is started elsewhere, and has not
     /// confirmed since that it holds a lease.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -377,11 +395,19 @@ pub struct Node {
     /// when it was lost goes to these alone. None: its lease is not extended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<BTreeSet<String>>,
+    /// Where it last followed the only server: the host, and its address there.
+    /// Empty where there are several servers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub served_at: String,
+    /// It has not reported what it has since the records were restored from a
+    /// backup: it may run what the records have elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unheard: bool,
     /// It does not follow its assignments, and did not take an instance in
     /// time: it gets none until it reads its instances or reports one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignores_instances: bool,
-    /// What it says of itself.
+    /// What it reports of itself.
     #[serde(default, skip_serializing_if = "NodePhase::is_running")]
     pub phase: NodePhase,
     /// Whether it is there.
@@ -390,7 +416,11 @@ pub struct Node {
     /// It is lost by its own report, not by silence: nothing runs there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported_down: bool,
-    /// In words, why.
+    /// It was removed while it was lost: a person has declared that nothing runs
+    /// there any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declared_gone: bool,
+    /// The description, for people.
     #[serde(default)]
     pub description: String,
     /// It is being emptied, and takes nothing.
@@ -399,9 +429,16 @@ pub struct Node {
     /// It goes when it is empty.
     #[serde(default)]
     pub leaving: bool,
+    /// It was open until it left by itself: it is open when it comes back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed_itself: bool,
     /// It was removed: its certificates are revoked when it goes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// It was removed at once: its certificates are revoked, and once it is lost
+    /// nothing of it is waited for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed_at_once: bool,
     /// The hashes of its keys: the one it uses, and behind it the one it was
     /// last given. None in records from before keys were kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -416,7 +453,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// All labels: its own, and over them what people say.
+    /// All labels: its own, and over them what people set.
     pub fn all_labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         labels.extend(self.own_labels.clone());
@@ -424,41 +461,27 @@ impl Node {
     }
 }
 
-/// What a project may have in all. What is `None` is not limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Quota {
-    /// Thousandths of a core.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<i64>,
-    /// MB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<i64>,
-    /// GB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<i64>,
-    /// Processes and threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pids: Option<i64>,
-    /// Instances.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instances: Option<i64>,
-}
-
-/// A project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "StoredProject")]
 pub struct Project {
-    /// Its name.
     pub name: Label,
-    /// What an admin says of it.
+    /// What an admin sets for it.
     #[serde(flatten)]
     pub settings: ProjectSettings,
     /// It is being deleted: nothing more is made in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closing: bool,
+    /// When another project of this name was deleted, in Unix milliseconds; 0
+    /// for none. What was that one's, its volumes and tokens, is not this one's.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub succeeds_at_ms: i64,
     /// When it was made, in Unix milliseconds.
     pub created_at_ms: i64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde requires
+fn is_never(at_ms: &i64) -> bool {
+    *at_ms == 0
 }
 
 /// A project as it is read: a type with all of its fields, so that a field it
@@ -470,13 +493,15 @@ struct StoredProject {
     #[serde(default)]
     quota: Quota,
     #[serde(default)]
-    defaults: Defaults,
+    defaults: ProjectDefaults,
     #[serde(default)]
     allow_from: BTreeSet<Label>,
     #[serde(default)]
     privileged_ports: bool,
     #[serde(default)]
     closing: bool,
+    #[serde(default)]
+    succeeds_at_ms: i64,
     created_at_ms: i64,
 }
 
@@ -491,20 +516,21 @@ impl From<StoredProject> for Project {
                 privileged_ports: stored.privileged_ports,
             },
             closing: stored.closing,
+            succeeds_at_ms: stored.succeeds_at_ms,
             created_at_ms: stored.created_at_ms,
         }
     }
 }
 
-/// What an admin says of a project.
+/// The settings of a project, by an admin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProjectSettings {
     /// What it may have in all.
     pub quota: Quota,
     /// What its instances get where they name no amount.
-    #[serde(skip_serializing_if = "Defaults::is_empty")]
-    pub defaults: Defaults,
+    #[serde(skip_serializing_if = "ProjectDefaults::is_empty")]
+    pub defaults: ProjectDefaults,
     /// Projects whose instances may reach those of this one, and find them by
     /// name.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -524,56 +550,8 @@ impl From<Quota> for ProjectSettings {
     }
 }
 
-/// The project of whoever names none.
+/// The project of requests that name none.
 pub const DEFAULT_PROJECT: &str = "default";
-
-/// What the instances of a project take of its quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ProjectUse {
-    /// Thousandths of a core.
-    pub cpu: i64,
-    /// MB.
-    pub memory: i64,
-    /// GB.
-    pub disk: i64,
-    /// Processes and threads.
-    pub pids: i64,
-    /// Instances.
-    pub instances: i64,
-}
-
-impl ProjectUse {
-    /// What one instance takes.
-    pub(crate) fn of(spec: &InstanceSpec) -> Self {
-        Self {
-            cpu: spec.resources.cpu.into(),
-            memory: spec.resources.memory.into(),
-            disk: spec.resources.disk.into(),
-            pids: spec.max_pids().into(),
-            instances: 1,
-        }
-    }
-}
-
-impl std::ops::AddAssign for ProjectUse {
-    fn add_assign(&mut self, other: Self) {
-        self.cpu += other.cpu;
-        self.memory += other.memory;
-        self.disk += other.disk;
-        self.pids += other.pids;
-        self.instances += other.instances;
-    }
-}
-
-impl std::ops::SubAssign for ProjectUse {
-    fn sub_assign(&mut self, other: Self) {
-        self.cpu -= other.cpu;
-        self.memory -= other.memory;
-        self.disk -= other.disk;
-        self.pids -= other.pids;
-        self.instances -= other.instances;
-    }
-}
 
 /// The text of a record.
 pub(crate) fn encode(record: &impl Serialize) -> Result<Bytes, Error> {

@@ -21,11 +21,13 @@ fn settings() -> CoreSettings {
         overcommit: Default::default(),
         alone: true,
         bounds: Default::default(),
+        events_file: None,
+        server_port: None,
     }
 }
 
-fn admin() -> Who {
-    Who {
+fn admin() -> Principal {
+    Principal {
         name: "admin".into(),
         role: Role::Admin,
         projects: None,
@@ -197,10 +199,10 @@ async fn unknown_fields_of_every_kind_survive_an_update() {
             .put(key, text);
         core.commit(update).await.unwrap();
         let after = text_of(&store, key).await;
-        let wanted = with_future(kind, record);
+        let expected = with_future(kind, record);
         assert!(
-            holds(&after, &wanted),
-            "{key}: {after} lacks some of {wanted}"
+            holds(&after, &expected),
+            "{key}: {after} lacks some of {expected}"
         );
     }
     // Nothing moved.
@@ -244,9 +246,9 @@ async fn unreadable_records_of_every_kind_are_held_listed_and_deleted() {
         (Some("n1"), Some("web"))
     );
     assert_eq!(web.workload.as_deref(), Some("w1"));
-    // Its node is sent that it keeps it, and others are not.
-    assert_eq!(core.kept_on("n1"), ["i1".parse().unwrap()]);
-    assert!(core.kept_on("n2").is_empty());
+    // Its node is sent that it keeps it, and other nodes are not.
+    assert_eq!(core.unreadable_on("n1"), ["i1".parse().unwrap()]);
+    assert!(core.unreadable_on("n2").is_empty());
     // Its name is taken.
     let new = NewInstance {
         id: None,
@@ -257,7 +259,7 @@ async fn unreadable_records_of_every_kind_are_held_listed_and_deleted() {
             uri: "oci:/y".into(),
             ..Default::default()
         },
-        wanted: None,
+        desired_state: None,
         fresh_id: None,
     };
     let taken = core
@@ -289,16 +291,16 @@ async fn record_that_becomes_unreadable_keeps_its_node_and_is_read_again() {
     put(&store, key, "damaged").await;
     put(&store, "node/n9", sample(RecordKind::Node).1.to_string()).await;
     // Changes come in order: the one of the node is after the one of the record.
-    let Ok(Changed::Node(_)) = changes.recv().await else {
+    let Ok(TableChange::Node(_)) = changes.recv().await else {
         panic!("the instance was told of as gone");
     };
-    assert_eq!(core.kept_on("n1"), ["i1".parse().unwrap()]);
+    assert_eq!(core.unreadable_on("n1"), ["i1".parse().unwrap()]);
     put(&store, key, record.to_string()).await;
-    let Ok(Changed::Instance(turn)) = changes.recv().await else {
+    let Ok(TableChange::Instance(change)) = changes.recv().await else {
         panic!("the instance is not back");
     };
-    assert_eq!(turn.after.unwrap().node.as_deref(), Some("n1"));
-    assert!(core.kept_on("n1").is_empty());
+    assert_eq!(change.after.unwrap().node.as_deref(), Some("n1"));
+    assert!(core.unreadable_on("n1").is_empty());
 }
 
 #[tokio::test]
@@ -319,7 +321,7 @@ async fn deletions_of_every_kind_are_seen_after_a_gap_of_the_watch() {
         put(&store, key, record.to_string()).await;
         let (core, _shutdown) = open(&store).await;
         assert!(core.tables().keys().contains(key), "{kind:?}");
-        // Deleted while nothing is heard, and past what the store remembers.
+        // Deleted while no watch is open, and past the history of the store.
         let gone = Transaction::new().delete(key);
         store.break_watches();
         store.commit(gone).await.unwrap();
@@ -333,7 +335,7 @@ async fn deletions_of_every_kind_are_seen_after_a_gap_of_the_watch() {
             .to_string(),
         );
         let revision = store.commit(mark).await.unwrap();
-        core.settle(revision).await.unwrap();
+        core.wait_until_applied(revision).await.unwrap();
         let tables = core.tables();
         assert!(!tables.keys().contains(key), "{kind:?} is still there");
         let left = [
@@ -367,7 +369,7 @@ async fn emptied_store_is_not_taken_in() {
     store.commit(gone).await.unwrap();
     store.forget();
     store.break_watches();
-    let refused = core.load(Announce::Yes).await.unwrap_err();
+    let refused = core.load(Publish::Yes).await.unwrap_err();
     assert_eq!(refused.kind(), strata_types::ErrorKind::Unavailable);
     assert!(core.instance(&admin(), None, "i1").is_ok());
 }

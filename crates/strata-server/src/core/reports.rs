@@ -1,110 +1,147 @@
-//! What nodes tell of instances, and what follows from it. The rule is a pure
-//! function from the record and the report to the next record.
+//! Reports of nodes about instances. The rule is a pure function from the
+//! record and the report to the next record.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use strata_types::instance::{InstanceId, InstanceState, RunPolicy};
+use strata_store::{Revision, Transaction};
+use strata_types::instance::{DesiredState, InstanceId, InstanceState, RunPolicy};
 use strata_types::pod::{PodState, RestartPolicy};
-use strata_types::{Error, Pace, Result};
+use strata_types::{BackoffPolicy, Error, Result};
 
-use super::commit::{As, Verdict};
-use super::record::{Instance, Wanted};
-use super::tables::Kept;
-use super::update::{Why, turn_to, turn_to_because};
-use super::{Core, claims, now_ms};
+use super::commit::{WriteDecision, Writer};
+use super::record::Instance;
+use super::tables::Versioned;
+use super::update::{StateReason, set_state, set_state_because};
+use super::{Core, claims, keys, now_ms};
 
+/// So many placements an instance may have had since the backup that its record
+/// is of. Each is a write of the store.
+const MAX_EPOCHS_BEHIND: u64 = 1 << 20;
 /// So many nodes that refused an instance are remembered.
-const MOST_REFUSALS: usize = 64;
+const MAX_REFUSALS: usize = 64;
 
 /// How an instance is on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) id: InstanceId,
-    /// Of the assignment it is of; none when whoever reports knows none.
+    /// Of the assignment it is of; none when the reporting node knows none.
     pub(crate) generation: Option<u64>,
     /// Of the placement it is of; 0 where the reporter knows none.
     pub(crate) epoch: u64,
-    pub(crate) told: Told,
+    pub(crate) told: ReportedState,
     pub(crate) reason: String,
     pub(crate) address: Option<Ipv4Addr>,
     pub(crate) restarts: Option<u32>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) healthy: Option<bool>,
+    /// It failed and is not tried again: which start, counted as by the record,
+    /// was given up.
+    pub(crate) given_up_at_start: Option<u64>,
 }
 
-/// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ReportedState {
     /// How its pod or virtual machine is.
     Pod(PodState),
-    /// How it is, by whoever knows only the words of the published APIs.
+    /// The state, from a node that uses only the published APIs.
     State(InstanceState),
     /// The node has nothing of it.
     Gone,
 }
 
+/// A node is lost, or gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeLoss {
+    pub(crate) node: String,
+    /// Of the record of the node by which it was lost; none where it has none.
+    pub(crate) revision: Option<Revision>,
+    /// That is known by its silence alone.
+    pub(crate) silent: bool,
+    /// Its lease may have been extended by its witnesses.
+    pub(crate) witnessed: bool,
+}
+
+/// A node will not have an instance that it was assigned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) id: &'a InstanceId,
+    pub(crate) generation: u64,
+    /// The placement that is refused; 0 where the node does not say.
+    pub(crate) epoch: u64,
+    pub(crate) why: &'a str,
+}
+
 impl Core {
-    /// A node tells of one of its instances. Of others' it is refused.
+    /// Applies the report of a node about one of its instances; reports about
+    /// other instances are ignored.
     pub(crate) async fn report(&self, node: &str, report: &Report) -> Result<()> {
         let mut report = report.clone();
-        // A node gives its instances addresses of its subnet; what it says
-        // beyond that would lead others astray.
+        // A node gives its instances addresses of its subnet; any other address
+        // in a report would lead others astray.
         let outside = |address: &Ipv4Addr| {
             let node = self.node(node);
             node.is_ok_and(|node| !claims::is_within(&node.subnet, *address))
         };
         if let Some(address) = report.address.filter(outside) {
             tracing::warn!(node, instance = %report.id, %address,
-                "node says that its instance has an address outside of its subnet; it is left out");
+                "node reports an instance address outside of its subnet; address ignored");
             report.address = None;
         }
         let report = &report;
-        self.change_instance(&report.id, |now| {
+        self.change::<Instance>(Writer::AnyServer, &report.id, |now| {
             if let Some(leaving) = now.leaves(node) {
-                // Whatever else it says is of the run that has to end.
-                let over = report.told == Told::Gone && report.epoch >= leaving.epoch;
+                // Whatever else it reports is of the run that has to end.
+                let over = report.told == ReportedState::Gone && report.epoch >= leaving.epoch;
                 return Ok(match over {
-                    true => left(now, node),
-                    false => Verdict::Keep,
+                    true => confirm_left(now, node),
+                    false => WriteDecision::Keep,
                 });
             }
             if now.node.as_deref() != Some(node) {
-                return Ok(Verdict::Keep);
+                return Ok(WriteDecision::Keep);
             }
-            Ok(follow(now, report))
+            Ok(apply_report(now, report))
         })
         .await
         .map(drop)
     }
 
-    /// A node will not have an instance: it is placed elsewhere.
-    pub(crate) async fn refuse(
+    /// A node that has not been heard from since a restore has an instance which
+    /// the records have elsewhere: there it is started when this node confirms
+    /// that it is gone.
+    pub(crate) async fn found_elsewhere(
         &self,
         node: &str,
         id: &InstanceId,
-        generation: u64,
-        why: &str,
+        epoch: u64,
     ) -> Result<()> {
-        self.change_instance(id, |now| {
-            if now.node.as_deref() != Some(node) || now.generation != generation {
-                return Ok(Verdict::Keep);
-            }
-            if now.wanted == Wanted::Gone {
-                return Ok(Verdict::Delete);
+        self.change::<Instance>(Writer::AnyServer, id, |now| {
+            let is_elsewhere = now.node.as_deref() != Some(node) && now.leaves(node).is_none();
+            let matters = now.restored && now.spec.placement.runs == RunPolicy::Exclusive;
+            if !(is_elsewhere && matters && self.confirms(node)) {
+                return Ok(WriteDecision::Keep);
             }
             let mut next = now.record.clone();
-            if next.refusals.len() >= MOST_REFUSALS {
-                next.refusals.clear();
-            }
-            next.refusals.insert(node.to_owned(), shorten(why));
-            let why = shorten(why);
-            let why = Why {
-                full: format!("{node} refused it: {why}"),
-                limited: format!("a node refused it: {why}"),
-            };
-            displace(&mut next, &why);
-            Ok(Verdict::put(next))
+            // Of a node that was taken over it may be any number, and after the
+            // last one there is no placement.
+            let possible = now.epoch.saturating_add(MAX_EPOCHS_BEHIND);
+            next.epoch = next.epoch.max(epoch.min(possible));
+            next.note_leaving(node.to_owned(), false);
+            Ok(WriteDecision::put(next))
+        })
+        .await
+        .map(drop)
+    }
+
+    /// A node refuses an instance: it is rescheduled, and starts elsewhere once
+    /// the node has confirmed that nothing of it runs there. A refusal alone
+    /// says nothing about that: the node may have it from before.
+    pub(crate) async fn refuse(&self, node: &str, refusal: &Refusal<'_>) -> Result<()> {
+        self.change::<Instance>(Writer::AnyServer, refusal.id, |now| {
+            Ok(refused(now, node, refusal, self.confirms(node)))
         })
         .await
         .map(drop)
@@ -113,25 +150,63 @@ impl Core {
     /// The node of an instance is lost, and with it all that ran there: it is
     /// placed elsewhere, unless it may not be started again. Where the node's
     /// lease can be extended, it is placed where that is known.
-    pub(crate) async fn move_off(
+    ///
+    /// Written only as long as the loss holds: the record of the node is the one
+    /// by which it was decided, and the node has given no sign of life. One that
+    /// is back may have been assigned the instance again.
+    pub(crate) async fn fail_over(
         &self,
-        node: &str,
+        loss: &NodeLoss,
         id: &InstanceId,
-        why: &Why,
-        witnessed: bool,
+        why: &StateReason,
     ) -> Result<()> {
+        if !self.is_still(loss) {
+            return Ok(());
+        }
         let deleted = self.tables().instances.get(id).cloned();
-        if deleted.is_some_and(|now| now.wanted == Wanted::Gone) {
+        if deleted.is_some_and(|now| now.desired_state == DesiredState::Gone) {
             // Before its record goes: the node may still have it.
             self.remember_deleted(id).await?;
         }
-        let rule = |now: &Kept<Instance>| Ok(moved_off(now, node, why, witnessed));
-        let changed = self.change_instance_as(As::Leader, id, rule);
+        let node = &*loss.node;
+        let witnesses = loss.witnessed.then(|| {
+            let tables = self.tables();
+            let record = tables.nodes.get(node);
+            record.and_then(|node| node.witnesses.clone())
+        });
+        let witnesses = witnesses.map(Option::unwrap_or_default);
+        let rule = |now: &Versioned<Instance>| Ok(failed_over(now, node, why, witnesses.as_ref()));
+        let key = keys::node(node);
+        let condition = |change: Transaction| {
+            self.is_still(loss).then(|| match loss.revision {
+                Some(revision) => change.if_unchanged(&*key, revision),
+                None => change.if_absent(&*key),
+            })
+        };
+        let changed = self.change_while::<Instance>(Writer::Leader, id, rule, condition);
         changed.await.map(drop)
     }
 
-    /// An instance of the caller, for whoever speaks only of its own.
-    pub(crate) fn own_instance(&self, node: &str, id: &str) -> Result<Arc<Kept<Instance>>> {
+    fn is_still(&self, loss: &NodeLoss) -> bool {
+        let tables = self.tables();
+        let record = tables.nodes.get(&loss.node);
+        let same = match record {
+            Some(now) => loss.revision == Some(now.revision),
+            None => {
+                let key = keys::node(&loss.node);
+                loss.revision.is_none() && !tables.unreadable.contains_key(&key)
+            }
+        };
+        let is_back = || {
+            let lease = record.map_or(Duration::ZERO, |node| self.lease_of(node));
+            let live = self.live().node(&loss.node);
+            live.is_some_and(|live| live.answers && live.heard.elapsed() <= lease)
+        };
+        same && !(loss.silent && is_back())
+    }
+
+    /// An instance of the calling node, for calls that concern only its own.
+    pub(crate) fn own_instance(&self, node: &str, id: &str) -> Result<Arc<Versioned<Instance>>> {
         let found = self.tables().instances.get(id).cloned();
         found
             .filter(|found| found.node.as_deref() == Some(node))
@@ -139,51 +214,114 @@ impl Core {
     }
 }
 
-/// What follows from the loss of a node.
-fn moved_off(now: &Instance, node: &str, why: &Why, witnessed: bool) -> Verdict<Instance> {
-    let witnessed = witnessed && now.spec.placement.runs == RunPolicy::Exclusive;
-    let was_assigned = now.is_assignable();
+/// What follows from the refusal of a node.
+fn refused(
+    now: &Instance,
+    node: &str,
+    refusal: &Refusal<'_>,
+    confirms: bool,
+) -> WriteDecision<Instance> {
+    let is_earlier = refusal.epoch != 0 && refusal.epoch < now.epoch;
+    if now.node.as_deref() != Some(node) || now.generation != refusal.generation || is_earlier {
+        return WriteDecision::Keep;
+    }
+    let mut next = now.clone();
+    if next.refusals.len() >= MAX_REFUSALS {
+        next.refusals.clear();
+    }
+    let why = sanitize_text(refusal.why);
+    next.refusals.insert(node.to_owned(), why.clone());
+    if confirms {
+        next.leave_node();
+    }
+    if now.desired_state == DesiredState::Gone {
+        return without_node(next);
+    }
+    let why = StateReason {
+        full: format!("{node} refused it: {why}"),
+        limited: format!("a node refused it: {why}"),
+    };
+    reschedule(&mut next, &why);
+    if now.desired_state == DesiredState::Stopped {
+        set_state_because(&mut next, InstanceState::Stopped, &why);
+    }
+    WriteDecision::put(next)
+}
+
+/// What becomes of an instance that is deleted and that its node has nothing of
+/// any more: its record stays until every node where it was before has
+/// confirmed the same, as what runs there has its name, and maybe its volumes.
+pub(super) fn without_node(mut next: Instance) -> WriteDecision<Instance> {
+    (next.node, next.address, next.healthy) = (None, None, None);
+    match next.leaving.is_empty() {
+        true => WriteDecision::Delete,
+        false => WriteDecision::put(next),
+    }
+}
+
+/// What follows from the loss of a node, which has these witnesses, if any.
+fn failed_over(
+    now: &Instance,
+    node: &str,
+    why: &StateReason,
+    witnesses: Option<&BTreeSet<String>>,
+) -> WriteDecision<Instance> {
+    let is_exclusive = now.spec.placement.runs == RunPolicy::Exclusive;
+    let witnesses = witnesses.filter(|_| is_exclusive);
+    let witnessed = witnesses.is_some();
+    let was_assigned = now.may_be_assigned();
     let leaves = now.leaves(node);
     if now.node.as_deref() != Some(node) {
         return match leaves {
-            Some(from) if witnessed && from.lost => Verdict::Keep,
+            // Of what is deleted nothing is started elsewhere, and the node is
+            // sent a withdrawal when it is back.
+            Some(_) if now.desired_state == DesiredState::Gone => confirm_left(now, node),
+            Some(from) if witnessed && from.lost => WriteDecision::Keep,
             Some(_) if witnessed => {
-                let mut next = now.clone();
+                // It was placed while this node was to confirm its end. Now only
+                // the witnesses know when the lease there is over.
+                let knows = |at: &String| witnesses.is_some_and(|names| names.contains(at));
+                let mut next = match now.node.as_ref().is_none_or(knows) {
+                    true => now.clone(),
+                    false => evict(now, why, true),
+                };
                 next.leaving
                     .iter_mut()
                     .filter(|from| from.node == node)
                     .for_each(|from| from.lost = true);
-                Verdict::put(next)
+                WriteDecision::put(next)
             }
-            Some(_) => left(now, node),
-            None => Verdict::Keep,
+            Some(_) => confirm_left(now, node),
+            None => WriteDecision::Keep,
         };
     }
-    if now.wanted == Wanted::Gone {
-        return Verdict::Delete;
+    if now.desired_state == DesiredState::Gone {
+        let mut next = now.clone();
+        next.leaving.retain(|from| from.node != node);
+        return without_node(next);
     }
-    let mut next = uproot(now, why);
+    let mut next = unassign(now, why);
     next.leaving.retain(|from| from.node != node);
     if witnessed && (was_assigned || leaves.is_some()) {
         next.note_leaving(node.to_owned(), true);
     }
-    Verdict::put(next)
+    WriteDecision::put(next)
 }
 
 /// Nothing of it runs any more on this node.
-fn left(now: &Instance, node: &str) -> Verdict<Instance> {
+fn confirm_left(now: &Instance, node: &str) -> WriteDecision<Instance> {
     let mut next = now.clone();
     next.leaving.retain(|from| from.node != node);
-    if now.wanted == Wanted::Gone && now.node.is_none() && next.leaving.is_empty() {
-        return Verdict::Delete;
+    if now.desired_state == DesiredState::Gone && now.node.is_none() && next.leaving.is_empty() {
+        return WriteDecision::Delete;
     }
-    Verdict::put(next)
+    WriteDecision::put(next)
 }
 
 /// Evicted from a node that is there, which has to confirm that it is gone
 /// where it can.
-pub(crate) fn evict(now: &Instance, why: &Why, confirms: bool) -> Instance {
-    let mut next = uproot(now, why);
+pub(crate) fn evict(now: &Instance, why: &StateReason, confirms: bool) -> Instance {
+    let mut next = unassign(now, why);
     if confirms {
         next.node.clone_from(&now.node);
         next.leave_node();
@@ -191,113 +329,125 @@ pub(crate) fn evict(now: &Instance, why: &Why, confirms: bool) -> Instance {
     next
 }
 
-/// Without its node. It wants another if it is to run and may be started
-/// again: what has ended by itself is not begun anew, and what runs once has
-/// run.
-pub(crate) fn uproot(now: &Instance, why: &Why) -> Instance {
+/// Unassigns it from its node. It is rescheduled if it is to run and may be
+/// restarted: an instance that ended by itself, or runs once and has run, is
+/// not.
+pub(crate) fn unassign(now: &Instance, why: &StateReason) -> Instance {
     let mut next = now.clone();
     let once = next.spec.restart == RestartPolicy::Never;
-    displace(&mut next, why);
+    reschedule(&mut next, why);
     match now.state {
         InstanceState::Terminated => {
-            next.wanted = Wanted::Stopped;
-            keep(&mut next, now);
+            next.desired_state = DesiredState::Stopped;
+            keep_final_state(&mut next, now);
         }
         InstanceState::Crashed if once => {
-            next.wanted = Wanted::Stopped;
-            keep(&mut next, now);
+            next.desired_state = DesiredState::Stopped;
+            keep_final_state(&mut next, now);
         }
         InstanceState::Starting | InstanceState::Running if once => {
-            next.wanted = Wanted::Stopped;
-            turn_to_because(&mut next, InstanceState::Failed, why);
+            next.desired_state = DesiredState::Stopped;
+            set_state_because(&mut next, InstanceState::Failed, why);
         }
-        _ if now.wanted == Wanted::Stopped => {
-            turn_to_because(&mut next, InstanceState::Stopped, why);
+        _ if now.desired_state == DesiredState::Stopped => {
+            set_state_because(&mut next, InstanceState::Stopped, why);
         }
         _ => {}
     }
     next
 }
 
-/// How it ended stays what is said of it.
-fn keep(next: &mut Instance, now: &Instance) {
-    turn_to(next, now.state, &now.description);
+/// The state in which it ended is kept.
+fn keep_final_state(next: &mut Instance, now: &Instance) {
+    set_state(next, now.state, &now.description);
     next.limited_description
         .clone_from(&now.limited_description);
 }
 
-/// Off its node, and in want of another.
-pub(crate) fn displace(instance: &mut Instance, why: &Why) {
+/// Takes it off its node and schedules it again.
+pub(crate) fn reschedule(instance: &mut Instance, why: &StateReason) {
     instance.node = None;
     instance.address = None;
     instance.healthy = None;
-    turn_to_because(instance, InstanceState::Scheduling, why);
+    set_state_because(instance, InstanceState::Scheduling, why);
 }
 
 /// What follows from a report.
-fn follow(now: &Instance, report: &Report) -> Verdict<Instance> {
-    if report.told == Told::Gone {
-        return gone(now);
+fn apply_report(now: &Instance, report: &Report) -> WriteDecision<Instance> {
+    if report.told == ReportedState::Gone {
+        return on_gone(now, report.epoch);
     }
     let outdated = report.generation.is_some_and(|of| of != now.generation);
     // A node that ends what is to be destroyed has nothing of it any more.
-    if now.wanted == Wanted::Gone && report.told == Told::State(InstanceState::Terminated) {
-        return Verdict::Delete;
+    if now.desired_state == DesiredState::Gone
+        && report.told == ReportedState::State(InstanceState::Terminated)
+    {
+        return without_node(now.clone());
     }
-    if outdated || now.wanted == Wanted::Gone {
-        return Verdict::Keep;
+    if outdated || now.desired_state == DesiredState::Gone {
+        return WriteDecision::Keep;
     }
     let mut next = now.clone();
     next.address = report.address.or(next.address);
     next.restarts = report.restarts.unwrap_or(next.restarts);
     next.exit_code = report.exit_code.or(next.exit_code);
     next.healthy = report.healthy;
-    let reason = shorten(&report.reason);
+    let reason = sanitize_text(&report.reason);
     let (state, description) = match report.told {
-        Told::State(state) => stated(state, now, reason),
-        Told::Pod(state) => words(state, now, report, reason),
-        Told::Gone => return Verdict::Keep,
+        ReportedState::State(state) => state_from_published(state, now, reason),
+        ReportedState::Pod(state) => state_from_pod(state, now, report, reason),
+        ReportedState::Gone => return WriteDecision::Keep,
     };
     if state == InstanceState::Running {
         next.refusals.clear();
     }
-    if lived_well(now, state, report) {
+    if ran_long_enough(now, state, report) {
         next.restarts = 0;
     }
     if (next.state, &next.description) != (state, &description) {
-        turn_to(&mut next, state, &description);
+        set_state(&mut next, state, &description);
     }
+    // A start that was requested meanwhile is still to be tried.
+    let is_of_last_start = report.given_up_at_start == Some(now.starts);
+    next.given_up = state == InstanceState::Failed && is_of_last_start;
     match next == *now {
-        true => Verdict::Keep,
-        false => Verdict::put(next),
+        true => WriteDecision::Keep,
+        false => WriteDecision::put(next),
     }
 }
 
-fn gone(now: &Instance) -> Verdict<Instance> {
-    if now.wanted == Wanted::Gone {
-        return Verdict::Delete;
+fn on_gone(now: &Instance, epoch: u64) -> WriteDecision<Instance> {
+    // What is reported of an earlier placement says nothing about this one.
+    let is_earlier = epoch != 0 && epoch < now.epoch;
+    if now.desired_state == DesiredState::Gone && !is_earlier {
+        return without_node(now.clone());
     }
     // A node that follows its assignments has it, or will: this is of one that
-    // was taken from it before it was given this one. Believed, it would be
-    // placed again, taken away again, told of again, and so on for ever.
-    Verdict::Keep
+    // was taken from it before it was assigned this one. Accepting it would
+    // reschedule the instance again and again.
+    WriteDecision::Keep
 }
 
-/// The state of an instance of which this is said with the words of the
-/// published APIs. What was on its way when something else was asked for does
-/// not undo that: the node that reads the state learns from it what is to be done.
-fn stated(state: InstanceState, now: &Instance, reason: String) -> (InstanceState, String) {
+/// The state of an instance for which a node reports this by the published
+/// APIs. A report that was on its way when another change was requested does
+/// not undo that change: the node that reads the state learns from it what is
+/// to be done.
+fn state_from_published(
+    state: InstanceState,
+    now: &Instance,
+    reason: String,
+) -> (InstanceState, String) {
     use InstanceState::{
         Crashed, Failed, Running, Scheduled, Starting, Stopped, Stopping, Terminated,
     };
-    match (state, now.wanted, now.state) {
-        (Starting | Running, Wanted::Stopped, Stopping)
-        | (Stopping | Stopped, Wanted::Running, Starting | Scheduled) => {
+    match (state, now.desired_state, now.state) {
+        (Starting | Running, DesiredState::Stopped, Stopping)
+        | (Stopping | Stopped, DesiredState::Running, Starting | Scheduled) => {
             (now.state, now.description.clone())
         }
-        (Starting | Running, Wanted::Stopped, _) => (Stopping, reason),
-        (Stopped | Terminated | Crashed | Failed, Wanted::Stopped, _) => (Stopped, reason),
-        // Where there is no word for a crash, the description says it.
+        (Starting | Running, DesiredState::Stopped, _) => (Stopping, reason),
+        (Stopped | Terminated | Crashed | Failed, DesiredState::Stopped, _) => (Stopped, reason),
+        // Where there is no state for a crash, the description names it.
         (Crashed, ..) if !reason.starts_with("crashed") => {
             let how = match reason.as_str() {
                 "" => "it ended",
@@ -312,13 +462,13 @@ fn stated(state: InstanceState, now: &Instance, reason: String) -> (InstanceStat
 /// Whether it ran so long before it ended that waits between restarts begin
 /// from the shortest again. Nodes that follow their assignments count
 /// themselves.
-fn lived_well(now: &Instance, state: InstanceState, report: &Report) -> bool {
+fn ran_long_enough(now: &Instance, state: InstanceState, report: &Report) -> bool {
     let ended = matches!(
         state,
         InstanceState::Crashed | InstanceState::Failed | InstanceState::Terminated
     );
     let lived = now_ms().saturating_sub(now.changed_at_ms);
-    let good = Pace::UNITS.good.as_millis();
+    let good = BackoffPolicy::UNITS.good.as_millis();
     report.generation.is_none()
         && ended
         && now.state == InstanceState::Running
@@ -326,7 +476,7 @@ fn lived_well(now: &Instance, state: InstanceState, report: &Report) -> bool {
 }
 
 /// The state of an instance whose pod is in this state.
-fn words(
+fn state_from_pod(
     state: PodState,
     now: &Instance,
     report: &Report,
@@ -340,20 +490,26 @@ fn words(
         };
         (InstanceState::Crashed, format!("crashed: {how}"))
     };
-    // What was on its way when somebody wanted something else is not told on:
-    // it would look as if the wish had been taken back.
+    // A report sent before the desired state changed is not shown: it would
+    // look as if the change had been reverted.
     let asked = || (now.state, now.description.clone());
-    match (state, now.wanted, now.state) {
-        (PodState::Starting | PodState::Running, Wanted::Stopped, InstanceState::Stopping)
+    match (state, now.desired_state, now.state) {
+        (
+            PodState::Starting | PodState::Running,
+            DesiredState::Stopped,
+            InstanceState::Stopping,
+        )
         | (
             PodState::Stopping | PodState::Stopped,
-            Wanted::Running,
+            DesiredState::Running,
             InstanceState::Starting | InstanceState::Scheduled,
         ) => return asked(),
         _ => {}
     }
     match state {
-        PodState::Created if now.wanted == Wanted::Stopped => (InstanceState::Stopped, reason),
+        PodState::Created if now.desired_state == DesiredState::Stopped => {
+            (InstanceState::Stopped, reason)
+        }
         PodState::Created => (InstanceState::Scheduled, reason),
         PodState::Starting => (InstanceState::Starting, reason),
         PodState::Running => (InstanceState::Running, reason),
@@ -364,14 +520,16 @@ fn words(
             (InstanceState::Terminated, "exit 0".to_owned())
         }
         PodState::Exited => crashed(),
-        PodState::Failed if now.wanted == Wanted::Stopped => (InstanceState::Stopped, reason),
+        PodState::Failed if now.desired_state == DesiredState::Stopped => {
+            (InstanceState::Stopped, reason)
+        }
         PodState::Failed => (InstanceState::Failed, reason),
         PodState::Destroying => asked(),
     }
 }
 
-/// Texts of nodes are kept in records: no longer than anybody reads.
-fn shorten(text: &str) -> String {
+/// Texts of nodes are stored in records: bounded, without control characters.
+fn sanitize_text(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(1024).collect()
 }

@@ -9,9 +9,10 @@ use strata_types::Role;
 use super::Core;
 use super::certificates::Certificate;
 use super::record::Node;
-use super::tables::Kept;
+use super::tables::Versioned;
 
-/// Who the server issues for by itself: it has those made anew.
+/// The issuer of certificates that the server requests for itself: it has those
+/// issued again.
 const SERVER: &str = "server";
 
 /// What depends on another root than the one that signs.
@@ -20,7 +21,7 @@ pub struct Dependents {
     /// Nodes that use a certificate of it, or one that is not known.
     pub nodes: Vec<String>,
     /// Certificates of people and programs that were not renewed.
-    pub certificates: Vec<Arc<Kept<Certificate>>>,
+    pub certificates: Vec<Arc<Versioned<Certificate>>>,
 }
 
 impl Dependents {
@@ -33,11 +34,12 @@ impl Dependents {
 impl Core {
     /// What would stop working without the roots other than `issuer`.
     pub fn dependents_of_other_roots(&self, issuer: &str) -> Dependents {
-        let certificates = self.certificates();
+        let certificates = self.certificates().list();
         let nodes = self.nodes();
         let nodes = nodes.iter().map(|node| &node.record);
         let mut certificates_left = unrenewed(certificates.iter().map(|one| &one.record), issuer);
-        let not_revoked = |one: &Certificate| self.revocation_of(&one.id()).is_none();
+        let not_revoked =
+            |one: &Certificate| self.certificates().revocation_of(&one.id()).is_none();
         certificates_left.retain(|serial| {
             let found = certificates.iter().find(|one| one.serial == *serial);
             found.is_some_and(|one| not_revoked(one))

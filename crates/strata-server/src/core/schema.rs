@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use strata_store::{Store, StoreError, Transaction};
 use strata_types::{Error, Result};
 
-use super::follow::public;
 use super::keys;
 use super::keys::RecordKind;
 use super::record::{decode, encode, encode_over};
+use super::store_watch::public;
 
 /// The version of the records that this server reads and writes.
 const SCHEMA: u32 = 1;
@@ -75,7 +75,7 @@ impl Schema {
     fn check(&self) -> Result<()> {
         let refused = |what: &str, found: u32, known: u32| {
             Error::wrong_state(format!(
-                "the store's {what} are of version {found}, and this server knows {known}"
+                "the store's {what} are of version {found}, and this server supports {known}"
             ))
             .with_hint("run the version of the server that wrote them, or a later one")
         };

@@ -93,7 +93,7 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             let text: String = text.chars().take(80).collect();
-            format!("{text:?} is no range such as 10.42.0.0/16, of 8 to 24 bits")
+            format!("{text:?} is not a range: expected one such as 10.42.0.0/16, of 8 to 24 bits")
         };
         let (network, prefix) = text.split_once('/').ok_or_else(bad)?;
         let first = u32::from(network.parse::<Ipv4Addr>().map_err(|_| bad())?);
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_cut_into_subnets() {
+    fn range_is_split_into_subnets() {
         let range: Range = "10.42.0.0/22".parse().unwrap();
         let all: Vec<_> = range.subnets().collect();
         assert_eq!(

@@ -1,6 +1,6 @@
-//! Who waits for changes, each in the way that suits it: placement and links
-//! by sets that never grow beyond what there is, watchers of one instance by
-//! a short queue, lists and events by one broadcast.
+//! The subscribers of changes, each in the way that suits it: placement and
+//! links by sets that never grow beyond what there is, watchers of one instance
+//! by a short queue, lists and events by one broadcast.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -13,30 +13,25 @@ use tokio::sync::broadcast;
 
 use super::Dirty;
 use super::record::{DEFAULT_PROJECT, Instance, Node};
-use super::tables::{Changed, Kept, Turn};
+use super::tables::{RecordChange, TableChange, Versioned};
 
 /// Changes that one watcher of an instance may be behind.
-const BEHIND: usize = 64;
-/// Changes that whoever watches all may be behind.
-const ALL_BEHIND: usize = 4096;
+const CHANNEL_CAPACITY: usize = 64;
+/// How many changes a watcher of all may be behind.
+const BROADCAST_CAPACITY: usize = 4096;
 
 /// Something of an instance changed.
 #[derive(Clone, Debug)]
 pub enum Update {
-    /// Its record.
-    Is(Arc<Kept<Instance>>),
-    /// What it uses.
+    Is(Arc<Versioned<Instance>>),
     Usage,
     /// It is gone; this is how it was.
-    Gone(Arc<Kept<Instance>>),
+    Gone(Arc<Versioned<Instance>>),
 }
 
-/// What placement looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Touched {
-    /// An instance.
     Instance(InstanceId),
-    /// A node.
     Node(String),
 }
 
@@ -48,24 +43,22 @@ pub(crate) struct TakeOver {
     pub(crate) destroy: bool,
 }
 
-/// Who waits.
 pub(crate) struct Subscriptions {
-    /// For placement.
     pub(crate) placement: Dirty<Touched>,
-    /// For whoever tells nodes which project may reach which.
+    /// For the task that sends nodes which project may reach which.
     pub(crate) projects: broadcast::Sender<()>,
     /// A project allows the default one, or is allowed by it: then nodes are
-    /// told of its instances as well.
+    /// sent its instances as well.
     pub(crate) default_matters: AtomicBool,
     /// For nodes that are to take over what others assigned.
     pub(crate) take_overs: broadcast::Sender<TakeOver>,
     links: Readers<InstanceId>,
-    /// For whoever tells nodes what the instances of others are called.
+    /// For the task that sends nodes the names of instances of other nodes.
     names: Readers<InstanceId>,
-    /// For whoever tells nodes of each other.
+    /// For the task that sends nodes their peers.
     peers: Readers<String>,
     instances: Mutex<HashMap<InstanceId, broadcast::Sender<Update>>>,
-    all: broadcast::Sender<Changed>,
+    all: broadcast::Sender<TableChange>,
 }
 
 impl Default for Subscriptions {
@@ -74,12 +67,12 @@ impl Default for Subscriptions {
             placement: Dirty::new(),
             projects: broadcast::Sender::new(1),
             default_matters: AtomicBool::new(false),
-            take_overs: broadcast::Sender::new(BEHIND),
+            take_overs: broadcast::Sender::new(CHANNEL_CAPACITY),
             links: Mutex::default(),
             names: Mutex::default(),
             peers: Mutex::default(),
             instances: Mutex::default(),
-            all: broadcast::Sender::new(ALL_BEHIND),
+            all: broadcast::Sender::new(BROADCAST_CAPACITY),
         }
     }
 }
@@ -89,7 +82,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What others know an instance by, while it runs.
-fn called(one: &Arc<Kept<Instance>>) -> Option<(Label, Option<String>, Option<Ipv4Addr>)> {
+fn called(one: &Arc<Versioned<Instance>>) -> Option<(Label, Option<String>, Option<Ipv4Addr>)> {
     let runs = one.state == InstanceState::Running;
     runs.then(|| (one.name.clone(), one.node.clone(), one.address))
 }
@@ -117,7 +110,7 @@ impl Subscriptions {
         dirty
     }
 
-    /// Something else is to be said of an instance to its node; to all of them
+    /// The node of an instance has to be sent something about it; all nodes
     /// where it is not known which that is.
     pub(crate) fn mark_links(&self, node: Option<&str>, id: &InstanceId) {
         for (name, link) in lock(&self.links).iter() {
@@ -132,7 +125,6 @@ impl Subscriptions {
         lock(&self.links).contains_key(node)
     }
 
-    /// A link ended.
     pub(crate) fn unlink(&self, node: &str, ended: &Arc<Dirty<InstanceId>>) {
         remove_reader(&self.links, node, ended);
     }
@@ -145,7 +137,7 @@ impl Subscriptions {
         dirty
     }
 
-    /// A link does not tell of names any more.
+    /// A link does not report names any more.
     pub(crate) fn unlink_names(&self, node: &str, ended: &Arc<Dirty<InstanceId>>) {
         remove_reader(&self.names, node, ended);
     }
@@ -157,7 +149,7 @@ impl Subscriptions {
         dirty
     }
 
-    /// A link does not tell of other nodes any more.
+    /// A link does not report other nodes any more.
     pub(crate) fn unlink_peers(&self, node: &str, ended: &Arc<Dirty<String>>) {
         remove_reader(&self.peers, node, ended);
     }
@@ -176,11 +168,11 @@ impl Subscriptions {
         let mut all = lock(&self.instances);
         let sender = all.entry(id.clone());
         sender
-            .or_insert_with(|| broadcast::Sender::new(BEHIND))
+            .or_insert_with(|| broadcast::Sender::new(CHANNEL_CAPACITY))
             .subscribe()
     }
 
-    /// Somebody does not listen any more. The last one leaves nothing behind.
+    /// A caller does not listen any more. The last one leaves nothing behind.
     pub(crate) fn leave_instance(&self, id: &InstanceId) {
         let mut all = lock(&self.instances);
         if all
@@ -192,11 +184,11 @@ impl Subscriptions {
     }
 
     /// All changes from now on.
-    pub(crate) fn all(&self) -> broadcast::Receiver<Changed> {
+    pub(crate) fn all(&self) -> broadcast::Receiver<TableChange> {
         self.all.subscribe()
     }
 
-    pub(crate) fn tell_instance(&self, id: &InstanceId, update: Update) {
+    pub(crate) fn notify_instance(&self, id: &InstanceId, update: Update) {
         let mut all = lock(&self.instances);
         if let Some(sender) = all.get(id)
             && sender.send(update).is_err()
@@ -205,17 +197,16 @@ impl Subscriptions {
         }
     }
 
-    /// A record changed.
-    pub(crate) fn tell(&self, changed: &Changed) {
+    pub(crate) fn notify(&self, changed: &TableChange) {
         match changed {
-            Changed::Instance(turn) => {
-                let (before, after) = (turn.before.as_ref(), turn.after.as_ref());
+            TableChange::Instance(change) => {
+                let (before, after) = (change.before.as_ref(), change.after.as_ref());
                 let Some(either) = after.or(before) else {
                     return;
                 };
                 let matters = self.default_matters.load(Ordering::Relaxed);
                 if matters || either.project.as_str() != DEFAULT_PROJECT {
-                    let place = |one: &Arc<Kept<Instance>>| (one.node.clone(), one.address);
+                    let place = |one: &Arc<Versioned<Instance>>| (one.node.clone(), one.address);
                     if before.map(place) != after.map(place) {
                         let _ = self.projects.send(());
                     }
@@ -244,23 +235,23 @@ impl Subscriptions {
                     (Some(before), None) => Update::Gone(before.clone()),
                     (None, None) => return,
                 };
-                self.tell_instance(id, update);
+                self.notify_instance(id, update);
             }
-            Changed::Node(turn) => {
-                if let Some(either) = turn.after.as_ref().or(turn.before.as_ref()) {
+            TableChange::Node(change) => {
+                if let Some(either) = change.after.as_ref().or(change.before.as_ref()) {
                     self.placement.mark(Touched::Node(either.name.clone()));
                 }
             }
-            Changed::Project(_) => drop(self.projects.send(())),
-            Changed::Workload(_) | Changed::Machine(_) | Changed::Cluster(_) => {}
+            TableChange::Project(_) => drop(self.projects.send(())),
+            TableChange::Workload(_) | TableChange::Machine(_) | TableChange::Cluster(_) => {}
         }
         let _ = self.all.send(changed.clone());
     }
 }
 
 /// Whether a node came or went, or others reach it in another way than before.
-pub(crate) fn is_reached_otherwise(turn: &Turn<Node>) -> bool {
-    let route = |node: &Option<Arc<Kept<Node>>>| {
+pub(crate) fn is_reached_otherwise(change: &RecordChange<Node>) -> bool {
+    let route = |node: &Option<Arc<Versioned<Node>>>| {
         // None can send anything to one without an address.
         let node = node.as_ref()?;
         (node.beside_server || !node.address.is_empty()).then(|| {
@@ -273,6 +264,6 @@ pub(crate) fn is_reached_otherwise(turn: &Turn<Node>) -> bool {
             )
         })
     };
-    let came_or_went = turn.before.is_some() != turn.after.is_some();
-    came_or_went || route(&turn.before) != route(&turn.after)
+    let came_or_went = change.before.is_some() != change.after.is_some();
+    came_or_went || route(&change.before) != route(&change.after)
 }

@@ -1,5 +1,5 @@
-//! Every record in memory, with the indexes that questions need. Filled from
-//! the store and kept true by its watch; nobody else writes here.
+//! Every record in memory, with the indexes that queries need. Filled from the
+//! store and kept true by its watch; nothing else writes here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,27 +8,29 @@ use serde::de::DeserializeOwned;
 use strata_identity::Revocations;
 use strata_store::record::{self, Unknown};
 use strata_store::{Change, Condition, Revision, StoreError, Transaction, Write};
-use strata_types::instance::{InstanceId, WorkloadId};
+use strata_types::instance::{InstanceId, InstanceSpec, WorkloadId};
+use strata_types::project::ProjectUse;
 use strata_types::{Error, Label};
 
 use super::certificates::{Certificate, RevocationRecord};
 use super::clusters::Cluster;
 use super::keys::RecordKind;
 use super::machines::Machine;
-use super::record::{Instance, Node, Project, ProjectUse, Workload, unread};
+use super::record::{Instance, Node, Project, Workload, unread};
+use super::ring::Ring;
 use super::secrets::Secret;
+use super::stored_bytes::StoredBytes;
 use super::unreadable::{Remainder, Unreadable, without_one_field};
 
-/// A record and when it was last written.
+/// A record and the revision of its last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept<T> {
-    /// The record.
+pub struct Versioned<T> {
     pub record: T,
     /// When it was last written.
     pub revision: Revision,
 }
 
-impl<T> std::ops::Deref for Kept<T> {
+impl<T> std::ops::Deref for Versioned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -36,51 +38,52 @@ impl<T> std::ops::Deref for Kept<T> {
     }
 }
 
-/// What became of a record: how it was, how it is.
+/// A change of one record: before and after.
 #[derive(Clone, Debug)]
-pub struct Turn<T> {
+pub struct RecordChange<T> {
     /// Before; none when it is new.
-    pub before: Option<Arc<Kept<T>>>,
+    pub before: Option<Arc<Versioned<T>>>,
     /// Now; none when it is gone.
-    pub after: Option<Arc<Kept<T>>>,
+    pub after: Option<Arc<Versioned<T>>>,
 }
 
 /// A change to one record.
 #[derive(Clone, Debug)]
-pub enum Changed {
-    /// An instance.
-    Instance(Turn<Instance>),
-    /// A workload.
-    Workload(Turn<Workload>),
-    /// A node.
-    Node(Turn<Node>),
-    /// A project.
-    Project(Turn<Project>),
-    /// A machine.
-    Machine(Turn<Machine>),
-    /// A cluster.
-    Cluster(Turn<Cluster>),
+pub enum TableChange {
+    Instance(RecordChange<Instance>),
+    Workload(RecordChange<Workload>),
+    Node(RecordChange<Node>),
+    Project(RecordChange<Project>),
+    Machine(RecordChange<Machine>),
+    Cluster(RecordChange<Cluster>),
 }
 
-/// All records.
+/// What names a secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SecretUser {
+    Instance(InstanceId),
+    Workload(WorkloadId),
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    pub(crate) instances: BTreeMap<InstanceId, Arc<Kept<Instance>>>,
-    pub(crate) workloads: BTreeMap<WorkloadId, Arc<Kept<Workload>>>,
-    pub(crate) nodes: BTreeMap<String, Arc<Kept<Node>>>,
-    pub(crate) projects: BTreeMap<Label, Arc<Kept<Project>>>,
+    pub(crate) instances: BTreeMap<InstanceId, Arc<Versioned<Instance>>>,
+    pub(crate) workloads: BTreeMap<WorkloadId, Arc<Versioned<Workload>>>,
+    pub(crate) nodes: BTreeMap<String, Arc<Versioned<Node>>>,
+    pub(crate) projects: BTreeMap<Label, Arc<Versioned<Project>>>,
     /// By project and name.
-    pub(crate) secrets: BTreeMap<(Label, Label), Arc<Kept<Secret>>>,
-    pub(crate) machines: BTreeMap<Label, Arc<Kept<Machine>>>,
-    pub(crate) clusters: BTreeMap<Label, Arc<Kept<Cluster>>>,
-    /// By serial.
-    pub(crate) certificates: BTreeMap<String, Arc<Kept<Certificate>>>,
+    pub(crate) secrets: BTreeMap<(Label, Label), Arc<Versioned<Secret>>>,
+    pub(crate) machines: BTreeMap<Label, Arc<Versioned<Machine>>>,
+    pub(crate) clusters: BTreeMap<Label, Arc<Versioned<Cluster>>>,
+    pub(crate) certificates: BTreeMap<String, Arc<Versioned<Certificate>>>,
     /// By key of the store.
-    pub(crate) revocations: BTreeMap<String, Arc<Kept<RevocationRecord>>>,
-    /// The same, as gates ask for it.
+    pub(crate) revocations: BTreeMap<String, Arc<Versioned<RevocationRecord>>>,
+    /// The same, in the form that the auth layer checks.
     pub(crate) revoked: Arc<Revocations>,
     /// The node of each subnet.
     subnets: HashMap<String, String>,
+    /// The nodes, and maybe some whose record cannot be read any more.
+    pub(crate) ring: Ring,
     pub(crate) instance_names: HashMap<(Label, Label), InstanceId>,
     pub(crate) workload_names: HashMap<(Label, Label), WorkloadId>,
     pub(crate) on_node: HashMap<String, BTreeSet<InstanceId>>,
@@ -88,6 +91,10 @@ pub(crate) struct Tables {
     pub(crate) leaving: HashMap<String, BTreeSet<InstanceId>>,
     pub(crate) of_workload: HashMap<WorkloadId, BTreeSet<InstanceId>>,
     pub(crate) uses: HashMap<Label, ProjectUse>,
+    /// By project and name: what names a secret.
+    secret_users: HashMap<(Label, Label), BTreeSet<SecretUser>>,
+    /// What the instances, workloads and secrets of projects take.
+    pub(crate) stored: StoredBytes,
     /// Records that cannot be read, by key of the store.
     pub(crate) unreadable: BTreeMap<String, Unreadable>,
     /// What of a record this release does not know, by key of the store.
@@ -100,7 +107,7 @@ pub(crate) struct Tables {
 impl Tables {
     /// Takes in one change. Keys that are none of these are others' business.
     /// A record that cannot be read is an error, and is held as it is.
-    pub(crate) fn apply(&mut self, change: &Change) -> Result<Option<Changed>, Error> {
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<Option<TableChange>, Error> {
         let key = change.key();
         let Some(kind) = RecordKind::of(key) else {
             return Ok(None);
@@ -113,7 +120,9 @@ impl Tables {
         };
         self.remainders.remove(key);
         let held = self.unreadable.remove(key);
-        let error = match (self.take(kind, key, change), change) {
+        let taken = self.take(kind, key, change);
+        self.count_bytes(kind, key, change, taken.is_ok());
+        let error = match (taken, change) {
             (Ok(changed), Change::Put(_)) => return Ok(changed),
             (Ok(changed), Change::Deleted { .. }) => {
                 return Ok(changed.filter(|_| held.is_none()));
@@ -128,57 +137,76 @@ impl Tables {
         Err(error)
     }
 
+    /// Counts a record to its project. One that cannot be read is of none.
+    fn count_bytes(&mut self, kind: RecordKind, key: &str, change: &Change, is_read: bool) {
+        self.stored.remove(key);
+        let Change::Put(entry) = change else {
+            return;
+        };
+        let name = &key[kind.prefix().len()..];
+        let project = match kind {
+            _ if !is_read => None,
+            RecordKind::Instance => self.instances.get(name).map(|one| one.project.clone()),
+            RecordKind::Workload => self.workloads.get(name).map(|one| one.project.clone()),
+            RecordKind::Secret => secret_key(name).ok().map(|(project, _)| project),
+            _ => None,
+        };
+        if let Some(project) = project {
+            self.stored.insert(key, project, entry.value.len());
+        }
+    }
+
     fn take(
         &mut self,
         kind: RecordKind,
         key: &str,
         change: &Change,
-    ) -> Result<Option<Changed>, Error> {
+    ) -> Result<Option<TableChange>, Error> {
         let name = &key[kind.prefix().len()..];
         Ok(Some(match kind {
             RecordKind::Instance => {
                 let id: InstanceId = name.parse()?;
                 let after = self.read(change)?;
-                Changed::Instance(self.turn_instance(id, after))
+                TableChange::Instance(self.apply_instance(id, after))
             }
             RecordKind::Workload => {
                 let id: WorkloadId = name.parse()?;
                 let after = self.read(change)?;
-                Changed::Workload(self.turn_workload(id, after))
+                TableChange::Workload(self.apply_workload(id, after))
             }
             RecordKind::Node => {
                 let after = self.read_node(change)?;
-                Changed::Node(self.turn_node(name, after))
+                TableChange::Node(self.apply_node(name, after))
             }
             RecordKind::Project => {
                 let name = Label::from_field("project", name)?;
                 let after = self.read(change)?;
-                Changed::Project(turn(&mut self.projects, name, after))
+                TableChange::Project(replace_record(&mut self.projects, name, after))
             }
             RecordKind::Machine => {
                 let id = Label::from_field("machine", name)?;
                 let after = self.read(change)?;
-                Changed::Machine(turn(&mut self.machines, id, after))
+                TableChange::Machine(replace_record(&mut self.machines, id, after))
             }
             RecordKind::Cluster => {
                 let name = Label::from_field("cluster", name)?;
                 let after = self.read(change)?;
-                Changed::Cluster(turn(&mut self.clusters, name, after))
+                TableChange::Cluster(replace_record(&mut self.clusters, name, after))
             }
             RecordKind::Secret => {
                 let after = self.read(change)?;
-                turn(&mut self.secrets, secret_key(name)?, after);
+                replace_record(&mut self.secrets, secret_key(name)?, after);
                 return Ok(None);
             }
             RecordKind::Certificate => {
                 let after = self.read(change)?;
-                turn(&mut self.certificates, name.to_owned(), after);
+                replace_record(&mut self.certificates, name.to_owned(), after);
                 return Ok(None);
             }
             RecordKind::Revocation => {
                 let after = self.read(change)?;
-                let turn = turn(&mut self.revocations, key.to_owned(), after);
-                match (&turn.before, &turn.after) {
+                let change = replace_record(&mut self.revocations, key.to_owned(), after);
+                match (&change.before, &change.after) {
                     (_, Some(after)) => self.revoked.add(&after.what),
                     (Some(before), None) => self.revoked.remove(&before.what),
                     (None, None) => {}
@@ -189,9 +217,9 @@ impl Tables {
     }
 
     /// Takes a record out that was read before and cannot be any more. Its
-    /// name, its node and its workload are those it had, where its text does
-    /// not say. It is not announced as gone: it is not. A certificate that
-    /// was revoked stays so.
+    /// name, its node and its workload are those it had, where its text has
+    /// none. It is not announced as gone: it is not. A certificate that was
+    /// revoked stays so.
     fn drop_readable(&mut self, kind: RecordKind, key: &str, unreadable: &mut Unreadable) {
         let name = &key[kind.prefix().len()..];
         match kind {
@@ -199,7 +227,7 @@ impl Tables {
                 let Ok(id) = name.parse::<InstanceId>() else {
                     return;
                 };
-                if let Some(before) = self.turn_instance(id, None).before {
+                if let Some(before) = self.apply_instance(id, None).before {
                     let text = |text: &Label| text.to_string();
                     let known = &before.record;
                     let named = || Some(text(&known.name));
@@ -214,7 +242,7 @@ impl Tables {
             }
             RecordKind::Workload => {
                 if let Ok(id) = name.parse::<WorkloadId>() {
-                    self.turn_workload(id, None);
+                    self.apply_workload(id, None);
                 }
             }
             RecordKind::Node => drop(self.nodes.remove(name)),
@@ -233,11 +261,14 @@ impl Tables {
 
     /// Reads a record; what of it this release does not know is remembered
     /// for when it is written again.
-    fn read<T: DeserializeOwned>(&mut self, change: &Change) -> Result<Option<Kept<T>>, Error> {
+    fn read<T: DeserializeOwned>(
+        &mut self,
+        change: &Change,
+    ) -> Result<Option<Versioned<T>>, Error> {
         self.read_with(change, |_| None)
     }
 
-    fn read_node(&mut self, change: &Change) -> Result<Option<Kept<Node>>, Error> {
+    fn read_node(&mut self, change: &Change) -> Result<Option<Versioned<Node>>, Error> {
         self.read_with(change, without_one_field)
     }
 
@@ -245,7 +276,7 @@ impl Tables {
         &mut self,
         change: &Change,
         otherwise: impl FnOnce(&[u8]) -> Option<(T, Unknown)>,
-    ) -> Result<Option<Kept<T>>, Error> {
+    ) -> Result<Option<Versioned<T>>, Error> {
         let Change::Put(entry) = change else {
             return Ok(None);
         };
@@ -258,7 +289,7 @@ impl Tables {
             let remainder = Remainder { text, unknown };
             self.remainders.insert(entry.key.clone(), remainder);
         }
-        Ok(Some(Kept {
+        Ok(Some(Versioned {
             record,
             revision: entry.changed,
         }))
@@ -292,17 +323,21 @@ impl Tables {
         Ok(())
     }
 
-    fn turn_node(&mut self, name: &str, after: Option<Kept<Node>>) -> Turn<Node> {
-        let turn = turn(&mut self.nodes, name.to_owned(), after);
-        if let Some(before) = &turn.before
+    fn apply_node(&mut self, name: &str, after: Option<Versioned<Node>>) -> RecordChange<Node> {
+        let change = replace_record(&mut self.nodes, name.to_owned(), after);
+        if let Some(before) = &change.before
             && self.subnets.get(&before.subnet) == Some(&before.name)
         {
             self.subnets.remove(&before.subnet);
         }
-        if let Some(after) = &turn.after {
-            self.subnets.insert(after.subnet.clone(), name.to_owned());
+        match &change.after {
+            Some(after) => {
+                self.subnets.insert(after.subnet.clone(), name.to_owned());
+                self.ring.insert(name);
+            }
+            None => self.ring.remove(name),
         }
-        turn
+        change
     }
 
     /// The node that has a subnet.
@@ -317,7 +352,7 @@ impl Tables {
         let network = subnet
             .split_once(".0/24")
             .map(|(network, _)| format!("{network}."));
-        let nested = move |node: &&Arc<Kept<Node>>| {
+        let nested = move |node: &&Arc<Versioned<Node>>| {
             let within = |network: &String| node.address.starts_with(network.as_str());
             node.address_proven && network.as_ref().is_some_and(within)
         };
@@ -327,12 +362,31 @@ impl Tables {
             .map(|node| node.name.as_str())
     }
 
-    fn turn_instance(&mut self, id: InstanceId, after: Option<Kept<Instance>>) -> Turn<Instance> {
-        let turn = turn(&mut self.instances, id.clone(), after);
-        if let Some(before) = &turn.before {
-            self.forget_instance(before);
+    /// The nodes that are reached by way of the one that has a subnet: those on
+    /// its host, those on theirs, and so on.
+    pub(crate) fn nested_below(&self, subnet: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut subnets = vec![subnet];
+        while let Some(subnet) = subnets.pop() {
+            for name in self.nested_in(subnet) {
+                if found.insert(name) {
+                    subnets.extend(self.nodes.get(name).map(|node| node.subnet.as_str()));
+                }
+            }
         }
-        if let Some(after) = &turn.after {
+        found
+    }
+
+    fn apply_instance(
+        &mut self,
+        id: InstanceId,
+        after: Option<Versioned<Instance>>,
+    ) -> RecordChange<Instance> {
+        let change = replace_record(&mut self.instances, id.clone(), after);
+        if let Some(before) = &change.before {
+            self.unindex_instance(before);
+        }
+        if let Some(after) = &change.after {
             let name = (after.project.clone(), after.name.clone());
             self.instance_names.insert(name, id.clone());
             if let Some(node) = &after.node {
@@ -349,40 +403,88 @@ impl Tables {
             }
             let used = self.uses.entry(after.project.clone()).or_default();
             *used += ProjectUse::of(&after.spec);
+            let user = SecretUser::Instance(after.id.clone());
+            self.index_secrets(&after.project, &after.spec, &user);
         }
-        turn
+        change
     }
 
-    fn forget_instance(&mut self, before: &Instance) {
+    fn index_secrets(&mut self, project: &Label, spec: &InstanceSpec, user: &SecretUser) {
+        for secret in spec.given_secrets().unwrap_or_default() {
+            let users = self.secret_users.entry((project.clone(), secret.name));
+            users.or_default().insert(user.clone());
+        }
+    }
+
+    fn unindex_secrets(&mut self, project: &Label, spec: &InstanceSpec, user: &SecretUser) {
+        for secret in spec.given_secrets().unwrap_or_default() {
+            remove_from_index(
+                &mut self.secret_users,
+                &(project.clone(), secret.name),
+                user,
+            );
+        }
+    }
+
+    /// So many of what names a secret, in words.
+    pub(crate) fn users_of_secret(&self, secret: &Secret, most: usize) -> Vec<String> {
+        let key = (secret.project.clone(), secret.name.clone());
+        let users = self.secret_users.get(&key).into_iter().flatten();
+        let named = users.filter_map(|user| match user {
+            SecretUser::Instance(id) => {
+                let found = self.instances.get(id)?;
+                Some(format!("instance {}", found.name))
+            }
+            SecretUser::Workload(id) => {
+                let found = self.workloads.get(id)?;
+                Some(format!("workload {}", found.name))
+            }
+        });
+        let mut named: Vec<String> = named.take(most).collect();
+        named.sort_unstable();
+        named
+    }
+
+    fn unindex_instance(&mut self, before: &Instance) {
         let name = (before.project.clone(), before.name.clone());
         if self.instance_names.get(&name) == Some(&before.id) {
             self.instance_names.remove(&name);
         }
         if let Some(node) = &before.node {
-            take_out(&mut self.on_node, node, &before.id);
+            remove_from_index(&mut self.on_node, node, &before.id);
         }
         for leaving in &before.leaving {
-            take_out(&mut self.leaving, &leaving.node, &before.id);
+            remove_from_index(&mut self.leaving, &leaving.node, &before.id);
         }
         if let Some(workload) = &before.workload {
-            take_out(&mut self.of_workload, workload, &before.id);
+            remove_from_index(&mut self.of_workload, workload, &before.id);
         }
         if let Some(used) = self.uses.get_mut(&before.project) {
             *used -= ProjectUse::of(&before.spec);
         }
+        let user = SecretUser::Instance(before.id.clone());
+        self.unindex_secrets(&before.project, &before.spec, &user);
     }
 
-    fn turn_workload(&mut self, id: WorkloadId, after: Option<Kept<Workload>>) -> Turn<Workload> {
-        let turn = turn(&mut self.workloads, id.clone(), after);
-        if let Some(before) = &turn.before {
+    fn apply_workload(
+        &mut self,
+        id: WorkloadId,
+        after: Option<Versioned<Workload>>,
+    ) -> RecordChange<Workload> {
+        let change = replace_record(&mut self.workloads, id.clone(), after);
+        if let Some(before) = &change.before {
             let name = (before.project.clone(), before.name.clone());
             self.workload_names.remove(&name);
+            let user = SecretUser::Workload(id.clone());
+            self.unindex_secrets(&before.project, &before.spec, &user);
         }
-        if let Some(after) = &turn.after {
+        if let Some(after) = &change.after {
             let name = (after.project.clone(), after.name.clone());
+            let user = SecretUser::Workload(id.clone());
+            self.index_secrets(&after.project, &after.spec, &user);
             self.workload_names.insert(name, id);
         }
-        turn
+        change
     }
 }
 
@@ -393,23 +495,23 @@ fn secret_key(text: &str) -> Result<(Label, Label), Error> {
     Ok((project, Label::from_field("secret", name)?))
 }
 
-fn turn<K: Ord, T>(
-    table: &mut BTreeMap<K, Arc<Kept<T>>>,
+fn replace_record<K: Ord, T>(
+    table: &mut BTreeMap<K, Arc<Versioned<T>>>,
     key: K,
-    after: Option<Kept<T>>,
-) -> Turn<T> {
+    after: Option<Versioned<T>>,
+) -> RecordChange<T> {
     let after = after.map(Arc::new);
     let before = match &after {
         Some(after) => table.insert(key, after.clone()),
         None => table.remove(&key),
     };
-    Turn { before, after }
+    RecordChange { before, after }
 }
 
-fn take_out<K: std::hash::Hash + Eq>(
-    index: &mut HashMap<K, BTreeSet<InstanceId>>,
+fn remove_from_index<K: std::hash::Hash + Eq, V: Ord>(
+    index: &mut HashMap<K, BTreeSet<V>>,
     key: &K,
-    id: &InstanceId,
+    id: &V,
 ) {
     if let Some(set) = index.get_mut(key) {
         set.remove(id);

@@ -5,13 +5,15 @@
 use std::time::Duration;
 
 use strata_store::Transaction;
+use strata_types::instance::DesiredState;
 use strata_types::instance::InstanceId;
 use strata_types::{Error, Result};
 
-use super::commit::Verdict;
-use super::follow::public;
-use super::record::Wanted;
-use super::{Core, TakeOver, Who, keys};
+use super::commit::{WriteDecision, Writer};
+use super::instances::check_management;
+use super::record::Instance;
+use super::store_watch::public;
+use super::{Core, Principal, TakeOver, keys};
 
 /// How long it is remembered that an instance was deleted whose node was away.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -20,13 +22,13 @@ impl Core {
     /// Has a node take over what other control planes assigned to it. What no
     /// record is of is stopped then, and destroyed after the node's grace
     /// period; or destroyed at once.
-    pub fn take_over(&self, who: &Who, node: &str, destroy: bool) -> Result<()> {
-        who.everywhere()?;
+    pub fn take_over(&self, principal: &Principal, node: &str, destroy: bool) -> Result<()> {
+        principal.require_all_projects()?;
         let name = self.node(node)?.name.clone();
         if !self.subscriptions().is_linked(&name) {
             let why = format!("node {name} is not connected to this server");
             return Err(Error::wrong_state(why)
-                .with_hint("see whether it is up, and ask the server that leads"));
+                .with_hint("see whether it is up, and use the server that leads"));
         }
         let order = TakeOver {
             node: name,
@@ -38,22 +40,27 @@ impl Core {
     }
 
     /// Deletes the record of an instance whose node cannot destroy it, or does
-    /// not come back. The node is sent a withdrawal when it does.
-    pub async fn force_delete_instance(&self, who: &Who, id: &InstanceId) -> Result<()> {
-        who.everywhere()?;
-        let now = self.instance(who, None, id.as_str())?;
-        if now.wanted != Wanted::Gone {
+    /// not come back. The node is sent a withdrawal when it comes back.
+    pub async fn force_delete_instance(
+        &self,
+        principal: &Principal,
+        id: &InstanceId,
+    ) -> Result<()> {
+        principal.require_all_projects()?;
+        let now = self.instance(principal, None, id.as_str())?;
+        check_management(principal, "instance", &now.name, &now.spec)?;
+        if now.desired_state != DesiredState::Gone {
             let why = format!("{} is not being deleted", now.name);
             return Err(Error::wrong_state(why)
                 .with_hint("delete it first; force is for one that does not go"));
         }
         self.remember_deleted(id).await?;
-        let gone = self.change_instance(id, |_| Ok(Verdict::Delete));
+        let gone = self.change::<Instance>(Writer::AnyServer, id, |_| Ok(WriteDecision::Delete));
         gone.await.map(drop)
     }
 
-    /// Remembers that an instance was deleted, for when its node comes back
-    /// with it.
+    /// Records that an instance was deleted, for when its node comes back with
+    /// it.
     pub(super) async fn remember_deleted(&self, id: &InstanceId) -> Result<()> {
         let store = self.store();
         let lease = store.grant(REMEMBERED).await.map_err(public)?;

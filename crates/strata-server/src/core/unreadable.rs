@@ -13,8 +13,8 @@ use strata_store::{Entry, Revision, Transaction};
 use strata_types::instance::InstanceId;
 use strata_types::{Error, Result};
 
-use super::follow::public;
-use super::{Core, Who, keys};
+use super::store_watch::public;
+use super::{Core, Principal, keys};
 
 /// A record that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,15 +83,15 @@ pub(super) fn without_one_field<T: DeserializeOwned>(text: &[u8]) -> Option<(T, 
 
 impl Core {
     /// The records that cannot be read, by their keys.
-    pub fn unreadable(&self, who: &Who) -> Result<Vec<Unreadable>> {
-        who.everywhere()?;
+    pub fn unreadable(&self, principal: &Principal) -> Result<Vec<Unreadable>> {
+        principal.require_all_projects()?;
         let tables = self.tables();
         Ok(tables.unreadable.values().cloned().collect())
     }
 
     /// The instances that a node keeps as they are, because their records
     /// cannot be read.
-    pub(crate) fn kept_on(&self, node: &str) -> Vec<InstanceId> {
+    pub(crate) fn unreadable_on(&self, node: &str) -> Vec<InstanceId> {
         let tables = self.tables();
         let on = tables.unreadable.values();
         let on = on.filter(|one| one.may_be_on(node));
@@ -100,13 +100,13 @@ impl Core {
 
     /// Deletes a record that cannot be read, and the name that it holds. What
     /// a node has of it is stopped then, and destroyed after a while.
-    pub async fn delete_unreadable(&self, who: &Who, key: &str) -> Result<()> {
-        who.everywhere()?;
+    pub async fn delete_unreadable(&self, principal: &Principal, key: &str) -> Result<()> {
+        principal.require_all_projects()?;
         let found = self.tables().unreadable.get(key).cloned();
         let found = found.ok_or_else(|| {
             let key: String = key.chars().take(140).collect();
             Error::not_found(format!("there is no unreadable record {key}"))
-                .with_hint("see those there are: strata store unreadable")
+                .with_hint("list them: strata store unreadable")
         })?;
         let mut gone = Transaction::new()
             .if_unchanged(key, found.revision)

@@ -3,39 +3,38 @@
 use std::sync::Arc;
 
 use strata_store::Revision;
-use strata_types::instance::{InstanceId, InstanceSpec, InstanceState};
+use strata_types::instance::{DesiredState, InstanceId, InstanceSpec, InstanceState};
 use strata_types::{Error, ErrorKind, Label, Result};
 
-use super::commit::Verdict;
-use super::instances::check_reach;
-use super::record::{Instance, Wanted};
-use super::tables::Kept;
-use super::{Core, Who, now_ms};
+use super::commit::{WriteDecision, Writer};
+use super::instances::{check_host_access, check_management};
+use super::record::{Instance, encode};
+use super::tables::Versioned;
+use super::{Core, Principal, keys, now_ms, placement_rules};
 
 /// A change to an instance. What is `None` stays.
 #[derive(Clone, Debug, Default)]
-pub struct Change {
+pub struct InstanceUpdate {
     /// Another name.
     pub name: Option<Label>,
     /// Another specification.
     pub spec: Option<InstanceSpec>,
-    /// Runs or rests.
-    pub wanted: Option<Wanted>,
+    pub desired_state: Option<DesiredState>,
     /// The generation that the specification was made from, where it was made
     /// from one: if it is another by now, nothing is changed.
     pub made_from: Option<u64>,
 }
 
-/// That a record must be as it was when somebody looked.
+/// That a record must be as it was when a caller read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Precondition(pub Option<Revision>);
 
 impl Precondition {
-    pub(crate) fn check<T>(self, now: &Kept<T>) -> Result<()> {
+    pub(crate) fn check<T>(self, now: &Versioned<T>) -> Result<()> {
         match self.0 {
             Some(revision) if revision != now.revision => Err(Error::new(
                 ErrorKind::Aborted,
-                "it was changed since it was looked at",
+                "the record was changed since it was read",
             )
             .in_field("If-Match")),
             _ => Ok(()),
@@ -44,38 +43,47 @@ impl Precondition {
 }
 
 impl Core {
-    /// Wants an instance to run. One that runs goes on.
-    pub async fn start_instance(&self, who: &Who, id: &InstanceId) -> Result<Arc<Kept<Instance>>> {
-        let wanted = Some(Wanted::Running);
-        let change = Change {
-            wanted,
-            ..Change::default()
+    /// Sets the desired state of an instance to running. One that runs goes on.
+    pub async fn start_instance(
+        &self,
+        principal: &Principal,
+        id: &InstanceId,
+    ) -> Result<Arc<Versioned<Instance>>> {
+        let desired_state = Some(DesiredState::Running);
+        let change = InstanceUpdate {
+            desired_state,
+            ..InstanceUpdate::default()
         };
-        self.update_instance(who, id, change, Precondition::default())
+        self.update_instance(principal, id, change, Precondition::default())
             .await
     }
 
-    /// Wants an instance to rest. One that rests goes on resting.
-    pub async fn stop_instance(&self, who: &Who, id: &InstanceId) -> Result<Arc<Kept<Instance>>> {
-        let wanted = Some(Wanted::Stopped);
-        let change = Change {
-            wanted,
-            ..Change::default()
+    /// Sets the desired state of an instance to stopped. One that is stopped
+    /// stays so.
+    pub async fn stop_instance(
+        &self,
+        principal: &Principal,
+        id: &InstanceId,
+    ) -> Result<Arc<Versioned<Instance>>> {
+        let desired_state = Some(DesiredState::Stopped);
+        let change = InstanceUpdate {
+            desired_state,
+            ..InstanceUpdate::default()
         };
-        self.update_instance(who, id, change, Precondition::default())
+        self.update_instance(principal, id, change, Precondition::default())
             .await
     }
 
     /// Changes an instance. Another specification replaces what a node has.
     pub async fn update_instance(
         &self,
-        who: &Who,
+        principal: &Principal,
         id: &InstanceId,
-        change: Change,
+        change: InstanceUpdate,
         precondition: Precondition,
-    ) -> Result<Arc<Kept<Instance>>> {
-        let now = self.instance(who, None, id.as_str())?;
-        who.in_project(&now.project)?;
+    ) -> Result<Arc<Versioned<Instance>>> {
+        let now = self.instance(principal, None, id.as_str())?;
+        principal.in_project(&now.project)?;
         let mut room = None;
         let mut defaulted = now.defaulted;
         let mut change = change;
@@ -83,40 +91,57 @@ impl Core {
             && *spec != now.spec
         {
             spec.check()?;
-            crate::placement::rules(&now.project, spec)?;
-            check_reach(who, spec)?;
-            self.check_ports(who, &now.project, spec, Some(&now.spec))?;
-            self.check_volumes(who, &now.project, spec, Some(&now.spec))?;
-            self.check_secrets(&now.project, spec)?;
+            placement_rules(&now.project, spec)?;
+            check_host_access(principal, spec)?;
+            self.projects()
+                .check_ports(principal, &now.project, spec, Some(&now.spec))?;
+            self.projects()
+                .check_volumes(principal, &now.project, spec, Some(&now.spec))?;
+            self.secrets().check_spec(&now.project, spec)?;
             let mut spec = spec.clone();
-            let kept = now.defaulted.still(&now.spec, &spec);
-            defaulted = kept.and(self.with_defaults(who, &now.project, &mut spec)?);
+            let stored = now.defaulted.still(&now.spec, &spec);
+            defaulted = stored.and(self.projects().with_defaults(
+                principal,
+                &now.project,
+                &mut spec,
+            )?);
             let old = Some(&now.spec);
-            room = Some(self.admit(&now.project, &spec, defaulted, old)?);
+            room = Some(
+                self.projects()
+                    .reserve_quota(&now.project, &spec, defaulted, old)?,
+            );
             change.spec = Some(spec);
-        } else if now.wanted == Wanted::Stopped && change.wanted == Some(Wanted::Running) {
+        } else if now.desired_state == DesiredState::Stopped
+            && change.desired_state == Some(DesiredState::Running)
+        {
             // Of before the project had a quota: it does not come back without
-            // the limits that the quota asks for.
+            // the limits that the quota requires.
             let mut spec = now.spec.clone();
-            let more = self.with_defaults(who, &now.project, &mut spec)?;
+            let more = self
+                .projects()
+                .with_defaults(principal, &now.project, &mut spec)?;
             if spec != now.spec {
                 defaulted = now.defaulted.and(more);
                 let old = Some(&now.spec);
-                room = Some(self.admit(&now.project, &spec, defaulted, old)?);
+                room = Some(
+                    self.projects()
+                        .reserve_quota(&now.project, &spec, defaulted, old)?,
+                );
                 change.spec = Some(spec);
                 change.made_from = Some(now.generation);
             }
         }
         let changed = self
-            .change_instance(id, |now| {
+            .change::<Instance>(Writer::AnyServer, id, |now| {
+                check_management(principal, "instance", &now.name, &now.spec)?;
                 precondition.check(now)?;
-                if now.wanted == Wanted::Gone {
+                if now.desired_state == DesiredState::Gone {
                     let why = format!("{} is being deleted", now.name);
                     return Err(Error::wrong_state(why));
                 }
                 let outdated = |from: u64| from != now.generation;
                 if change.spec.is_some() && change.made_from.is_some_and(outdated) {
-                    let why = format!("{} was changed by somebody else meanwhile", now.name);
+                    let why = format!("{} was changed meanwhile", now.name);
                     return Err(Error::new(ErrorKind::Aborted, why)
                         .with_hint("look at it again, then repeat the request"));
                 }
@@ -133,10 +158,12 @@ impl Core {
                 let mut next = changed(now, &change, confirms);
                 if change.spec.is_some() {
                     next.defaulted = defaulted;
+                    let bytes = encode(&next)?.len();
+                    self.check_bytes(principal, &now.project, &keys::instance(id), bytes)?;
                 }
                 Ok(match next == now.record {
-                    true => Verdict::Keep,
-                    false => Verdict::put(next),
+                    true => WriteDecision::Keep,
+                    false => WriteDecision::put(next),
                 })
             })
             .await?;
@@ -144,28 +171,29 @@ impl Core {
         changed.ok_or_else(|| Error::not_found(format!("there is no instance {id}")))
     }
 
-    /// Wants an instance to be gone. The record goes when the node has nothing
-    /// of it any more. Of one that is going already: success.
+    /// Sets the desired state of an instance to gone. The record goes when the
+    /// node has nothing of it any more. Of one that is going already: success.
     pub async fn delete_instance(
         &self,
-        who: &Who,
+        principal: &Principal,
         id: &InstanceId,
         precondition: Precondition,
     ) -> Result<()> {
-        let now = self.instance(who, None, id.as_str())?;
-        who.in_project(&now.project)?;
-        self.change_instance(id, |now| {
-            if now.wanted == Wanted::Gone {
-                return Ok(Verdict::Keep);
+        let now = self.instance(principal, None, id.as_str())?;
+        principal.in_project(&now.project)?;
+        self.change::<Instance>(Writer::AnyServer, id, |now| {
+            check_management(principal, "instance", &now.name, &now.spec)?;
+            if now.desired_state == DesiredState::Gone {
+                return Ok(WriteDecision::Keep);
             }
             precondition.check(now)?;
             if now.node.is_none() && now.leaving.is_empty() {
-                return Ok(Verdict::Delete);
+                return Ok(WriteDecision::Delete);
             }
             let mut next = now.record.clone();
-            next.wanted = Wanted::Gone;
-            turn_to(&mut next, InstanceState::Destroying, "");
-            Ok(Verdict::put(next))
+            next.desired_state = DesiredState::Gone;
+            set_state(&mut next, InstanceState::Destroying, "");
+            Ok(WriteDecision::put(next))
         })
         .await
         .map(drop)
@@ -173,7 +201,7 @@ impl Core {
 }
 
 /// The instance with the change in it.
-fn changed(now: &Instance, change: &Change, confirms: bool) -> Instance {
+fn changed(now: &Instance, change: &InstanceUpdate, confirms: bool) -> Instance {
     let mut next = now.clone();
     if let Some(name) = &change.name {
         next.name = name.clone();
@@ -189,16 +217,16 @@ fn changed(now: &Instance, change: &Change, confirms: bool) -> Instance {
         next.generation += 1;
         replace(&mut next, now, "its name changed", confirms);
     }
-    match change.wanted {
-        Some(Wanted::Running) => start(&mut next),
-        Some(Wanted::Stopped) if next.wanted == Wanted::Running => {
-            next.wanted = Wanted::Stopped;
+    match change.desired_state {
+        Some(DesiredState::Running) => start(&mut next),
+        Some(DesiredState::Stopped) if next.desired_state == DesiredState::Running => {
+            next.desired_state = DesiredState::Stopped;
             match (next.node.is_some(), next.state) {
                 (true, InstanceState::Crashed | InstanceState::Failed) | (false, _) => {
-                    turn_to(&mut next, InstanceState::Stopped, "");
+                    set_state(&mut next, InstanceState::Stopped, "");
                 }
                 (true, InstanceState::Terminated) => {}
-                (true, _) => turn_to(&mut next, InstanceState::Stopping, ""),
+                (true, _) => set_state(&mut next, InstanceState::Stopping, ""),
             }
         }
         _ => {}
@@ -207,7 +235,7 @@ fn changed(now: &Instance, change: &Change, confirms: bool) -> Instance {
 }
 
 /// The specification is another: what the node has is replaced; it is placed
-/// anew when it asks for something else of its place.
+/// again when it requires something else of its place.
 fn replace(next: &mut Instance, before: &Instance, why: &str, confirms: bool) {
     let place = |spec: &InstanceSpec| {
         (
@@ -225,32 +253,32 @@ fn replace(next: &mut Instance, before: &Instance, why: &str, confirms: bool) {
             false => next.node = None,
         }
         next.address = None;
-        let state = match next.wanted {
-            Wanted::Running => InstanceState::Scheduling,
-            Wanted::Stopped | Wanted::Gone => InstanceState::Stopped,
+        let state = match next.desired_state {
+            DesiredState::Running => InstanceState::Scheduling,
+            DesiredState::Stopped | DesiredState::Gone => InstanceState::Stopped,
         };
-        turn_to(next, state, &format!("replaced: {why}"));
-    } else if next.wanted == Wanted::Running {
-        turn_to(next, InstanceState::Starting, &format!("replaced: {why}"));
+        set_state(next, state, &format!("replaced: {why}"));
+    } else if next.desired_state == DesiredState::Running {
+        set_state(next, InstanceState::Starting, &format!("replaced: {why}"));
     }
 }
 
 fn start(next: &mut Instance) {
     use InstanceState::{Crashed, Failed, Stopped, Stopping, Terminated};
-    let rests = next.wanted == Wanted::Stopped;
-    next.wanted = Wanted::Running;
+    let rests = next.desired_state == DesiredState::Stopped;
+    next.desired_state = DesiredState::Running;
     if rests || matches!(next.state, Crashed | Failed | Terminated) {
         next.refusals.clear();
         next.starts += 1;
         match next.node {
-            None => turn_to(next, InstanceState::Scheduling, ""),
+            None => set_state(next, InstanceState::Scheduling, ""),
             Some(_)
                 if matches!(
                     next.state,
                     Stopped | Stopping | Crashed | Failed | Terminated
                 ) =>
             {
-                turn_to(next, InstanceState::Starting, "");
+                set_state(next, InstanceState::Starting, "");
             }
             Some(_) => {}
         }
@@ -258,23 +286,24 @@ fn start(next: &mut Instance) {
 }
 
 /// Another state, now.
-pub(crate) fn turn_to(instance: &mut Instance, state: InstanceState, description: &str) {
+pub(crate) fn set_state(instance: &mut Instance, state: InstanceState, description: &str) {
     instance.state = state;
     description.clone_into(&mut instance.description);
     instance.limited_description = None;
+    instance.given_up = false;
     instance.changed_at_ms = now_ms();
 }
 
 /// Why something is so: in full, and for callers limited to projects, without
 /// nodes and instances of others.
 #[derive(Clone, Debug)]
-pub(crate) struct Why {
+pub(crate) struct StateReason {
     pub(crate) full: String,
     pub(crate) limited: String,
 }
 
 /// The same with a description that not every caller is shown in full.
-pub(crate) fn turn_to_because(instance: &mut Instance, state: InstanceState, why: &Why) {
-    turn_to(instance, state, &why.full);
+pub(crate) fn set_state_because(instance: &mut Instance, state: InstanceState, why: &StateReason) {
+    set_state(instance, state, &why.full);
     instance.limited_description = Some(why.limited.clone());
 }

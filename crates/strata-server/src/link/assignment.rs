@@ -1,13 +1,13 @@
-//! What a node is told of an instance.
+//! What a node is sent of an instance.
 
 use sha2::{Digest as _, Sha256};
 use strata_api::pod_fields::restart_to_wire;
 use strata_api::strata::v1::{self, assignment::Spec, vm_spec};
-use strata_types::instance::{InstanceId, InstanceKind, PROJECT_VOLUME, PoolDisk, RunPolicy};
+use strata_types::Result;
+use strata_types::instance::{InstanceId, InstanceKind, PoolDisk, RunPolicy};
 use strata_types::pod::{PodName, VolumeSource};
-use strata_types::{Label, Result};
 
-use crate::core::{DEFAULT_PROJECT, Instance, Wanted};
+use crate::core::{DEFAULT_PROJECT, DesiredState, Instance};
 
 /// The name of an instance's pod or virtual machine on its node: the same for
 /// its whole life, whatever it is called.
@@ -26,17 +26,17 @@ pub(super) fn assignment(instance: &Instance) -> Result<v1::Assignment> {
         InstanceKind::Container => Spec::Pod(pod(instance)?),
         InstanceKind::Vm => Spec::Vm(vm(instance)?),
     };
-    let wanted = match instance.wanted {
-        Wanted::Running => v1::Wanted::Running,
-        Wanted::Stopped | Wanted::Gone => v1::Wanted::Stopped,
+    let desired_state = match instance.desired_state {
+        DesiredState::Running => v1::Wanted::Running,
+        DesiredState::Stopped | DesiredState::Gone => v1::Wanted::Stopped,
     };
     Ok(v1::Assignment {
         id: instance.id.to_string(),
         generation: instance.generation,
-        wanted: wanted.into(),
+        wanted: desired_state.into(),
         spec: Some(spec),
         starts: instance.starts,
-        // Whoever sends it adds them.
+        // The sender adds them.
         secrets: Vec::new(),
         available: instance.spec.placement.runs == RunPolicy::Available,
         epoch: instance.epoch,
@@ -49,29 +49,15 @@ fn pod(instance: &Instance) -> Result<v1::PodSpec> {
     pod.hostname = Some(instance.name.clone());
     for volume in &mut pod.volumes {
         if let VolumeSource::Named(name) | VolumeSource::Pool(name) = &mut volume.source {
-            *name = own_volume(&instance.project, name)?;
+            *name = instance.own_volume(name)?;
         }
     }
-    for (key, value) in marks(instance) {
+    for (key, value) in server_labels(instance) {
         pod.labels.insert(key.into(), value);
     }
     let mut wire = v1::PodSpec::from(&pod);
     wire.aliases = aliases(instance);
     Ok(wire)
-}
-
-/// The name on the node, or in the pool, of a volume of a project: those of
-/// different projects are different volumes.
-pub(crate) fn own_volume(project: &Label, name: &Label) -> Result<Label> {
-    if project.as_str() == DEFAULT_PROJECT {
-        return Ok(name.clone());
-    }
-    let digest = Sha256::digest(format!("{project}/{name}"));
-    let hex: String = digest[..20]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Label::from_field("volumes", &format!("{PROJECT_VOLUME}{hex}"))
 }
 
 /// The names by which others find it.
@@ -84,7 +70,7 @@ pub(super) fn aliases(instance: &Instance) -> Vec<String> {
     aliases
 }
 
-fn marks(instance: &Instance) -> [(&'static str, String); 4] {
+fn server_labels(instance: &Instance) -> [(&'static str, String); 4] {
     [
         ("strata.dev/instance", instance.name.to_string()),
         ("strata.dev/name", instance.name.to_string()),
@@ -97,7 +83,7 @@ fn vm(instance: &Instance) -> Result<v1::VmSpec> {
     let spec = &instance.spec;
     let disk = |disk: PoolDisk| {
         Ok(v1::VmDisk {
-            pool: own_volume(&instance.project, &disk.name)?.to_string(),
+            pool: instance.own_volume(&disk.name)?.to_string(),
             read_only: disk.read_only,
             ..v1::VmDisk::default()
         })
@@ -121,7 +107,7 @@ fn vm(instance: &Instance) -> Result<v1::VmSpec> {
             .labels
             .clone()
             .into_iter()
-            .chain(marks(instance).map(|(key, value)| (key.to_owned(), value)))
+            .chain(server_labels(instance).map(|(key, value)| (key.to_owned(), value)))
             .collect(),
         user_data: spec.user_data.clone().unwrap_or_default(),
         ..v1::VmSpec::default()
@@ -130,6 +116,8 @@ fn vm(instance: &Instance) -> Result<v1::VmSpec> {
 
 #[cfg(test)]
 mod tests {
+    use strata_types::Label;
+
     use super::*;
 
     #[test]
@@ -140,7 +128,7 @@ mod tests {
             "generation": 1, "state": "SCHEDULED", "createdAtMs": 0, "changedAtMs": 0}"#;
         let mut instance: Instance = serde_json::from_str(text).unwrap();
         let own = |name| {
-            own_volume(&label("shop"), &label(name))
+            crate::core::own_volume(&label("shop"), 0, &label(name))
                 .unwrap()
                 .to_string()
         };
@@ -174,15 +162,5 @@ mod tests {
             assert_eq!(labels["strata.dev/name"], "web", "{kind}");
             assert_eq!(labels["app"], "web", "{kind}");
         }
-    }
-
-    #[test]
-    fn volumes_of_one_name_are_different_ones_in_different_projects() {
-        let label = |text: &str| -> Label { text.parse().unwrap() };
-        let of = |project: &str| own_volume(&label(project), &label("data")).unwrap();
-        assert_eq!(of("default"), label("data"));
-        assert_ne!(of("a"), of("b"));
-        assert_eq!(of("a"), of("a"));
-        assert!(of("a").as_str().starts_with(PROJECT_VOLUME));
     }
 }

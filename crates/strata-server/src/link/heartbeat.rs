@@ -1,36 +1,39 @@
-//! The heartbeat of one node: a task that listens to the node and answers each
+//! The heartbeat of one node: a task that reads from the node and answers each
 //! load at once. It does nothing else and waits for nothing that the API can
-//! keep busy: neither the store nor the tables of records, only for the lock
-//! of what is measured, which is never held for longer than a lookup. Whatever
-//! else the node says is left in the inbox for the link's other task.
+//! keep busy: neither the store nor the tables of records, only for the lock of
+//! what is measured, which is never held for longer than a lookup. All other
+//! messages of the node are left in the inbox for the link's other task.
 //!
-//! A beat tells the node that nobody starts its instances elsewhere for one
-//! more lease. So it is given only while this server leads for certain:
-//! [`Core::leads_now`] ends with the last renewal of the lead, also when
-//! whoever renews it stands still.
+//! An answered heartbeat promises the node that its instances are started
+//! nowhere else for one more lease. So it is given only while this server leads
+//! for certain: [`Core::leads_now`] ends with the last renewal of the lead,
+//! also when the task that renews it stands still.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use prost::Message as _;
 use strata_api::strata::v1::{self, NodeMessage, ServerMessage, node_message, server_message};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::inbox::Inbox;
 use crate::core::Core;
 
-/// Beats on their way. A node waits for 16 at most.
-const BEATS: usize = 64;
+/// The messages of one node as they arrive, however they are carried.
+pub type NodeMessages = Pin<Box<dyn Stream<Item = Result<NodeMessage, Status>> + Send>>;
+
+/// Answers to heartbeats on their way. A node waits for 16 at most.
+const HEARTBEAT_CAPACITY: usize = 64;
 
 /// Listens to a node until it hangs up, or the link ends.
 pub(super) async fn listen(
     core: Core,
     node: String,
-    mut from_node: Streaming<NodeMessage>,
+    mut from_node: NodeMessages,
     beats: mpsc::Sender<()>,
     inbox: Arc<Inbox>,
     stop: CancellationToken,
@@ -39,13 +42,16 @@ pub(super) async fn listen(
         let message = tokio::select! {
             () = stop.cancelled() => break,
             () = beats.closed() => break,
-            message = from_node.message() => message,
+            message = from_node.next() => message,
         };
-        let Ok(Some(message)) = message else {
+        let Some(Ok(message)) = message else {
             break;
         };
         if !core.leads_now() {
-            tracing::info!(node, "a node is not answered: this server may not lead");
+            tracing::info!(
+                node,
+                "node heartbeat not answered: this server may not lead"
+            );
             break;
         }
         let live = core.live();
@@ -59,7 +65,7 @@ pub(super) async fn listen(
             }
             _ => {
                 if inbox.put(message).is_err() {
-                    tracing::warn!(node, "a node says more than can be dealt with");
+                    tracing::warn!(node, "node sends more messages than can be handled");
                     break;
                 }
             }
@@ -75,14 +81,14 @@ pub(super) async fn listen(
     inbox.close();
 }
 
-/// What is sent to a node: beats before anything else.
+/// What is sent to a node: answers to heartbeats before anything else.
 pub(super) struct Outgoing {
     beats: mpsc::Receiver<()>,
     messages: mpsc::Receiver<Result<ServerMessage, Status>>,
 }
 
 impl Outgoing {
-    /// The stream, and where beats and messages are put.
+    /// The stream, and where answers to heartbeats and messages are put.
     #[allow(clippy::type_complexity)]
     pub(super) fn new(
         ahead: usize,
@@ -91,7 +97,7 @@ impl Outgoing {
         mpsc::Sender<()>,
         mpsc::Sender<Result<ServerMessage, Status>>,
     ) {
-        let (beat, beats) = mpsc::channel(BEATS);
+        let (beat, beats) = mpsc::channel(HEARTBEAT_CAPACITY);
         let (message, messages) = mpsc::channel(ahead);
         (Self { beats, messages }, beat, message)
     }
@@ -119,7 +125,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn beat_overtakes_what_waits_and_the_end_of_messages_is_the_end() {
+    async fn heartbeat_overtakes_queued_messages() {
         let (mut outgoing, beat, message) = Outgoing::new(64);
         for _ in 0..64 {
             message.try_send(Ok(ServerMessage::default())).unwrap();

@@ -25,15 +25,17 @@ use super::calling_node;
 use crate::core::Core;
 
 /// How long an image that was opened is kept for its blobs, and how many are.
-const KEPT_FOR: Duration = Duration::from_secs(60);
-const MOST_KEPT: usize = 16;
+const CACHE_TTL: Duration = Duration::from_secs(60);
+const MAX_CACHED: usize = 16;
 /// How long it may take to read an archive.
-const LONGEST: Duration = Duration::from_secs(300);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(300);
+/// A request names an instance, a digest and a range.
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// The longest name of an architecture.
-const LONGEST_WORD: usize = 32;
+const MAX_NAME_LENGTH: usize = 32;
 
 /// `strata.v1.ServerImages`.
-pub struct ServerImagesFace {
+pub struct ServerImagesApi {
     core: Core,
     opened: Mutex<Vec<Opened>>,
 }
@@ -57,8 +59,7 @@ impl Opened {
     }
 }
 
-impl ServerImagesFace {
-    /// Over this core.
+impl ServerImagesApi {
     pub fn new(core: Core) -> Self {
         Self {
             core,
@@ -66,15 +67,14 @@ impl ServerImagesFace {
         }
     }
 
-    /// The gRPC service.
     pub fn service(self) -> ServerImagesServer<Self> {
-        ServerImagesServer::new(self)
+        ServerImagesServer::new(self).max_decoding_message_size(MAX_REQUEST_BYTES)
     }
 
     /// The image, if the node that calls has an instance of it.
     async fn open<T>(&self, request: &Request<T>, image: &ServerImageRequest) -> Result<Opened> {
         let certificate = calling_node(request)?;
-        let node = self.core.admit_node(&certificate, None).await?;
+        let node = self.core.authenticate_node(&certificate, None).await?;
         let reference: Reference = image
             .reference
             .parse()
@@ -97,7 +97,7 @@ impl ServerImagesFace {
                 return Err(Error::invalid("reference", "is not a file of a host"));
             }
         };
-        let resolved = tokio::time::timeout(LONGEST, source.resolve(&platform)).await;
+        let resolved = tokio::time::timeout(STREAM_TIMEOUT, source.resolve(&platform)).await;
         let resolved = resolved
             .map_err(|_| Error::unavailable(format!("{reference} takes too long to read")))?
             .map_err(|error| failed(&error))?;
@@ -109,7 +109,7 @@ impl ServerImagesFace {
             at: Instant::now(),
         };
         let mut all = self.lock();
-        all.truncate(MOST_KEPT - 1);
+        all.truncate(MAX_CACHED - 1);
         all.insert(0, opened.clone());
         Ok(opened)
     }
@@ -130,7 +130,7 @@ impl ServerImagesFace {
 
     fn known(&self, reference: &Reference, platform: &Platform) -> Option<Opened> {
         let mut all = self.lock();
-        all.retain(|one| one.at.elapsed() < KEPT_FOR);
+        all.retain(|one| one.at.elapsed() < CACHE_TTL);
         let mut same = all
             .iter()
             .filter(|one| one.reference == *reference && one.platform == *platform);
@@ -144,7 +144,7 @@ impl ServerImagesFace {
 
 fn platform(image: &ServerImageRequest) -> Result<Platform> {
     for word in [&image.os, &image.architecture, &image.variant] {
-        if word.len() > LONGEST_WORD {
+        if word.len() > MAX_NAME_LENGTH {
             return Err(Error::invalid("architecture", "is too long"));
         }
     }
@@ -167,7 +167,7 @@ fn failed(error: &SourceError) -> Error {
 }
 
 #[tonic::async_trait]
-impl ServerImages for ServerImagesFace {
+impl ServerImages for ServerImagesApi {
     type BlobStream = Pin<Box<dyn Stream<Item = std::result::Result<Chunk, Status>> + Send>>;
 
     async fn manifest(

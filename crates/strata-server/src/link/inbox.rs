@@ -1,10 +1,10 @@
-//! What a node said and the server has not dealt with yet. Dealing with it
-//! takes commits, which wait for the store; listening does not wait for them.
+//! Messages of a node that the server has not handled yet. Handling takes
+//! commits, which wait for the store; receiving does not wait for them.
 //!
 //! A report replaces an earlier one of the same instance and generation that
-//! still waits: the later one says all that counts, as in the node's own
-//! outbox. So what waits is bounded by what the node has; and for one that was
-//! taken over and makes up instances and pages of reasons, by its size.
+//! still waits: the later one has all that counts, as in the node's own outbox.
+//! So what waits is bounded by what the node has; and for one that was taken
+//! over and makes up instances and pages of reasons, by its size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,15 @@ use prost::Message as _;
 use strata_api::strata::v1::{InstanceReport, NodeLoad, NodeMessage, node_message};
 use tokio::sync::Notify;
 
-/// More than any node has to say. One that says more begins anew.
-const LARGEST: usize = 65_536;
+/// More than any node has to report. The link of a node that sends more ends.
+const MAX_REPORTS: usize = 65_536;
 /// The same in bytes, as they came: several times what the reports of as many
 /// instances take.
-const LARGEST_BYTES: usize = 32 << 20;
+const MAX_REPORT_BYTES: usize = 32 << 20;
 /// The longest text of a message that is kept; records have less of it.
-const LONGEST_TEXT: usize = 4096;
+const MAX_TEXT_LENGTH: usize = 4096;
 /// The longest id of an instance, and of a control plane.
-const LONGEST_ID: usize = 256;
+const MAX_ID_LENGTH: usize = 256;
 
 /// The messages of one node.
 #[derive(Default)]
@@ -71,16 +71,16 @@ fn trim(message: &mut NodeMessage) -> bool {
     };
     match &mut message.message {
         Some(node_message::Message::Report(report)) => {
-            cut(&mut report.reason, LONGEST_TEXT);
-            cut(&mut report.address, LONGEST_ID);
-            cut(&mut report.control_plane, LONGEST_ID);
-            report.id.len() <= LONGEST_ID
+            cut(&mut report.reason, MAX_TEXT_LENGTH);
+            cut(&mut report.address, MAX_ID_LENGTH);
+            cut(&mut report.control_plane, MAX_ID_LENGTH);
+            report.id.len() <= MAX_ID_LENGTH
         }
         Some(node_message::Message::Refusal(refusal)) => {
-            cut(&mut refusal.reason, LONGEST_TEXT);
-            refusal.id.len() <= LONGEST_ID
+            cut(&mut refusal.reason, MAX_TEXT_LENGTH);
+            refusal.id.len() <= MAX_ID_LENGTH
         }
-        // It came first, and is not heard again.
+        // It is the first message, and is not accepted again.
         Some(node_message::Message::Hello(_)) => false,
         _ => true,
     }
@@ -92,11 +92,11 @@ pub(super) enum Next {
     Message(NodeMessage),
     /// The latest; those before it do not count any more.
     Load(NodeLoad),
-    /// The node hung up.
+    /// The node closed the stream.
     Closed,
 }
 
-/// More waits than a node can have to say.
+/// More waits than a node can have to report.
 #[derive(Debug)]
 pub(super) struct InboxFull;
 
@@ -115,13 +115,13 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// Anything else it says.
+    /// Any other message.
     pub(super) fn put(&self, mut message: NodeMessage) -> Result<(), InboxFull> {
         if !trim(&mut message) {
             return Ok(());
         }
         let mut waiting = self.guard();
-        if waiting.bytes >= LARGEST_BYTES {
+        if waiting.bytes >= MAX_REPORT_BYTES {
             return Err(InboxFull);
         }
         let number = waiting.next;
@@ -132,7 +132,7 @@ impl Inbox {
                 return Ok(());
             }
         }
-        if waiting.messages.len() >= LARGEST {
+        if waiting.messages.len() >= MAX_REPORTS {
             return Err(InboxFull);
         }
         if let Some(node_message::Message::Report(report)) = &message.message {
@@ -145,7 +145,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// The node says no more.
+    /// The node sends no more.
     pub(super) fn close(&self) {
         self.guard().closed = true;
         self.news.notify_one();
@@ -225,12 +225,12 @@ mod tests {
             inbox.put(message).unwrap();
         }
         inbox.close();
-        for wanted in [
+        for expected in [
             report("a", 1, "second"),
             report("b", 1, "b"),
             report("a", 2, "another generation"),
         ] {
-            assert_eq!(inbox.next().await, Next::Message(wanted));
+            assert_eq!(inbox.next().await, Next::Message(expected));
         }
         assert_eq!(inbox.next().await, Next::Closed);
         // What was taken is not in the way of what comes next.
@@ -271,30 +271,30 @@ mod tests {
     }
 
     #[test]
-    fn node_that_says_more_than_it_can_have_is_refused() {
+    fn inbox_refuses_more_reports_than_the_limit() {
         let inbox = Inbox::default();
         let told = |n: usize| inbox.put(report(&n.to_string(), 1, ""));
-        assert!((0..LARGEST).all(|n| told(n).is_ok()));
-        assert!(told(LARGEST).is_err());
+        assert!((0..MAX_REPORTS).all(|n| told(n).is_ok()));
+        assert!(told(MAX_REPORTS).is_err());
         assert!(told(7).is_ok(), "it replaces one that waits");
     }
 
     #[test]
-    fn node_that_says_long_things_is_cut_short_and_bounded() {
+    fn inbox_truncates_and_bounds_long_reports() {
         let inbox = Inbox::default();
         let page = "ä".repeat(1 << 19);
         inbox.put(report("a", 1, &page)).unwrap();
         inbox.put(report(&page, 1, "")).unwrap();
         assert_eq!(inbox.guard().messages.len(), 1, "that is no id");
-        assert!(inbox.guard().bytes < 2 * LONGEST_TEXT);
+        assert!(inbox.guard().bytes < 2 * MAX_TEXT_LENGTH);
         let put = |n: usize| inbox.put(report(&n.to_string(), 1, &page)).is_ok();
-        let taken = (0..LARGEST).take_while(|n| put(*n)).count();
-        assert!((1000..LARGEST / 4).contains(&taken), "{taken}");
+        let taken = (0..MAX_REPORTS).take_while(|n| put(*n)).count();
+        assert!((1000..MAX_REPORTS / 4).contains(&taken), "{taken}");
         assert!(
             !put(7),
             "nor does it replace those that wait by longer ones"
         );
-        assert!(inbox.guard().bytes <= LARGEST_BYTES + 2 * LONGEST_TEXT);
+        assert!(inbox.guard().bytes <= MAX_REPORT_BYTES + 2 * MAX_TEXT_LENGTH);
         while inbox.take().is_some() {}
         assert_eq!(inbox.guard().bytes, 0);
         assert!(inbox.guard().reports.is_empty());

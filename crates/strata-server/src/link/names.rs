@@ -1,6 +1,6 @@
-//! What a node is told of names: what the instances on other nodes are called,
+//! The names that a node is sent: what the instances on other nodes are called,
 //! while they run. Those of its own it knows by their assignments. After the
-//! first time only what changed is told, so that a change costs each node one
+//! first time only what changed is sent, so that a change costs each node one
 //! line and not the whole list.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use super::assignment::aliases;
 use crate::core::{Core, Instance};
 
 /// Names in one message: some 100 bytes each.
-const PART: usize = 2000;
+const CHUNK_ENTRIES: usize = 2000;
 
 /// The name that an instance has for other nodes than its own.
 fn name(instance: &Instance, node: &str) -> Option<v1::InstanceName> {
@@ -53,10 +53,10 @@ pub(super) fn changed_names(core: &Core, node: &str, ids: HashSet<InstanceId>) -
 
 /// One message at least.
 fn in_parts(names: &[v1::InstanceName], gone: &[String]) -> Vec<Message> {
-    let count = names.len().max(gone.len()).div_ceil(PART).max(1);
+    let count = names.len().max(gone.len()).div_ceil(CHUNK_ENTRIES).max(1);
     let part = |number: usize| {
-        let names = names.chunks(PART).nth(number).unwrap_or_default();
-        let gone = gone.chunks(PART).nth(number).unwrap_or_default();
+        let names = names.chunks(CHUNK_ENTRIES).nth(number).unwrap_or_default();
+        let gone = gone.chunks(CHUNK_ENTRIES).nth(number).unwrap_or_default();
         Message::Names(v1::InstanceNames {
             complete: false,
             names: names.to_vec(),
@@ -76,14 +76,14 @@ mod tests {
             id: id.to_string(),
             ..v1::InstanceName::default()
         };
-        let names: Vec<_> = (0..PART + 1).map(name).collect();
+        let names: Vec<_> = (0..CHUNK_ENTRIES + 1).map(name).collect();
         let gone: Vec<String> = vec!["x".into()];
         let parts = in_parts(&names, &gone);
         let sizes = parts.iter().map(|part| match part {
             Message::Names(names) => (names.names.len(), names.gone.len()),
             other => panic!("{other:?}"),
         });
-        assert_eq!(sizes.collect::<Vec<_>>(), [(PART, 1), (1, 0)]);
+        assert_eq!(sizes.collect::<Vec<_>>(), [(CHUNK_ENTRIES, 1), (1, 0)]);
         assert_eq!(in_parts(&[], &[]).len(), 1);
     }
 }

@@ -15,7 +15,7 @@ use strata_api::strata::v1;
 
 use crate::core::{Hosts, Node, Tables, host_of};
 
-/// What the node of this name is told of the others. `server` is where it
+/// What the node of this name is sent of its peers. `server` is where it
 /// reaches this host.
 pub(super) fn peers(nodes: &[&Node], name: &str, server: Option<IpAddr>) -> v1::Peers {
     let others = nodes.iter().filter(|node| node.name != name);
@@ -34,8 +34,8 @@ pub(super) fn peers(nodes: &[&Node], name: &str, server: Option<IpAddr>) -> v1::
     }
 }
 
-/// What the node of this name is told when these others changed; none when it
-/// has to be told of all, because it is reached by them in another way itself.
+/// What the node of this name is sent when these peers changed; none when it
+/// has to be sent all, because it is reached by them in another way itself.
 pub(super) fn changed_peers(
     tables: &Tables,
     name: &str,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn change_of_one_node_is_told_as_the_whole_list_would_have_it() {
+    fn peer_delta_equals_the_full_list() {
         let tables = tables(9);
         let all: Vec<&Node> = tables.nodes.values().map(|node| &node.record).collect();
         for own in 0..9 {
@@ -286,6 +286,32 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_is_nested_in_a_nested_node_is_announced_when_its_host_goes() {
+        let mut tables = Tables::default();
+        for (number, subnet, address) in [
+            (0, "10.42.1.0/24", "192.0.2.1"),
+            (1, "10.42.2.0/24", "10.42.1.5"),
+            (2, "10.42.3.0/24", "10.42.2.5"),
+            (3, "10.42.4.0/24", "192.0.2.4"),
+        ] {
+            put(&mut tables, number, subnet, address);
+        }
+        let way = |tables: &Tables| {
+            let all: Vec<&Node> = tables.nodes.values().map(|node| &node.record).collect();
+            let found = peers(&all, "n3", None).peers.into_iter();
+            found.filter(|peer| peer.name == "n2").collect::<Vec<_>>()
+        };
+        let below = tables.nested_below("10.42.1.0/24");
+        assert_eq!(below, ["n1", "n2"].into());
+        let before = way(&tables);
+        let gone = strata_store::Change::Deleted {
+            key: "node/n0".into(),
+        };
+        tables.apply(&gone).unwrap();
+        assert_ne!(way(&tables), before, "n2 is reached in another way now");
+    }
+
     /// What a change costs in a large cluster: for each link a lookup, not a
     /// list.
     #[test]
@@ -314,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_way_is_that_of_the_node_that_is_sent_to() {
+    fn peer_route_has_the_key_of_its_target_node() {
         let nodes = world();
         let nodes: Vec<&Node> = nodes.iter().collect();
         let told = peers(&nodes, "remote", Some([192, 0, 2, 1].into()));
@@ -326,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_only_said_makes_no_node_nested() {
+    fn unproven_address_makes_no_node_nested() {
         let mut nodes = world();
         nodes[1].address_proven = false;
         let ways = ways(&nodes, "remote", [192, 0, 2, 1]);
@@ -334,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_left_without_an_address_is_left_out() {
+    fn node_without_an_address_is_not_a_peer() {
         let mut nodes = world();
         nodes[0].beside_server = false;
         let ways = ways(&nodes, "local-1", [10, 42, 1, 1]);

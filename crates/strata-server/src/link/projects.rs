@@ -1,5 +1,5 @@
-//! What a node is told of projects: whose the addresses of other nodes are,
-//! and which project may reach which. Its own instances it knows by their
+//! What a node is sent of projects: whose the addresses of other nodes are, and
+//! which project may reach which. Its own instances it knows by their
 //! assignments.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use strata_api::strata::v1;
 
 use crate::core::{Core, DEFAULT_PROJECT};
 
-/// What this node is told now.
+/// What this node is sent now.
 pub(super) fn projects(core: &Core, node: &str) -> v1::Projects {
     let tables = core.tables();
     let mut all: BTreeMap<String, v1::Project> = BTreeMap::new();

@@ -1,17 +1,17 @@
-//! Revocations as nodes are told of them.
+//! Revocations as they are sent to nodes.
 
 use strata_api::strata::v1::{self, revocation::What};
 use strata_identity::Revocation;
 
 /// How many one message carries: far below what a node takes in at once.
-const PART: usize = 1000;
+const CHUNK_ENTRIES: usize = 1000;
 
 /// All of them, in as many messages as it takes; one for an empty list, which
 /// is a list too.
 pub(super) fn in_parts(all: &[Revocation]) -> Vec<v1::Revocations> {
-    let parts = all.len().div_ceil(PART).max(1);
+    let parts = all.len().div_ceil(CHUNK_ENTRIES).max(1);
     let part = |n: usize| {
-        let these = all.iter().skip(n * PART).take(PART);
+        let these = all.iter().skip(n * CHUNK_ENTRIES).take(CHUNK_ENTRIES);
         v1::Revocations {
             revocations: these.map(to_wire).collect(),
             more: n + 1 < parts,
@@ -42,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_any_length_comes_whole_and_has_an_end() {
-        for count in [0, 1, PART, PART + 1, 3 * PART] {
+    fn revocation_list_is_sent_whole_with_an_end() {
+        for count in [0, 1, CHUNK_ENTRIES, CHUNK_ENTRIES + 1, 3 * CHUNK_ENTRIES] {
             let all: Vec<_> = (0..count)
                 .map(|n| Revocation::Serial {
                     serial: format!("{n:x}"),

@@ -1,8 +1,8 @@
 //! The ways to nodes: each node opens a tunnel, over which its own API is
-//! called. What is asked is asked for somebody, whose name and role go with
-//! each call: the node judges by those. So does the term in which this server
-//! leads: a server that was paused meanwhile is refused by nodes that follow
-//! another, and one that does not lead for certain calls none.
+//! called. Each call is made for a principal, whose name and role go with it:
+//! the node authorizes by those. So does the term in which this server leads: a
+//! server that was paused meanwhile is refused by nodes that follow another,
+//! and one that does not lead for certain calls none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use strata_api::strata::v1::Chunk;
+use strata_tasks::spawn_detached;
 use strata_transport::{CALLER_NAME, CALLER_ROLE, LEADER_TERM, TunnelIo};
 use strata_types::{Error, Result};
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
-use crate::core::{Core, Who};
+use crate::core::{Core, Principal};
 
 /// What may be under way on one call through a tunnel, and on all of them: a
 /// call whose answer is not read must not hold up the others, so there is room
@@ -29,11 +30,11 @@ use crate::core::{Core, Who};
 const CALL_WINDOW: u32 = 64 << 10;
 const TUNNEL_WINDOW: u32 = 256 * CALL_WINDOW;
 
-/// How long a node may take to speak HTTP/2 on a new tunnel.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a node may take to answer HTTP/2 on a new tunnel.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a tunnel is tried while nothing is asked, and how long a node may
-/// take to answer that: a machine that was switched off closes nothing.
+/// How often a tunnel is probed while it is idle, and how long a node may take
+/// to answer that: a machine that was switched off closes nothing.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,7 +43,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Tunnels(Arc<All>);
 
 struct All {
-    /// Says whether this server leads, and in which term.
+    /// Knows whether this server leads, and in which term.
     core: Option<Core>,
     /// The newest of each node that has come up.
     open: Mutex<HashMap<String, Tunnel>>,
@@ -70,7 +71,7 @@ struct Tunnel {
     term: u64,
 }
 
-/// A node's API, called for somebody.
+/// A node's API, called for a caller.
 pub type NodeChannel = InterceptedService<Channel, OnBehalf>;
 
 impl Tunnels {
@@ -110,7 +111,7 @@ impl Tunnels {
     }
 
     /// Waits until calls to a node go by another tunnel than the one that this
-    /// is called with: what was asked on that one may never be answered.
+    /// is called with: calls on that one may never be answered.
     async fn replaced(&self, node: &str, number: u64) {
         let mut changed = self.0.changed.subscribe();
         while self.number(node) == number {
@@ -120,8 +121,8 @@ impl Tunnels {
         }
     }
 
-    /// Calls a node, anew by each tunnel that it opens meanwhile: the one that
-    /// was there may be of a machine that is gone.
+    /// Calls a node, again by each tunnel that it opens meanwhile: the earlier
+    /// tunnel may be of a machine that is gone.
     pub(crate) async fn newest<F: Future>(&self, node: &str, call: impl Fn() -> F) -> F::Output {
         loop {
             let number = self.number(node);
@@ -142,7 +143,7 @@ impl Tunnels {
         let (all, node) = (self.clone(), node.to_owned());
         let number = self.0.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let term = self.0.core.as_ref().map_or(0, Core::term);
-        tokio::spawn(async move {
+        spawn_detached("node-tunnel", async move {
             let mut io = Some(TokioIo::new(io));
             let connector = tower::service_fn(move |_: http::Uri| {
                 // One tunnel is one connection: the node opens the next.
@@ -157,7 +158,7 @@ impl Tunnels {
                 .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
                 .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
                 .keep_alive_while_idle(true)
-                .connect_timeout(PATIENCE);
+                .connect_timeout(CONNECT_TIMEOUT);
             match endpoint.connect_with_connector(connector).await {
                 Ok(channel) => all.insert(&node, number, term, channel),
                 Err(error) => tracing::debug!(node, %error, "a tunnel did not come up"),
@@ -166,13 +167,13 @@ impl Tunnels {
         answer
     }
 
-    /// The API of a node, called for `who`.
-    pub fn node(&self, node: &str, who: &Who) -> Result<NodeChannel> {
-        let (channel, on_behalf) = self.reach(node, who)?;
+    /// The API of a node, called for `principal`.
+    pub fn node(&self, node: &str, principal: &Principal) -> Result<NodeChannel> {
+        let (channel, on_behalf) = self.reach(node, principal)?;
         Ok(InterceptedService::new(channel, on_behalf))
     }
 
-    fn reach(&self, node: &str, who: &Who) -> Result<(Channel, OnBehalf)> {
+    fn reach(&self, node: &str, principal: &Principal) -> Result<(Channel, OnBehalf)> {
         let open = self.guard().get(node).cloned();
         let Tunnel { channel, term, .. } = open.ok_or_else(|| {
             Error::unavailable(format!("there is no connection to node {node}"))
@@ -183,8 +184,8 @@ impl Tunnels {
                 .map_err(|_| Error::internal("a caller's name does not fit a header"))
         };
         let on_behalf = OnBehalf {
-            role: text(who.role.as_str())?,
-            name: text(&who.name)?,
+            role: text(principal.role.as_str())?,
+            name: text(&principal.name)?,
             term: (term != 0).then(|| term.into()),
             core: self.0.core.clone(),
         };
@@ -192,7 +193,7 @@ impl Tunnels {
     }
 }
 
-/// Says for whom a call is made, and in which term.
+/// Adds to a call the principal it is made for, and the term.
 #[derive(Clone)]
 pub struct OnBehalf {
     role: MetadataValue<Ascii>,
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_older_tunnel_does_not_replace_a_newer_one() {
+    async fn older_tunnel_does_not_replace_a_newer_one() {
         let tunnels = Tunnels::default();
         tunnels.insert("n1", 2, 0, channel());
         tunnels.insert("n1", 1, 0, channel());
@@ -248,6 +249,8 @@ mod tests {
             overcommit: Default::default(),
             alone: false,
             bounds: Default::default(),
+            events_file: None,
+            server_port: None,
         };
         let shutdown = tokio_util::sync::CancellationToken::new();
         let core = Core::open(Arc::new(Memory::new()), settings, shutdown.clone()).await;
@@ -256,14 +259,14 @@ mod tests {
             let key = Condition::Unchanged("leader".into(), revision);
             core.set_lead(crate::core::Lead::Leading(Some(key)));
         };
-        let soon = std::time::Instant::now() + Duration::from_secs(60);
+        let soon = tokio::time::Instant::now() + Duration::from_secs(60);
         lead(7);
         core.renew_lead(soon);
         let tunnels = Tunnels::new(core.clone());
         tunnels.insert("n1", 1, core.term(), channel());
-        let who = Who::server("operation");
+        let principal = Principal::server("operation");
         let call = || {
-            let (_, mut on_behalf) = tunnels.reach("n1", &who).unwrap();
+            let (_, mut on_behalf) = tunnels.reach("n1", &principal).unwrap();
             on_behalf.call(Request::new(()))
         };
         let term = |request: &Request<()>| request.metadata().get(LEADER_TERM).cloned().unwrap();
@@ -271,13 +274,13 @@ mod tests {
         // It lost the lead, and won it again: the tunnel is of before.
         lead(9);
         assert_eq!(term(&call().unwrap()), "7");
-        core.renew_lead(std::time::Instant::now());
+        core.renew_lead(tokio::time::Instant::now());
         assert_eq!(call().unwrap_err().code(), tonic::Code::Unavailable);
         shutdown.cancel();
     }
 
     #[tokio::test]
-    async fn a_call_by_a_dead_tunnel_is_made_again_by_the_next() {
+    async fn call_through_a_dead_tunnel_is_retried() {
         let tunnels = Tunnels::default();
         tunnels.insert("n1", 1, 0, channel());
         let calls = AtomicUsize::new(0);

@@ -1,34 +1,36 @@
 //! Empties a node: it is closed, its instances move to where there is room,
-//! and when it is to leave, it is forgotten. Cancelled, it is opened again.
+//! and when it is to leave, it is removed. Cancelled, it is opened again.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_types::{Error, ErrorKind};
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
 use super::step_failed;
-use crate::core::{Core, Who};
+use crate::core::{Core, NodeCondition, Principal};
 
-/// Empties a node.
 pub struct Drain;
 
 /// Which, and what then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainInput {
-    /// The node.
     pub node: String,
-    /// It is forgotten when it is empty.
+    /// It is removed when it is empty.
     pub leave: bool,
     /// It was closed before: cancelled, it stays so.
     pub was_closed: bool,
+    /// It was lost when it was to be removed: the caller declares that nothing
+    /// runs there.
+    #[serde(default)]
+    pub was_lost: bool,
 }
 
-/// As long as anybody waits for room.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Changes wake whoever waits; this is for those that are missed.
-const LOOK: Duration = Duration::from_secs(1);
+/// As long as an instance waits for room.
+const STEP_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Changes wake the step that waits; this is for those that are missed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Kind for Drain {
     type Input = DrainInput;
@@ -41,30 +43,30 @@ impl Kind for Drain {
 
     fn steps(&self, input: &DrainInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![
-            Step::new(
-                "close",
-                |at: At<Self>| async move { close(&at, true).await },
-            )
-            .undo(|at: At<Self>| async move { close(&at, at.input.was_closed).await }),
-            Step::new("empty", |at: At<Self>| async move {
-                until_empty(&at, &at.context, &at.input.node).await
+            Step::new("close", |ctx: StepContext<Self>| async move {
+                close(&ctx, true).await?;
+                declare_gone(&ctx).await
             })
-            .timeout(LONGEST),
+            .undo(|ctx: StepContext<Self>| async move { close(&ctx, ctx.input.was_closed).await }),
+            Step::new("empty", |ctx: StepContext<Self>| async move {
+                wait_until_empty(&ctx, &ctx.context, &ctx.input.node).await
+            })
+            .timeout(STEP_TIMEOUT),
         ];
         if input.leave {
-            steps.push(Step::new("leave", |at: At<Self>| async move {
-                leave(&at).await
+            steps.push(Step::new("leave", |ctx: StepContext<Self>| async move {
+                leave(&ctx).await
             }));
         }
         Ok(steps)
     }
 }
 
-async fn close(at: &At<Drain>, closed: bool) -> Result<(), StepError> {
-    let node = &at.input.node;
-    match at
+async fn close(ctx: &StepContext<Drain>, closed: bool) -> Result<(), StepError> {
+    let node = &ctx.input.node;
+    match ctx
         .context
-        .drain_node(&Who::server("operation"), node, closed)
+        .drain_node(&Principal::server("operation"), node, closed)
         .await
     {
         Ok(_) => Ok(()),
@@ -74,9 +76,26 @@ async fn close(at: &At<Drain>, closed: bool) -> Result<(), StepError> {
     }
 }
 
+/// A node that is removed while it is lost is not waited for.
+async fn declare_gone(ctx: &StepContext<Drain>) -> Result<(), StepError> {
+    let DrainInput {
+        node,
+        leave,
+        was_lost,
+        ..
+    } = &*ctx.input;
+    if !(*leave && *was_lost) {
+        return Ok(());
+    }
+    match ctx.context.declare_node_gone(node).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(step_failed(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Waits until nothing is on a node any more.
-pub(super) async fn until_empty<K: Kind>(
-    at: &At<K>,
+pub(super) async fn wait_until_empty<K: Kind>(
+    ctx: &StepContext<K>,
     core: &Core,
     node: &str,
 ) -> Result<(), StepError> {
@@ -85,25 +104,25 @@ pub(super) async fn until_empty<K: Kind>(
         // Also those that have not come to their end there.
         let left = core.occupants(node);
         if left == 0 {
-            at.progress_to(1.0, "nothing is on it any more");
+            ctx.progress_to(1.0, "nothing is on it any more");
             return Ok(());
         }
         let named = core.names_on(node, 3).join(", ");
-        at.progress(format!("{left} on it still: {named}"));
-        at.safe_point()?;
+        ctx.progress(format!("{left} on it still: {named}"));
+        ctx.safe_point()?;
         let something = async {
             tokio::select! {
-                () = at.cancelled() => {}
+                () = ctx.cancelled() => {}
                 _ = changes.recv() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         };
-        at.wait_for(something).await;
+        ctx.wait_for(something).await;
     }
 }
 
-async fn leave(at: &At<Drain>) -> Result<(), StepError> {
-    let (core, node) = (&at.context, &at.input.node);
+async fn leave(ctx: &StepContext<Drain>) -> Result<(), StepError> {
+    let (core, node) = (&ctx.context, &ctx.input.node);
     let mut changes = core.watch_all();
     match core.leave_node(node, true).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -113,18 +132,19 @@ async fn leave(at: &At<Drain>) -> Result<(), StepError> {
     while core.node(node).is_ok() {
         tokio::select! {
             _ = changes.recv() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     Ok(())
 }
 
-/// Asks for a node to be emptied.
+/// The input that drains a node.
 pub(crate) fn input(core: &Core, node: &str, leave: bool) -> Result<DrainInput, Error> {
     let found = core.node(node)?;
     Ok(DrainInput {
         node: found.name.clone(),
         leave,
         was_closed: found.draining,
+        was_lost: found.condition == NodeCondition::Lost,
     })
 }

@@ -1,8 +1,9 @@
-//! Long actions of the control plane, as durable operations: any server takes
-//! and shows them, the one that leads runs them.
+//! Long actions of the control plane, as durable operations: any server accepts
+//! and shows them, the leader runs them.
 
 mod backups;
 mod cancel;
+mod claimed;
 mod clusters;
 mod drain;
 mod hypervisors;
@@ -11,30 +12,31 @@ mod storage;
 use std::sync::Arc;
 
 use strata_store::Store;
+use strata_tasks::TaskGroup;
 use strata_types::{Error, ErrorKind, Result};
 use strata_workflow::{End, Operations, Registry, Settings, StepError, Workflow, WorkflowError};
-use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead};
 pub(crate) use backups::POOL;
 pub use backups::{
-    BackupInput, Backups, CreateBackup, Place, PruneBackups, PruneInput, Resting, RestoreBackup,
-    RestoreInput, VerifyBackup, VerifyInput,
+    BackupInput, BackupTarget, Backups, CreateBackup, PruneBackups, PruneInput, RestoreBackup,
+    RestoreInput, VerifyBackup, VerifyInput, VolumeUseCheck,
 };
 pub(crate) use cancel::authorize_cancel;
+pub(crate) use claimed::claimed;
 pub(crate) use clusters::user_name;
 pub use clusters::{
-    ClusterSettings, Clusters, CreateCluster, CreateClusterInput, DeleteCluster,
-    DeleteClusterInput, HealCluster, HealInput, PoolChange, RenewCluster, RenewInput,
-    RestoreCluster, RestoreClusterInput, ScaleCluster, ScaleInput, Seen, Sight, SnapshotCluster,
-    SnapshotInput, Tunnelled, UpgradeCluster, UpgradeInput,
+    ClusterObservation, ClusterSettings, Clusters, CreateCluster, CreateClusterInput,
+    DeleteCluster, DeleteClusterInput, HealCluster, HealInput, NodeExec, ObservationCache,
+    PoolChange, RenewCluster, RenewInput, RestoreCluster, RestoreClusterInput, ScaleCluster,
+    ScaleInput, SnapshotCluster, SnapshotInput, UpgradeCluster, UpgradeInput,
 };
 pub(crate) use drain::input as drain_input;
 pub use drain::{Drain, DrainInput};
 pub(crate) use hypervisors::is_for;
 pub use hypervisors::{
-    ByCell, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors,
-    JoinTokens, Prove, SwitchInput, SwitchMachine,
+    CellProof, CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, HypervisorProof,
+    Hypervisors, JoinTokens, SwitchInput, SwitchMachine,
 };
 pub(crate) use storage::bytes as amount;
 pub use storage::{
@@ -44,18 +46,16 @@ pub use storage::{
 
 /// What operations work on, beyond the records. Cheap to clone.
 #[derive(Clone)]
-pub struct Estate {
+pub struct Backends {
     /// What brings machines up and down.
     pub hypervisors: Hypervisors,
-    /// The pool.
     pub storage: Storage,
     /// Where backups go.
     pub backups: Backups,
-    /// Clusters.
     pub clusters: Clusters,
 }
 
-impl Estate {
+impl Backends {
     /// Of a control plane that has none of it.
     pub fn none(core: &Core) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Estate {
                 storage: Storage::none(),
                 store: core.shared_store(),
                 engine: core.shared_store(),
-                place: None,
+                target: None,
                 resting: Arc::new(|_| Ok(())),
             },
             clusters: Clusters::none(core.clone()),
@@ -76,15 +76,15 @@ impl Estate {
 /// Knows every kind of operation, and runs them while this server leads.
 pub fn start(
     core: &Core,
-    estate: &Estate,
+    backends: &Backends,
     store: Arc<dyn Store>,
-    shutdown: CancellationToken,
+    tasks: impl Into<TaskGroup>,
 ) -> Result<Operations> {
     let mut registry = Registry::new();
-    let hypervisors = Arc::new(estate.hypervisors.clone());
-    let storage = Arc::new(estate.storage.clone());
-    let backups = Arc::new(estate.backups.clone());
-    let clusters = Arc::new(estate.clusters.clone());
+    let hypervisors = Arc::new(backends.hypervisors.clone());
+    let storage = Arc::new(backends.storage.clone());
+    let backups = Arc::new(backends.backups.clone());
+    let clusters = Arc::new(backends.clusters.clone());
     registry
         .register(Drain, Arc::new(core.clone()))
         .and_then(|()| registry.register(CreateHypervisor, hypervisors.clone()))
@@ -109,13 +109,11 @@ pub fn start(
         .map_err(|error| public(&error))?;
     let operations = Operations::new(store, registry);
     // Clusters begin operations of machines; those are only there now.
-    drop(estate.clusters.operations.set(operations.clone()));
+    drop(backends.clusters.operations.set(operations.clone()));
     let (core, running) = (core.clone(), operations.clone());
-    tokio::spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = run(&core, &running) => {}
-        }
+    tasks.into().restart("operations", move || {
+        let (core, running) = (core.clone(), running.clone());
+        async move { run(&core, &running).await }
     });
     Ok(operations)
 }
@@ -137,15 +135,15 @@ async fn run(core: &Core, operations: &Operations) {
                     tokio::select! {
                         end = workflow.ended() => match end {
                             End::Shutdown => {}
-                            End::Deposed => tracing::info!("operations are run elsewhere now"),
-                            End::Crashed => tracing::error!("operations stopped"),
+                            End::Deposed => tracing::info!("operations run on another server now"),
+                            End::Crashed => tracing::error!("operation engine stopped"),
                         },
                         _ = lead.changed() => {}
                     }
                     workflow.shutdown().await;
                     continue;
                 }
-                Err(error) => tracing::warn!(%error, "operations cannot be run"),
+                Err(error) => tracing::warn!(%error, "operation engine cannot start"),
             }
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         } else if lead.changed().await.is_err() {
@@ -177,4 +175,17 @@ pub fn public(error: &WorkflowError) -> Error {
         _ => ErrorKind::Internal,
     };
     Error::new(kind, strata_types::chain(error))
+}
+
+/// The name of a step as it is shown. Step names are keys of the journal, by
+/// which operations are resumed: they stay as earlier releases wrote them.
+pub(crate) fn step_label(key: &str) -> &str {
+    match key {
+        "bury" => "remove-failed",
+        "expect" => "register",
+        "forget" => "deregister",
+        "prove" => "verify",
+        "take" => "allocate",
+        other => other,
+    }
 }

@@ -1,15 +1,16 @@
 //! When instances are tried again that every node refused: each time later, and
 //! not all at the same moment. Without it one instance whose port is taken
-//! everywhere would be placed and refused twice a second for ever.
+//! everywhere would be placed and refused twice a second without end.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strata_types::instance::InstanceId;
+use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// The backoff of each instance that was refused.
 #[derive(Default)]
@@ -31,8 +32,8 @@ impl Backoffs {
             failures: 0,
             until: now,
         });
-        let doubled = FIRST.saturating_mul(1 << backoff.failures.min(16));
-        let longest = doubled.min(LONGEST);
+        let doubled = INITIAL_BACKOFF.saturating_mul(1 << backoff.failures.min(16));
+        let longest = doubled.min(MAX_BACKOFF);
         backoff.failures += 1;
         // Three quarters to the whole of it.
         let chance = self.spread.hash_one((id, backoff.failures)) % 1000;
@@ -73,6 +74,6 @@ mod tests {
         }
         backoffs.remove(&id);
         backoffs.failed(&id, now);
-        assert!(backoffs.until(&id).unwrap() <= now + FIRST);
+        assert!(backoffs.until(&id).unwrap() <= now + INITIAL_BACKOFF);
     }
 }

@@ -8,7 +8,7 @@ use strata_scheduler::{Explanation, explain as explain_request};
 use strata_types::instance::InstanceId;
 use strata_types::{Error, Result};
 
-use super::fleet::Board;
+use super::fleet::FleetCache;
 use crate::core::{Core, Instance};
 
 /// An explanation in full, and one for callers limited to projects: that
@@ -18,20 +18,20 @@ pub(super) struct Explained {
     pub(super) limited: Placement,
 }
 
-pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result<Explained> {
+pub(super) fn explain(core: &Core, cache: &mut FleetCache, id: &InstanceId) -> Result<Explained> {
     let record = core.tables().instances.get(id).cloned();
     let record = record.ok_or_else(|| Error::not_found(format!("there is no instance {id}")))?;
-    let request = board
+    let request = cache
         .request(core, &record)
         .ok_or_else(|| Error::internal("its rules cannot be read"))?;
-    let explained = explain_request(&board.fleet, &request);
+    let explained = explain_request(&cache.fleet, &request);
     let limited = limited(&record, &explained);
-    let best = explained.chosen.map(|(node, _)| board.node_name(node));
+    let best = explained.chosen.map(|(node, _)| cache.node_name(node));
     let mut nodes: Vec<PlacementNode> = explained
         .others
         .iter()
         .map(|(node, reason)| PlacementNode {
-            name: board.node_name(*node),
+            name: cache.node_name(*node),
             chosen: false,
             reason: reason.to_string(),
         })
@@ -42,7 +42,7 @@ pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result
             0 => "it fits, and its free room suits the policy best".to_owned(),
             sum => format!("it fits, and preferences sum up to {sum}"),
         };
-        let name = board.node_name(node);
+        let name = cache.node_name(node);
         let chosen = true;
         nodes.insert(
             0,
@@ -75,6 +75,11 @@ pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result
         (None, Some(best)) => format!("{} has no place; {best} fits", record.name),
         (None, None) => format!("{} has no place, and no node fits", record.name),
     };
+    // What nodes gave as the reason for a refusal is in the record alone.
+    let summary = match record.node.is_none() && !record.description.is_empty() {
+        true => format!("{summary}: {}", record.description),
+        false => summary,
+    };
     let full = Placement {
         node: record.node.clone(),
         best,
@@ -84,8 +89,8 @@ pub(super) fn explain(core: &Core, board: &mut Board, id: &InstanceId) -> Result
     Ok(Explained { full, limited })
 }
 
-/// What a caller limited to projects is told: where its own instance is, and
-/// how many nodes have which reason against them.
+/// The explanation for a caller that is limited to projects: where its own
+/// instance is, and how many nodes have which reason against them.
 fn limited(record: &Instance, explained: &Explanation) -> Placement {
     let name = &record.name;
     let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();

@@ -9,28 +9,32 @@ use strata_scheduler::{
     Cause, Constraint, Fleet, Gpus, InstanceId as Slot, Kind, NodeId, NodeSpec, NodeState,
     POOL_LABEL, Preference, Request, Resources, Rules,
 };
+use strata_store::Revision;
 use strata_types::Label;
 use strata_types::instance::{InstanceId, InstanceSpec};
 use strata_types::machine::ProviderKind;
 use uuid::Uuid;
 
-use super::rules;
-use crate::core::{Core, Instance, Node, NodeCondition, NodePhase, Wanted, host_of};
+use crate::core::{
+    Core, DesiredState, Instance, Node, NodeCondition, NodePhase, host_of, keys, placement_rules,
+};
 
-/// A node that only tells its status gets what no other can have.
-const FOLLOWS: &str = "strata.dev/follows";
-/// Worth more than what people's wishes sum up to.
-const RATHER: i32 = 1_000_000;
+/// A node that only reports its status gets what no other can have.
+const FOLLOWS_LABEL: &str = "strata.dev/follows";
+/// Worth more than what people's requests sum up to.
+const FOLLOWER_PREFERENCE: i32 = 1_000_000;
 
 /// The fleet and what it is made from.
-pub(super) struct Board {
+pub(super) struct FleetCache {
     pub(super) fleet: Fleet,
     /// How an instance is counted, as long as it is.
     counted: HashMap<Slot, (InstanceId, u64, String)>,
     /// Instances with the same rules share them.
     shared: HashMap<Rules, std::sync::Weak<Rules>>,
-    /// Nodes that only tell their status.
-    silent: usize,
+    /// Nodes that only report their status.
+    status_only_nodes: usize,
+    /// The revision of the record that each node is counted by.
+    revisions: HashMap<String, Revision>,
 }
 
 /// The bits of an id: a UUID's own, or those of its hash.
@@ -49,28 +53,33 @@ pub(super) fn slot(id: &InstanceId) -> Slot {
     }))
 }
 
-impl Board {
+impl FleetCache {
     pub(super) fn new(core: &Core) -> Self {
-        let mut board = Self {
+        let mut cache = Self {
             fleet: Fleet::new(core.settings().placement),
             counted: HashMap::new(),
             shared: HashMap::new(),
-            silent: 0,
+            status_only_nodes: 0,
+            revisions: HashMap::new(),
         };
         let nodes: Vec<String> = core.tables().nodes.keys().cloned().collect();
         for node in nodes {
-            board.sync_node(core, &node);
+            cache.sync_node(core, &node);
         }
         let instances: Vec<InstanceId> = core.tables().instances.keys().cloned().collect();
         for instance in instances {
-            board.sync_instance(core, &instance);
+            cache.sync_instance(core, &instance);
         }
-        board
+        cache
     }
 
     /// Makes the fleet know a node as its record is.
     pub(super) fn sync_node(&mut self, core: &Core, name: &str) {
         let record = core.tables().nodes.get(name).cloned();
+        match &record {
+            Some(record) => self.revisions.insert(name.to_owned(), record.revision),
+            None => self.revisions.remove(name),
+        };
         let known = self.fleet.node(name);
         match (&record, known) {
             (None, Some(id)) => {
@@ -91,7 +100,7 @@ impl Board {
                 }
             }
         }
-        self.silent = core
+        self.status_only_nodes = core
             .tables()
             .nodes
             .values()
@@ -103,38 +112,58 @@ impl Board {
     pub(super) fn sync_instance(&mut self, core: &Core, id: &InstanceId) {
         let slot = slot(id);
         let record = core.tables().instances.get(id).cloned();
-        let wanted = record.as_ref().and_then(|one| {
+        let expected = record.as_ref().and_then(|one| {
             let node = one.node.clone()?;
             Some((id.clone(), one.generation, node))
         });
-        if self.counted.get(&slot) == wanted.as_ref() {
+        if self.counted.get(&slot) == expected.as_ref() {
             return;
         }
         if self.counted.remove(&slot).is_some() {
             let _ = self.fleet.release(slot);
         }
-        if let (Some(record), Some(wanted)) = (record, wanted)
-            && let Some(node) = self.fleet.node(&wanted.2)
+        if let (Some(record), Some(expected)) = (record, expected)
+            && let Some(node) = self.fleet.node(&expected.2)
             && let Some(request) = self.request(core, &record)
             && self.fleet.reserve(&request, node).is_ok()
         {
-            self.counted.insert(slot, wanted);
+            self.counted.insert(slot, expected);
         }
     }
 
-    /// Remembers what the fleet counts already, by placement.
+    /// Notes what the fleet counts already, by placement.
     pub(super) fn placed(&mut self, record: &Instance, node: &str) {
         let counted = (record.id.clone(), record.generation, node.to_owned());
         self.counted.insert(slot(&record.id), counted);
     }
 
-    /// Takes back what was placed and could not be written.
-    pub(super) fn take_back(&mut self, core: &Core, id: &InstanceId) {
+    /// Releases what was placed and could not be written.
+    pub(super) fn release(&mut self, core: &Core, id: &InstanceId) {
         let slot = slot(id);
         if self.counted.remove(&slot).is_some() {
             let _ = self.fleet.release(slot);
         }
         self.sync_instance(core, id);
+    }
+
+    /// The revision of the record by which a node is in the fleet: what is
+    /// decided with it holds as long as the record is that one.
+    pub(super) fn revision_of(&self, node: &str) -> Option<Revision> {
+        self.revisions.get(node).copied()
+    }
+
+    /// Makes the fleet know the nodes whose records are others by now.
+    pub(super) fn sync_changed_nodes(&mut self, core: &Core) {
+        let changed: Vec<String> = {
+            let tables = core.tables();
+            let now = |name: &String| tables.nodes.get(name).map(|node| node.revision);
+            let known = self.revisions.keys().chain(tables.nodes.keys());
+            let is_other = |name: &&String| now(name) != self.revisions.get(*name).copied();
+            known.filter(is_other).cloned().collect()
+        };
+        for name in changed {
+            self.sync_node(core, &name);
+        }
     }
 
     /// The node that an instance is counted on.
@@ -165,17 +194,17 @@ impl Board {
         record: &Instance,
         only: Vec<Constraint>,
     ) -> Option<Arc<Rules>> {
-        let made = rules(project, spec).ok()?;
+        let made = placement_rules(project, spec).ok()?;
         let mut made = Arc::unwrap_or_clone(made);
         if !record.refusals.is_empty() {
             let names = record.refusals.keys().cloned().collect();
             made.constraints.push(Constraint::NotNamed(names));
         }
         made.constraints.extend(only);
-        if self.silent > 0 {
+        if self.status_only_nodes > 0 {
             made.preferences.push(Preference {
-                test: Constraint::Exists(FOLLOWS.into()),
-                weight: RATHER,
+                test: Constraint::Exists(FOLLOWS_LABEL.into()),
+                weight: FOLLOWER_PREFERENCE,
             });
         }
         if let Some(shared) = self.shared.get(&made).and_then(std::sync::Weak::upgrade) {
@@ -200,7 +229,15 @@ impl Board {
 /// extended by their witnesses, so only those know that it has ended.
 fn where_known(core: &Core, record: &Instance) -> Vec<Constraint> {
     let lost = record.leaving.iter().filter(|from| from.lost);
-    let known = lost.filter_map(|from| core.node(&from.node).ok()?.witnesses.clone());
+    let tables = core.tables();
+    let known = lost.filter_map(|from| match tables.nodes.get(&from.node) {
+        Some(node) => node.witnesses.clone(),
+        // Who its witnesses are is in a record that cannot be read.
+        None => {
+            let key = keys::node(&from.node);
+            tables.unreadable.contains_key(&key).then(Default::default)
+        }
+    });
     let named = known.map(|names| Constraint::Named(names.into_iter().collect()));
     named.collect()
 }
@@ -217,9 +254,9 @@ fn node_spec(node: &Node, core: &Core) -> NodeSpec {
         Resources::new(node.cpu, node.memory, node.disk),
     );
     spec.labels = node.all_labels();
-    spec.labels.remove(FOLLOWS);
+    spec.labels.remove(FOLLOWS_LABEL);
     if node.follows {
-        spec.labels.insert(FOLLOWS.into(), "yes".into());
+        spec.labels.insert(FOLLOWS_LABEL.into(), "yes".into());
     }
     spec.labels.remove(POOL_LABEL);
     if !node.pool.is_empty() {
@@ -266,14 +303,14 @@ fn state(node: &Node) -> NodeState {
     }
 }
 
-/// Whether an instance is in want of a place.
-pub(super) fn wants_a_place(record: &Instance) -> bool {
-    record.node.is_none() && record.wanted == Wanted::Running
+/// Whether an instance needs a place.
+pub(super) fn needs_placement(record: &Instance) -> bool {
+    record.node.is_none() && record.desired_state == DesiredState::Running
 }
 
-/// Why there is no place, in words; with the names of nodes and of who holds
-/// their ports, or without.
-pub(super) fn why_not(cause: &Cause, names: bool) -> String {
+/// Why there is no place, for people; with the names of nodes and of the
+/// holders of their ports, or without.
+pub(super) fn failure_message(cause: &Cause, names: bool) -> String {
     match cause {
         Cause::AlreadyPlaced(_) => "it has a place already".into(),
         Cause::NoNodeFits(reasons) if reasons.is_empty() => "there are no nodes".into(),

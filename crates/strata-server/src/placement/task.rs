@@ -1,10 +1,29 @@
 //! The task: woken by changes, it brings the fleet up to date, decides for all
-//! that want a place in one batch, and writes each decision if nothing came
-//! between. What finds no place is tried again when the fleet has changed.
+//! instances that need a place in one batch, and writes each decision if
+//! nothing came between. What finds no place is tried again when the fleet has
+//! changed.
+//!
+//! The write paths of a decision, all through `write_all`, which commits as the
+//! leader and only if every record still has the revision of the decision, that
+//! of the node too:
+//! - A placement is one transaction with the evictions that it causes: an
+//!   instance is never evicted for a newcomer that was not placed. Transactions
+//!   of one batch run concurrently, in no order: what has to end first on the
+//!   node is listed in `after` of the placed record, also if it is evicted by
+//!   another transaction.
+//! - A failure writes the reason and clears the refusals. Nothing is written
+//!   where the record has that reason already and no refusals.
+//! - A drained instance is evicted and placed in one write of its record.
+//!
+//! The fleet counts a decision from planning on, before the write. A write that
+//! fails is undone in the cache (`FleetCache::release`), which then follows the
+//! tables: the error may also be a lost answer, and then the watch delivers
+//! the record. The instances of the transaction are tried again, after a
+//! placement with the next tick; `next_batch` drops those that need none.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use strata_api::rest::Placement;
@@ -12,36 +31,38 @@ use strata_scheduler::{
     Cause, Eviction, InstanceId as Slot, NodeState, Placement as Decided, Plan, Request, drain,
     place,
 };
-use strata_store::{StoreError, Transaction};
+use strata_store::{Revision, StoreError, Transaction};
+use strata_tasks::TaskGroup;
 use strata_types::instance::{InstanceId, InstanceState};
 use strata_types::pod::RestartPolicy;
 use strata_types::{Error, Label, Result};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::backoff::Backoffs;
 use super::explain;
-use super::fleet::{Board, slot, wants_a_place, why_not};
-use super::room::makes_room;
+use super::fleet::{FleetCache, failure_message, needs_placement, slot};
+use super::preemption_wait::makes_room;
 use crate::core::keys;
 use crate::core::{
-    Core, Instance, Kept, Lead, MakesRoom, Touched, Wanted, Why, encode, evict, turn_to_because,
+    AwaitedEviction, Core, DesiredState, Instance, Lead, StateReason, Touched, Versioned, encode,
+    evict, set_state_because,
 };
 
 /// And without a reason that is known here, this often.
-const NOW_AND_THEN: Duration = Duration::from_secs(30);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 /// The most that are decided at once.
-const BATCH: usize = 1024;
+const MAX_BATCH: usize = 1024;
 /// Instances without a place are tried again at most this often.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Asks placement.
+/// Queries the placement task.
 #[derive(Clone)]
 pub struct PlacementHandle {
-    questions: mpsc::Sender<Question>,
+    requests: mpsc::Sender<ExplainRequest>,
 }
 
-struct Question {
+struct ExplainRequest {
     id: InstanceId,
     /// With the names of nodes and of instances of others.
     names: bool,
@@ -53,61 +74,61 @@ impl PlacementHandle {
     /// nodes, or counting them.
     pub async fn explain(&self, id: &InstanceId, names: bool) -> Result<Placement> {
         let (answer, answered) = oneshot::channel();
-        let question = Question {
+        let request = ExplainRequest {
             id: id.clone(),
             names,
             answer,
         };
         let gone = || Error::unavailable("the server is ending");
-        self.questions.send(question).await.map_err(|_| gone())?;
+        self.requests.send(request).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
 
 /// Starts placement; it decides while this server leads.
-pub fn start(core: Core, shutdown: CancellationToken) -> PlacementHandle {
-    let (questions, asked) = mpsc::channel(64);
-    tokio::spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = run(core, asked) => {}
-        }
+pub fn start(core: Core, tasks: impl Into<TaskGroup>) -> PlacementHandle {
+    let (requests, asked) = mpsc::channel(64);
+    // Requests wait here while placement is restarted.
+    let asked = Arc::new(tokio::sync::Mutex::new(asked));
+    tasks.into().restart("placement", move || {
+        let (core, asked) = (core.clone(), asked.clone());
+        async move { run(core, &mut *asked.lock().await).await }
     });
-    PlacementHandle { questions }
+    PlacementHandle { requests }
 }
 
-async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
+async fn run(core: Core, asked: &mut mpsc::Receiver<ExplainRequest>) {
     let mut task = Task {
-        board: Board::new(&core),
+        cache: FleetCache::new(&core),
         waiting: BTreeSet::new(),
-        hopeless: HashSet::new(),
+        unschedulable: HashSet::new(),
         refused: Backoffs::default(),
         core: core.clone(),
     };
     task.waiting.extend(task.all_waiting());
     let mut lead = core.watch_lead();
-    let mut again = tokio::time::interval(AGAIN);
+    let mut again = tokio::time::interval(RETRY_INTERVAL);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut now_and_then = tokio::time::interval(NOW_AND_THEN);
-    now_and_then.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut resync = tokio::time::interval(RESYNC_INTERVAL);
+    resync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut fleet_changed = true;
     loop {
         tokio::select! {
             touched = core.subscriptions().placement.take() => {
                 let nodes = touched.iter().any(|thing| matches!(thing, Touched::Node(_)));
                 for thing in touched {
-                    fleet_changed |= task.take_in(thing);
+                    fleet_changed |= task.apply_change(thing);
                 }
                 if nodes && matches!(core.lead(), Lead::Leading(_)) {
                     task.drain().await;
                 }
             }
             _ = lead.changed() => fleet_changed = true,
-            Some(question) = asked.recv() => task.answer(question),
-            // What is measured changes all the time, and wakes nobody.
-            _ = now_and_then.tick() => fleet_changed = true,
+            Some(request) = asked.recv() => task.answer(request),
+            // What is measured changes all the time, and wakes no task.
+            _ = resync.tick() => fleet_changed = true,
             _ = again.tick() => {
-                let due = task.take_due(std::mem::take(&mut fleet_changed));
+                let due = task.take_retries(std::mem::take(&mut fleet_changed));
                 if !due {
                     continue;
                 }
@@ -124,11 +145,11 @@ async fn run(core: Core, mut asked: mpsc::Receiver<Question>) {
 
 struct Task {
     core: Core,
-    board: Board,
-    /// In want of a place.
+    cache: FleetCache,
+    /// Instances that need a place.
     waiting: BTreeSet<InstanceId>,
-    /// In want of one, and there was none.
-    hopeless: HashSet<InstanceId>,
+    /// Instances that need one, and there was none.
+    unschedulable: HashSet<InstanceId>,
     /// Those that every node refused, and when they are tried again.
     refused: Backoffs,
 }
@@ -137,17 +158,17 @@ impl Task {
     fn all_waiting(&self) -> Vec<InstanceId> {
         let tables = self.core.tables();
         let all = tables.instances.values();
-        all.filter(|one| wants_a_place(one))
+        all.filter(|one| needs_placement(one))
             .map(|one| one.id.clone())
             .collect()
     }
 
     /// Takes in a change. The answer is whether there may be more room now.
-    fn take_in(&mut self, thing: Touched) -> bool {
+    fn apply_change(&mut self, thing: Touched) -> bool {
         match thing {
             Touched::Node(name) => {
-                let known = self.board.fleet.node(&name).is_some();
-                self.board.sync_node(&self.core, &name);
+                let known = self.cache.fleet.node(&name).is_some();
+                self.cache.sync_node(&self.core, &name);
                 if !known {
                     // It may take what all others refused.
                     self.refused.clear();
@@ -155,22 +176,22 @@ impl Task {
                 true
             }
             Touched::Instance(id) => {
-                let had = self.board.place_of(&id);
-                self.board.sync_instance(&self.core, &id);
-                let left = had.is_some() && self.board.place_of(&id) != had;
+                let had = self.cache.place_of(&id);
+                self.cache.sync_instance(&self.core, &id);
+                let left = had.is_some() && self.cache.place_of(&id) != had;
                 let record = self.core.tables().instances.get(&id).cloned();
-                let waits = record.as_ref().is_some_and(|one| wants_a_place(one));
+                let waits = record.as_ref().is_some_and(|one| needs_placement(one));
                 if record.as_ref().is_none_or(|one| one.is_up()) {
                     self.refused.remove(&id);
                 }
                 if !waits {
                     self.waiting.remove(&id);
-                    self.hopeless.remove(&id);
-                } else if !self.hopeless.contains(&id) {
+                    self.unschedulable.remove(&id);
+                } else if !self.unschedulable.contains(&id) {
                     self.waiting.insert(id);
                 } else if record.is_some_and(|one| one.state != InstanceState::Failed) {
-                    // It was asked for anew.
-                    self.hopeless.remove(&id);
+                    // A caller requested it again.
+                    self.unschedulable.remove(&id);
                     self.refused.remove(&id);
                     self.waiting.insert(id);
                 }
@@ -182,16 +203,16 @@ impl Task {
     /// Takes those that are to be tried again; whether there is anything to do.
     /// A fleet that changed may have room for all but those that every node
     /// refused: these wait for their time.
-    fn take_due(&mut self, fleet_changed: bool) -> bool {
+    fn take_retries(&mut self, fleet_changed: bool) -> bool {
         let now = Instant::now();
-        let all = self.hopeless.iter();
+        let all = self.unschedulable.iter();
         let due = all.filter(|id| match self.refused.until(id) {
             Some(until) => until <= now,
             None => fleet_changed,
         });
         let due: Vec<InstanceId> = due.cloned().collect();
         for id in &due {
-            self.hopeless.remove(id);
+            self.unschedulable.remove(id);
         }
         let any = !due.is_empty();
         self.waiting.extend(due);
@@ -200,11 +221,11 @@ impl Task {
 
     /// What instances really use counts, too.
     fn measure(&mut self) {
-        for name in self.core.live().take_news() {
-            if let Some(node) = self.board.fleet.node(&name)
+        for name in self.core.live().take_measured() {
+            if let Some(node) = self.cache.fleet.node(&name)
                 && let Some(live) = self.core.live().node(&name)
             {
-                let _ = self.board.fleet.measure(node, live.instances);
+                let _ = self.cache.fleet.measure(node, live.instances);
             }
         }
     }
@@ -218,7 +239,7 @@ impl Task {
             let mut requests: Vec<Request> = Vec::with_capacity(records.len());
             let mut asking = Vec::with_capacity(records.len());
             for record in records {
-                if let Some(request) = self.board.request(&self.core, &record) {
+                if let Some(request) = self.cache.request(&self.core, &record) {
                     requests.push(request);
                     asking.push(record);
                 }
@@ -227,20 +248,20 @@ impl Task {
                 continue;
             }
             self.measure();
-            let plan = place(&mut self.board.fleet, &requests);
-            all_written &= self.follow(plan, &asking).await;
+            let plan = place(&mut self.cache.fleet, &requests);
+            all_written &= self.write_plan(plan, &asking).await;
         }
         all_written
     }
 
-    fn next_batch(&mut self) -> Vec<Arc<Kept<Instance>>> {
+    fn next_batch(&mut self) -> Vec<Arc<Versioned<Instance>>> {
         let mut records = Vec::new();
         while let Some(id) = self.waiting.pop_first() {
             let record = self.core.tables().instances.get(&id).cloned();
-            if let Some(record) = record.filter(|one| wants_a_place(one)) {
+            if let Some(record) = record.filter(|one| needs_placement(one)) {
                 records.push(record);
             }
-            if records.len() == BATCH {
+            if records.len() == MAX_BATCH {
                 break;
             }
         }
@@ -248,81 +269,100 @@ impl Task {
     }
 
     /// Writes what was decided.
-    async fn follow(&mut self, plan: Plan, asking: &[Arc<Kept<Instance>>]) -> bool {
+    async fn write_plan(&mut self, plan: Plan, asking: &[Arc<Versioned<Instance>>]) -> bool {
         let writes = FuturesUnordered::new();
         for placement in &plan.placements {
             let record = &asking[placement.request];
-            let node = self.board.node_name(placement.node);
-            self.board.placed(record, &node);
+            let node = self.cache.node_name(placement.node);
+            self.cache.placed(record, &node);
             let mut next = record.record.clone();
             next.place_on(&node);
-            next.after = self.room_makers(&plan, placement, record);
+            next.after = self.evictions_awaited(&plan, placement, record);
             let leaving = record.leaving.iter().find(|from| !from.lost);
             let first = match (leaving, next.after.is_empty()) {
                 (Some(leaving), _) => format!(", once it has ended on {}", leaving.node),
                 (None, false) => ", once what makes room for it has ended there".into(),
                 (None, true) => String::new(),
             };
-            let why = Why {
+            let why = StateReason {
                 full: format!("on node {node}{first}"),
                 limited: String::new(),
             };
-            turn_to_because(&mut next, InstanceState::Scheduled, &why);
+            set_state_because(&mut next, InstanceState::Scheduled, &why);
             let evicted = plan.evictions.iter();
             let evicted = evicted.filter(|eviction| eviction.by == slot(&record.id));
             let mut changes = vec![(record.clone(), next)];
             changes.extend(evicted.filter_map(|eviction| self.evicted(eviction, &record.name)));
-            writes.push(write_all(&self.core, changes));
+            let placed = self.planned_on(&node);
+            writes.push(write_all(&self.core, changes, Some(placed)));
         }
         for failure in &plan.failures {
             let record = &asking[failure.request];
-            self.hopeless.insert(record.id.clone());
+            self.unschedulable.insert(record.id.clone());
             if !record.refusals.is_empty() {
                 self.refused.failed(&record.id, Instant::now());
             }
-            let why = unschedulable(&failure.cause, &record.refusals);
+            let why = unschedulable_reason(&failure.cause, &record.refusals);
             let told = record.state == InstanceState::Failed && record.description == why.full;
             if told && record.refusals.is_empty() {
                 continue;
             }
             let mut next = record.record.clone();
-            // What was in the way there may be gone the next time.
+            // The reason of a refusal may be gone the next time.
             next.refusals.clear();
-            turn_to_because(&mut next, InstanceState::Failed, &why);
-            writes.push(write_all(&self.core, vec![(record.clone(), next)]));
+            set_state_because(&mut next, InstanceState::Failed, &why);
+            writes.push(write_all(&self.core, vec![(record.clone(), next)], None));
         }
         let written: Vec<Vec<_>> = writes.collect().await;
         self.written(written.into_iter().flatten().collect())
     }
 
     /// What has to end on the node of a placement before it is started there.
-    fn room_makers(&self, plan: &Plan, placement: &Decided, newcomer: &Instance) -> Vec<MakesRoom> {
+    fn evictions_awaited(
+        &self,
+        plan: &Plan,
+        placement: &Decided,
+        newcomer: &Instance,
+    ) -> Vec<AwaitedEviction> {
         let ids = |slots: Vec<Slot>| {
-            let ids = slots.into_iter().filter_map(|slot| self.board.id_of(slot));
+            let ids = slots.into_iter().filter_map(|slot| self.cache.id_of(slot));
             ids.collect::<BTreeSet<InstanceId>>()
         };
         let on_node = plan.evictions.iter();
         let on_node = on_node.filter(|eviction| eviction.node == placement.node);
         let also_evicted = ids(on_node.map(|eviction| eviction.instance).collect());
         let evicted = ids(placement.after.clone());
-        let node = self.board.node_name(placement.node);
+        let node = self.cache.node_name(placement.node);
         makes_room(&self.core, &node, newcomer, &evicted, &also_evicted)
     }
 
     /// How an instance is that makes room for another. It is written together
     /// with the one it makes room for, or not at all.
-    fn evicted(&self, eviction: &Eviction, by: &Label) -> Option<(Arc<Kept<Instance>>, Instance)> {
-        let id = self.board.id_of(eviction.instance)?;
-        let node = self.board.node_name(eviction.node);
+    fn evicted(
+        &self,
+        eviction: &Eviction,
+        by: &Label,
+    ) -> Option<(Arc<Versioned<Instance>>, Instance)> {
+        let id = self.cache.id_of(eviction.instance)?;
+        let node = self.cache.node_name(eviction.node);
         let record = self.core.tables().instances.get(&id).cloned()?;
-        let why = Why {
+        let why = StateReason {
             full: format!("made room on {node} for {by}, which has a higher priority"),
             limited: "made room for an instance with a higher priority".into(),
         };
         // It went by itself meanwhile, or goes.
-        let is_there = record.node.as_deref() == Some(&*node) && record.wanted != Wanted::Gone;
+        let is_there =
+            record.node.as_deref() == Some(&*node) && record.desired_state != DesiredState::Gone;
         let next = evict(&record, &why, self.core.confirms(&node));
         is_there.then_some((record, next))
+    }
+
+    /// The node of a decision, with the record that it was decided by.
+    fn planned_on(&self, node: &str) -> PlannedNode {
+        PlannedNode {
+            name: node.to_owned(),
+            revision: self.cache.revision_of(node),
+        }
     }
 
     /// What was not written is not so, either. The answer is whether all was.
@@ -331,23 +371,26 @@ impl Task {
         for (id, result) in written {
             if let Err(error) = result {
                 tracing::debug!(%error, instance = %id, "a placement was not written");
-                self.board.take_back(&self.core, &id);
-                // Not at once: whatever is in the way may stay there a while.
-                self.hopeless.insert(id);
+                self.cache.release(&self.core, &id);
+                // Not at once: the conflict may last for a while.
+                self.unschedulable.insert(id);
                 all = false;
             }
+        }
+        if !all {
+            self.cache.sync_changed_nodes(&self.core);
         }
         all
     }
 
     /// Empties nodes that are to be empty, as far as there is room elsewhere.
     async fn drain(&mut self) {
-        let nodes: Vec<_> = self.board.fleet.nodes().collect();
+        let nodes: Vec<_> = self.cache.fleet.nodes().collect();
         for node in nodes {
-            let draining = self.board.fleet.state(node) == Ok(NodeState::Draining);
+            let draining = self.cache.fleet.state(node) == Ok(NodeState::Draining);
             if !draining
                 || self
-                    .board
+                    .cache
                     .fleet
                     .instances_on(node)
                     .is_ok_and(|on| on.is_empty())
@@ -355,13 +398,13 @@ impl Task {
                 continue;
             }
             self.measure();
-            let Ok(plan) = drain(&mut self.board.fleet, node) else {
+            let Ok(plan) = drain(&mut self.cache.fleet, node) else {
                 continue;
             };
-            let from = self.board.node_name(node);
+            let from = self.cache.node_name(node);
             for failure in &plan.failures {
-                let id = self.board.id_of(failure.instance);
-                tracing::info!(node = from, instance = ?id, why = why_not(&failure.cause, true), "stays for now");
+                let id = self.cache.id_of(failure.instance);
+                tracing::info!(node = from, instance = ?id, why = failure_message(&failure.cause, true), "instance not drained: no other node fits");
             }
             self.move_away(&from, &plan).await;
         }
@@ -370,67 +413,69 @@ impl Task {
     async fn move_away(&mut self, from: &str, plan: &Plan) {
         let writes = FuturesUnordered::new();
         for placement in &plan.placements {
-            let Some(id) = self.board.id_of(placement.instance) else {
+            let Some(id) = self.cache.id_of(placement.instance) else {
                 continue;
             };
             let Some(record) = self.core.tables().instances.get(&id).cloned() else {
                 continue;
             };
-            let to = self.board.node_name(placement.node);
+            let to = self.cache.node_name(placement.node);
             if record.node.as_deref() != Some(from) {
-                self.board.take_back(&self.core, &id);
+                self.cache.release(&self.core, &id);
                 continue;
             }
-            self.board.placed(&record, &to);
+            self.cache.placed(&record, &to);
             let runs = matches!(
                 record.state,
                 InstanceState::Starting | InstanceState::Running
             );
-            if record.wanted == Wanted::Gone
+            if record.desired_state == DesiredState::Gone
                 || (runs && record.spec.restart == RestartPolicy::Never)
             {
-                // It goes by itself, or is let come to its end.
-                self.board.take_back(&self.core, &id);
+                // It is being deleted, or runs to its end.
+                self.cache.release(&self.core, &id);
                 continue;
             }
-            let drained = Why {
+            let drained = StateReason {
                 full: format!("{from} was drained"),
                 limited: "its node was drained".into(),
             };
             let mut next = evict(&record, &drained, self.core.confirms(from));
-            if next.wanted == Wanted::Running {
-                let why = Why {
+            let mut placed = None;
+            if next.desired_state == DesiredState::Running {
+                let why = StateReason {
                     full: format!("on node {to}; {from} is drained"),
                     limited: "its node is drained".into(),
                 };
-                turn_to_because(&mut next, InstanceState::Scheduled, &why);
+                set_state_because(&mut next, InstanceState::Scheduled, &why);
                 next.place_on(&to);
+                placed = Some(self.planned_on(&to));
                 let none = BTreeSet::new();
                 next.after = makes_room(&self.core, &to, &record, &none, &none);
             }
-            writes.push(write_all(&self.core, vec![(record, next)]));
+            writes.push(write_all(&self.core, vec![(record, next)], placed));
         }
         let written: Vec<Vec<_>> = writes.collect().await;
         self.written(written.into_iter().flatten().collect());
     }
 
-    fn answer(&mut self, question: Question) {
+    fn answer(&mut self, request: ExplainRequest) {
         self.measure();
-        let answer = explain::explain(&self.core, &mut self.board, &question.id);
-        let answer = answer.map(|explained| match question.names {
+        let answer = explain::explain(&self.core, &mut self.cache, &request.id);
+        let answer = answer.map(|explained| match request.names {
             true => explained.full,
             false => explained.limited,
         });
-        let _ = question.answer.send(answer);
+        let _ = request.answer.send(answer);
     }
 }
 
-/// Why an instance has no place: what speaks against the nodes, and what those
-/// that refused it said.
-fn unschedulable(cause: &Cause, refusals: &BTreeMap<String, String>) -> Why {
-    let mut why = Why {
-        full: why_not(cause, true),
-        limited: why_not(cause, false),
+/// Why an instance has no place: what speaks against the nodes, and the reasons
+/// of those that refused it.
+fn unschedulable_reason(cause: &Cause, refusals: &BTreeMap<String, String>) -> StateReason {
+    let mut why = StateReason {
+        full: failure_message(cause, true),
+        limited: failure_message(cause, false),
     };
     for (node, refusal) in refusals {
         why.full
@@ -444,17 +489,35 @@ fn unschedulable(cause: &Cause, refusals: &BTreeMap<String, String>) -> Why {
     why
 }
 
+/// A node on which something is placed.
+struct PlannedNode {
+    name: String,
+    /// Of the record by which the fleet had it; none when it had none.
+    revision: Option<Revision>,
+}
+
 /// Writes records together, or none of them: an instance, and those that make
-/// room for it.
+/// room for it. The node that it is placed on still has to be as it was when
+/// that was decided: one that was removed, closed or lost since is given
+/// nothing. What is on a node without a record is moved at once.
 async fn write_all(
     core: &Core,
-    changes: Vec<(Arc<Kept<Instance>>, Instance)>,
+    changes: Vec<(Arc<Versioned<Instance>>, Instance)>,
+    placed: Option<PlannedNode>,
 ) -> Vec<(InstanceId, Result<(), StoreError>)> {
     let ids: Vec<InstanceId> = changes
         .iter()
         .map(|(before, _)| before.id.clone())
         .collect();
     let mut transaction = Transaction::new();
+    if let Some(PlannedNode { name, revision }) = placed {
+        let Some(revision) = revision else {
+            let why = format!("node {name} has no record");
+            let refused = |id| (id, Err(StoreError::Unavailable(why.clone())));
+            return ids.into_iter().map(refused).collect();
+        };
+        transaction = transaction.if_unchanged(keys::node(&name), revision);
+    }
     for (before, next) in &changes {
         let key = keys::instance(&next.id);
         match encode(next) {
@@ -474,4 +537,93 @@ async fn write_all(
         Err(error) => (id, Err(StoreError::Unavailable(error.to_string()))),
     };
     ids.into_iter().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use strata_store::Memory;
+    use strata_types::Role;
+    use strata_types::instance::InstanceSpec;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::core::{CoreSettings, NewInstance, NodeFacts, Principal, Range, Registration};
+
+    async fn core(shutdown: &CancellationToken) -> Core {
+        let settings = CoreSettings {
+            range: Range::DEFAULT,
+            lease: Duration::from_secs(60),
+            placement: Default::default(),
+            overcommit: Default::default(),
+            alone: true,
+            bounds: Default::default(),
+            events_file: None,
+            server_port: None,
+        };
+        let core = Core::open(Arc::new(Memory::new()), settings, shutdown.clone());
+        let core = core.await.unwrap();
+        core.set_lead(Lead::Leading(None));
+        core
+    }
+
+    #[tokio::test]
+    async fn nothing_is_placed_on_a_node_that_was_closed_after_the_decision() {
+        let shutdown = CancellationToken::new();
+        let core = core(&shutdown).await;
+        let admin = Principal {
+            name: "admin".into(),
+            role: Role::Admin,
+            projects: None,
+        };
+        let registration = Registration {
+            name: "n1".into(),
+            subnet: None,
+        };
+        core.register_node(&registration).await.unwrap();
+        let facts = NodeFacts {
+            capacity: Some((4000, 4_000_000_000, 0)),
+            follows: Some(true),
+            ..NodeFacts::default()
+        };
+        core.update_node_facts("n1", &facts).await.unwrap();
+        let new = NewInstance {
+            id: Some("web".parse().unwrap()),
+            name: Some("web".parse().unwrap()),
+            project: "default".parse().unwrap(),
+            workload: None,
+            spec: InstanceSpec {
+                uri: "x".into(),
+                ..InstanceSpec::default()
+            },
+            fresh_id: None,
+            desired_state: None,
+        };
+        core.create_instance(&admin, new).await.unwrap();
+        let mut task = Task {
+            cache: FleetCache::new(&core),
+            waiting: BTreeSet::new(),
+            unschedulable: HashSet::new(),
+            refused: Backoffs::default(),
+            core: core.clone(),
+        };
+        task.waiting.extend(task.all_waiting());
+        let asking = task.next_batch();
+        let request = task.cache.request(&core, &asking[0]).unwrap();
+        let plan = place(&mut task.cache.fleet, &[request]);
+        assert_eq!(plan.placements.len(), 1);
+        core.drain_node(&admin, "n1", true).await.unwrap();
+        assert!(!task.write_plan(plan, &asking).await);
+        let place = || {
+            let tables = core.tables();
+            tables.instances[&asking[0].id].node.clone()
+        };
+        assert_eq!(place(), None);
+        // The next decision is made with the node as it is.
+        core.drain_node(&admin, "n1", false).await.unwrap();
+        task.apply_change(Touched::Node("n1".into()));
+        task.waiting.extend(task.all_waiting());
+        assert!(task.decide().await);
+        assert_eq!(place().as_deref(), Some("n1"));
+        shutdown.cancel();
+    }
 }

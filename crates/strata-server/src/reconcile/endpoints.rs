@@ -7,27 +7,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use strata_balancer::Balancer;
+use strata_tasks::{TaskGroup, spawn_detached};
 use strata_types::cluster::ClusterRole;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::core::{Changed, Cluster, Work};
+use crate::core::{Cluster, TableChange, Work};
 use crate::operations::Clusters;
 
 /// For changes that were missed, and ports that were taken.
-const TICK: Duration = Duration::from_secs(5);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(5);
 /// Where API servers listen.
 const API_PORT: u16 = 6443;
 
 /// Starts to listen for clusters.
-pub fn start(clusters: Clusters, shutdown: CancellationToken) {
-    tokio::spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = run(&clusters) => {}
-        }
+pub fn start(clusters: Clusters, tasks: &TaskGroup) {
+    tasks.restart("cluster-endpoints", move || {
+        let clusters = clusters.clone();
+        async move { run(&clusters).await }
     });
 }
 
@@ -47,25 +45,27 @@ async fn run(own: &Clusters) {
     let mut changes = own.core.watch_all();
     let mut open: HashMap<String, Endpoint> = HashMap::new();
     loop {
-        settle(own, &mut open).await;
+        sync_listeners(own, &mut open).await;
         loop {
             tokio::select! {
                 changed = changes.recv() => match changed {
-                    Ok(changed) if !matches!(changed, Changed::Cluster(_)) => {}
+                    Ok(changed) if !matches!(changed, TableChange::Cluster(_)) => {}
                     _ => break,
                 },
-                () = tokio::time::sleep(TICK) => break,
+                () = tokio::time::sleep(RECONCILE_INTERVAL) => break,
             }
         }
     }
 }
 
-async fn settle(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
+async fn sync_listeners(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
     let all = own.core.clusters();
     open.retain(|name, endpoint| {
         let mut all = all.iter();
         let found = all.find(|cluster| cluster.name.as_str() == name);
-        found.is_some_and(|cluster| cluster.port == endpoint.port && is_open(cluster))
+        let is_current = |cluster: &Cluster| cluster.port == endpoint.port && is_open(cluster);
+        // An endpoint whose balancer panicked is opened again.
+        !endpoint.task.is_finished() && found.is_some_and(|cluster| is_current(cluster))
     });
     for cluster in all.iter().filter(|cluster| is_open(cluster)) {
         let servers = servers(cluster);
@@ -81,12 +81,15 @@ async fn settle(own: &Clusters, open: &mut HashMap<String, Endpoint>) {
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
             Err(error) => {
-                tracing::warn!(cluster = %cluster.name, %address, %error, "its API cannot be reached there");
+                tracing::warn!(cluster = %cluster.name, %address, %error, "cluster API endpoint cannot listen");
                 continue;
             }
         };
         let (sender, receiver) = watch::channel(servers);
-        let task = tokio::spawn(Balancer::default().run(listener, receiver));
+        let task = spawn_detached(
+            "cluster-balancer",
+            Balancer::default().run(listener, receiver),
+        );
         let endpoint = Endpoint {
             port: cluster.port,
             servers: sender,

@@ -1,71 +1,82 @@
-//! Which of several servers leads: whoever holds the key `leader`, which goes
+//! Which of several servers leads: the holder of the key `leader`, which goes
 //! with a lease that it keeps alive. What only the leader may write is written
-//! on the condition that the key is still its own, so one that was cut off
+//! on the condition that the key is still its own, so a server that was cut off
 //! and does not know it yet writes nothing.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use strata_store::{Change, Condition, LeaseId, Store, StoreError, Transaction};
+use strata_tasks::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Core, Lead, keys};
+use crate::core::{BootInstant, Core, Lead, keys};
 
 const KEY: &str = "leader";
 /// How long a silent leader leads at most, and at least.
-const LONGEST: Duration = Duration::from_secs(5);
-const SHORTEST: Duration = Duration::from_secs(2);
+const MAX_TTL: Duration = Duration::from_secs(5);
+const MIN_TTL: Duration = Duration::from_secs(2);
 /// How much earlier than the store a leader takes its lead for over: clocks
 /// differ, and acting on it takes a moment.
 const MARGIN: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a server is listed that does not renew its entry.
-const LISTED: Duration = Duration::from_secs(30);
+const SERVER_LIST_TTL: Duration = Duration::from_secs(30);
 
 /// How long a silent leader leads: half of what nodes are given, so that
 /// another takes over before they stop what they run.
 fn ttl(core: &Core) -> Duration {
     let half = core.settings().lease / 2;
     // The store counts whole seconds.
-    Duration::from_secs(half.clamp(SHORTEST, LONGEST).as_secs())
+    Duration::from_secs(half.clamp(MIN_TTL, MAX_TTL).as_secs())
 }
 
-/// Stands for election until `shutdown`. `address` is where nodes and people
+/// Stands for election until the group is stopped. `address` is where nodes and people
 /// reach this server.
-pub fn start(core: Core, store: Arc<dyn Store>, address: String, shutdown: CancellationToken) {
-    let listing = list_self(core.clone(), store.clone(), address.clone());
-    let ending = shutdown.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = ending.cancelled() => {}
-            () = listing => {}
-        }
+pub fn start(core: Core, store: Arc<dyn Store>, address: String, tasks: &TaskGroup) {
+    let (listed, records, own) = (core.clone(), store.clone(), address.clone());
+    tasks.restart("server-registration", move || {
+        list_self(listed.clone(), records.clone(), own.clone())
     });
-    tokio::spawn(async move {
-        let mut lease = None;
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = stand(&core, &store, &address, &mut lease) => {}
-        }
+    let shutdown = tasks.shutdown().clone();
+    // The lease of a run that panicked ends by itself; until then no server
+    // leads, as after the death of this one.
+    tasks.restart_until_done("leadership", move || {
         core.set_lead(Lead::Following(None));
-        // So that the next need not wait.
-        if let Some(lease) = lease {
-            let _ = store.revoke(lease).await;
-        }
+        let (core, store, address) = (core.clone(), store.clone(), address.clone());
+        lead_until(core, store, address, shutdown.clone())
     });
+}
+
+async fn lead_until(
+    core: Core,
+    store: Arc<dyn Store>,
+    address: String,
+    shutdown: CancellationToken,
+) {
+    let mut lease = None;
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = campaign(&core, &store, &address, &mut lease) => {}
+    }
+    core.set_lead(Lead::Following(None));
+    // So that the next need not wait.
+    if let Some(lease) = lease {
+        let _ = store.revoke(lease).await;
+    }
 }
 
 /// Keeps this server among those that nodes are given.
 async fn list_self(core: Core, store: Arc<dyn Store>, address: String) {
     loop {
         let listed = async {
-            let lease = store.grant(LISTED).await?;
+            let lease = store.grant(SERVER_LIST_TTL).await?;
             let key = format!("{}{address}", keys::SERVERS);
             let entry = Transaction::new().put_with(key, String::new(), Some(lease));
             core.commit(entry).await?;
             loop {
-                tokio::time::sleep(LISTED / 3).await;
+                tokio::time::sleep(SERVER_LIST_TTL / 3).await;
                 store.keep_alive(lease).await?;
             }
         };
@@ -73,27 +84,27 @@ async fn list_self(core: Core, store: Arc<dyn Store>, address: String) {
         if let Err(error) = ended {
             tracing::debug!(%error, "this server is not listed");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn stand(core: &Core, store: &Arc<dyn Store>, address: &str, held: &mut Option<LeaseId>) {
+async fn campaign(core: &Core, store: &Arc<dyn Store>, address: &str, held: &mut Option<LeaseId>) {
     loop {
-        if let Err(error) = stand_once(core, store, address, held).await {
-            tracing::warn!(%error, "cannot stand for leader");
+        if let Err(error) = campaign_once(core, store, address, held).await {
+            tracing::warn!(%error, "leader election failed");
         }
         core.set_lead(Lead::Following(None));
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn stand_once(
+async fn campaign_once(
     core: &Core,
     store: &Arc<dyn Store>,
     address: &str,
     held: &mut Option<LeaseId>,
 ) -> Result<(), StoreError> {
-    let (asked, ttl) = (Instant::now(), ttl(core));
+    let (asked, ttl) = (BootInstant::now(), ttl(core));
     let lease = store.grant(ttl).await?;
     *held = Some(lease);
     let claim = Transaction::new()
@@ -101,9 +112,21 @@ async fn stand_once(
         .put_with(KEY, address.to_owned(), Some(lease));
     match store.commit(claim).await {
         Ok(revision) => {
+            // What the leader before wrote last precedes the claim: without it in
+            // the tables, nodes would be sent what was true then.
+            let within = ttl.saturating_sub(asked.elapsed()) / 2;
+            let shown = tokio::time::timeout(within, core.wait_until_applied(revision)).await;
+            if !matches!(shown, Ok(Ok(()))) {
+                store.revoke(lease).await?;
+                *held = None;
+                return Err(StoreError::Unavailable(format!(
+                    "elected at revision {revision}, which this server does not see in time: \
+                     another may lead"
+                )));
+            }
             tracing::info!("this server leads");
             let condition = Condition::Unchanged(KEY.to_owned(), revision);
-            core.renew_lead(asked + ttl - MARGIN);
+            core.renew_lead_from(asked, ttl - MARGIN);
             core.set_lead(Lead::Leading(Some(condition)));
             keep(core, store, lease, ttl, asked).await
         }
@@ -122,24 +145,24 @@ async fn keep(
     store: &Arc<dyn Store>,
     lease: LeaseId,
     ttl: Duration,
-    granted: Instant,
+    granted: BootInstant,
 ) -> Result<(), StoreError> {
     let mut last = granted;
     loop {
         tokio::time::sleep(ttl / 4).await;
-        let asked = Instant::now();
+        let asked = BootInstant::now();
         match tokio::time::timeout(ttl / 3, store.keep_alive(lease)).await {
             Ok(Ok(())) => {
                 last = asked;
-                core.renew_lead(asked + ttl - MARGIN);
+                core.renew_lead_from(asked, ttl - MARGIN);
             }
             Ok(Err(error @ StoreError::NoSuchLease(_))) => return Err(error),
-            Ok(Err(error)) => tracing::warn!(%error, "the lead cannot be kept"),
-            Err(_) => tracing::warn!("the store takes too long to keep the lead"),
+            Ok(Err(error)) => tracing::warn!(%error, "leadership lease not renewed"),
+            Err(_) => tracing::warn!("leadership lease renewal timed out"),
         }
         if last.elapsed() >= ttl - MARGIN {
             return Err(StoreError::Unavailable(
-                "for longer than the lead lasts".into(),
+                "for longer than the leadership lease".into(),
             ));
         }
     }

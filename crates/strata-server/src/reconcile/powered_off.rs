@@ -3,52 +3,49 @@
 //! machine is placed elsewhere at once, without regard to witnesses that might
 //! have extended its lease, and also while losses are held back.
 //!
-//! The provider is asked after the node was lost, never before: an older answer
-//! may be of the machine before it was started.
+//! The provider is queried after the node was lost, never before: an older
+//! answer may be of the machine before it was started.
 
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use strata_tasks::TaskGroup;
 use strata_types::machine::{MachinePhase, PowerState};
-use tokio_util::sync::CancellationToken;
 
 use crate::core::{Node, NodeCondition, now_ms};
 use crate::operations::Hypervisors;
 
-/// How often providers are asked while a node is lost.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// One that is lost for longer than this is asked about less often.
+/// How often providers are queried while a node is lost.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
+/// A node that is lost for longer than this is checked less often.
 const LONG_LOST: Duration = Duration::from_secs(60);
 const LONG_LOST_ROUNDS: u32 = 15;
 /// How long one may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many machines are asked at once.
-const AT_ONCE: usize = 16;
+/// How many machines are queried at once.
+const MAX_CONCURRENT: usize = 16;
 
-/// Starts to ask; it acts while this server leads.
-pub fn start(hypervisors: Hypervisors, shutdown: CancellationToken) {
-    tokio::spawn(async move {
-        let asking = async {
+/// Starts the reconciler; it acts while this server leads.
+pub fn start(hypervisors: Hypervisors, tasks: &TaskGroup) {
+    tasks.restart("power-check", move || {
+        let hypervisors = hypervisors.clone();
+        async move {
             for round in (0..LONG_LOST_ROUNDS).cycle() {
-                tokio::time::sleep(INTERVAL).await;
+                tokio::time::sleep(RECONCILE_INTERVAL).await;
                 if hypervisors.core.leads_now() {
-                    ask(&hypervisors, round == 0).await;
+                    query_power(&hypervisors, round == 0).await;
                 }
             }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = asking => {}
         }
     });
 }
 
-/// Asks about every node that is lost.
-pub async fn look(own: &Hypervisors) {
-    ask(own, true).await;
+/// Queries the provider for every node that is lost.
+pub async fn reconcile(own: &Hypervisors) {
+    query_power(own, true).await;
 }
 
-async fn ask(own: &Hypervisors, long_lost_too: bool) {
+async fn query_power(own: &Hypervisors, long_lost_too: bool) {
     let nodes = own.core.nodes();
     let silent = |node: &Node| node.condition == NodeCondition::Lost && !node.reported_down;
     let long_ago = now_ms() - i64::try_from(LONG_LOST.as_millis()).unwrap_or(i64::MAX);
@@ -61,12 +58,12 @@ async fn ask(own: &Hypervisors, long_lost_too: bool) {
             false => None,
         }
     });
-    let mut off = std::pin::pin!(asked.buffer_unordered(AT_ONCE));
+    let mut off = std::pin::pin!(asked.buffer_unordered(MAX_CONCURRENT));
     while let Some(answer) = off.next().await {
         let Some(node) = answer else { continue };
-        tracing::warn!(node, "node lost: its machine is off, says its provider");
+        tracing::warn!(node, "node lost: its provider reports the machine off");
         if let Err(error) = own.core.note_powered_off(&node).await {
-            tracing::warn!(node, %error, "that a machine is off is not noted");
+            tracing::warn!(node, %error, "power-off of the machine not recorded");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Nodes that speak the published APIs alone: they read their instances by
-//! REST and report them by `SchedulerService`. What a node of ours does by
-//! itself is done for them here: restarts by the policy, and an end of waiting
-//! for a node that takes nothing.
+//! Nodes that use the published APIs alone: they read their instances by REST
+//! and report them by `SchedulerService`. What a node of ours does by itself is
+//! done for them here: restarts by the policy, and an end of waiting for a node
+//! that takes nothing.
 
 use std::time::Duration;
 
-use strata_types::Pace;
+use strata_types::BackoffPolicy;
 use strata_types::instance::{InstanceId, InstanceState};
 use strata_types::pod::RestartPolicy;
 
-use crate::core::{Core, Instance, Kept, Node, NodeCondition, Wanted};
+use crate::core::{Core, DesiredState, Instance, Node, NodeCondition, Refusal, Versioned};
 
 /// An instance that was assigned is taken within this, or goes elsewhere.
-const TAKES_WITHIN: Duration = Duration::from_secs(30);
+const TAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A node has read its instances within this, or does not read them.
-const READS_WITHIN: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is due for an instance of such a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,13 @@ enum Due {
     Restart,
 }
 
-/// Looks at one node and its instances.
-pub(super) async fn look(core: &Core, node: &Node) {
+/// Observes one node and its instances.
+pub(super) async fn reconcile(core: &Core, node: &Node) {
     if node.follows || node.condition != NodeCondition::Ready {
         return;
     }
     let unread = core.live().unread_for(&node.name);
-    let reads = unread.is_some_and(|unread| unread < READS_WITHIN);
+    let reads = unread.is_some_and(|unread| unread < READ_TIMEOUT);
     for one in core.instances_of_node(&node.name) {
         let acted = match due(&one, reads, crate::core::now_ms()) {
             Due::Nothing => continue,
@@ -44,38 +44,44 @@ pub(super) async fn look(core: &Core, node: &Node) {
         };
         if let Err(error) = acted {
             let (node, instance) = (&node.name, &one.id);
-            tracing::warn!(node, %instance, %error, "an instance of a published node stays as it is");
+            tracing::warn!(node, %instance, %error, "instance of a status-only node not changed");
         }
     }
 }
 
-async fn refuse(core: &Core, node: &str, one: &Kept<Instance>) -> strata_types::Result<()> {
-    let seconds = TAKES_WITHIN.as_secs();
+async fn refuse(core: &Core, node: &str, one: &Versioned<Instance>) -> strata_types::Result<()> {
+    let seconds = TAKE_TIMEOUT.as_secs();
     let why = format!("it was not started within {seconds} s, nor was anything reported of it");
     let id: &InstanceId = &one.id;
-    tracing::warn!(node, instance = %id, "a node did not take an instance");
+    tracing::warn!(node, instance = %id, "node did not take its instance in time");
     core.set_ignores_instances(node, true).await?;
-    core.refuse(node, id, one.generation, &why).await
+    let refusal = Refusal {
+        id,
+        generation: one.generation,
+        epoch: one.epoch,
+        why: &why,
+    };
+    core.refuse(node, &refusal).await
 }
 
 fn due(one: &Instance, reads: bool, now_ms: i64) -> Due {
     let age = u64::try_from(now_ms.saturating_sub(one.changed_at_ms)).unwrap_or(0);
     let age = Duration::from_millis(age);
     let restart = one.spec.restart;
-    match (one.wanted, one.state) {
-        (Wanted::Running, InstanceState::Scheduled) if age >= TAKES_WITHIN => Due::Refusal,
-        (Wanted::Running, InstanceState::Crashed | InstanceState::Failed)
+    match (one.desired_state, one.state) {
+        (DesiredState::Running, InstanceState::Scheduled) if age >= TAKE_TIMEOUT => Due::Refusal,
+        (DesiredState::Running, InstanceState::Crashed | InstanceState::Failed)
             if restart != RestartPolicy::Never && age >= wait(one.restarts) =>
         {
             Due::Restart
         }
-        (Wanted::Running, InstanceState::Terminated)
+        (DesiredState::Running, InstanceState::Terminated)
             if restart == RestartPolicy::Always && age >= wait(one.restarts) =>
         {
             Due::Restart
         }
-        (Wanted::Stopped, InstanceState::Stopping) | (Wanted::Gone, _)
-            if !reads && age >= TAKES_WITHIN + one.spec.stop_grace() =>
+        (DesiredState::Stopped, InstanceState::Stopping) | (DesiredState::Gone, _)
+            if !reads && age >= TAKE_TIMEOUT + one.spec.stop_grace() =>
         {
             Due::Release
         }
@@ -86,17 +92,17 @@ fn due(one: &Instance, reads: bool, now_ms: i64) -> Due {
 /// How long one that was started again so often waits.
 fn wait(restarts: u32) -> Duration {
     let doubled = 1u32.checked_shl(restarts).unwrap_or(u32::MAX);
-    let wait = Pace::UNITS.first.saturating_mul(doubled);
-    wait.min(Pace::UNITS.longest)
+    let wait = BackoffPolicy::UNITS.first.saturating_mul(doubled);
+    wait.min(BackoffPolicy::UNITS.longest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn instance(wanted: &str, state: &str, restart: &str) -> Instance {
+    fn instance(desired_state: &str, state: &str, restart: &str) -> Instance {
         let text = format!(
-            r#"{{"id": "i1", "name": "web", "project": "default", "wanted": "{wanted}",
+            r#"{{"id": "i1", "name": "web", "project": "default", "wanted": "{desired_state}",
             "spec": {{"uri": "x", "restart": "{restart}"}}, "node": "n1",
             "generation": 1, "state": "{state}", "createdAtMs": 0, "changedAtMs": 0}}"#
         );
@@ -132,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn node_that_does_not_read_keeps_nobody_waiting() {
+    fn node_that_does_not_read_delays_no_instance() {
         let destroying = instance("gone", "DESTROYING", "on-failure");
         assert_eq!(due(&destroying, true, 1_000_000), Due::Nothing);
         assert_eq!(due(&destroying, false, 39_999), Due::Nothing);

@@ -3,50 +3,51 @@
 
 use std::time::Duration;
 
+use strata_tasks::TaskGroup;
 use strata_types::Label;
 use strata_types::backup::BackupSchedule;
 use strata_workflow::Operations;
-use tokio_util::sync::CancellationToken;
 
 use crate::core::{Core, Lead, now_ms};
 use crate::cron::Cron;
 use crate::operations::{BackupInput, CreateBackup};
 
-/// Moments are whole minutes; this is how late one may be noticed.
-const TICK: Duration = Duration::from_secs(5);
+/// Times are whole minutes; this is how late one may be noticed.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(5);
 const OWNER: &str = "schedule";
 
-/// Starts to look at schedules; it acts while this server leads.
-pub fn start(core: Core, operations: Operations, shutdown: CancellationToken) {
-    tokio::spawn(async move {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                _ = tick.tick() => {}
-            }
-            if !matches!(core.lead(), Lead::Leading(_)) {
-                continue;
-            }
-            if let Err(error) = look(&core, &operations, now_ms()).await {
-                tracing::warn!(%error, "schedules of backups cannot be followed");
-            }
-        }
+/// Starts the reconciler of schedules; it acts while this server leads.
+pub fn start(core: Core, operations: Operations, tasks: &TaskGroup) {
+    tasks.restart("backup-schedules", move || {
+        run(core.clone(), operations.clone())
     });
 }
 
+async fn run(core: Core, operations: Operations) {
+    let mut tick = tokio::time::interval(RECONCILE_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        if !matches!(core.lead(), Lead::Leading(_)) {
+            continue;
+        }
+        if let Err(error) = reconcile(&core, &operations, now_ms()).await {
+            tracing::warn!(%error, "schedules of backups cannot be followed");
+        }
+    }
+}
+
 /// Begins what is due.
-pub async fn look(core: &Core, operations: &Operations, now: i64) -> strata_types::Result<()> {
-    for schedule in core.schedules().await? {
+pub async fn reconcile(core: &Core, operations: &Operations, now: i64) -> strata_types::Result<()> {
+    for schedule in core.schedules().list().await? {
         let Some(due) = due(&schedule, now) else {
-            put_right(core, schedule, now).await?;
+            repair(core, schedule, now).await?;
             continue;
         };
         let name = schedule.name.clone();
         // One that cannot be followed does not hold the others up.
         if let Err(error) = begin(core, operations, schedule, due, now).await {
-            tracing::warn!(schedule = name, %error, "a backup that is due was not begun");
+            tracing::warn!(schedule = name, %error, "scheduled backup not started");
         }
     }
     Ok(())
@@ -57,8 +58,8 @@ fn due(schedule: &BackupSchedule, now: i64) -> Option<i64> {
     (!schedule.paused && next <= now).then_some(next)
 }
 
-/// Where the clock was ahead when the next moment was reckoned, it is sooner.
-async fn put_right(core: &Core, schedule: BackupSchedule, now: i64) -> strata_types::Result<()> {
+/// Where the clock was ahead when the next time was computed, it is sooner.
+async fn repair(core: &Core, schedule: BackupSchedule, now: i64) -> strata_types::Result<()> {
     let cron = schedule.when.parse::<Cron>().ok();
     let next = cron.and_then(|cron| cron.after(now));
     if schedule.paused || next >= schedule.next_at_ms {
@@ -69,7 +70,7 @@ async fn put_right(core: &Core, schedule: BackupSchedule, now: i64) -> strata_ty
         next_at_ms: next,
         ..schedule
     };
-    core.move_schedule_on(&name, &right).await
+    core.schedules().advance(&name, &right).await
 }
 
 async fn begin(
@@ -83,7 +84,8 @@ async fn begin(
         keep: Some(schedule.keep).filter(|keep| !keep.keeps_all()),
         ..BackupInput::default()
     };
-    // Whoever dies before the schedule is written begins the same one again.
+    // A server that dies before the schedule is written begins the same backup
+    // again.
     let rules = schedule.keep;
     let (last, daily) = (rules.last.unwrap_or(0), rules.daily.unwrap_or(0));
     let (weekly, monthly) = (rules.weekly.unwrap_or(0), rules.monthly.unwrap_or(0));
@@ -92,7 +94,7 @@ async fn begin(
         .submit::<CreateBackup>(&input, OWNER, Some(&key))
         .await;
     let id = begun.map_err(|error| crate::operations::public(&error))?;
-    tracing::info!(schedule = schedule.name, operation = %id, "a backup is due");
+    tracing::info!(schedule = schedule.name, operation = %id, "scheduled backup started");
     let name = Label::from_field("name", &schedule.name)?;
     let next = schedule.when.parse::<Cron>().ok();
     let next = BackupSchedule {
@@ -100,5 +102,5 @@ async fn begin(
         next_at_ms: next.and_then(|cron| cron.after(now)),
         ..schedule
     };
-    core.move_schedule_on(&name, &next).await
+    core.schedules().advance(&name, &next).await
 }

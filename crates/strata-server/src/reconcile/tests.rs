@@ -1,4 +1,4 @@
-//! What nobody asked for and must come right by itself.
+//! What no caller requested and the reconcilers must correct.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::start_liveness;
 use crate::core::{
-    Core, CoreSettings, Instance, Kept, Lead, NewInstance, Range, Registration, Seen, Who, Why,
+    Core, CoreSettings, Instance, Lead, NewInstance, NodeFacts, NodeLoss, Principal, Range,
+    Refusal, Registration, StateReason, Versioned,
 };
 use crate::placement;
 
@@ -20,8 +21,8 @@ struct World {
     _shutdown: DropGuard,
 }
 
-fn who() -> Who {
-    Who {
+fn principal() -> Principal {
+    Principal {
         name: "somebody".into(),
         role: Role::Admin,
         projects: None,
@@ -40,6 +41,8 @@ async fn world() -> World {
         overcommit: Default::default(),
         alone: true,
         bounds: Default::default(),
+        events_file: None,
+        server_port: None,
     };
     let shutdown = CancellationToken::new();
     let core = Core::open(Arc::new(Memory::new()), settings, shutdown.clone());
@@ -61,12 +64,12 @@ impl World {
             subnet: None,
         };
         self.core.register_node(&registration).await.unwrap();
-        let seen = Seen {
+        let facts = NodeFacts {
             capacity: Some((4000, 4_000_000_000, 0)),
             follows: Some(true),
-            ..Seen::default()
+            ..NodeFacts::default()
         };
-        self.core.see_node(name, &seen).await.unwrap();
+        self.core.update_node_facts(name, &facts).await.unwrap();
     }
 
     async fn create(&self) {
@@ -80,26 +83,35 @@ impl World {
                 ..InstanceSpec::default()
             },
             fresh_id: None,
-            wanted: None,
+            desired_state: None,
         };
-        self.core.create_instance(&who(), new).await.unwrap();
+        self.core.create_instance(&principal(), new).await.unwrap();
     }
 
-    async fn until(&self, holds: impl Fn(&Instance) -> bool) -> Arc<Kept<Instance>> {
+    async fn until(&self, holds: impl Fn(&Instance) -> bool) -> Arc<Versioned<Instance>> {
         let mut changes = self.core.watch_all();
         let waited = tokio::time::timeout(Duration::from_secs(20), async {
             loop {
-                let now = self.core.instance(&who(), None, "web").unwrap();
+                let now = self.core.instance(&principal(), None, "web").unwrap();
                 if holds(&now) {
                     return now;
                 }
                 let _ = changes.recv().await;
             }
         });
-        let now = self.core.instance(&who(), None, "web");
+        let now = self.core.instance(&principal(), None, "web");
         waited
             .await
             .unwrap_or_else(|_| panic!("waited in vain: {now:?}"))
+    }
+}
+
+fn refusal(one: &Instance, generation: u64) -> Refusal<'_> {
+    Refusal {
+        id: &one.id,
+        generation,
+        epoch: one.epoch,
+        why: "no room",
     }
 }
 
@@ -108,13 +120,13 @@ fn is_on(node: &'static str) -> impl Fn(&Instance) -> bool {
 }
 
 #[tokio::test]
-async fn what_a_node_refused_is_placed_elsewhere_and_may_come_back() {
+async fn refused_instance_is_rescheduled_and_may_return() {
     let world = world().await;
     world.node("n1").await;
     world.create().await;
     let web = world.until(is_on("n1")).await;
-    let refused = world.core.refuse("n1", &web.id, web.generation, "no room");
-    refused.await.unwrap();
+    let refused = refusal(&web, web.generation);
+    world.core.refuse("n1", &refused).await.unwrap();
     let failed = world.until(|now| now.state == InstanceState::Failed).await;
     assert!(
         failed.description.contains("n1 refused it: no room"),
@@ -129,43 +141,51 @@ async fn what_a_node_refused_is_placed_elsewhere_and_may_come_back() {
     let placed = world.until(|now| now.node.is_some()).await;
     let node = placed.node.clone().unwrap();
     let other = if node == "n1" { "n2" } else { "n1" };
-    let refused = world
-        .core
-        .refuse(&node, &placed.id, placed.generation, "no room");
-    refused.await.unwrap();
+    let refused = refusal(&placed, placed.generation);
+    world.core.refuse(&node, &refused).await.unwrap();
     world.until(|now| now.node.as_deref() == Some(other)).await;
     // Of an older generation or of another node it means nothing.
-    let stale = world.core.refuse(other, &placed.id, 0, "no room");
-    stale.await.unwrap();
-    let now = world.core.instance(&who(), None, "web").unwrap();
+    let stale = refusal(&placed, 0);
+    world.core.refuse(other, &stale).await.unwrap();
+    let now = world.core.instance(&principal(), None, "web").unwrap();
     assert_eq!(now.node.as_deref(), Some(other));
 }
 
 #[tokio::test]
-async fn what_is_on_a_node_that_is_forgotten_is_placed_elsewhere() {
+async fn instances_of_a_removed_node_are_rescheduled() {
     let world = world().await;
     world.node("n1").await;
     world.create().await;
     world.until(is_on("n1")).await;
     world.node("n2").await;
-    world.core.forget_node("n1").await.unwrap();
+    world.core.remove_node("n1").await.unwrap();
     world.until(is_on("n2")).await;
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_lead_takes_nobody_for_lost() {
+async fn follower_marks_no_node_lost() {
     let world = world().await;
     world.node("n1").await;
     world.create().await;
     let web = world.until(is_on("n1")).await;
     world.core.set_lead(Lead::Following(None));
-    world.core.lose_node("n1", "silence").await.unwrap_err();
-    let why = Why {
+    world
+        .core
+        .mark_node_lost("n1", "silence")
+        .await
+        .unwrap_err();
+    let why = StateReason {
         full: "silence of n1".into(),
         limited: "silence".into(),
     };
-    let moved = world.core.move_off("n1", &web.id, &why, false);
+    let loss = NodeLoss {
+        node: "n1".into(),
+        revision: Some(world.core.node("n1").unwrap().revision),
+        silent: false,
+        witnessed: false,
+    };
+    let moved = world.core.fail_over(&loss, &web.id, &why);
     moved.await.unwrap_err();
-    let now = world.core.instance(&who(), None, "web").unwrap();
+    let now = world.core.instance(&principal(), None, "web").unwrap();
     assert_eq!(now.node.as_deref(), Some("n1"));
 }

@@ -1,4 +1,4 @@
-//! Machines that are brought up and taken down, on a provider that plays:
+//! Machines that are brought up and taken down, on a provider that simulates:
 //! through the trials that every kind of operation has to pass, and through a
 //! thousand lives with faults at every call.
 
@@ -12,26 +12,26 @@ use rand::{Rng as _, SeedableRng as _};
 use strata_machines::sim::{Fault, Sim};
 use strata_machines::{Provider, Providers, Secret, Tag};
 use strata_server::autoscale;
-use strata_server::core::{Core, HypervisorState, Machine, Seen};
+use strata_server::core::{Core, HypervisorState, Machine, NodeFacts};
 use strata_server::operations::{
-    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, Hypervisors, Prove,
+    CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, HypervisorProof, Hypervisors,
     SwitchInput, SwitchMachine,
 };
 use strata_server::reconcile::{look_at_machines, look_at_power};
 use strata_types::Result;
 use strata_types::instance::InstanceState;
 use strata_types::machine::{MachinePhase, MachineSpec, ProviderKind};
-use strata_workflow::testing::{self, Trial};
+use strata_workflow::testing::{self, KindHarness};
 use strata_workflow::{Operations, Registry, Settings, State, Workflow};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::world::{World, admin, label, seen, spec};
+use crate::world::{World, admin, facts, label, spec};
 
 const RUN: &str = "test";
 
 struct Proven;
 
-impl Prove for Proven {
+impl HypervisorProof for Proven {
     fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
     }
@@ -42,12 +42,12 @@ fn sim_spec() -> MachineSpec {
 }
 
 async fn add(world: &World, id: &str) {
-    let (who, id) = (admin(), label(id));
-    let added = world.core.add_machine(&who, &id, sim_spec()).await;
+    let (principal, id) = (admin(), label(id));
+    let added = world.core.add_machine(&principal, &id, sim_spec()).await;
     added.unwrap();
 }
 
-/// Whatever is on and was booted has a node that speaks.
+/// Every machine that is on and was booted has a node that sends heartbeats.
 fn speaking(core: &Core, sim: &Sim) -> AbortOnDropHandle<()> {
     let (core, sim) = (core.clone(), sim.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -60,11 +60,11 @@ fn speaking(core: &Core, sim: &Sim) -> AbortOnDropHandle<()> {
                 };
                 let name = tag.machine.as_str();
                 if core.node(name).is_ok() {
-                    let word = Seen {
+                    let word = NodeFacts {
                         gpus: Some([("x".to_owned(), 1)].into()),
-                        ..seen(4, 8000)
+                        ..facts(4, 8000)
                     };
-                    let _ = core.see_node(name, &word).await;
+                    let _ = core.update_node_facts(name, &word).await;
                 }
             }
         }
@@ -83,8 +83,8 @@ fn hypervisors(core: &Core, sim: &Sim) -> Hypervisors {
     }
 }
 
-/// A world, its machines, and the nodes that speak.
-struct Stage {
+/// A world, its machines, and the nodes that send heartbeats.
+struct ClusterWorld {
     _world: World,
     sim: Sim,
     _voices: [AbortOnDropHandle<()>; 2],
@@ -95,7 +95,7 @@ struct One {
     up: bool,
     other: bool,
     /// What the trials work on, as long as they do.
-    stages: Mutex<Vec<Stage>>,
+    stages: Mutex<Vec<ClusterWorld>>,
 }
 
 impl One {
@@ -130,12 +130,12 @@ impl One {
             world.node("other", 4, 8000).await;
         }
         let others: &'static [&'static str] = if self.other { &["other"] } else { &[] };
-        let stage = Stage {
+        let world = ClusterWorld {
             _voices: [voices, world.speaking(others)],
             _world: world,
             sim,
         };
-        self.stages.lock().unwrap().push(stage);
+        self.stages.lock().unwrap().push(world);
         Arc::new(own)
     }
 
@@ -176,12 +176,12 @@ fn machine(core: &Core) -> Machine {
     core.machine("m1").unwrap().record.clone()
 }
 
-/// It is as if nobody had ever touched it.
+/// It is as if it had never been touched.
 fn assert_free(core: &Core, sim: &Sim) {
-    let played = sim.machines()["m1"].clone();
+    let simulated = sim.machines()["m1"].clone();
     assert!(
-        played.tag.is_none() && !played.on && !played.dirty,
-        "{played:?}"
+        simulated.tag.is_none() && !simulated.on && !simulated.dirty,
+        "{simulated:?}"
     );
     assert_eq!(machine(core).phase, MachinePhase::Available);
     assert!(core.node("m1").is_err(), "its node is gone");
@@ -189,7 +189,7 @@ fn assert_free(core: &Core, sim: &Sim) {
 
 struct Creating(One);
 
-impl Trial for Creating {
+impl KindHarness for Creating {
     type Kind = CreateHypervisor;
 
     fn kind(&self) -> CreateHypervisor {
@@ -235,7 +235,7 @@ async fn bringing_a_machine_up_passes_every_trial() {
     testing::every_step_twice(&trial).await;
     testing::fail_at_every_step(&trial).await;
     testing::fail_and_undo_twice(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
     testing::cancel_at_every_step(&trial).await;
 }
 
@@ -244,7 +244,7 @@ struct Destroying {
     drain: bool,
 }
 
-impl Trial for Destroying {
+impl KindHarness for Destroying {
     type Kind = DestroyHypervisor;
 
     fn kind(&self) -> DestroyHypervisor {
@@ -266,7 +266,7 @@ impl Trial for Destroying {
         async {
             assert_free(&own.core, &self.one.sim());
             let web = own.core.instance(&admin(), None, "web").unwrap();
-            // Nobody waited for a lease: it is without its node already.
+            // The lease was not waited for: it is without its node already.
             assert_ne!(web.node.as_deref(), Some("m1"));
             if self.drain {
                 assert_eq!(web.node.as_deref(), Some("other"));
@@ -275,15 +275,15 @@ impl Trial for Destroying {
         .boxed()
     }
 
-    /// There is no way back once it is off: what is left is known, and the
+    /// There is no rollback once it is off: what is left is known, and the
     /// same call again finishes it.
     fn clean<'a>(&'a self, own: &'a Hypervisors) -> BoxFuture<'a, ()> {
         async {
             let (now, sim) = (machine(&own.core), self.one.sim());
-            let played = sim.machines()["m1"].clone();
+            let simulated = sim.machines()["m1"].clone();
             match now.phase {
-                MachinePhase::Up => assert!(played.tag.is_some()),
-                MachinePhase::Available => assert!(played.tag.is_none()),
+                MachinePhase::Up => assert!(simulated.tag.is_some()),
+                MachinePhase::Available => assert!(simulated.tag.is_none()),
                 _ => assert_ne!(
                     own.core.hypervisor_state(&now).0,
                     HypervisorState::AvailableToCreate
@@ -305,7 +305,7 @@ async fn taking_a_machine_down_passes_every_trial() {
     };
     testing::every_step_twice(&trial).await;
     testing::fail_at_every_step(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
     testing::cancel_at_every_step(&trial).await;
 }
 
@@ -317,11 +317,11 @@ async fn taking_a_machine_down_gently_passes_every_trial() {
     };
     testing::every_step_twice(&trial).await;
     testing::fail_at_every_step(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
 }
 
 #[tokio::test]
-async fn a_machine_is_switched_by_hand() {
+async fn machine_power_is_switched_manually() {
     let one = One::new(false);
     let own = one.make().await;
     let power = strata_api::rest::PowerAction::On;
@@ -337,9 +337,9 @@ async fn a_machine_is_switched_by_hand() {
     );
 }
 
-/// A node of the same name that came by itself is somebody else's.
+/// A node of the same name that came by itself is another owner's.
 #[tokio::test]
-async fn a_node_that_is_not_the_machines_own_is_left_alone() {
+async fn node_of_another_machine_is_not_touched() {
     let one = One::new(false);
     let own = one.make().await;
     let core = own.core.clone();
@@ -348,7 +348,7 @@ async fn a_node_that_is_not_the_machines_own_is_left_alone() {
         subnet: None,
     };
     core.register_node(&registration).await.unwrap();
-    core.see_node("m1", &seen(4, 8000)).await.unwrap();
+    core.update_node_facts("m1", &facts(4, 8000)).await.unwrap();
     let ended = run_to_end::<CreateHypervisor>(&own, &CreateInput::hypervisor("m1")).await;
     assert!(matches!(ended.state, State::Failed { .. }), "{ended:?}");
     assert!(core.node("m1").is_ok(), "it is there still");
@@ -356,7 +356,7 @@ async fn a_node_that_is_not_the_machines_own_is_left_alone() {
     assert_eq!(one.sim().machines()["m1"].boots, 0);
 }
 
-/// Asked twice, the second finds that it is up.
+/// Requested twice, the second finds that it is up.
 #[tokio::test]
 async fn bringing_up_what_is_up_is_done_at_once() {
     let one = One::new(true);
@@ -367,10 +367,10 @@ async fn bringing_up_what_is_up_is_done_at_once() {
     assert_eq!(machine(&own.core).phase, MachinePhase::Up);
 }
 
-/// Somebody took a machine with our tag and nobody wrote it down: as when a
-/// store is put back from before.
+/// A machine was taken with our tag and not recorded: as when a store is
+/// restored from before.
 #[tokio::test]
-async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
+async fn unregistered_machine_is_found_and_released() {
     let one = One::new(false);
     let own = one.make().await;
     let (provider, target) = own.reach("m1").unwrap();
@@ -391,6 +391,17 @@ async fn a_machine_that_nobody_knows_of_is_found_and_given_back() {
     operations.wait(begun[0].id).await.unwrap();
     engine.shutdown().await;
     assert_free(&own.core, &one.sim());
+}
+
+#[tokio::test]
+async fn machine_that_was_never_up_has_the_size_that_its_provider_knows() {
+    let one = One::new(false);
+    let own = one.make().await;
+    let size = |machine: Machine| (machine.threads(), machine.megabytes());
+    assert_eq!(size(machine(&own.core)), (0, 0));
+    let operations = Operations::new(Arc::new(strata_store::Memory::new()), Registry::new());
+    look_at_machines(&own, &operations).await;
+    assert_eq!(size(machine(&own.core)), (4, 8000));
 }
 
 /// Nothing is moved off nodes that are silent together; a machine that is off is
@@ -451,7 +462,7 @@ async fn instances_of_a_machine_that_is_off_move_while_losses_are_held_back() {
     assert_eq!(node(&second).as_deref(), Some("m2"), "it may run on");
 }
 
-/// Room is made when there is little, and taken back when there is too much.
+/// Room is made when there is little, and released when there is too much.
 #[tokio::test]
 async fn room_is_kept_by_bringing_machines_up_and_taking_them_down() {
     let world = World::new().await;
@@ -463,8 +474,8 @@ async fn room_is_kept_by_bringing_machines_up_and_taking_them_down() {
             ram: Some(8000),
             ..sim_spec()
         };
-        let (who, id) = (admin(), label(id));
-        world.core.add_machine(&who, &id, spec).await.unwrap();
+        let (principal, id) = (admin(), label(id));
+        world.core.add_machine(&principal, &id, spec).await.unwrap();
     }
     let own = Arc::new(hypervisors(&world.core, &sim));
     let mut registry = Registry::new();
@@ -484,7 +495,7 @@ async fn room_is_kept_by_bringing_machines_up_and_taking_them_down() {
         let machines = core.machines().into_iter();
         machines.filter(|it| it.phase == MachinePhase::Up).count()
     };
-    // Switched off, it does nothing, and still says what it would.
+    // Switched off, it does nothing, and still reports what it would do.
     let off = strata_api::rest::Autoscaling {
         enabled: false,
         ..keep(6000)
@@ -522,8 +533,8 @@ async fn room_is_kept_by_bringing_machines_up_and_taking_them_down() {
     engine.shutdown().await;
 }
 
-/// Random lives of some machines, several at once, with something going
-/// wrong at one call in five: before its effect, after it, or for good.
+/// Random lives of some machines, several at once, with something going wrong
+/// at one call in five: before its effect, after it, or permanently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_lives_lose_no_machine_and_use_none_twice() {
     let rounds = strata_testkit::rounds(200, 5000);
@@ -547,7 +558,7 @@ async fn random_lives_lose_no_machine_and_use_none_twice() {
     sim.set_faults(move |call, _| match chance.random_range(0..40u32) {
         0..3 => Fault::Before,
         3..6 => Fault::After,
-        // What is refused for good is never the way back: that has to end.
+        // What is refused permanently is never the rollback: that has to end.
         6..8 if call == "boot" || call == "wait" => Fault::Refused,
         _ => Fault::None,
     });
@@ -590,10 +601,10 @@ async fn random_lives_lose_no_machine_and_use_none_twice() {
     assert_eq!(sim.double_uses(), 0);
     let machines = sim.machines();
     assert_eq!(machines.len(), ids.len());
-    for (id, played) in machines {
+    for (id, simulated) in machines {
         assert!(
-            played.tag.is_none() && !played.on && !played.dirty,
-            "{id}: {played:?}"
+            simulated.tag.is_none() && !simulated.on && !simulated.dirty,
+            "{id}: {simulated:?}"
         );
         assert_eq!(
             world.core.machine(&id).unwrap().phase,

@@ -1,13 +1,13 @@
 //! Instances: made, placed, changed, gone.
 
-use strata_server::core::{Change, Precondition, Quota, Seen, Wanted};
+use strata_server::core::{DesiredState, InstanceUpdate, NodeFacts, Precondition, Quota};
 use strata_types::instance::InstanceState;
 use strata_types::{ErrorKind, Role};
 
 use crate::world::{World, admin, label, new, spec};
 
 #[tokio::test]
-async fn an_instance_is_placed_where_there_is_room() {
+async fn instance_is_placed_on_a_node_that_fits() {
     let world = World::new().await;
     world.node("small", 1, 100).await;
     world.node("large", 8, 8000).await;
@@ -18,7 +18,7 @@ async fn an_instance_is_placed_where_there_is_room() {
 }
 
 #[tokio::test]
-async fn what_finds_no_place_says_why_and_gets_one_when_there_is_room() {
+async fn unschedulable_instance_has_a_reason_and_is_placed_later() {
     let world = World::new().await;
     world.create("web", spec(4000, 4000)).await;
     let web = world.until_state("web", InstanceState::Failed).await;
@@ -32,7 +32,7 @@ async fn what_finds_no_place_says_why_and_gets_one_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn the_same_again_is_the_same_and_another_is_refused() {
+async fn repeated_instance_creation_is_idempotent() {
     let world = World::new().await;
     let first = world.create("web", spec(100, 100)).await;
     let (same, is_new) = world
@@ -47,7 +47,7 @@ async fn the_same_again_is_the_same_and_another_is_refused() {
 }
 
 #[tokio::test]
-async fn a_quota_holds_however_many_ask_at_once() {
+async fn quota_holds_under_concurrent_creation() {
     let world = World::new().await;
     let quota = Quota {
         instances: Some(3),
@@ -57,14 +57,15 @@ async fn a_quota_holds_however_many_ask_at_once() {
     let project = label("default");
     world
         .core
+        .projects()
         .set_quota(&admin(), &project, quota, Precondition::default())
         .await
         .unwrap();
-    let (who, wanted) = (
+    let (principal, requested) = (
         admin(),
         (0..20).map(|i| new(&format!("i{i}"), spec(100, 10))),
     );
-    let asked = wanted.map(|new| world.core.create_instance(&who, new));
+    let asked = requested.map(|new| world.core.create_instance(&principal, new));
     let answers = futures_util::future::join_all(asked).await;
     let made = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!(made, 3);
@@ -79,7 +80,10 @@ async fn a_quota_holds_however_many_ask_at_once() {
             .clone()
             .all(|error| error.message().contains("instances 3"))
     );
-    assert_eq!(world.core.project(&project).unwrap().used.instances, 3);
+    assert_eq!(
+        world.core.projects().get(&project).unwrap().used.instances,
+        3
+    );
 }
 
 #[tokio::test]
@@ -88,54 +92,81 @@ async fn another_specification_is_another_generation() {
     world.node("n1", 8, 8000).await;
     let web = world.create("web", spec(100, 100)).await;
     world.until_state("web", InstanceState::Scheduled).await;
-    let mut wanted = spec(100, 100);
-    wanted.environment = vec!["A=1".into()];
-    let change = Change {
-        spec: Some(wanted),
-        ..Change::default()
+    let mut requested = spec(100, 100);
+    requested.environment = vec!["A=1".into()];
+    let change = InstanceUpdate {
+        spec: Some(requested),
+        ..InstanceUpdate::default()
     };
     let none = Precondition::default();
-    let who = admin();
+    let principal = admin();
     let next = world
         .core
-        .update_instance(&who, &web.id, change.clone(), none);
+        .update_instance(&principal, &web.id, change.clone(), none);
     let next = next.await.unwrap();
     assert_eq!((next.generation, next.node.as_deref()), (2, Some("n1")));
     // The same again changes nothing.
-    let same = world.core.update_instance(&who, &web.id, change, none);
+    let same = world
+        .core
+        .update_instance(&principal, &web.id, change, none);
     assert_eq!(same.await.unwrap().generation, 2);
     let stale = Precondition(Some(web.revision));
     let late = world
         .core
-        .update_instance(&who, &web.id, Change::default(), stale);
+        .update_instance(&principal, &web.id, InstanceUpdate::default(), stale);
     assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Aborted);
 }
 
+/// Others change it at the same time, placement among them.
 #[tokio::test]
-async fn a_new_name_frees_the_old_one() {
+async fn answer_to_an_update_is_what_the_update_wrote() {
+    let world = World::new().await;
+    world.node("n1", 8, 8000).await;
+    let web = world.create("web", spec(100, 100)).await;
+    world.until_state("web", InstanceState::Scheduled).await;
+    let (principal, none) = (admin(), Precondition::default());
+    let updates = (200..220).map(|cpu| {
+        let change = InstanceUpdate {
+            spec: Some(spec(cpu, 100)),
+            ..InstanceUpdate::default()
+        };
+        let updated = world
+            .core
+            .update_instance(&principal, &web.id, change, none);
+        async move { (cpu, updated.await.unwrap()) }
+    });
+    for (cpu, answer) in futures_util::future::join_all(updates).await {
+        assert_eq!(answer.spec.resources.cpu, cpu);
+        assert_eq!(answer.state, InstanceState::Scheduling);
+        assert!(answer.description.contains("changed"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn renamed_instance_frees_its_old_name() {
     let world = World::new().await;
     let web = world.create("web", spec(0, 0)).await;
     world.create("taken", spec(0, 0)).await;
-    let named = |name: &str| Change {
+    let named = |name: &str| InstanceUpdate {
         name: Some(label(name)),
-        ..Change::default()
+        ..InstanceUpdate::default()
     };
     let none = Precondition::default();
-    let who = admin();
+    let principal = admin();
     let taken = world
         .core
-        .update_instance(&who, &web.id, named("taken"), none);
+        .update_instance(&principal, &web.id, named("taken"), none);
     assert_eq!(taken.await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     let changed = world
         .core
-        .update_instance(&who, &web.id, named("site"), none);
+        .update_instance(&principal, &web.id, named("site"), none);
     assert_eq!(changed.await.unwrap().name.as_str(), "site");
     let other = world.create("web", spec(0, 0)).await;
     assert_ne!(other.id, web.id);
 }
 
 #[tokio::test]
-async fn what_is_on_no_node_is_gone_at_once() {
+async fn unplaced_instance_is_deleted_immediately() {
     let world = World::new().await;
     let web = world.create("web", spec(0, 0)).await;
     world.until_state("web", InstanceState::Failed).await;
@@ -152,37 +183,41 @@ async fn what_is_on_no_node_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn whoever_is_limited_to_a_project_sees_and_changes_no_other() {
+async fn project_limited_caller_sees_and_changes_no_other_project() {
     let world = World::new().await;
     let shop = label("shop");
     world
         .core
-        .create_project(&admin(), &shop, Quota::default())
+        .projects()
+        .create(&admin(), &shop, Quota::default())
         .await
         .unwrap();
     let web = world.create("web", spec(0, 0)).await;
-    let mut who = admin();
-    who.role = Role::Operator;
-    who.projects = Some(vec![shop.clone()]);
-    let hidden = world.core.instance(&who, None, "web").unwrap_err();
+    let mut principal = admin();
+    principal.role = Role::Operator;
+    principal.projects = Some(vec![shop.clone()]);
+    let hidden = world.core.instance(&principal, None, "web").unwrap_err();
     assert_eq!(hidden.kind(), ErrorKind::NotFound);
-    let denied = world.core.create_instance(&who, new("x", spec(0, 0))).await;
+    let denied = world
+        .core
+        .create_instance(&principal, new("x", spec(0, 0)))
+        .await;
     assert_eq!(denied.unwrap_err().kind(), ErrorKind::PermissionDenied);
-    let stop = world.core.stop_instance(&who, &web.id).await;
+    let stop = world.core.stop_instance(&principal, &web.id).await;
     assert_eq!(stop.unwrap_err().kind(), ErrorKind::NotFound);
     let mut own = new("x", spec(0, 0));
     own.project = shop;
     own.spec.uri = "nginx".into();
-    world.core.create_instance(&who, own).await.unwrap();
-    let mut folder = new("y", spec(0, 0));
-    folder.project = label("shop");
-    folder.spec.volumes = vec!["/etc:/etc2".into()];
-    let denied = world.core.create_instance(&who, folder).await;
+    world.core.create_instance(&principal, own).await.unwrap();
+    let mut dir = new("y", spec(0, 0));
+    dir.project = label("shop");
+    dir.spec.volumes = vec!["/etc:/etc2".into()];
+    let denied = world.core.create_instance(&principal, dir).await;
     assert_eq!(denied.unwrap_err().kind(), ErrorKind::PermissionDenied);
 }
 
 #[tokio::test]
-async fn a_server_that_is_started_again_knows_all_and_goes_on() {
+async fn restarted_server_resumes_from_its_records() {
     let store = {
         let world = World::new().await;
         world.create("web", spec(1000, 100)).await;
@@ -190,13 +225,16 @@ async fn a_server_that_is_started_again_knows_all_and_goes_on() {
         world.store.clone()
     };
     let world = World::over(store).await;
-    assert_eq!(world.get("web").unwrap().wanted, Wanted::Running);
+    assert_eq!(
+        world.get("web").unwrap().desired_state,
+        DesiredState::Running
+    );
     world.node("n1", 4, 4000).await;
     world.until_state("web", InstanceState::Scheduled).await;
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_loses_nothing() {
+async fn broken_store_watch_loses_no_change() {
     let world = World::new().await;
     world.node("n1", 64, 64_000).await;
     for i in 0..20 {
@@ -211,7 +249,7 @@ async fn a_watch_that_breaks_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_told_and_got_over() {
+async fn unavailable_store_is_reported_and_recovers() {
     let world = World::new().await;
     world.node("n1", 64, 64_000).await;
     world.store.fail_before(1);
@@ -237,7 +275,7 @@ async fn a_store_that_does_not_answer_is_told_and_got_over() {
 }
 
 #[tokio::test]
-async fn an_explanation_names_every_node() {
+async fn placement_explanation_names_every_node() {
     let world = World::new().await;
     world.node("small", 1, 100).await;
     world.node("large", 8, 8000).await;
@@ -251,7 +289,7 @@ async fn an_explanation_names_every_node() {
 }
 
 #[tokio::test]
-async fn what_has_a_volume_of_the_pool_waits_for_a_node_that_reaches_it() {
+async fn instance_with_a_pool_volume_waits_for_a_node_with_the_pool() {
     let world = World::new().await;
     world.node("far", 8, 8000).await;
     world.node("near", 1, 1000).await;
@@ -261,30 +299,43 @@ async fn what_has_a_volume_of_the_pool_waits_for_a_node_that_reaches_it() {
     let failed = world.until_state("web", InstanceState::Failed).await;
     let why = "does not reach the storage pool";
     assert!(failed.description.contains(why), "{failed:?}");
-    let reaches = |pool: &str| Seen {
+    let reaches = |pool: &str| NodeFacts {
         pool: Some(pool.into()),
-        ..Seen::default()
+        ..NodeFacts::default()
     };
-    world.core.see_node("near", &reaches("p1")).await.unwrap();
+    world
+        .core
+        .update_node_facts("near", &reaches("p1"))
+        .await
+        .unwrap();
     let placed = world.until_state("web", InstanceState::Scheduled).await;
     assert_eq!(placed.node.as_deref(), Some("near"));
     let told = world.placement.explain(&web.id, true).await.unwrap();
     let far = told.nodes.iter().find(|node| node.name == "far").unwrap();
     assert_eq!(far.reason, why);
-    // What says nothing of the pool leaves it as it was.
-    let node = world.core.see_node("near", &Seen::default()).await.unwrap();
+    // A report without the pool leaves it as it was.
+    let node = world
+        .core
+        .update_node_facts("near", &NodeFacts::default())
+        .await
+        .unwrap();
     assert_eq!(node.pool, "p1");
-    let node = world.core.see_node("near", &reaches("")).await.unwrap();
+    let node = world
+        .core
+        .update_node_facts("near", &reaches(""))
+        .await
+        .unwrap();
     assert_eq!(node.pool, "");
 }
 
 #[tokio::test]
-async fn an_id_does_not_stand_in_for_the_name_of_another() {
+async fn instance_id_is_not_taken_for_another_name() {
     let world = World::new().await;
     let shop = label("shop");
     let made = world
         .core
-        .create_project(&admin(), &shop, Quota::default())
+        .projects()
+        .create(&admin(), &shop, Quota::default())
         .await;
     made.unwrap();
     let own = world.create("web", spec(0, 0)).await;
@@ -302,40 +353,46 @@ async fn an_id_does_not_stand_in_for_the_name_of_another() {
 }
 
 #[tokio::test]
-async fn what_rests_goes_on_resting_when_it_is_changed() {
+async fn stopped_instance_stays_stopped_when_updated() {
     let world = World::new().await;
     let web = world.create("web", spec(100, 100)).await;
     world.core.stop_instance(&admin(), &web.id).await.unwrap();
-    let change = Change {
+    let change = InstanceUpdate {
         spec: Some(spec(200, 100)),
-        ..Change::default()
+        ..InstanceUpdate::default()
     };
-    let (who, none) = (admin(), Precondition::default());
-    let changed = world.core.update_instance(&who, &web.id, change, none);
+    let (principal, none) = (admin(), Precondition::default());
+    let changed = world
+        .core
+        .update_instance(&principal, &web.id, change, none);
     let changed = changed.await.unwrap();
     assert_eq!(changed.state, InstanceState::Stopped);
-    assert_eq!(changed.wanted, Wanted::Stopped);
+    assert_eq!(changed.desired_state, DesiredState::Stopped);
 }
 
 #[tokio::test]
-async fn of_two_changes_made_from_the_same_one_is_refused() {
+async fn concurrent_update_of_the_same_revision_is_refused() {
     let world = World::new().await;
     let web = world.create("web", spec(100, 100)).await;
-    let change = |cpu| Change {
+    let change = |cpu| InstanceUpdate {
         spec: Some(spec(cpu, 100)),
         made_from: Some(web.generation),
-        ..Change::default()
+        ..InstanceUpdate::default()
     };
-    let (who, none) = (admin(), Precondition::default());
-    let first = world.core.update_instance(&who, &web.id, change(200), none);
+    let (principal, none) = (admin(), Precondition::default());
+    let first = world
+        .core
+        .update_instance(&principal, &web.id, change(200), none);
     first.await.unwrap();
-    let second = world.core.update_instance(&who, &web.id, change(300), none);
+    let second = world
+        .core
+        .update_instance(&principal, &web.id, change(300), none);
     assert_eq!(second.await.unwrap_err().kind(), ErrorKind::Aborted);
     assert_eq!(world.get("web").unwrap().spec.resources.cpu, 200);
 }
 
 #[tokio::test]
-async fn who_is_more_important_and_may_takes_the_place_of_another() {
+async fn higher_priority_instance_preempts() {
     let world = World::new().await;
     world.node("n1", 1, 1000).await;
     world.create("low", spec(800, 100)).await;
@@ -350,8 +407,12 @@ async fn who_is_more_important_and_may_takes_the_place_of_another() {
     let high = world.until_state("high", InstanceState::Scheduled).await;
     assert_eq!(high.node.as_deref(), Some("n1"));
     let low = world.until("low", "off", |now| now.node.is_none()).await;
-    assert_eq!(low.wanted, Wanted::Running, "it waits for another place");
-    // And gets one, the more important of those who wait first.
+    assert_eq!(
+        low.desired_state,
+        DesiredState::Running,
+        "it waits for another place"
+    );
+    // And gets one, the more important of those that wait first.
     world.node("n2", 1, 1000).await;
     let modest = world.until_state("modest", InstanceState::Scheduled).await;
     assert_eq!(modest.node.as_deref(), Some("n2"));

@@ -1,21 +1,21 @@
 //! The rules of the control plane over a store in memory, with nodes that are
-//! played by the test.
+//! simulated by the test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod clusters_accepted;
-mod clusters_asserts;
-mod clusters_given_up;
-mod clusters_heals;
-mod clusters_keys;
-mod clusters_lives;
-mod clusters_plans;
-mod clusters_rules;
-mod clusters_sight;
-mod clusters_stage;
-mod clusters_trials;
-mod clusters_users;
-mod clusters_versions;
-mod clusters_ways_back;
+mod cluster_abandoned_operations;
+mod cluster_accepted_changes;
+mod cluster_access;
+mod cluster_asserts;
+mod cluster_crash_trials;
+mod cluster_encryption_keys;
+mod cluster_observation;
+mod cluster_plans;
+mod cluster_random_lifecycles;
+mod cluster_remediation;
+mod cluster_rollback;
+mod cluster_rules;
+mod cluster_upgrade;
+mod cluster_world;
 mod containment;
 mod hypervisors;
 mod instances;

@@ -6,7 +6,7 @@ use strata_server::core::{Core, Instance, NodeCondition, Registration};
 use strata_types::instance::InstanceState;
 use strata_types::pod::RestartPolicy;
 
-use crate::world::{World, admin, seen, spec};
+use crate::world::{World, admin, facts, spec};
 
 fn registration(name: &str, subnet: Option<&str>) -> Registration {
     Registration {
@@ -16,7 +16,7 @@ fn registration(name: &str, subnet: Option<&str>) -> Registration {
 }
 
 #[tokio::test]
-async fn every_node_has_a_subnet_of_its_own_and_keeps_it() {
+async fn node_subnets_are_distinct_and_stable() {
     let world = World::new().await;
     let names: Vec<String> = (0..20).map(|i| format!("n{i}")).collect();
     let registrations: Vec<_> = names.iter().map(|name| registration(name, None)).collect();
@@ -31,8 +31,8 @@ async fn every_node_has_a_subnet_of_its_own_and_keeps_it() {
     assert_eq!(subnets.len(), 20);
     let again = world.core.register_node(&registrations[7]).await.unwrap();
     assert_eq!(again.subnet, nodes[7].as_ref().unwrap().subnet);
-    let wanted = registration("own", Some("10.42.200.0/24"));
-    let own = world.core.register_node(&wanted).await.unwrap();
+    let requested = registration("own", Some("10.42.200.0/24"));
+    let own = world.core.register_node(&requested).await.unwrap();
     assert_eq!(own.subnet, "10.42.200.0/24");
     let foreign = registration("foreign", Some("192.168.0.0/24"));
     let foreign = world.core.register_node(&foreign).await.unwrap();
@@ -40,7 +40,7 @@ async fn every_node_has_a_subnet_of_its_own_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn a_silent_node_is_lost_and_its_instances_move() {
+async fn silent_node_is_lost_and_its_instances_are_rescheduled() {
     let world = World::new().await;
     world.node("n1", 4, 4000).await;
     world.create("web", spec(1000, 100)).await;
@@ -52,8 +52,8 @@ async fn a_silent_node_is_lost_and_its_instances_move() {
         assert_eq!(placed.node.as_deref(), Some("n1"));
     }
     world.node("n2", 4, 4000).await;
-    // Only one of them speaks on. What runs once was never started, so it may
-    // be started elsewhere, too.
+    // Only one of them still sends heartbeats. What runs once was never
+    // started, so it may be started elsewhere, too.
     let _speaking = world.speaking(&["n2"]);
     for name in ["web", "once"] {
         let on_n2 = |now: &Instance| now.node.as_deref() == Some("n2");
@@ -64,7 +64,11 @@ async fn a_silent_node_is_lost_and_its_instances_move() {
         world.core.node("n1").unwrap().condition,
         NodeCondition::Lost
     );
-    world.core.see_node("n1", &seen(4, 4000)).await.unwrap();
+    world
+        .core
+        .update_node_facts("n1", &facts(4, 4000))
+        .await
+        .unwrap();
     assert_eq!(
         world.core.node("n1").unwrap().condition,
         NodeCondition::Ready
@@ -72,7 +76,7 @@ async fn a_silent_node_is_lost_and_its_instances_move() {
 }
 
 #[tokio::test]
-async fn a_drained_node_is_emptied_as_far_as_there_is_room() {
+async fn drain_reschedules_as_many_instances_as_fit() {
     let world = World::new().await;
     world.node("n1", 4, 4000).await;
     world.create("a", spec(2000, 100)).await;

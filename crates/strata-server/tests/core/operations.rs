@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use strata_server::core::Core;
 use strata_server::operations::{Drain, DrainInput};
 use strata_types::instance::InstanceState;
-use strata_workflow::testing::{self, Trial};
+use strata_workflow::testing::{self, KindHarness};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::world::{World, admin, spec};
@@ -26,7 +26,7 @@ impl Draining {
     }
 }
 
-/// Both nodes speak as long as the world is there.
+/// Both nodes send heartbeats as long as the world is there.
 struct Speaking {
     _world: World,
     _voices: AbortOnDropHandle<()>,
@@ -48,7 +48,7 @@ async fn world(trial: &Draining) -> Arc<Core> {
     Arc::new(core)
 }
 
-impl Trial for Draining {
+impl KindHarness for Draining {
     type Kind = Drain;
 
     fn kind(&self) -> Drain {
@@ -64,6 +64,7 @@ impl Trial for Draining {
             node: "old".into(),
             leave: self.leave,
             was_closed: false,
+            was_lost: false,
         }
     }
 
@@ -98,13 +99,13 @@ async fn draining_a_node_passes_every_trial() {
     testing::every_step_twice(&trial).await;
     testing::fail_at_every_step(&trial).await;
     testing::fail_and_undo_twice(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
     testing::cancel_at_every_step(&trial).await;
 }
 
 #[tokio::test]
-async fn a_node_that_leaves_is_forgotten() {
+async fn leaving_node_is_removed() {
     let trial = Draining::new(true);
     testing::every_step_twice(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
 }

@@ -30,7 +30,7 @@ fn operations() -> Operations {
         storage: Storage::none(),
         store: Arc::new(strata_store::Memory::new()),
         engine: Arc::new(strata_store::Memory::new()),
-        place: None,
+        target: None,
         resting: Arc::new(|_| Ok(())),
     };
     let mut registry = Registry::new();
@@ -43,73 +43,80 @@ async fn begun(operations: &Operations) -> usize {
 }
 
 #[tokio::test]
-async fn a_backup_is_begun_once_when_it_is_due() {
+async fn scheduled_backup_starts_once_when_due() {
     let (world, operations) = (World::new().await, operations());
     let core = &world.core;
-    let made = core.put_schedule(&admin(), hourly("a")).await.unwrap();
+    let made = core.schedules().put(&admin(), hourly("a")).await.unwrap();
     let due = made.next_at_ms.unwrap();
     look_at_schedules(core, &operations, due - 1).await.unwrap();
     assert_eq!(begun(&operations).await, 0, "it is not due yet");
     look_at_schedules(core, &operations, due).await.unwrap();
     look_at_schedules(core, &operations, due + 1).await.unwrap();
     assert_eq!(begun(&operations).await, 1);
-    let now = core.schedule("a").await.unwrap();
+    let now = core.schedules().get("a").await.unwrap();
     assert_eq!(now.last_at_ms, Some(due));
     assert_eq!(now.next_at_ms, Some(due + HOUR));
-    // Whoever was away for a day makes one, not twenty-four.
+    // A server that was away for a day makes one, not twenty-four.
     look_at_schedules(core, &operations, due + 24 * HOUR + 1)
         .await
         .unwrap();
     assert_eq!(begun(&operations).await, 2);
-    let now = core.schedule("a").await.unwrap();
+    let now = core.schedules().get("a").await.unwrap();
     assert_eq!(now.next_at_ms, Some(due + 25 * HOUR));
 }
 
-/// Who died after it was begun and before that was written begins no second.
+/// A server that died after it was begun and before that was written begins no
+/// second.
 #[tokio::test]
-async fn the_same_moment_is_one_backup() {
+async fn same_schedule_time_starts_one_backup() {
     let (world, operations) = (World::new().await, operations());
     let core = &world.core;
-    let made = core.put_schedule(&admin(), hourly("a")).await.unwrap();
+    let made = core.schedules().put(&admin(), hourly("a")).await.unwrap();
     let due = made.next_at_ms.unwrap();
     look_at_schedules(core, &operations, due).await.unwrap();
-    core.put_schedule(&admin(), made).await.unwrap();
+    core.schedules().put(&admin(), made).await.unwrap();
     look_at_schedules(core, &operations, due).await.unwrap();
     assert_eq!(begun(&operations).await, 1);
 }
 
 #[tokio::test]
-async fn one_that_rests_or_is_gone_begins_nothing() {
+async fn disabled_or_deleted_schedule_starts_nothing() {
     let (world, operations) = (World::new().await, operations());
     let core = &world.core;
     let paused = BackupSchedule {
         paused: true,
         ..hourly("rests")
     };
-    let made = core.put_schedule(&admin(), paused).await.unwrap();
+    let made = core.schedules().put(&admin(), paused).await.unwrap();
     let due = made.next_at_ms.unwrap();
-    core.put_schedule(&admin(), hourly("gone")).await.unwrap();
-    core.remove_schedule(&admin(), "gone").await.unwrap();
+    core.schedules()
+        .put(&admin(), hourly("gone"))
+        .await
+        .unwrap();
+    core.schedules().delete(&admin(), "gone").await.unwrap();
     look_at_schedules(core, &operations, due + HOUR)
         .await
         .unwrap();
     assert_eq!(begun(&operations).await, 0);
-    let missing = core.schedule("gone").await.unwrap_err();
+    let missing = core.schedules().get("gone").await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
 
-/// The clock was years ahead when the next moment was reckoned.
+/// The clock was years ahead when the next time was computed.
 #[tokio::test]
-async fn a_clock_that_was_ahead_is_put_right() {
+async fn schedule_is_repaired_after_a_clock_that_was_ahead() {
     let (world, operations) = (World::new().await, operations());
     let core = &world.core;
-    let made = core.put_schedule(&admin(), hourly("a")).await.unwrap();
+    let made = core.schedules().put(&admin(), hourly("a")).await.unwrap();
     let due = made.next_at_ms.unwrap();
     let ahead = due + 10_000 * HOUR;
     look_at_schedules(core, &operations, ahead).await.unwrap();
-    assert!(core.schedule("a").await.unwrap().next_at_ms > Some(ahead));
+    assert!(core.schedules().get("a").await.unwrap().next_at_ms > Some(ahead));
     look_at_schedules(core, &operations, due - 1).await.unwrap();
-    assert_eq!(core.schedule("a").await.unwrap().next_at_ms, Some(due));
+    assert_eq!(
+        core.schedules().get("a").await.unwrap().next_at_ms,
+        Some(due)
+    );
     // That one was made, by the clock that was ahead; the next is not waited for.
     look_at_schedules(core, &operations, due).await.unwrap();
     assert_eq!(begun(&operations).await, 1);

@@ -33,7 +33,7 @@ async fn records_of_a_later_version_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_half_imported_is_left_alone() {
+async fn half_imported_store_is_refused() {
     let store = Memory::new();
     let half = Transaction::new().put(IMPORT_KEY, "{}");
     store.commit(half).await.unwrap();

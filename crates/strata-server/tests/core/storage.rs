@@ -8,20 +8,20 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use strata_backup::{Location, Repository, RepositoryConfig, Secret};
 use strata_server::operations::{
-    BackupInput, Backups, CreateBackup, ExpandInput, ExpandStorage, Place, RestoreBackup,
+    BackupInput, BackupTarget, Backups, CreateBackup, ExpandInput, ExpandStorage, RestoreBackup,
     RestoreInput, ShrinkInput, ShrinkStorage, Storage,
 };
 use strata_storage::PoolConfig;
 use strata_types::backup::RestoreRequest;
 use strata_types::storage::{DeviceState, PoolState, Profile, VolumeKind};
-use strata_workflow::testing::{self, Trial};
+use strata_workflow::testing::{self, KindHarness};
 
 use crate::world::label;
 
 const FILE: u64 = 300_000_000;
 const TEXT: &[u8] = b"what must not be lost\n";
 
-/// A pool in a folder of its own, gone when the test is.
+/// A pool in a directory of its own, gone when the test is.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -40,9 +40,9 @@ impl Drop for Folder {
     }
 }
 
-fn storage(folder: &Folder, files: u32, spare_files: u32) -> Storage {
+fn storage(dir: &Folder, files: u32, spare_files: u32) -> Storage {
     Storage::new(PoolConfig {
-        folder: folder.pool(),
+        dir: dir.pool(),
         profile: Profile::Single,
         devices: Vec::new(),
         files,
@@ -54,8 +54,8 @@ fn storage(folder: &Folder, files: u32, spare_files: u32) -> Storage {
 }
 
 /// A pool with one volume that has something in it.
-async fn filled(folder: &Folder, files: u32, spare_files: u32) -> Storage {
-    let storage = storage(folder, files, spare_files);
+async fn filled(dir: &Folder, files: u32, spare_files: u32) -> Storage {
+    let storage = storage(dir, files, spare_files);
     let pool = storage.pool().await.unwrap();
     let name = label("data");
     let made = pool.create_volume(&name, VolumeKind::Files, None, None);
@@ -80,7 +80,7 @@ async fn in_use(storage: &Storage) -> usize {
 
 /// One pool serves all worlds of a trial: it is as before each time.
 struct Devices {
-    folder: Folder,
+    dir: Folder,
     files: u32,
     storage: Mutex<Option<Arc<Storage>>>,
 }
@@ -88,7 +88,7 @@ struct Devices {
 impl Devices {
     fn new(files: u32) -> Self {
         Self {
-            folder: Folder::new(),
+            dir: Folder::new(),
             files,
             storage: Mutex::default(),
         }
@@ -117,7 +117,7 @@ impl Devices {
             }
             return known;
         }
-        let made = Arc::new(filled(&self.folder, self.files, 2 - self.files).await);
+        let made = Arc::new(filled(&self.dir, self.files, 2 - self.files).await);
         *self.storage.lock().unwrap() = Some(made.clone());
         made
     }
@@ -125,7 +125,7 @@ impl Devices {
 
 struct Expanding(Devices);
 
-impl Trial for Expanding {
+impl KindHarness for Expanding {
     type Kind = ExpandStorage;
 
     fn kind(&self) -> ExpandStorage {
@@ -151,7 +151,7 @@ impl Trial for Expanding {
 
 struct Shrinking(Devices);
 
-impl Trial for Shrinking {
+impl KindHarness for Shrinking {
     type Kind = ShrinkStorage;
 
     fn kind(&self) -> ShrinkStorage {
@@ -175,7 +175,7 @@ impl Trial for Shrinking {
     }
 }
 
-/// A part of a device is given back.
+/// A part of a device is released.
 struct Cutting(Devices);
 
 async fn pool_bytes(storage: &Storage) -> u64 {
@@ -183,7 +183,7 @@ async fn pool_bytes(storage: &Storage) -> u64 {
     pool.status().await.unwrap().bytes
 }
 
-impl Trial for Cutting {
+impl KindHarness for Cutting {
     type Kind = ShrinkStorage;
 
     fn kind(&self) -> ShrinkStorage {
@@ -225,11 +225,11 @@ async fn cutting_a_device_passes_every_trial() {
     all(&Cutting(Devices::new(2))).await;
 }
 
-async fn all<T: Trial>(trial: &T) {
+async fn all<T: KindHarness>(trial: &T) {
     testing::every_step_twice(trial).await;
     testing::fail_at_every_step(trial).await;
     testing::fail_and_undo_twice(trial).await;
-    testing::die_at_every_step(trial).await;
+    testing::crash_at_every_step(trial).await;
     testing::cancel_at_every_step(trial).await;
 }
 
@@ -245,14 +245,14 @@ async fn making_the_pool_smaller_passes_every_trial() {
 
 /// A pool and a repository, the same for all worlds of a trial.
 struct Vault {
-    folder: Folder,
+    dir: Folder,
     backups: Mutex<Option<Arc<Backups>>>,
 }
 
 impl Vault {
     fn new() -> Self {
         Self {
-            folder: Folder::new(),
+            dir: Folder::new(),
             backups: Mutex::default(),
         }
     }
@@ -262,25 +262,25 @@ impl Vault {
         if let Some(known) = known {
             return known;
         }
-        let folder = self.folder.0.path();
-        let place = Place {
+        let dir = self.dir.0.path();
+        let target = BackupTarget {
             repository: Repository::new(RepositoryConfig {
-                location: Location::Folder(folder.join("repository")),
+                location: Location::Directory(dir.join("repository")),
                 password: Secret::new("test"),
                 compression: 1,
                 cache: None,
             }),
-            data_dir: folder.to_owned(),
-            key_file: folder.join("store.key"),
+            data_dir: dir.to_owned(),
+            key_file: dir.join("store.key"),
             host: "test".into(),
             keep: Default::default(),
             bytes_per_second: None,
         };
         let made = Arc::new(Backups {
-            storage: filled(&self.folder, 1, 0).await,
+            storage: filled(&self.dir, 1, 0).await,
             store: Arc::new(strata_store::Memory::new()),
             engine: Arc::new(strata_store::Memory::new()),
-            place: Some(place),
+            target: Some(target),
             resting: Arc::new(|_| Ok(())),
         });
         *self.backups.lock().unwrap() = Some(made.clone());
@@ -288,22 +288,22 @@ impl Vault {
     }
 }
 
-/// What backups make for a while is gone.
+/// What backups create temporarily is gone.
 async fn assert_tidy(own: &Backups) {
     let pool = own.storage.pool().await.unwrap();
-    for folder in ["frozen", "staging"] {
-        let left = std::fs::read_dir(pool.mount().join(folder)).unwrap();
+    for dir in ["frozen", "staging"] {
+        let left = std::fs::read_dir(pool.mount().join(dir)).unwrap();
         let left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
-        assert!(left.is_empty(), "{folder}: {left:?}");
+        assert!(left.is_empty(), "{dir}: {left:?}");
     }
-    let state = own.place().unwrap().data_dir.join("backup/state");
+    let state = own.target().unwrap().data_dir.join("backup/state");
     let left = std::fs::read_dir(state).map_or(0, Iterator::count);
     assert_eq!(left, 0, "copies of the state");
 }
 
 struct Saving(Vault);
 
-impl Trial for Saving {
+impl KindHarness for Saving {
     type Kind = CreateBackup;
 
     fn kind(&self) -> CreateBackup {
@@ -321,7 +321,13 @@ impl Trial for Saving {
     fn done<'a>(&'a self, own: &'a Backups) -> BoxFuture<'a, ()> {
         async {
             assert_tidy(own).await;
-            let latest = own.place().unwrap().repository.get("latest").await.unwrap();
+            let latest = own
+                .target()
+                .unwrap()
+                .repository
+                .get("latest")
+                .await
+                .unwrap();
             assert_eq!(latest.volumes, ["data"]);
             assert!(latest.has_state);
         }
@@ -340,9 +346,9 @@ async fn making_a_backup_passes_every_trial() {
     testing::fail_at_every_step(&trial).await;
     testing::fail_and_undo_twice(&trial).await;
     testing::cancel_at_every_step(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
     let own = trial.0.world().await;
-    let list = own.place().unwrap().repository.list().await.unwrap();
+    let list = own.target().unwrap().repository.list().await.unwrap();
     let mut operations: Vec<_> = list.iter().map(|it| it.operation.clone()).collect();
     operations.sort();
     operations.dedup();
@@ -355,7 +361,7 @@ async fn making_a_backup_passes_every_trial() {
 
 struct Restoring(Vault);
 
-impl Trial for Restoring {
+impl KindHarness for Restoring {
     type Kind = RestoreBackup;
 
     fn kind(&self) -> RestoreBackup {
@@ -365,11 +371,11 @@ impl Trial for Restoring {
     fn world(&self) -> BoxFuture<'_, Arc<Backups>> {
         async {
             let own = self.0.world().await;
-            let repository = &own.place().unwrap().repository;
+            let repository = &own.target().unwrap().repository;
             let pool = own.storage.pool().await.unwrap();
             if repository.get("latest").await.is_err() {
                 let frozen = pool.freeze("once").await.unwrap();
-                let ask = strata_backup::BackupAsk {
+                let ask = strata_backup::BackupRequest {
                     sources: vec![strata_backup::Source {
                         path: frozen.join("data"),
                         at: "/volumes/data".into(),
@@ -423,5 +429,5 @@ async fn bringing_a_volume_back_passes_every_trial() {
     testing::every_step_twice(&trial).await;
     testing::fail_at_every_step(&trial).await;
     testing::cancel_at_every_step(&trial).await;
-    testing::die_at_every_step(&trial).await;
+    testing::crash_at_every_step(&trial).await;
 }

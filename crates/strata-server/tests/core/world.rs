@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata_server::core::{
-    Core, CoreSettings, DEFAULT_PROJECT, Instance, Kept, Lead, NewInstance, Range, Registration,
-    Seen, Who,
+    Core, CoreSettings, DEFAULT_PROJECT, Instance, Lead, NewInstance, NodeFacts, Principal, Range,
+    Registration, Versioned,
 };
 use strata_server::placement::{self, PlacementHandle};
 use strata_server::reconcile;
@@ -16,9 +16,9 @@ use strata_types::{Label, Role};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How often nodes speak: several times in a lease.
+/// How often nodes send heartbeats: several times in a lease.
 const BEAT: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) core: Core,
@@ -35,6 +35,8 @@ pub(crate) fn settings() -> CoreSettings {
         overcommit: Default::default(),
         alone: true,
         bounds: Default::default(),
+        events_file: None,
+        server_port: None,
     }
 }
 
@@ -42,8 +44,8 @@ pub(crate) fn label(text: &str) -> Label {
     text.parse().expect("a label")
 }
 
-pub(crate) fn admin() -> Who {
-    Who {
+pub(crate) fn admin() -> Principal {
+    Principal {
         name: "admin".into(),
         role: Role::Admin,
         projects: None,
@@ -70,7 +72,7 @@ pub(crate) fn new(name: &str, spec: InstanceSpec) -> NewInstance {
         workload: None,
         spec,
         fresh_id: None,
-        wanted: None,
+        desired_state: None,
     }
 }
 
@@ -103,12 +105,12 @@ impl World {
         };
         self.core.register_node(&registration).await.unwrap();
         self.core
-            .see_node(name, &seen(cores, megabytes))
+            .update_node_facts(name, &facts(cores, megabytes))
             .await
             .unwrap();
     }
 
-    /// Has these nodes speak as long as the answer is held.
+    /// Has these nodes send heartbeats as long as the answer is held.
     pub(crate) fn speaking(&self, nodes: &'static [&'static str]) -> AbortOnDropHandle<()> {
         let core = self.core.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -116,7 +118,7 @@ impl World {
             loop {
                 beat.tick().await;
                 for node in nodes {
-                    let _ = core.see_node(node, &Seen::default()).await;
+                    let _ = core.update_node_facts(node, &NodeFacts::default()).await;
                 }
             }
         }))
@@ -125,7 +127,7 @@ impl World {
     /// Waits until something of all there is holds.
     pub(crate) async fn until_true(&self, what: &str, holds: impl Fn(&Core) -> bool) {
         let mut changes = self.core.watch_all();
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, async {
             while !holds(&self.core) {
                 let _ = changes.recv().await;
             }
@@ -133,12 +135,12 @@ impl World {
         assert!(waited.await.is_ok(), "waited in vain: {what}");
     }
 
-    pub(crate) async fn create(&self, name: &str, spec: InstanceSpec) -> Arc<Kept<Instance>> {
+    pub(crate) async fn create(&self, name: &str, spec: InstanceSpec) -> Arc<Versioned<Instance>> {
         let made = self.core.create_instance(&admin(), new(name, spec)).await;
         made.unwrap().0
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Kept<Instance>>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Versioned<Instance>>> {
         self.core.instance(&admin(), None, name).ok()
     }
 
@@ -148,9 +150,9 @@ impl World {
         name: &str,
         what: &str,
         holds: impl Fn(&Instance) -> bool,
-    ) -> Arc<Kept<Instance>> {
+    ) -> Arc<Versioned<Instance>> {
         let mut changes = self.core.watch_all();
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, async {
             loop {
                 if let Some(now) = self.get(name).filter(|now| holds(now)) {
                     return now;
@@ -168,19 +170,19 @@ impl World {
         &self,
         name: &str,
         state: InstanceState,
-    ) -> Arc<Kept<Instance>> {
+    ) -> Arc<Versioned<Instance>> {
         self.until(name, state.as_str(), |now| now.state == state)
             .await
     }
 }
 
-pub(crate) fn seen(cores: u64, megabytes: u64) -> Seen {
-    Seen {
+pub(crate) fn facts(cores: u64, megabytes: u64) -> NodeFacts {
+    NodeFacts {
         address: Some("192.0.2.1".into()),
         labels: Some(BTreeMap::new()),
         capacity: Some((cores * 1000, megabytes * 1_000_000, 1_000_000_000_000)),
         follows: Some(true),
         runs_vms: Some(false),
-        ..Seen::default()
+        ..NodeFacts::default()
     }
 }

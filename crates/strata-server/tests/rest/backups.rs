@@ -6,7 +6,7 @@ use strata_types::Role;
 use crate::world::{World, caller};
 
 #[tokio::test]
-async fn a_server_without_a_repository_says_so_everywhere() {
+async fn server_without_a_repository_refuses_all_backup_routes() {
     let world = World::new().await;
     let empty = json!({});
     let answers = [
@@ -47,7 +47,7 @@ async fn a_server_without_a_repository_says_so_everywhere() {
 }
 
 #[tokio::test]
-async fn a_schedule_says_when_it_is_next_and_goes_when_it_is_removed() {
+async fn backup_schedule_shows_its_next_run_and_is_removed() {
     let world = World::new().await;
     assert_eq!(world.get("/backup-schedule").await.json(), json!([]));
     let nightly = json!({ "name": "nightly", "when": "30 2 * * *", "keep": {"daily": 7} });
@@ -64,7 +64,7 @@ async fn a_schedule_says_when_it_is_next_and_goes_when_it_is_removed() {
     assert_eq!(told.get("lastAtMs"), None);
     assert_eq!(world.get("/backup-schedule/nightly").await.json(), told);
 
-    // What was told can be sent back; what the server knows better it keeps.
+    // What was sent can be sent back; what the server knows better it keeps.
     let mut again = told.clone();
     again["when"] = json!("@hourly");
     again["paused"] = json!(true);

@@ -22,7 +22,7 @@ async fn furnished() -> World {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_by_its_field() {
+async fn invalid_input_is_refused_with_its_field() {
     let world = furnished().await;
     let before = world.everything().await;
     let many = |text: &str| Value::Array(vec![json!(text); 101]);
@@ -116,7 +116,7 @@ async fn what_makes_no_sense_is_refused_by_its_field() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_so() {
+async fn unreadable_body_is_refused() {
     let world = furnished().await;
     let before = world.everything().await;
     let json_kind = ("content-type", "application/json");
@@ -171,7 +171,7 @@ async fn what_cannot_be_read_is_said_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn slow_request_body_times_out() {
     let world = World::new().await;
     let body = axum::body::Body::from_stream(futures_util::stream::pending::<
         Result<String, std::io::Error>,

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use http::Version;
 use serde_json::json;
 use strata_identity::Caller;
-use strata_server::core::StoreBounds;
+use strata_server::core::{NodeFacts, StoreBounds};
 use strata_store::Memory;
 use strata_types::Role;
 
@@ -32,14 +32,15 @@ async fn world() -> World {
             instances: 3,
             workloads: 2,
             kept_answers: 4,
+            ..StoreBounds::default()
         },
     )
     .await
 }
 
-async fn put(world: &World, who: Caller, path: &str, name: &str) -> Answer {
+async fn put(world: &World, principal: Caller, path: &str, name: &str) -> Answer {
     let body = json!({ "name": name, "uri": "x" }).to_string();
-    world.ask(who, "PUT", path, &[JSON], body).await
+    world.ask(principal, "PUT", path, &[JSON], body).await
 }
 
 #[tokio::test]
@@ -58,10 +59,193 @@ async fn project_has_so_many_workloads_and_instances() {
         // The same request again is not one more.
         let same = put(&world, limited("shop"), path, "a0").await;
         assert!([200, 201].contains(&same.status), "{same:?}");
-        // Whoever is limited to no project is not bounded by it.
+        // A caller that is limited to no project is not bounded by it.
         let made = put(&world, caller(Role::Operator), path, "more").await;
         assert_eq!(made.status, 201, "{made:?}");
     }
+}
+
+/// A text of so many bytes in an environment.
+fn environment(bytes: usize) -> serde_json::Value {
+    json!([format!("TEXT={}", "x".repeat(bytes))])
+}
+
+#[tokio::test]
+async fn project_has_so_many_bytes_in_the_store() {
+    let bounds = StoreBounds {
+        project_bytes: 50_000,
+        ..StoreBounds::default()
+    };
+    let world = World::bounded(Arc::new(Memory::new()), bounds).await;
+    let send = async |principal: Caller, method: &str, path: &str, body: serde_json::Value| {
+        world
+            .ask(principal, method, path, &[JSON], body.to_string())
+            .await
+    };
+    let spec = |name: &str, bytes: usize| json!({ "name": name, "uri": "x", "environment": environment(bytes) });
+    let secret = json!({ "name": "s", "value": "x".repeat(10_000) });
+    let (workload, instance) = (spec("w", 10_000), spec("i", 10_000));
+    for (path, body) in [
+        ("/workload", workload),
+        ("/instance", instance),
+        ("/secret", secret),
+    ] {
+        let made = send(limited("shop"), "PUT", path, body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    // Another token of the project, and every way to add more.
+    for (method, path, body) in [
+        ("PUT", "/workload", spec("w2", 20_000)),
+        ("PUT", "/instance", spec("i2", 20_000)),
+        (
+            "PUT",
+            "/secret",
+            json!({ "name": "s2", "value": "x".repeat(20_000) }),
+        ),
+        (
+            "PATCH",
+            "/workload/w",
+            json!({ "environment": environment(30_000) }),
+        ),
+        (
+            "PATCH",
+            "/instance/i",
+            json!({ "environment": environment(30_000) }),
+        ),
+        ("PATCH", "/secret/s", json!({ "value": "x".repeat(30_000) })),
+    ] {
+        let full = send(limited("other"), method, path, body).await;
+        full.refused(429, None);
+        assert!(full.text.contains("50000 is the most"), "{full:?}");
+    }
+    // One that is limited to no project, and what makes it less.
+    let made = send(
+        caller(Role::Operator),
+        "PUT",
+        "/workload",
+        spec("w2", 20_000),
+    )
+    .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let less = json!({ "environment": environment(9000) });
+    let less = send(limited("shop"), "PATCH", "/workload/w", less).await;
+    assert_eq!(less.status, 200, "{less:?}");
+    let gone = send(limited("shop"), "DELETE", "/workload/w2", json!(null)).await;
+    assert_eq!(gone.status, 202, "{gone:?}");
+    let made = send(limited("shop"), "PUT", "/workload", spec("w3", 10_000)).await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+/// Those that are configured and those that nodes report, beside the usual.
+#[tokio::test]
+async fn ports_of_strata_are_not_for_callers_limited_to_projects() {
+    let world = World::new().await;
+    world.node("n1").await;
+    let facts = NodeFacts {
+        witness_port: Some(40_123),
+        ..NodeFacts::default()
+    };
+    world.core.update_node_facts("n1", &facts).await.unwrap();
+    for (n, (port, status)) in [
+        (4789, 403),
+        (51_820, 403),
+        (7700, 403),
+        (7710, 403),
+        (7443, 403),
+        (40_123, 403),
+        (40_124, 201),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = json!({
+            "name": format!("i{n}"), "uri": "x", "status": "STOPPED",
+            "ports": [format!("{port}:80")],
+        });
+        let body = body.to_string();
+        let answer = world
+            .ask(limited("shop"), "PUT", "/instance", &[JSON], body)
+            .await;
+        assert_eq!(answer.status, status, "{port}: {answer:?}");
+    }
+}
+
+/// A client that adds what it received to the offset receives all, each once.
+#[tokio::test]
+async fn page_of_large_items_is_shorter_and_the_next_one_goes_on() {
+    const MANY: usize = 200;
+    let world = World::new().await;
+    for n in 0..MANY {
+        let body = json!({
+            "name": format!("w{n}"), "uri": "x",
+            "environment": environment(30_000), "labels": { "n": n.to_string() },
+        });
+        let made = world.put("/workload", &body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    let mut names = std::collections::BTreeSet::new();
+    let (mut offset, mut pages) = (0, 0);
+    while offset < MANY {
+        let path = format!("/workload?limit=1000&offset={offset}");
+        let page = world.get(&path).await;
+        assert_eq!(page.header("x-total-count"), Some("200"));
+        assert!(page.text.len() <= (4 << 20) + 2, "{}", page.text.len());
+        let items = page.json();
+        let items = items.as_array().unwrap();
+        assert!(!items.is_empty(), "at {offset}");
+        for item in items {
+            assert!(names.insert(item["name"].as_str().unwrap().to_owned()));
+        }
+        (offset, pages) = (offset + items.len(), pages + 1);
+    }
+    assert_eq!((names.len(), pages), (MANY, 2));
+}
+
+/// Each secret of a list has its users: what names it is known by an index, and
+/// only so many are listed.
+#[tokio::test]
+async fn list_of_secrets_costs_no_look_at_every_specification() {
+    const SECRETS: usize = 200;
+    const INSTANCES: usize = 400;
+    let world = World::new().await;
+    for n in 0..SECRETS {
+        let body = json!({ "name": format!("s{n}"), "value": "x" });
+        let made = world.put("/secret", &body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    let names: Vec<String> = (0..32).map(|n| format!("s{n}")).collect();
+    for n in 0..INSTANCES {
+        let body = json!({
+            "name": format!("i{n}"), "uri": "x", "status": "STOPPED", "secrets": names,
+        });
+        let made = world.put("/instance", &body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    let begin = std::time::Instant::now();
+    let listed = world.get("/secret?limit=1000").await.json();
+    let took = begin.elapsed();
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), SECRETS);
+    for secret in listed {
+        let name = secret["name"].as_str().unwrap().to_owned();
+        let users = secret["usedBy"].as_array().map_or(0, Vec::len);
+        let expected = if names.contains(&name) { 100 } else { 0 };
+        assert_eq!(users, expected, "{secret}");
+    }
+    // The index follows changes.
+    let none = json!({ "secrets": [] });
+    for n in 1..INSTANCES {
+        let changed = world.patch(&format!("/instance/i{n}"), &none).await;
+        assert_eq!(changed.status, 200, "{changed:?}");
+    }
+    let used = world.get("/secret/s0").await.json();
+    assert_eq!(used["usedBy"], json!(["instance i0"]));
+    world.delete("/secret/s0").await.refused(409, None);
+    assert_eq!(world.delete("/instance/i0").await.status, 202);
+    let unused = world.get("/secret/s0").await.json();
+    assert_eq!(unused["usedBy"], json!([]));
+    assert_eq!(world.delete("/secret/s0").await.status, 202);
 }
 
 #[tokio::test]
@@ -85,11 +269,11 @@ async fn answers_are_kept_for_a_caller_up_to_a_bound_that_outlives_the_server() 
         kept_answers: 4,
         ..StoreBounds::default()
     };
-    let keyed = async |world: &World, who: &str, key: &str| {
+    let keyed = async |world: &World, principal: &str, key: &str| {
         let headers = [JSON, ("idempotency-key", key)];
-        let body = json!({ "name": format!("{who}-{key}"), "uri": "x" }).to_string();
+        let body = json!({ "name": format!("{principal}-{key}"), "uri": "x" }).to_string();
         world
-            .ask(limited(who), "PUT", "/workload", &headers, body)
+            .ask(limited(principal), "PUT", "/workload", &headers, body)
             .await
     };
     let world = World::bounded(store.clone(), bounds).await;
@@ -133,7 +317,7 @@ async fn refused_body_is_not_read_to_its_end() {
         let read = read.load(Ordering::Relaxed);
         assert!(read <= 1 << 20, "{read} bytes were read");
     }
-    // A body that says its length beforehand is not asked for at all.
+    // A body that announces its length beforehand is not read at all.
     let large = vec![b' '; 10 << 20];
     let request = Request::put("/workload")
         .version(Version::HTTP_2)

@@ -32,11 +32,11 @@ async fn certificates_are_listed_and_revoked_by_serial_key_and_name() {
         ("a4", "n1", Role::Node),
     ] {
         let id = id(serial, name, role, 1);
-        let recorded = world.core.record_certificate(&id, "admin");
+        let recorded = world.core.certificates().record(&id, "admin");
         recorded.await.unwrap();
     }
     let ended = id("a0", "old", Role::Viewer, -1);
-    let recorded = world.core.record_certificate(&ended, "admin");
+    let recorded = world.core.certificates().record(&ended, "admin");
     recorded.await.unwrap();
     let list = world.get("/certificate?limit=2").await;
     assert_eq!(list.header("x-total-count"), Some("4"));
@@ -73,7 +73,7 @@ async fn certificates_are_listed_and_revoked_by_serial_key_and_name() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_and_nothing_is_revoked() {
+async fn invalid_revocation_is_refused() {
     let world = World::new().await;
     for (body, status, field) in [
         (json!({}), 422, "serial"),
@@ -96,11 +96,11 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_revoked() {
     let unknown = json!({ "serial": "ab" });
     let unknown = world.post("/certificate/revoke", &unknown).await;
     unknown.refused(404, None);
-    assert!(world.core.revocations().list().is_empty());
+    assert!(world.core.certificates().revocations().list().is_empty());
 }
 
 #[tokio::test]
-async fn nobody_but_an_admin_sees_or_revokes_certificates_or_bounds_nodes() {
+async fn only_admins_manage_certificates_and_node_limits() {
     let world = World::new().await;
     world.node("n1").await;
     let json = [("content-type", "application/json")];
@@ -124,7 +124,7 @@ async fn nobody_but_an_admin_sees_or_revokes_certificates_or_bounds_nodes() {
         (&node["capacity"]["cpu"], &node["limits"]["cpu"]),
         (&json!(2000), &json!(2000))
     );
-    // Whatever it says from then on.
+    // Whatever it reports from then on.
     world.node("n1").await;
     let node = world.get("/node/n1").await.json();
     assert_eq!(

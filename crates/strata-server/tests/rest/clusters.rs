@@ -1,4 +1,4 @@
-//! Clusters on machines and on a Kubernetes that are both played.
+//! Clusters on machines and on a Kubernetes that are both simulated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use serde_json::{Value, json};
 use strata_clusters::catalogue::Catalogue;
 use strata_clusters::sim::Sim as Kubernetes;
 use strata_machines::{Provider, Providers, Secret, sim};
-use strata_server::core::{Core, Seen};
-use strata_server::operations::{Clusters, Estate, Hypervisors, Prove};
+use strata_server::core::{Core, NodeFacts};
+use strata_server::operations::{Backends, Clusters, HypervisorProof, Hypervisors};
 use strata_server::reconcile;
 use strata_store::Memory;
 use strata_types::{Result, Role};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::watch::Reader;
-use crate::world::{Answer, PATIENCE, World, caller};
+use crate::world::{Answer, WAIT_TIMEOUT, World, caller};
 
-/// Often enough that nobody waits long.
+/// Often enough that no test waits long.
 const BEAT: Duration = Duration::from_millis(20);
 
 struct Proven;
 
-impl Prove for Proven {
+impl HypervisorProof for Proven {
     fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
     }
 }
 
 /// A control plane with six machines and three versions of Kubernetes.
-pub(crate) struct Stage {
+pub(crate) struct ClusterWorld {
     pub(crate) world: World,
     bundles: tempfile::TempDir,
     _over: DropGuard,
 }
 
-impl std::ops::Deref for Stage {
+impl std::ops::Deref for ClusterWorld {
     type Target = World;
 
     fn deref(&self) -> &World {
@@ -45,15 +45,15 @@ impl std::ops::Deref for Stage {
     }
 }
 
-impl Stage {
+impl ClusterWorld {
     pub(crate) async fn new() -> Self {
         let machines = sim::Sim::new(["m1", "m2", "m3", "m4", "m5", "m6"]);
         let bundles = tempfile::tempdir().unwrap();
         let over = CancellationToken::new();
-        let (played, folder) = (machines.clone(), bundles.path().to_owned());
+        let (simulated, dir) = (machines.clone(), bundles.path().to_owned());
         let world = World::with(Arc::new(Memory::new()), |core: &Core| {
-            let driver: Arc<dyn Provider> = Arc::new(played);
-            Estate {
+            let driver: Arc<dyn Provider> = Arc::new(simulated);
+            Backends {
                 hypervisors: Hypervisors {
                     providers: Providers::new([driver]),
                     join_tokens: Arc::new(|_, _| Ok(Secret::new("once"))),
@@ -64,47 +64,47 @@ impl Stage {
                 },
                 clusters: Clusters {
                     driver: Arc::new(Kubernetes::default()),
-                    catalogue: Catalogue::new(&folder),
+                    catalogue: Catalogue::new(&dir),
                     ..Clusters::none(core.clone())
                 },
-                ..Estate::none(core)
+                ..Backends::none(core)
             }
         })
         .await;
         speak(&world.core, &machines, over.clone());
-        reconcile::start_clusters(world.state.estate.clusters.clone(), over.clone());
-        let stage = Self {
+        reconcile::start_clusters(world.state.backends.clusters.clone(), over.clone());
+        let world = Self {
             world,
             bundles,
             _over: over.drop_guard(),
         };
         for version in ["v1.34.4", "v1.34.6", "v1.35.1"] {
-            stage.bundle(version);
+            world.bundle(version);
         }
         for n in 1..=6 {
             let machine = json!({ "id": format!("m{n}"), "provider": "sim" });
-            assert_eq!(stage.put("/machine", &machine).await.status, 201);
+            assert_eq!(world.put("/machine", &machine).await.status, 201);
         }
-        stage
+        world
     }
 
     fn bundle(&self, version: &str) {
-        let folder = self.bundles.path().join(version);
-        std::fs::create_dir(&folder).unwrap();
+        let dir = self.bundles.path().join(version);
+        std::fs::create_dir(&dir).unwrap();
         let text = json!({ "version": version, "etcd": "3.6.6-0", "coredns": "v1.12.1",
             "pause": "3.10.1", "images": ["strata.internal/kubernetes/pause:3.10.1"] });
-        std::fs::write(folder.join("bundle.json"), text.to_string()).unwrap();
+        std::fs::write(dir.join("bundle.json"), text.to_string()).unwrap();
     }
 
-    /// Waits until what is at `path` is as wanted. What is seen of a cluster is
-    /// no record, so nobody tells of it.
-    pub(crate) async fn comes(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-        let waited = tokio::time::timeout(PATIENCE, async {
+    /// Waits until what is at `path` is as wanted. What is observed of a
+    /// cluster is no record, so no watch reports it.
+    pub(crate) async fn comes(&self, path: &str, condition: impl Fn(&Answer) -> bool) -> Answer {
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, async {
             let mut beat = tokio::time::interval(BEAT);
             loop {
                 beat.tick().await;
                 let answer = self.get(path).await;
-                if wanted(&answer) {
+                if condition(&answer) {
                     return answer;
                 }
             }
@@ -129,7 +129,7 @@ impl Stage {
     }
 }
 
-/// Whatever is on and was booted has a node that speaks.
+/// Every machine that is on and was booted has a node that sends heartbeats.
 fn speak(core: &Core, machines: &sim::Sim, over: CancellationToken) {
     let (core, machines) = (core.clone(), machines.clone());
     tokio::spawn(over.run_until_cancelled_owned(async move {
@@ -141,14 +141,14 @@ fn speak(core: &Core, machines: &sim::Sim, over: CancellationToken) {
                     continue;
                 };
                 let name = tag.machine.as_str();
-                let word = Seen {
+                let word = NodeFacts {
                     address: Some("192.0.2.1".into()),
                     capacity: Some((4000, 8_000_000_000, 1_000_000_000_000)),
                     follows: Some(true),
-                    ..Seen::default()
+                    ..NodeFacts::default()
                 };
                 if core.node(name).is_ok() {
-                    let _ = core.see_node(name, &word).await;
+                    let _ = core.update_node_facts(name, &word).await;
                 }
             }
         }
@@ -161,44 +161,44 @@ fn dev() -> Value {
 }
 
 #[tokio::test]
-async fn a_cluster_is_planned_made_told_and_deleted() {
-    let stage = Stage::new().await;
-    let all = stage.get("/kubernetes").await;
+async fn cluster_is_planned_created_shown_and_deleted() {
+    let world = ClusterWorld::new().await;
+    let all = world.get("/kubernetes").await;
     assert_eq!(all.header("x-total-count"), Some("3"));
     assert!(all.text.contains("v1.35.1"), "{all:?}");
 
-    let plan = stage.put("/cluster?dryRun=true", &dev()).await;
+    let plan = world.put("/cluster?dryRun=true", &dev()).await;
     assert_eq!(plan.status, 200, "{plan:?}");
     assert_eq!(plan.json()["add"].as_array().unwrap().len(), 3);
-    assert_eq!(stage.get("/cluster").await.json(), json!([]));
+    assert_eq!(world.get("/cluster").await.json(), json!([]));
 
-    let made = stage.put("/cluster/", &dev()).await;
+    let made = world.put("/cluster/", &dev()).await;
     assert_eq!(made.status, 202, "{made:?}");
-    let told = stage.get("/cluster/dev").await.json();
+    let told = world.get("/cluster/dev").await.json();
     assert_eq!(told["status"], "PROVISIONING", "{told}");
-    stage
+    world
         .post("/cluster/dev/snapshot", &json!({}))
         .await
         .refused(409, None);
-    stage.done(&made).await;
-    let told = stage.runs("dev").await;
+    world.done(&made).await;
+    let told = world.runs("dev").await;
     assert_eq!(told["ready"], 3, "{told}");
     assert_eq!(told["version"], "v1.34.4");
-    let list = stage.get("/cluster").await;
+    let list = world.get("/cluster").await;
     assert_eq!(list.header("x-total-count"), Some("1"));
     assert_eq!(list.json()[0]["name"], "dev");
 
     // The same again is the same; another of that name is not.
-    let again = stage.put("/cluster", &dev()).await;
+    let again = world.put("/cluster", &dev()).await;
     assert_eq!(again.status, 202, "{again:?}");
     let mut other = dev();
     other["pools"] = json!([]);
-    stage
+    world
         .put("/cluster", &other)
         .await
         .refused(409, Some("name"));
 
-    let nodes = stage.get("/cluster/dev/node").await.json();
+    let nodes = world.get("/cluster/dev/node").await.json();
     let nodes = nodes.as_array().unwrap();
     assert_eq!(nodes.len(), 3, "{nodes:?}");
     for node in nodes {
@@ -208,16 +208,16 @@ async fn a_cluster_is_planned_made_told_and_deleted() {
         );
         assert_eq!(node["version"], "v1.34.4");
     }
-    let pools = stage.get("/cluster/dev/pool").await.json();
+    let pools = world.get("/cluster/dev/pool").await.json();
     assert_eq!(
         (&pools[0]["name"], &pools[0]["ready"]),
         (&json!("web"), &json!(2))
     );
 
-    stage.done(&stage.delete("/cluster/dev").await).await;
-    stage.get("/cluster/dev").await.refused(404, None);
-    stage.delete("/cluster/dev").await.refused(404, None);
-    let machines = stage.get("/machine").await.json();
+    world.done(&world.delete("/cluster/dev").await).await;
+    world.get("/cluster/dev").await.refused(404, None);
+    world.delete("/cluster/dev").await.refused(404, None);
+    let machines = world.get("/machine").await.json();
     for machine in machines.as_array().unwrap() {
         assert_eq!(machine["phase"], "AVAILABLE", "{machine}");
     }
@@ -225,57 +225,57 @@ async fn a_cluster_is_planned_made_told_and_deleted() {
 
 #[tokio::test]
 async fn pools_grow_shrink_come_and_go() {
-    let stage = Stage::new().await;
-    stage.dev().await;
-    let plan = stage
+    let world = ClusterWorld::new().await;
+    world.dev().await;
+    let plan = world
         .patch("/cluster/dev/pool/web?dryRun=true", &json!({ "count": 1 }))
         .await;
     assert_eq!(plan.status, 200, "{plan:?}");
     assert_eq!(plan.json()["remove"].as_array().unwrap().len(), 1);
-    let scaled = stage
+    let scaled = world
         .patch("/cluster/dev/pool/web", &json!({ "count": 3 }))
         .await;
-    stage.done(&scaled).await;
+    world.done(&scaled).await;
     let gpu = json!({ "name": "train", "count": 1, "instanceType": "gpu" });
-    let none = stage.put("/cluster/dev/pool", &gpu).await;
+    let none = world.put("/cluster/dev/pool", &gpu).await;
     assert_eq!(none.status, 429, "{none:?}");
     let more = json!({ "name": "more", "count": 1 });
-    stage
-        .done(&stage.put("/cluster/dev/pool", &more).await)
+    world
+        .done(&world.put("/cluster/dev/pool", &more).await)
         .await;
-    stage
-        .done(&stage.delete("/cluster/dev/pool/more").await)
+    world
+        .done(&world.delete("/cluster/dev/pool/more").await)
         .await;
-    let pools = stage.get("/cluster/dev/pool").await;
+    let pools = world.get("/cluster/dev/pool").await;
     assert_eq!(pools.header("x-total-count"), Some("1"));
     assert_eq!(pools.json()[0]["count"], 3);
 
     for path in ["/cluster/dev/pool/none", "/cluster/none/pool/web"] {
-        stage.delete(path).await.refused(404, None);
-        let sized = stage.patch(path, &json!({ "count": 1 })).await;
+        world.delete(path).await.refused(404, None);
+        let sized = world.patch(path, &json!({ "count": 1 })).await;
         sized.refused(404, None);
     }
-    let taken = stage
+    let taken = world
         .put("/cluster/dev/pool", &json!({ "name": "web", "count": 1 }))
         .await;
     taken.refused(409, Some("name"));
-    let much = stage
+    let much = world
         .patch("/cluster/dev/pool/web", &json!({ "count": 201 }))
         .await;
     much.refused(422, Some("count"));
-    let negative = stage
+    let negative = world
         .patch("/cluster/dev/pool/web", &json!({ "count": -1 }))
         .await;
     negative.refused(422, Some("count"));
 }
 
 #[tokio::test]
-async fn a_cluster_is_upgraded_kept_and_put_back() {
-    let stage = Stage::new().await;
-    stage.dev().await;
-    let targets = stage.get("/cluster/dev/upgrade").await.json();
+async fn cluster_is_upgraded_snapshotted_and_restored() {
+    let world = ClusterWorld::new().await;
+    world.dev().await;
+    let targets = world.get("/cluster/dev/upgrade").await.json();
     assert_eq!(targets["versions"], json!(["v1.34.6", "v1.35.1"]));
-    let plan = stage.get("/cluster/dev/upgrade?version=1.35").await.json();
+    let plan = world.get("/cluster/dev/upgrade?version=1.35").await.json();
     assert_eq!(
         (&plan["from"], &plan["to"]),
         (&json!("v1.34.4"), &json!("v1.35.1"))
@@ -284,41 +284,41 @@ async fn a_cluster_is_upgraded_kept_and_put_back() {
     assert_eq!(plan["steps"].as_array().unwrap().len(), 3);
     assert_eq!(plan["blockers"], json!([]));
     let to = |version: &str| json!({ "version": version });
-    let missing = stage.post("/cluster/dev/upgrade", &to("1.36")).await;
+    let missing = world.post("/cluster/dev/upgrade", &to("1.36")).await;
     missing.refused(422, Some("version"));
-    stage
-        .done(&stage.post("/cluster/dev/upgrade", &to("1.35")).await)
+    world
+        .done(&world.post("/cluster/dev/upgrade", &to("1.35")).await)
         .await;
-    let told = stage.runs("dev").await;
+    let told = world.runs("dev").await;
     assert_eq!(told["version"], "v1.35.1");
-    let none = stage.get("/cluster/dev/upgrade").await.json();
+    let none = world.get("/cluster/dev/upgrade").await.json();
     assert_eq!(none["versions"], json!([]));
 
-    stage
-        .done(&stage.post("/cluster/dev/snapshot", &json!({})).await)
+    world
+        .done(&world.post("/cluster/dev/snapshot", &json!({})).await)
         .await;
-    let all = stage.get("/cluster/dev/snapshot").await.json();
+    let all = world.get("/cluster/dev/snapshot").await.json();
     assert!(!all.as_array().unwrap().is_empty(), "{all}");
     let back = |snapshot: &str| json!({ "snapshot": snapshot });
-    stage
+    world
         .post("/cluster/dev/restore", &back("none"))
         .await
         .refused(404, None);
-    stage
-        .done(&stage.post("/cluster/dev/restore", &back("latest")).await)
+    world
+        .done(&world.post("/cluster/dev/restore", &back("latest")).await)
         .await;
 }
 
 #[tokio::test]
-async fn who_is_let_in_is_let_out_again() {
-    let stage = Stage::new().await;
-    stage.dev().await;
+async fn granted_cluster_access_is_revoked() {
+    let world = ClusterWorld::new().await;
+    world.dev().await;
     let kind = ("content-type", "application/json");
     let path = "/cluster/dev/kubeconfig";
     for (role, key) in [(Role::Operator, "a"), (Role::Viewer, "b")] {
         let headers = [kind, ("idempotency-key", key)];
         let ask = || {
-            stage.ask(
+            world.ask(
                 caller(role),
                 "POST",
                 path,
@@ -338,34 +338,34 @@ async fn who_is_let_in_is_let_out_again() {
         assert_eq!(ask().await.header("idempotency-replayed"), None);
     }
     for (ttl, field) in [(json!(599), "ttlSeconds"), (json!("x"), "ttlSeconds")] {
-        let bad = stage.post(path, &json!({ "ttlSeconds": ttl })).await;
+        let bad = world.post(path, &json!({ "ttlSeconds": ttl })).await;
         bad.refused(422, Some(field));
     }
     let other = format!("{path}?user=viewer");
-    let denied = stage
+    let denied = world
         .ask(caller(Role::Operator), "DELETE", &other, &[], "")
         .await;
     denied.refused(403, None);
-    assert_eq!(stage.delete(&other).await.status, 204);
-    let again = stage
+    assert_eq!(world.delete(&other).await.status, 204);
+    let again = world
         .ask(caller(Role::Viewer), "POST", path, &[kind], "{}")
         .await;
     assert_eq!(again.json()["user"], "strata:viewer:view:2");
     // What was never given is revoked, too.
-    assert_eq!(stage.delete(path).await.status, 204);
+    assert_eq!(world.delete(path).await.status, 204);
 }
 
 #[tokio::test]
 async fn clusters_are_followed() {
-    let stage = Stage::new().await;
-    let mut reader = Reader::new(&stage, Role::Viewer, "/cluster?watch=true").await;
+    let world = ClusterWorld::new().await;
+    let mut reader = Reader::new(&world, Role::Viewer, "/cluster?watch=true").await;
     let (word, _, _) = reader.next().await.unwrap();
     assert_eq!(word, "synced");
-    let made = stage.put("/cluster", &dev()).await;
+    let made = world.put("/cluster", &dev()).await;
     let (word, _, told) = reader.next().await.unwrap();
     assert_eq!((word.as_str(), &told["name"]), ("put", &json!("dev")));
-    stage.done(&made).await;
-    stage.done(&stage.delete("/cluster/dev").await).await;
+    world.done(&made).await;
+    world.done(&world.delete("/cluster/dev").await).await;
     loop {
         let (word, _, told) = reader.next().await.unwrap();
         assert_eq!(told["name"], "dev");
@@ -377,7 +377,7 @@ async fn clusters_are_followed() {
 
 #[tokio::test]
 async fn bad_clusters_are_refused_by_their_field() {
-    let stage = Stage::new().await;
+    let world = ClusterWorld::new().await;
     for (bad, status, field) in [
         (json!({ "name": "Dev" }), 422, Some("name")),
         (json!({ "name": "" }), 422, Some("name")),
@@ -420,18 +420,18 @@ async fn bad_clusters_are_refused_by_their_field() {
         let fields = bad.as_object().unwrap().clone();
         asked.as_object_mut().unwrap().extend(fields);
         for path in ["/cluster", "/cluster?dryRun=true"] {
-            let answer = stage.put(path, &asked).await;
+            let answer = world.put(path, &asked).await;
             assert_eq!(answer.status, status, "{bad}: {answer:?}");
             answer.refused(status, field);
         }
     }
     let mut much = dev();
     much["pools"][0]["count"] = json!(6);
-    let answer = stage.put("/cluster", &much).await;
+    let answer = world.put("/cluster", &much).await;
     assert_eq!(answer.status, 429, "{answer:?}");
-    assert_eq!(stage.get("/cluster").await.json(), json!([]));
+    assert_eq!(world.get("/cluster").await.json(), json!([]));
     for path in ["node", "pool", "upgrade", "snapshot"] {
         let path = format!("/cluster/none/{path}");
-        stage.get(&path).await.refused(404, None);
+        world.get(&path).await.refused(404, None);
     }
 }

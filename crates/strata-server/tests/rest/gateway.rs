@@ -1,4 +1,4 @@
-//! The published face of clusters: by its gateway and by gRPC.
+//! The published API of clusters: by its gateway and by gRPC.
 
 use serde_json::{Value, json};
 use strata_api::error_from_status;
@@ -12,7 +12,7 @@ use strata_api::kaas::{
 use strata_types::Role;
 use tonic::{Code, Request, Status};
 
-use crate::clusters::Stage;
+use crate::clusters::ClusterWorld;
 use crate::world::{Answer, World, caller};
 
 fn asked(name: &str) -> Value {
@@ -33,11 +33,11 @@ fn status(answer: &Answer) -> Value {
 }
 
 #[tokio::test]
-async fn the_gateway_leads_a_cluster_through_its_life() {
-    let stage = Stage::new().await;
-    let none = stage.get("/api/v1/cluster/list").await;
+async fn gateway_covers_the_cluster_lifecycle() {
+    let world = ClusterWorld::new().await;
+    let none = world.get("/api/v1/cluster/list").await;
     assert_eq!(none.json(), json!({ "ok": true, "clusters": [] }));
-    let made = stage.post("/api/v1/cluster", &asked("dev")).await;
+    let made = world.post("/api/v1/cluster", &asked("dev")).await;
     assert_eq!(made.status, 200, "{made:?}");
     assert_eq!(made.json()["ok"], true);
     assert_eq!(status(&made), "PROVISIONING");
@@ -50,20 +50,20 @@ async fn the_gateway_leads_a_cluster_through_its_life() {
         "workerNodePools": [{ "name": "web", "count": "1",
             "labels": [{ "name": "tier", "value": "web" }] }],
     });
-    let same = stage.post("/api/v1/cluster/", &camel).await;
+    let same = world.post("/api/v1/cluster/", &camel).await;
     assert_eq!(same.status, 200, "{same:?}");
     let running = |answer: &Answer| status(answer) == "RUNNING";
-    let told = stage.comes("/api/v1/cluster?name=dev", running).await;
+    let told = world.comes("/api/v1/cluster?name=dev", running).await;
     let told = told.json();
     let kubeconfig = told["cluster"]["kubeconfig"].as_str().unwrap();
     assert!(
         kubeconfig.contains("strata:admin:cluster-admin:1"),
         "{told}"
     );
-    let list = stage.get("/api/v1/cluster/list").await.json();
+    let list = world.get("/api/v1/cluster/list").await.json();
     assert_eq!(list["clusters"][0]["status"], "RUNNING", "{list}");
 
-    let nodes = stage
+    let nodes = world
         .get("/api/v1/cluster/nodesstatus?clusterName=dev")
         .await;
     let nodes = nodes.json();
@@ -74,47 +74,47 @@ async fn the_gateway_leads_a_cluster_through_its_life() {
     assert_eq!(nodes["machines"][0]["k8sNodeStatus"], "Ready", "{nodes}");
     assert_eq!(nodes["machines"][0]["maasIPAddr"], "192.0.2.1", "{nodes}");
 
-    let ends = async |path: &str, wanted: usize| {
-        let size = |answer: &Answer| answer.json()["count"] == wanted;
-        stage.comes(path, size).await;
-        stage.comes("/api/v1/cluster?name=dev", running).await;
+    let ends = async |path: &str, expected: usize| {
+        let size = |answer: &Answer| answer.json()["count"] == expected;
+        world.comes(path, size).await;
+        world.comes("/api/v1/cluster?name=dev", running).await;
     };
     let nodes = "/api/v1/cluster/nodesstatus?cluster_name=dev";
-    stage.get(nodes).await.refused(422, Some("cluster_name"));
+    world.get(nodes).await.refused(422, Some("cluster_name"));
     let nodes = "/api/v1/cluster/nodesstatus?clusterName=dev";
     let more = json!({ "clusterName": "dev",
         "worker_node_pools": [{ "name": "more", "count": 1 }] });
-    let added = stage.post("/api/v1/cluster/pool", &more).await;
+    let added = world.post("/api/v1/cluster/pool", &more).await;
     assert_eq!(added.json(), json!({ "ok": true }));
     ends(nodes, 3).await;
     let size = json!({ "clusterName": "dev", "nodePools": [{ "name": "more", "count": 2 }] });
-    let scaled = stage.put("/api/v1/cluster/pool", &size).await;
+    let scaled = world.put("/api/v1/cluster/pool", &size).await;
     assert_eq!(scaled.json(), json!({ "ok": true }));
     ends(nodes, 4).await;
     let path = "/api/v1/cluster/pool?clusterName=dev&node_pool_names=more";
-    assert_eq!(stage.delete(path).await.json(), json!({ "ok": true }));
+    assert_eq!(world.delete(path).await.json(), json!({ "ok": true }));
     ends(nodes, 2).await;
 
-    let targets = stage.get("/api/v1/cluster/upgrade?name=dev").await.json();
+    let targets = world.get("/api/v1/cluster/upgrade?name=dev").await.json();
     let versions = json!(["v1.34.6", "v1.35.1"]);
     assert_eq!(targets, json!({ "ok": true, "versions": versions }));
     let up = json!({ "name": "dev", "version": "v1.34.6" });
-    let begun = stage.put("/api/v1/cluster/upgrade", &up).await;
+    let begun = world.put("/api/v1/cluster/upgrade", &up).await;
     assert_eq!(begun.json(), json!({ "ok": true }));
-    let gone = stage.delete("/api/v1/cluster?name=dev").await.json();
+    let gone = world.delete("/api/v1/cluster?name=dev").await.json();
     assert_eq!(gone["ok"], true);
     assert!(
         gone["status"].as_str().unwrap().contains("deleted"),
         "{gone}"
     );
     let over = |answer: &Answer| answer.status == 404;
-    stage.comes("/api/v1/cluster?name=dev", over).await;
+    world.comes("/api/v1/cluster?name=dev", over).await;
 }
 
 #[tokio::test]
-async fn the_gateway_tells_the_build_and_refuses_by_field() {
-    let stage = Stage::new().await;
-    let told = stage.get("/api/v1/version").await.json();
+async fn gateway_reports_its_version_and_refuses_by_field() {
+    let world = ClusterWorld::new().await;
+    let told = world.get("/api/v1/version").await.json();
     let build = &told["version_information"];
     assert_eq!(build["git_version"], "1.2.3", "{told}");
     assert_eq!(build["go_version"], "rustc 1.95.0", "{told}");
@@ -150,33 +150,33 @@ async fn the_gateway_tells_the_build_and_refuses_by_field() {
             "worker_node_pools[0].instanceType",
         ),
     ] {
-        let answer = stage.post("/api/v1/cluster", &body).await;
+        let answer = world.post("/api/v1/cluster", &body).await;
         assert_eq!(answer.status, 422, "{body}: {answer:?}");
         answer.refused(422, Some(field));
     }
-    stage
+    world
         .get("/api/v1/cluster")
         .await
         .refused(422, Some("name"));
     let unknown = "/api/v1/cluster?name=x&colour=red";
-    stage.get(unknown).await.refused(422, Some("colour"));
+    world.get(unknown).await.refused(422, Some("colour"));
     let twice = "/api/v1/cluster?name=x&name=y";
-    stage.get(twice).await.refused(422, Some("name"));
-    stage.get("/api/v1/cluster?name=x").await.refused(404, None);
-    stage
+    world.get(twice).await.refused(422, Some("name"));
+    world.get("/api/v1/cluster?name=x").await.refused(404, None);
+    world
         .delete("/api/v1/cluster?name=x")
         .await
         .refused(404, None);
     let kind = ("content-type", "application/json");
     let admin = || caller(Role::Admin);
     let path = "/api/v1/cluster";
-    let broken = stage.ask(admin(), "POST", path, &[kind], "{").await;
+    let broken = world.ask(admin(), "POST", path, &[kind], "{").await;
     broken.refused(400, Some("body"));
-    let plain = stage.ask(admin(), "POST", path, &[], "{}").await;
+    let plain = world.ask(admin(), "POST", path, &[], "{}").await;
     plain.refused(415, Some("Content-Type"));
-    let wrong = stage.ask(admin(), "PATCH", path, &[kind], "{}").await;
+    let wrong = world.ask(admin(), "PATCH", path, &[kind], "{}").await;
     assert_eq!(wrong.status, 405, "{wrong:?}");
-    let viewer = stage
+    let viewer = world
         .ask(
             caller(Role::Viewer),
             "GET",
@@ -186,7 +186,7 @@ async fn the_gateway_tells_the_build_and_refuses_by_field() {
         )
         .await;
     viewer.refused(403, None);
-    assert_eq!(stage.get("/cluster").await.json(), json!([]));
+    assert_eq!(world.get("/cluster").await.json(), json!([]));
 }
 
 fn by<T>(message: T) -> Request<T> {
@@ -217,8 +217,8 @@ fn spec(name: &str, count: i32, labels: &[&str]) -> MachineSpec {
 
 #[tokio::test]
 async fn every_rpc_answers_and_refuses_as_published() {
-    let stage = Stage::new().await;
-    let face = &stage.face;
+    let world = ClusterWorld::new().await;
+    let service = &world.service;
     let create = |name: &str, version: &str, count: i32, pools: Vec<MachineSpec>| {
         by(CreateClusterMsg {
             name: name.into(),
@@ -252,39 +252,39 @@ async fn every_rpc_answers_and_refuses_as_published() {
             "worker_node_pools[1].name",
         ),
     ] {
-        refused(face.create_cluster(request).await, bad, Some(field));
+        refused(service.create_cluster(request).await, bad, Some(field));
     }
     let much = create("dev", "1.34.4", 1, vec![spec("a", 6, &[])]);
-    let much = face.create_cluster(much).await.unwrap_err();
+    let much = service.create_cluster(much).await.unwrap_err();
     assert_eq!(much.code(), Code::ResourceExhausted, "{much:?}");
 
     let made = create("dev", "1.34.4", 1, vec![spec("a", 1, &["tier"])]);
-    let made = face.create_cluster(made).await.unwrap().into_inner();
+    let made = service.create_cluster(made).await.unwrap().into_inner();
     assert!(made.ok);
     assert_eq!(made.cluster.unwrap().status(), ClusterStatus::Provisioning);
     let other = create("dev", "1.34.4", 3, vec![]);
     refused(
-        face.create_cluster(other).await,
+        service.create_cluster(other).await,
         Code::AlreadyExists,
         Some("name"),
     );
     let get = |name: &str| by(GetClusterMsg { name: name.into() });
-    let early = face.get_cluster(get("dev")).await.unwrap().into_inner();
+    let early = service.get_cluster(get("dev")).await.unwrap().into_inner();
     assert_eq!(early.cluster.unwrap().kubeconfig, "");
     let running = |answer: &Answer| answer.json()["status"] == "RUNNING";
-    stage.comes("/cluster/dev", running).await;
-    let told = face.get_cluster(get("dev")).await.unwrap().into_inner();
+    world.comes("/cluster/dev", running).await;
+    let told = service.get_cluster(get("dev")).await.unwrap().into_inner();
     let told = told.cluster.unwrap();
     assert_eq!(told.status(), ClusterStatus::Running);
     assert!(told.kubeconfig.contains("strata:operator:cluster-admin:1"));
-    let all = face.get_cluster_list(by(GetClusterListMsg {})).await;
+    let all = service.get_cluster_list(by(GetClusterListMsg {})).await;
     assert_eq!(all.unwrap().into_inner().clusters.len(), 1);
-    pools(&stage).await;
-    ends(&stage).await;
+    pools(&world).await;
+    ends(&world).await;
 }
 
-async fn pools(stage: &Stage) {
-    let face = &stage.face;
+async fn pools(world: &ClusterWorld) {
+    let service = &world.service;
     let bad = Code::InvalidArgument;
     let add = |cluster: &str, pools: Vec<MachineSpec>| {
         by(AddNodePoolMsg {
@@ -293,25 +293,25 @@ async fn pools(stage: &Stage) {
         })
     };
     refused(
-        face.add_node_pool(add("dev", vec![])).await,
+        service.add_node_pool(add("dev", vec![])).await,
         bad,
         Some("worker_node_pools"),
     );
     let both = vec![spec("b", 1, &[]), spec("a", 1, &[])];
     let field = Some("worker_node_pools[1].name");
     refused(
-        face.add_node_pool(add("dev", both)).await,
+        service.add_node_pool(add("dev", both)).await,
         Code::AlreadyExists,
         field,
     );
     let one = || vec![spec("b", 1, &[])];
     refused(
-        face.add_node_pool(add("", one())).await,
+        service.add_node_pool(add("", one())).await,
         bad,
         Some("clusterName"),
     );
     refused(
-        face.add_node_pool(add("none", one())).await,
+        service.add_node_pool(add("none", one())).await,
         Code::NotFound,
         None,
     );
@@ -325,10 +325,10 @@ async fn pools(stage: &Stage) {
         })
     };
     let field = Some("node_pools[0].count");
-    refused(face.scale_node_pool(scale("a", -1)).await, bad, field);
+    refused(service.scale_node_pool(scale("a", -1)).await, bad, field);
     let field = Some("node_pools[0].name");
     refused(
-        face.scale_node_pool(scale("none", 1)).await,
+        service.scale_node_pool(scale("none", 1)).await,
         Code::NotFound,
         field,
     );
@@ -339,14 +339,15 @@ async fn pools(stage: &Stage) {
         })
     };
     refused(
-        face.delete_node_pool(delete(&[])).await,
+        service.delete_node_pool(delete(&[])).await,
         bad,
         Some("node_pool_names"),
     );
-    let none = face.delete_node_pool(delete(&["a", "none"])).await;
+    let none = service.delete_node_pool(delete(&["a", "none"])).await;
     assert_eq!(none.unwrap_err().code(), Code::NotFound);
     assert!(
-        face.scale_node_pool(scale("a", 2))
+        service
+            .scale_node_pool(scale("a", 2))
             .await
             .unwrap()
             .into_inner()
@@ -355,14 +356,14 @@ async fn pools(stage: &Stage) {
     let nodes = GetClusterNodesStatusMsg {
         cluster_name: "dev".into(),
     };
-    stage
+    world
         .comes("/cluster/dev/node", |answer| {
             let nodes = answer.json();
             let nodes = nodes.as_array().unwrap();
             nodes.len() == 3 && nodes.iter().all(|node| node["status"] == "Ready")
         })
         .await;
-    let nodes = face.get_cluster_nodes_status(by(nodes)).await.unwrap();
+    let nodes = service.get_cluster_nodes_status(by(nodes)).await.unwrap();
     let nodes = nodes.into_inner();
     assert_eq!((nodes.name.as_str(), nodes.count), ("dev", 3));
     for machine in nodes.machines {
@@ -372,13 +373,17 @@ async fn pools(stage: &Stage) {
     }
 }
 
-async fn ends(stage: &Stage) {
-    let face = &stage.face;
+async fn ends(world: &ClusterWorld) {
+    let service = &world.service;
     let targets = |name: &str| by(GetUpgradeClusterInformationMsg { name: name.into() });
-    let found = face.get_upgrade_cluster_information(targets("dev")).await;
+    let found = service
+        .get_upgrade_cluster_information(targets("dev"))
+        .await;
     let found = found.unwrap().into_inner();
     assert_eq!((found.ok, found.versions.len()), (true, 2));
-    let none = face.get_upgrade_cluster_information(targets("none")).await;
+    let none = service
+        .get_upgrade_cluster_information(targets("none"))
+        .await;
     refused(none, Code::NotFound, None);
     let upgrade = |version: &str| {
         by(UpgradeClusterMsg {
@@ -387,11 +392,12 @@ async fn ends(stage: &Stage) {
         })
     };
     for bad in ["9.9", ""] {
-        let answer = face.upgrade_cluster(upgrade(bad)).await;
+        let answer = service.upgrade_cluster(upgrade(bad)).await;
         refused(answer, Code::InvalidArgument, Some("version"));
     }
     assert!(
-        face.upgrade_cluster(upgrade("1.35"))
+        service
+            .upgrade_cluster(upgrade("1.35"))
             .await
             .unwrap()
             .into_inner()
@@ -401,34 +407,36 @@ async fn ends(stage: &Stage) {
         let told = answer.json();
         told["status"] == "RUNNING" && told["version"] == "v1.35.1"
     };
-    stage.comes("/cluster/dev", newest).await;
-    let found = face.get_upgrade_cluster_information(targets("dev")).await;
+    world.comes("/cluster/dev", newest).await;
+    let found = service
+        .get_upgrade_cluster_information(targets("dev"))
+        .await;
     let found = found.unwrap().into_inner();
     assert_eq!((found.ok, found.versions.len()), (false, 0));
-    let build = face.get_version_information(by(GetVersionMsg {})).await;
+    let build = service.get_version_information(by(GetVersionMsg {})).await;
     let build = build.unwrap().into_inner();
     assert_eq!(build.version_information.unwrap().git_version, "1.2.3");
     let delete = |name: &str| by(DeleteClusterMsg { name: name.into() });
     refused(
-        face.delete_cluster(delete("none")).await,
+        service.delete_cluster(delete("none")).await,
         Code::NotFound,
         None,
     );
-    let gone = face
+    let gone = service
         .delete_cluster(delete("dev"))
         .await
         .unwrap()
         .into_inner();
     assert!(gone.ok && !gone.status.is_empty(), "{gone:?}");
-    stage
+    world
         .comes("/cluster/dev", |answer| answer.status == 404)
         .await;
     let over = by(GetClusterMsg { name: "dev".into() });
-    refused(face.get_cluster(over).await, Code::NotFound, None);
+    refused(service.get_cluster(over).await, Code::NotFound, None);
 }
 
 #[tokio::test]
-async fn without_a_bundle_it_is_said_how_to_get_one() {
+async fn missing_bundle_has_a_hint() {
     let world = World::new().await;
     let answer = world.post("/api/v1/cluster", &asked("dev")).await;
     let problem = answer.refused(422, Some("k8s_version"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use strata_store::{Memory, Store, Transaction};
 use strata_types::Role;
-use strata_workflow::testing::{Death, Mortal};
+use strata_workflow::testing::{CrashPoint, CrashingStore};
 
 use crate::world::{Answer, World, caller};
 
@@ -16,7 +16,7 @@ async fn keyed(world: &World, method: &str, path: &str, key: &str, body: &Value)
 }
 
 #[tokio::test]
-async fn the_first_answer_is_given_again() {
+async fn idempotent_request_replays_the_first_response() {
     let world = World::new().await;
     // Without a name each request would make another instance.
     let body = json!({ "uri": "x" });
@@ -37,7 +37,7 @@ async fn the_first_answer_is_given_again() {
 }
 
 #[tokio::test]
-async fn a_key_is_for_one_request_of_one_caller() {
+async fn idempotency_key_is_bound_to_request_and_caller() {
     let world = World::new().await;
     let body = json!({ "name": "web", "uri": "x" });
     keyed(&world, "PUT", "/instance", "k", &body).await;
@@ -107,9 +107,9 @@ async fn keys_outlive_the_server_and_are_bound_to_a_lease() {
     let world = World::over(store.clone()).await;
     let again = keyed(&world, "PUT", "/instance/", "k", &body).await;
     assert_eq!(first.text, again.text);
-    let kept = store.list("idempotency/").await.unwrap().entries;
-    assert_eq!(kept.len(), 1);
-    assert!(kept[0].lease.is_some());
+    let stored = store.list("idempotency/").await.unwrap().entries;
+    assert_eq!(stored.len(), 1);
+    assert!(stored[0].lease.is_some());
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn many_at_once_have_one_effect() {
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_refused() {
+async fn invalid_idempotency_key_is_refused() {
     let world = World::new().await;
     let long = "k".repeat(256);
     for key in ["", "two words", &long] {
@@ -154,15 +154,15 @@ async fn abandon(store: &Memory) {
 async fn request_has_its_effect_once_wherever_its_server_dies() {
     // Without a name each request would make another.
     let body = json!({ "uri": "x", "status": "STOPPED" });
-    for death in [Death::BeforeEffect, Death::AfterEffect] {
+    for death in [CrashPoint::BeforeEffect, CrashPoint::AfterEffect] {
         let mut died = 0;
         for commits in 0..6 {
             let store = Arc::new(Memory::new());
             drop(World::over(store.clone()).await);
-            let mortal = Arc::new(Mortal::new(store.clone(), commits, death));
-            let world = World::over(mortal.clone()).await;
+            let crashing = Arc::new(CrashingStore::new(store.clone(), commits, death));
+            let world = World::over(crashing.clone()).await;
             let dead = tokio::select! {
-                () = mortal.died() => true,
+                () = crashing.crashed() => true,
                 first = keyed(&world, "PUT", "/instance/", "k", &body) => {
                     assert_eq!(first.status, 201);
                     false
@@ -194,6 +194,155 @@ async fn request_has_its_effect_once_wherever_its_server_dies() {
     }
 }
 
+/// What there is before each trial, and a write with its answer.
+struct Write {
+    method: &'static str,
+    path: &'static str,
+    body: Value,
+    status: u16,
+    /// What others do after it, and what a second effect would change again.
+    meanwhile: Option<(&'static str, Value)>,
+}
+
+fn write(method: &'static str, path: &'static str, body: Value, status: u16) -> Write {
+    Write {
+        method,
+        path,
+        body,
+        status,
+        meanwhile: None,
+    }
+}
+
+impl Write {
+    fn before(mut self, path: &'static str, patch: Value) -> Self {
+        self.meanwhile = Some((path, patch));
+        self
+    }
+}
+
+fn writes() -> Vec<Write> {
+    vec![
+        write("PATCH", "/instance/i", json!({ "uri": "y" }), 200)
+            .before("/instance/i", json!({ "uri": "z" })),
+        write("DELETE", "/instance/i", Value::Null, 202),
+        write("PATCH", "/workload/w", json!({ "uri": "y" }), 200)
+            .before("/workload/w", json!({ "uri": "z" })),
+        write("DELETE", "/workload/w", Value::Null, 202),
+        write("PUT", "/project", json!({ "name": "new" }), 201),
+        write(
+            "PATCH",
+            "/project/p",
+            json!({ "privilegedPorts": true }),
+            200,
+        )
+        .before("/project/p", json!({ "privilegedPorts": false })),
+        write("DELETE", "/project/p", Value::Null, 202),
+        write(
+            "PUT",
+            "/secret",
+            json!({ "name": "new", "value": "a" }),
+            201,
+        ),
+        write("PATCH", "/secret/s", json!({ "value": "b" }), 200)
+            .before("/secret/s", json!({ "value": "c" })),
+        write("DELETE", "/secret/s", Value::Null, 202),
+        write(
+            "PUT",
+            "/machine",
+            json!({ "id": "new", "provider": "sim" }),
+            201,
+        ),
+        write(
+            "PATCH",
+            "/machine/m",
+            json!({ "labels": { "a": "1" } }),
+            200,
+        )
+        .before("/machine/m", json!({ "labels": { "a": "2" } })),
+        write("DELETE", "/machine/m", Value::Null, 202),
+        write("PATCH", "/autoscaling", json!({ "least": 1 }), 200)
+            .before("/autoscaling", json!({ "least": 2 })),
+    ]
+}
+
+async fn prepared() -> Arc<Memory> {
+    let store = Arc::new(Memory::new());
+    let world = World::over(store.clone()).await;
+    for (path, body) in [
+        (
+            "/instance",
+            json!({ "id": "i", "uri": "x", "status": "STOPPED" }),
+        ),
+        ("/workload", json!({ "id": "w", "name": "w", "uri": "x" })),
+        ("/project", json!({ "name": "p" })),
+        ("/secret", json!({ "name": "s", "value": "a" })),
+        ("/machine", json!({ "id": "m", "provider": "sim" })),
+    ] {
+        let made = world.put(path, &body).await;
+        assert_eq!(made.status, 201, "{path} {made:?}");
+    }
+    store
+}
+
+/// All records but those of keys and of servers.
+async fn records(store: &Memory) -> Vec<(String, u64)> {
+    let all = store.list("").await.unwrap().entries.into_iter();
+    let own = all.filter(|entry| !entry.key.starts_with("idempotency/"));
+    own.map(|entry| (entry.key, entry.changed)).collect()
+}
+
+#[tokio::test]
+async fn every_keyed_write_has_its_effect_once_wherever_its_server_dies() {
+    for request in writes() {
+        let name = format!("{} {}", request.method, request.path);
+        let mut answered_late = 0;
+        for death in [CrashPoint::BeforeEffect, CrashPoint::AfterEffect] {
+            for commits in 0..5 {
+                let store = prepared().await;
+                let crashing = Arc::new(CrashingStore::new(store.clone(), commits, death));
+                let world = World::over(crashing.clone()).await;
+                let before = records(&store).await;
+                let dead = tokio::select! {
+                    () = crashing.crashed() => true,
+                    first = keyed(&world, request.method, request.path, "k", &request.body) => {
+                        assert_eq!(first.status, request.status, "{name} {first:?}");
+                        false
+                    }
+                };
+                drop(world);
+                let had_effect = records(&store).await != before;
+                abandon(&store).await;
+                let world = World::over(store.clone()).await;
+                // What is deleted in several steps may be half of the way.
+                let had_effect = match request.method {
+                    "DELETE" => world.get(request.path).await.status == 404,
+                    _ => had_effect,
+                };
+                if had_effect && let Some((path, patch)) = &request.meanwhile {
+                    let patched = world.patch(path, patch).await;
+                    assert_eq!(patched.status, 200, "{name} {patched:?}");
+                }
+                let after = records(&store).await;
+                let repeat = || keyed(&world, request.method, request.path, "k", &request.body);
+                let answer = repeat().await;
+                let at = format!("{name}: {commits} {death:?} {answer:?}");
+                assert_eq!(answer.status, request.status, "{at}");
+                if had_effect {
+                    answered_late += usize::from(dead);
+                    assert_eq!(records(&store).await, after, "a second effect: {at}");
+                }
+                let again = repeat().await;
+                assert_eq!((again.status, again.text), (answer.status, answer.text));
+            }
+        }
+        assert!(
+            answered_late > 0,
+            "{name}: its server died after its effect"
+        );
+    }
+}
+
 #[tokio::test]
 async fn large_answer_is_made_again_and_not_kept() {
     let store = Arc::new(Memory::new());
@@ -205,11 +354,11 @@ async fn large_answer_is_made_again_and_not_kept() {
     let first = keyed(&world, "PUT", "/instance/", "k", &body).await;
     assert_eq!(first.status, 201, "{first:?}");
     assert!(first.text.len() > 8000);
-    let kept = store.list("idempotency/").await.unwrap().entries;
+    let stored = store.list("idempotency/").await.unwrap().entries;
     assert!(
-        kept[0].value.len() < 1024,
+        stored[0].value.len() < 1024,
         "{} bytes are kept",
-        kept[0].value.len()
+        stored[0].value.len()
     );
     let again = keyed(&world, "PUT", "/instance/", "k", &body).await;
     assert_eq!((again.status, &again.json()), (201, &first.json()));

@@ -8,7 +8,7 @@ use strata_types::Role;
 use crate::world::{World, caller};
 
 #[tokio::test]
-async fn an_instance_is_made_found_and_told_as_the_document_says() {
+async fn instance_is_created_and_shown_as_documented() {
     let world = World::new().await;
     let body = json!({
         "name": "web", "type": "CONTAINER", "uri": "docker.io/library/nginx:1.27",
@@ -44,13 +44,13 @@ async fn an_instance_is_made_found_and_told_as_the_document_says() {
         .get("/instance/web?project=other")
         .await
         .refused(404, None);
-    // What clients read says the same as what is sent.
+    // The types that clients read hold the same as the answer.
     let read: rest::Instance = serde_json::from_value(told.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), told);
 }
 
 #[tokio::test]
-async fn the_same_request_again_finds_the_same_and_another_is_refused() {
+async fn repeated_create_request_is_idempotent() {
     let world = World::new().await;
     let body = json!({ "name": "web", "uri": "x", "resources": {"cpu": 100} });
     let first = world.put("/instance", &body).await;
@@ -67,7 +67,7 @@ async fn the_same_request_again_finds_the_same_and_another_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_is_cut_filtered_and_counted() {
+async fn instance_list_is_paged_filtered_and_counted() {
     let world = World::new().await;
     for i in 0..7 {
         let stopped = json!({ "id": format!("i{i}"), "name": format!("n{i}"), "uri": "x", "status": "STOPPED" });
@@ -106,7 +106,7 @@ async fn a_list_is_cut_filtered_and_counted() {
 }
 
 #[tokio::test]
-async fn an_instance_is_placed_runs_stops_starts_and_goes() {
+async fn instance_lifecycle_over_rest() {
     let world = World::new().await;
     world.node("n1").await;
     let id = world.instance("web").await.json()["id"]
@@ -157,7 +157,7 @@ async fn an_instance_is_placed_runs_stops_starts_and_goes() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_as_one_and_keeps_the_limits() {
+async fn instance_crash_is_reported_with_its_limits() {
     let world = World::new().await;
     world.node("n1").await;
     let body =
@@ -175,7 +175,7 @@ async fn a_crash_is_told_as_one_and_keeps_the_limits() {
 }
 
 #[tokio::test]
-async fn a_change_touches_what_it_names_and_nothing_else() {
+async fn instance_patch_changes_only_named_fields() {
     let world = World::new().await;
     let body = json!({
         "id": "one", "name": "a", "uri": "x", "environment": ["A=1"], "ports": ["80:80"],
@@ -212,7 +212,7 @@ async fn a_change_touches_what_it_names_and_nothing_else() {
     );
     assert_eq!(world.get("/instance/b").await.status, 200);
     world.get("/instance/a").await.refused(404, None);
-    // Nothing asked, nothing changed.
+    // Nothing requested, nothing changed.
     let before = world.get("/instance/one").await.etag();
     assert_eq!(
         world.patch("/instance/one", &json!({})).await.etag(),

@@ -13,7 +13,7 @@ fn rack() -> Value {
 }
 
 #[tokio::test]
-async fn a_machine_is_added_once_told_and_removed() {
+async fn machine_is_registered_shown_and_removed() {
     let world = World::new().await;
     let added = world.put("/machine", &rack()).await;
     assert_eq!(added.status, 201, "{added:?}");
@@ -36,7 +36,7 @@ async fn a_machine_is_added_once_told_and_removed() {
     let refused = world.put("/machine", &other).await.refused(409, None);
     assert!(refused["hint"].as_str().unwrap().contains("remove"));
 
-    // What the provider calls it is its id, unless told.
+    // What the provider calls it is its id, by default.
     let plain = json!({ "id": "box", "provider": "local", "cpu": 2, "ram": 2048 });
     let plain = world.put("/machine", &plain).await.json();
     assert_eq!(
@@ -55,7 +55,7 @@ async fn a_machine_is_added_once_told_and_removed() {
 }
 
 #[tokio::test]
-async fn a_machine_has_no_name_that_a_node_has() {
+async fn machine_name_of_a_node_is_refused() {
     let world = World::new().await;
     world.node("n1").await;
     let taken = json!({ "id": "n1", "provider": "local" });
@@ -112,7 +112,7 @@ async fn bad_machines_are_refused_by_their_field() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_machine_changes_under_its_version() {
+async fn machine_update_respects_if_match() {
     let world = World::new().await;
     let tag = world.put("/machine", &rack()).await.etag();
     let patch = json!({ "labels": {"zone": null, "disk": "ssd"}, "cpu": 8, "credentials": null });
@@ -175,7 +175,7 @@ async fn machines_are_watched() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_with_a_machine_is_refused_at_once() {
+async fn invalid_machine_action_is_refused() {
     let world = World::new().await;
     world.put("/machine", &rack()).await;
     for path in [
@@ -189,7 +189,7 @@ async fn what_cannot_be_done_with_a_machine_is_refused_at_once() {
     let nowhere = world.post("/machine/x/power", &power).await;
     nowhere.refused(404, None);
     world.get("/machine/x/console").await.refused(404, None);
-    // It is down: there is nothing to empty, to look at.
+    // It is down: there is nothing to drain, to read.
     let drain = world.post("/hypervisor/rack-1/drain", &json!({})).await;
     drain.refused(409, None);
     let console = world.get("/machine/rack-1/console").await;
@@ -215,7 +215,7 @@ async fn what_cannot_be_done_with_a_machine_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_machine_without_a_provider_fails_with_the_reason() {
+async fn machine_without_a_provider_fails_with_a_reason() {
     let world = World::new().await;
     world.put("/machine", &rack()).await;
     let begun = world.post("/hypervisor/rack-1/create", &json!({})).await;
@@ -238,7 +238,7 @@ async fn a_machine_without_a_provider_fails_with_the_reason() {
 }
 
 #[tokio::test]
-async fn the_autoscaler_is_told_what_to_go_by_and_says_what_it_would_do() {
+async fn autoscaler_settings_and_plan_are_served() {
     let world = World::new().await;
     let off = world.get("/autoscaling").await.json();
     assert_eq!(
@@ -279,6 +279,6 @@ async fn the_autoscaler_is_told_what_to_go_by_and_says_what_it_would_do() {
     let plan = world.get("/autoscaling/plan").await.json();
     assert!(!plan["create"].as_array().unwrap().is_empty(), "{plan}");
     assert!(plan["create"][0]["why"].is_string());
-    // A plan is only told: nothing was begun.
+    // A plan is only reported: nothing was begun.
     assert_eq!(world.get("/operation").await.json(), json!([]));
 }

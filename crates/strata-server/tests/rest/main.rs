@@ -1,5 +1,5 @@
-//! The REST API behind its gate, over a core in memory with nodes that only
-//! tell their status.
+//! The REST API behind its auth layer, over a core in memory with nodes that
+//! only report their status.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stderr, reason = "what is skipped is said")]
 
@@ -15,10 +15,12 @@ mod machines;
 mod nodes;
 mod openapi;
 mod operations;
+mod policy;
 mod pool;
 mod projects;
 mod roles;
 mod schemathesis;
+mod secrets;
 mod storage;
 mod versions;
 mod watch;

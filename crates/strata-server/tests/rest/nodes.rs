@@ -6,7 +6,7 @@ use strata_api::rest;
 use crate::world::World;
 
 #[tokio::test]
-async fn nodes_are_told_with_what_they_have_and_hold() {
+async fn nodes_are_shown_with_capacity_and_use() {
     let world = World::new().await;
     world.node("n1").await;
     world.node("n2").await;
@@ -29,7 +29,7 @@ async fn nodes_are_told_with_what_they_have_and_hold() {
 }
 
 #[tokio::test]
-async fn a_node_is_labelled_drained_opened_and_sent_away() {
+async fn node_is_labelled_drained_undrained_and_removed() {
     let world = World::new().await;
     world.node("n1").await;
     let patch = json!({ "labels": {"zone": "a", "disk": "ssd"}, "draining": true });
@@ -59,7 +59,9 @@ async fn a_node_is_labelled_drained_opened_and_sent_away() {
     }
     assert_eq!(world.delete("/node/n1").await.status, 202);
     assert_eq!(world.get("/node/n1").await.json()["status"], "LEAVING");
+    assert_eq!(world.delete("/node/n1?now=true").await.status, 202);
     world.delete("/node/n2").await.refused(404, None);
+    world.delete("/node/n2?now=true").await.refused(404, None);
 
     let events = world.get("/event/?kind=node").await;
     let events: Vec<rest::Event> = serde_json::from_value(events.json()).unwrap();

@@ -1,12 +1,13 @@
-//! The description and what it describes.
+//! The OpenAPI document: up to date, complete, valid.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::process::Command;
 
 use http::Method;
 use serde_json::Value;
-use strata_identity::policy;
-use strata_server::faces::rest::document;
+use strata_server::api::policy;
+use strata_server::api::rest::document;
 use strata_types::Role;
 
 use crate::world::{World, caller};
@@ -16,16 +17,16 @@ fn checked_in() -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_document_that_is_checked_in_is_the_one_that_is_served() {
+async fn checked_in_openapi_document_is_served() {
     let mut text = serde_json::to_string_pretty(&document()).unwrap();
     text.push('\n');
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(checked_in(), &text).unwrap();
     }
-    let kept = std::fs::read_to_string(checked_in()).unwrap_or_default();
+    let stored = std::fs::read_to_string(checked_in()).unwrap_or_default();
     assert!(
-        kept == text,
-        "docs/openapi.json is outdated; write it anew with UPDATE_OPENAPI=1"
+        stored == text,
+        "docs/openapi.json is outdated; regenerate it with UPDATE_OPENAPI=1"
     );
     let world = World::new().await;
     let served = world
@@ -48,15 +49,19 @@ fn described() -> BTreeSet<(String, String)> {
 }
 
 #[tokio::test]
-async fn every_route_is_described_and_every_description_is_a_route() {
+async fn openapi_document_covers_every_route() {
     let world = World::new().await;
     let described = described();
     for (verb, path) in &described {
-        let known = policy::http_routes().any(|(v, p)| (v, p) == (verb, path));
+        let rules = policy().http_routes();
+        let known = rules
+            .iter()
+            .any(|rule| (rule.method, rule.path) == (verb, path));
         assert!(known, "{verb} {path} is not in the policy");
     }
-    // What the policy knows is described, if it is served here.
-    for (verb, path) in policy::http_routes() {
+    // A route of the policy is documented if it is served here.
+    for rule in policy().http_routes() {
+        let (verb, path) = (rule.method, rule.path);
         let described = described.contains(&(verb.to_owned(), path.to_owned()));
         let real = path
             .replace("{id}", "nothing")
@@ -77,7 +82,7 @@ async fn every_route_is_described_and_every_description_is_a_route() {
 }
 
 #[tokio::test]
-async fn every_reference_leads_somewhere() {
+async fn references_of_the_openapi_document_resolve() {
     fn look(value: &Value, whole: &Value) {
         match value {
             Value::Object(object) => {
@@ -94,4 +99,36 @@ async fn every_reference_leads_somewhere() {
     let document = document();
     look(&document, &document);
     assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[test]
+fn every_operation_has_a_summary_and_a_description() {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().unwrap() {
+            for field in ["summary", "description"] {
+                let text = operation[field].as_str().unwrap_or_default();
+                assert!(!text.is_empty(), "{method} {path} has no {field}");
+            }
+        }
+    }
+}
+
+#[test]
+fn openapi_document_passes_the_validator() {
+    let venv = match strata_testkit::python::venv("openapi") {
+        Ok(venv) => venv,
+        Err(reason) => return strata_testkit::skip(reason),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("openapi.json");
+    std::fs::write(&file, document().to_string()).unwrap();
+    let validator = Command::new(venv.join("bin/openapi-spec-validator"))
+        .arg(&file)
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&validator.stdout);
+    let errors = String::from_utf8_lossy(&validator.stderr);
+    assert!(validator.status.success(), "{output}\n{errors}");
 }

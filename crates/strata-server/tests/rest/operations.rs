@@ -6,7 +6,7 @@ use strata_types::Role;
 use crate::world::{World, caller};
 
 #[tokio::test]
-async fn a_node_is_drained_by_an_operation_that_can_be_followed() {
+async fn node_drain_is_a_watchable_operation() {
     let world = World::new().await;
     world.node("n1").await;
     let body = json!({}).to_string();
@@ -25,7 +25,7 @@ async fn a_node_is_drained_by_an_operation_that_can_be_followed() {
     assert_eq!(operation["kind"], "node-drain");
     assert_eq!(operation["about"], json!(["node/n1"]));
     let path = format!("/operation/{}", operation["id"].as_str().unwrap());
-    // Watched to its end: the last that is told is how it ended.
+    // Watched to its end: the last event is how it ended.
     let watched = world
         .ask(
             caller(Role::Viewer),
@@ -86,7 +86,7 @@ async fn bad_requests_of_long_actions_change_nothing() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_nowhere_has_nothing_to_say() {
+async fn unplaced_instance_has_no_logs() {
     let world = World::new().await;
     let kind = [("content-type", "application/json")];
     let body = json!({ "name": "web", "uri": "nginx" }).to_string();

@@ -1,4 +1,4 @@
-//! Storage and backups for real: a pool on files of a folder, a repository in
+//! Storage and backups for real: a pool on files of a directory, a repository in
 //! another, as root.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use strata_backup::{Location, Repository, RepositoryConfig, Secret};
-use strata_server::operations::{Backups, Estate, Place, Storage};
+use strata_server::operations::{Backends, BackupTarget, Backups, Storage};
 use strata_storage::PoolConfig;
 use strata_store::Memory;
 use strata_types::backup::Retention;
@@ -16,7 +16,7 @@ use crate::world::{Answer, World};
 
 const DEVICE: u64 = 256 << 20;
 
-/// A folder with a pool in it, which leaves nothing behind.
+/// A directory with a pool in it, which leaves nothing behind.
 struct Folder(tempfile::TempDir);
 
 impl Drop for Folder {
@@ -38,7 +38,7 @@ impl Folder {
 
     fn volume(&self, name: &str) -> PathBuf {
         let found = self.path().join("pool/mount/volumes").join(name);
-        // A volume has its files in a folder of their own.
+        // A volume has its files in a directory of their own.
         match found.join("data") {
             data if data.is_dir() => data,
             _ => found,
@@ -47,7 +47,7 @@ impl Folder {
 
     async fn world(&self) -> World {
         let storage = Storage::new(PoolConfig {
-            folder: self.path().join("pool"),
+            dir: self.path().join("pool"),
             profile: Profile::Single,
             devices: Vec::new(),
             files: 2,
@@ -56,9 +56,9 @@ impl Folder {
             preallocate: false,
             reserve_bytes: 16 << 20,
         });
-        let place = Place {
+        let target = BackupTarget {
             repository: Repository::new(RepositoryConfig {
-                location: Location::Folder(self.path().join("repository")),
+                location: Location::Directory(self.path().join("repository")),
                 password: Secret::new("a long password"),
                 compression: 3,
                 cache: None,
@@ -70,12 +70,12 @@ impl Folder {
             bytes_per_second: None,
         };
         World::with(Arc::new(Memory::new()), |core| {
-            let none = Estate::none(core);
-            Estate {
+            let none = Backends::none(core);
+            Backends {
                 storage: storage.clone(),
                 backups: Backups {
                     storage,
-                    place: Some(place),
+                    target: Some(target),
                     ..none.backups
                 },
                 ..none
@@ -99,9 +99,9 @@ fn devices(pool: &Value) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_grows_and_shrinks_and_has_volumes() {
-    let folder = Folder::new();
-    let world = folder.world().await;
+async fn storage_pool_expands_shrinks_and_has_volumes() {
+    let dir = Folder::new();
+    let world = dir.world().await;
     let pool = world.get("/storage").await.json();
     assert_eq!(
         (&pool["state"], &pool["profile"]),
@@ -109,7 +109,7 @@ async fn a_pool_grows_and_shrinks_and_has_volumes() {
     );
     assert_eq!(pool["devices"].as_array().unwrap().len(), 2);
 
-    // Without a spare it cannot grow, and says what to do.
+    // Without a spare it cannot grow, and the error names what to do.
     let ask = json!({ "minBytes": 1 });
     let refused = world.post("/storage/expand", &ask).await.refused(429, None);
     assert!(refused["hint"].as_str().unwrap().contains("device add"));
@@ -166,6 +166,13 @@ async fn a_pool_grows_and_shrinks_and_has_volumes() {
 }
 
 async fn volumes(world: &World) {
+    let new = json!({ "name": "raced" });
+    let made = futures_util::future::join_all((0..8).map(|_| world.put("/storage/volume", &new)));
+    let mut made: Vec<u16> = made.await.iter().map(|one| one.status).collect();
+    made.sort_unstable();
+    assert_eq!(made, [200, 200, 200, 200, 200, 200, 200, 201]);
+    assert_eq!(world.delete("/storage/volume/raced").await.status, 202);
+
     let new = json!({ "name": "data", "quotaBytes": 64 << 20 });
     let made = world.put("/storage/volume", &new).await;
     assert_eq!((made.status, text(&made, "kind")), (201, "files".into()));
@@ -183,8 +190,8 @@ async fn volumes(world: &World) {
     assert_eq!(free.get("quotaBytes"), None);
 
     let name = json!({ "name": "monday" });
-    let kept = world.put("/storage/volume/data/snapshot", &name).await;
-    assert_eq!(kept.json()["snapshots"][0]["name"], "monday");
+    let stored = world.put("/storage/volume/data/snapshot", &name).await;
+    assert_eq!(stored.json()["snapshots"][0]["name"], "monday");
     let clone = json!({ "name": "copy", "from": "data@monday" });
     let clone = world.put("/storage/volume", &clone).await;
     assert_eq!(
@@ -208,9 +215,9 @@ async fn volumes(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_backed_up_comes_back() {
-    let folder = Folder::new();
-    let world = folder.world().await;
+async fn backup_is_restored() {
+    let dir = Folder::new();
+    let world = dir.world().await;
     // No repository yet is no backups yet.
     assert_eq!(world.get("/backup").await.json(), json!([]));
     world.get("/backup/latest").await.refused(404, None);
@@ -218,7 +225,7 @@ async fn what_was_backed_up_comes_back() {
         .put("/storage/volume", &json!({ "name": "data" }))
         .await;
     assert_eq!(made.status, 201, "{made:?}");
-    let data = folder.volume("data");
+    let data = dir.volume("data");
     std::fs::create_dir(data.join("deep")).unwrap();
     std::fs::write(data.join("deep/letter"), "dear all").unwrap();
     std::fs::write(data.join("numbers"), vec![7; 300_000]).unwrap();
@@ -259,7 +266,7 @@ async fn what_was_backed_up_comes_back() {
     world
         .done(&world.post("/backup/latest/restore", &other).await)
         .await;
-    let copy = folder.volume("data-2");
+    let copy = dir.volume("data-2");
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
     assert_eq!(read(copy.join("deep/letter")), "dear all");
     assert_eq!(std::fs::read(copy.join("numbers")).unwrap(), [7; 300_000]);

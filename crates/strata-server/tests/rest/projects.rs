@@ -6,7 +6,7 @@ use strata_api::rest;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_project_is_made_shown_changed_and_deleted() {
+async fn project_is_created_shown_updated_and_deleted() {
     let world = World::new().await;
     let body = json!({ "name": "team", "quota": {"cpu": 1000, "instances": 2} });
     let made = world.put("/project/", &body).await;
@@ -50,7 +50,7 @@ async fn a_project_is_made_shown_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_project_has_no_more_than_its_quota_and_goes_only_empty() {
+async fn project_quota_holds_and_only_empty_projects_are_deleted() {
     let world = World::new().await;
     world
         .put(

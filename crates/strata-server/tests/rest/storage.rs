@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_server_without_a_pool_says_so_everywhere() {
+async fn server_without_a_pool_refuses_all_storage_routes() {
     let world = World::new().await;
     let empty = json!({});
     let named = json!({ "name": "data" });

@@ -6,7 +6,7 @@ use strata_types::Role;
 use crate::world::{World, caller};
 
 #[tokio::test]
-async fn a_change_can_be_bound_to_the_version_that_was_looked_at() {
+async fn if_match_guards_a_change() {
     let world = World::new().await;
     world.node("n1").await;
     world.put("/project", &json!({ "name": "team" })).await;
@@ -70,7 +70,7 @@ async fn a_change_can_be_bound_to_the_version_that_was_looked_at() {
 }
 
 #[tokio::test]
-async fn who_has_a_version_is_not_sent_it_again() {
+async fn if_none_match_returns_not_modified() {
     let world = World::new().await;
     world.node("n1").await;
     world

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use strata_types::Role;
 
-use crate::world::{PATIENCE, World, caller};
+use crate::world::{WAIT_TIMEOUT, World, caller};
 
 /// Server-sent events as they come.
 pub(crate) struct Reader {
@@ -16,7 +16,7 @@ pub(crate) struct Reader {
     text: String,
 }
 
-/// An event: its word, its id, its data.
+/// An event: its name, its id, its data.
 pub(crate) type Event = (String, String, Value);
 
 impl Reader {
@@ -47,7 +47,7 @@ impl Reader {
                 let data = serde_json::from_str(&field("data:")).unwrap();
                 return Some((field("event:"), field("id:"), data));
             }
-            let more = tokio::time::timeout(PATIENCE, self.body.next()).await;
+            let more = tokio::time::timeout(WAIT_TIMEOUT, self.body.next()).await;
             let more = more.expect("an event comes")?.unwrap();
             self.text.push_str(std::str::from_utf8(&more).unwrap());
         }
@@ -66,7 +66,7 @@ fn stopped(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_list_is_followed_from_what_there_is() {
+async fn list_watch_starts_with_existing_records() {
     let world = World::new().await;
     world.put("/instance", &stopped("a")).await;
     let mut reader = Reader::new(&world, Role::Viewer, "/instance/?watch=true").await;
@@ -83,7 +83,7 @@ async fn a_list_is_followed_from_what_there_is() {
 }
 
 #[tokio::test]
-async fn what_leaves_a_filter_is_told_as_gone_from_it() {
+async fn record_that_leaves_the_filter_is_sent_as_deleted() {
     let world = World::new().await;
     world.node("n1").await;
     let mut reader = Reader::new(&world, Role::Admin, "/instance?state=STOPPED&watch=true").await;
@@ -98,7 +98,7 @@ async fn what_leaves_a_filter_is_told_as_gone_from_it() {
 }
 
 #[tokio::test]
-async fn one_thing_is_followed_to_its_end() {
+async fn single_record_watch_ends_with_its_deletion() {
     let world = World::new().await;
     world.put("/instance", &stopped("a")).await;
     let mut reader = Reader::new(&world, Role::Viewer, "/instance/a?watch=true").await;
@@ -145,7 +145,7 @@ async fn everything_else_can_be_followed_too() {
 }
 
 #[tokio::test]
-async fn long_list_is_told_in_parts_and_what_changes_meanwhile_is_not_missed() {
+async fn long_list_watch_is_chunked_and_misses_no_change() {
     let world = World::new().await;
     let name = |n: usize| format!("w{n:03}");
     for n in 0..300 {
@@ -158,7 +158,7 @@ async fn long_list_is_told_in_parts_and_what_changes_meanwhile_is_not_missed() {
         let (_, _, data) = reader.next().await.unwrap();
         told.insert(data["name"].clone().to_string(), data["uri"].clone());
     }
-    // One that was told, one of the part that is being told, one of the last,
+    // One that was sent, one of the part that is being sent, one of the last,
     // which changes twice, and one that goes.
     for (n, uri) in [(0, "y"), (20, "y"), (299, "y"), (299, "z")] {
         let path = format!("/workload/{}", name(n));
@@ -172,7 +172,7 @@ async fn long_list_is_told_in_parts_and_what_changes_meanwhile_is_not_missed() {
             &json!({ "id": "last", "name": "last", "uri": "x" }),
         )
         .await;
-    // The last of all changes has been told: so have all before it.
+    // The last of all changes has been sent: so have all before it.
     let mut synced = false;
     while !told.contains_key("\"last\"") || !synced {
         let (word, _, data) = reader.next().await.unwrap();
@@ -183,25 +183,25 @@ async fn long_list_is_told_in_parts_and_what_changes_meanwhile_is_not_missed() {
             _ => synced = true,
         }
     }
-    // Told with the list, it may be told once more; nothing follows that is
-    // older than what was told.
-    let wanted = |n: usize| match n {
+    // Reported with the list, it may be sent once more; nothing follows that is
+    // older than what was sent.
+    let expected = |n: usize| match n {
         0 | 20 => "y",
         299 => "z",
         _ => "x",
     };
     assert_eq!(told.len(), 300, "without w250, with the last");
     for n in (0..300).filter(|n| *n != 250) {
-        assert_eq!(told[&format!("\"{}\"", name(n))], wanted(n), "{n}");
+        assert_eq!(told[&format!("\"{}\"", name(n))], expected(n), "{n}");
     }
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_all_once_more() {
+async fn slow_watch_reader_gets_a_full_list_again() {
     let world = World::new().await;
     let mut reader = Reader::new(&world, Role::Viewer, "/workload?watch=true").await;
     reader.expect("synced", "").await;
-    // More changes than are kept for anybody.
+    // More changes than are kept for one watcher.
     for i in 0..4200 {
         let patch = json!({ "name": "w", "uri": "x", "id": "w" });
         match i {
@@ -224,7 +224,7 @@ async fn a_slow_reader_is_told_all_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_shows_life_and_ends_in_time() {
+async fn watch_sends_heartbeats_and_ends_in_time() {
     let world = World::new().await;
     let longest = world.state.longest_watch;
     assert_eq!(longest, Duration::from_secs(3600));

@@ -6,7 +6,7 @@ use strata_api::rest;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_workload_is_made_shown_changed_and_deleted() {
+async fn workload_is_created_shown_updated_and_deleted() {
     let world = World::new().await;
     let body =
         json!({ "name": "web", "uri": "x", "resources": {"cpu": 100, "memory": 64, "disk": 1} });
@@ -47,7 +47,7 @@ async fn a_workload_is_made_shown_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn instances_are_made_of_a_workload_and_keep_it_from_going() {
+async fn workload_with_instances_cannot_be_deleted() {
     let world = World::new().await;
     let body = json!({ "id": "w", "name": "web", "uri": "x", "environment": ["A=1"] });
     world.put("/workload", &body).await;

@@ -13,27 +13,27 @@ use strata_api::controller::scheduler_service_server::SchedulerService as _;
 use strata_api::controller::{InstanceStatus, Status};
 use strata_identity::{Caller, Clock, Proof};
 use strata_scheduler::{Overcommit, Settings};
-use strata_server::core::{Core, CoreSettings, Lead, Range, Registration, Seen, StoreBounds};
-use strata_server::faces::rest::{self, RestState};
-use strata_server::faces::{ClusterFace, ControllerFace, InstancesFace};
+use strata_server::api::grpc::{ClusterApi, ControllerApi, NodeInstancesApi};
+use strata_server::api::rest::{self, RestState};
+use strata_server::core::{Core, CoreSettings, Lead, NodeFacts, Range, Registration, StoreBounds};
 use strata_server::link::Tunnels;
-use strata_server::{Build, operations, placement};
+use strata_server::{Build, api, operations, placement};
 use strata_store::{Memory, Store};
-use strata_transport::{Gate, GateService, Peer};
+use strata_transport::{AuthLayer, AuthService, Peer};
 use strata_types::Role;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _};
 
 /// Longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longer than any operation here takes.
-const LONG_PATIENCE: Duration = Duration::from_secs(180);
+const LONG_WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) state: RestState,
-    pub(crate) face: ClusterFace,
-    app: GateService<axum::Router>,
+    pub(crate) service: ClusterApi,
+    app: AuthService<axum::Router>,
     shutdown: CancellationToken,
 }
 
@@ -97,26 +97,26 @@ impl World {
     }
 
     pub(crate) async fn over(store: Arc<dyn Store>) -> Self {
-        Self::with(store, operations::Estate::none).await
+        Self::with(store, operations::Backends::none).await
     }
 
     /// With these bounds on what callers put into the store.
     pub(crate) async fn bounded(store: Arc<dyn Store>, bounds: StoreBounds) -> Self {
-        Self::made(store, bounds, operations::Estate::none).await
+        Self::made(store, bounds, operations::Backends::none).await
     }
 
     /// With what operations work on.
     pub(crate) async fn with(
         store: Arc<dyn Store>,
-        estate: impl FnOnce(&Core) -> operations::Estate,
+        backends: impl FnOnce(&Core) -> operations::Backends,
     ) -> Self {
-        Self::made(store, StoreBounds::default(), estate).await
+        Self::made(store, StoreBounds::default(), backends).await
     }
 
     async fn made(
         store: Arc<dyn Store>,
         bounds: StoreBounds,
-        estate: impl FnOnce(&Core) -> operations::Estate,
+        backends: impl FnOnce(&Core) -> operations::Backends,
     ) -> Self {
         let shutdown = CancellationToken::new();
         let settings = CoreSettings {
@@ -126,21 +126,23 @@ impl World {
             overcommit: Overcommit::default(),
             alone: true,
             bounds,
+            events_file: None,
+            server_port: Some(7443),
         };
         let core = Core::open(store.clone(), settings, shutdown.clone())
             .await
             .unwrap();
         core.set_lead(Lead::Leading(None));
         let placement = placement::start(core.clone(), shutdown.clone());
-        let estate = estate(&core);
-        let operations = operations::start(&core, &estate, store.clone(), shutdown.clone());
+        let backends = backends(&core);
+        let operations = operations::start(&core, &backends, store.clone(), shutdown.clone());
         let operations = operations.expect("operations are known once");
-        let talk = InstancesFace::new(core.clone(), Tunnels::default());
+        let talk = NodeInstancesApi::new(core.clone(), Tunnels::default());
         let state = RestState::new(
             core.clone(),
             placement,
             operations,
-            estate,
+            backends,
             talk,
             shutdown.clone(),
         );
@@ -149,14 +151,14 @@ impl World {
             compiler: "rustc 1.95.0".into(),
             ..Build::default()
         };
-        let face = ClusterFace::new(state.estate.clusters.clone(), build);
-        let routes = rest::routes(state.clone()).merge(rest::gateway(face.clone()));
-        let gate = Gate::new(None, Clock::system());
+        let service = ClusterApi::new(state.backends.clusters.clone(), build);
+        let routes = rest::routes(state.clone()).merge(rest::gateway(service.clone()));
+        let gate = AuthLayer::new(api::policy(), None, Clock::system());
         Self {
             core,
             app: gate.layer(routes),
             state,
-            face,
+            service,
             shutdown,
         }
     }
@@ -168,17 +170,17 @@ impl World {
             subnet: None,
         };
         self.core.register_node(&registration).await.unwrap();
-        let seen = Seen {
+        let facts = NodeFacts {
             address: Some("192.0.2.1".into()),
             version: Some("1.0".into()),
             capacity: Some((64_000, 256_000_000_000, 2_000_000_000_000)),
             follows: Some(true),
-            ..Seen::default()
+            ..NodeFacts::default()
         };
-        self.core.see_node(name, &seen).await.unwrap();
+        self.core.update_node_facts(name, &facts).await.unwrap();
     }
 
-    /// The node of an instance tells how it is.
+    /// The node of an instance reports how it is.
     pub(crate) async fn tell(&self, id: &str, status: Status, description: &str) {
         let mut request = tonic::Request::new(InstanceStatus {
             id: id.to_owned(),
@@ -186,8 +188,8 @@ impl World {
             description: description.to_owned(),
         });
         request.extensions_mut().insert(caller(Role::Admin));
-        let face = ControllerFace::new(self.core.clone());
-        face.set_instance_status(request).await.unwrap();
+        let service = ControllerApi::new(self.core.clone());
+        service.set_instance_status(request).await.unwrap();
     }
 
     pub(crate) async fn send(&self, caller: Option<Caller>, mut request: Request) -> Response {
@@ -218,7 +220,7 @@ impl World {
         let request = request.body(body.into()).unwrap();
         let response = self.send(Some(caller), request).await;
         let (parts, body) = response.into_parts();
-        let body = tokio::time::timeout(PATIENCE, body.collect())
+        let body = tokio::time::timeout(WAIT_TIMEOUT, body.collect())
             .await
             .unwrap();
         Answer {
@@ -269,7 +271,7 @@ impl World {
         let path = format!("/operation/{id}");
         assert_eq!(begun.header("location"), Some(path.as_str()));
         let waiting = self.state.operations.wait(id.parse().unwrap());
-        let ended = tokio::time::timeout(LONG_PATIENCE, waiting).await;
+        let ended = tokio::time::timeout(LONG_WAIT_TIMEOUT, waiting).await;
         ended.expect("it ends").unwrap();
         self.get(&path).await.json()
     }
@@ -290,19 +292,19 @@ impl World {
     }
 
     /// Waits until what is at `path` is as wanted.
-    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    pub(crate) async fn until(&self, path: &str, condition: impl Fn(&Answer) -> bool) -> Answer {
         let mut changes = self.core.watch_all();
         let waiting = async {
             loop {
                 let answer = self.get(path).await;
-                if wanted(&answer) {
+                if condition(&answer) {
                     return answer;
                 }
                 let _ = changes.recv().await;
             }
         };
-        let patience = tokio::time::timeout(PATIENCE, waiting).await;
-        patience.unwrap_or_else(|_| panic!("{path} did not become as wanted"))
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, waiting).await;
+        waited.unwrap_or_else(|_| panic!("{path} did not become as condition"))
     }
 
     /// All that can be listed, for tests that nothing was changed.

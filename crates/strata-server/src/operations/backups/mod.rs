@@ -1,5 +1,5 @@
-//! Backups: all volumes and Strata's own state at one moment, sent to the
-//! repository, looked at again, kept as long as the rules say, brought back.
+//! Backups: all volumes and Strata's own state at one point in time, sent to
+//! the repository, verified, kept as long as the rules say, restored.
 //!
 //! In the repository a backup is a plain tree that any restic client reads:
 //!
@@ -14,6 +14,7 @@
 mod create;
 mod prune;
 mod restore;
+mod service;
 mod state;
 mod verify;
 
@@ -25,7 +26,7 @@ use strata_storage::StoragePool;
 use strata_store::{Store, StoreError, Transaction};
 use strata_types::backup::Retention;
 use strata_types::{Error, Result};
-use strata_workflow::{At, Claim, Kind, StepError};
+use strata_workflow::{Claim, Kind, StepContext, StepError};
 
 pub use create::{BackupInput, CreateBackup};
 pub use prune::{PruneBackups, PruneInput};
@@ -45,16 +46,16 @@ pub struct Backups {
     /// The same as its engine has it, which is what is saved: sealed.
     pub engine: Arc<dyn Store>,
     /// Where they go; none where this server makes none.
-    pub place: Option<Place>,
-    /// Refuses a volume that somebody runs on.
-    pub resting: Resting,
+    pub target: Option<BackupTarget>,
+    /// Refuses a volume that a caller runs on.
+    pub resting: VolumeUseCheck,
 }
 
-/// Refuses a volume that somebody runs on.
-pub type Resting = Arc<dyn Fn(&str) -> Result<()> + Send + Sync>;
+/// Refuses a volume that a caller runs on.
+pub type VolumeUseCheck = Arc<dyn Fn(&str) -> Result<()> + Send + Sync>;
 
 /// The pool whose volumes are to be in every backup: with several servers, the
-/// one that leads need not be the one that has it.
+/// leader need not be the server that has it.
 pub(crate) const POOL: &str = "storage-pool";
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -65,33 +66,32 @@ struct KnownPool {
 
 /// Where backups go.
 #[derive(Clone)]
-pub struct Place {
-    /// The repository.
+pub struct BackupTarget {
     pub repository: Repository,
-    /// The data folder, from which the CA and the tokens are saved.
+    /// The data directory, from which the CA and the tokens are saved.
     pub data_dir: PathBuf,
     /// The store key, which is saved with the records that it opens.
     pub key_file: PathBuf,
     /// This machine's name, which backups are known by.
     pub host: String,
-    /// What is kept unless told.
+    /// What is kept by default.
     pub keep: Retention,
-    /// At most so many bytes a second, unless told.
+    /// At most so many bytes a second, by default.
     pub bytes_per_second: Option<u64>,
 }
 
 impl Backups {
     /// The place, where there is one.
-    pub fn place(&self) -> Result<&Place> {
-        self.place.as_ref().ok_or_else(|| {
+    pub fn target(&self) -> Result<&BackupTarget> {
+        self.target.as_ref().ok_or_else(|| {
             Error::wrong_state("this server makes no backups")
-                .with_hint("ask the server that has the pool, or see [backup] in the configuration")
+                .with_hint("use the server that has the pool, or see [backup] in the configuration")
         })
     }
 
     /// The pool, which must be the one that was backed up before.
     async fn pool(&self) -> Result<Option<StoragePool>, StepError> {
-        let place = self.step_place()?;
+        let target = self.step_target()?;
         let pool = self.storage.existing().await.map_err(step_failed)?;
         let found = self.store.get(POOL).await.map_err(StepError::transient)?;
         let known = found.map(|entry| serde_json::from_slice::<KnownPool>(&entry.value));
@@ -102,13 +102,13 @@ impl Backups {
                 return Err(StepError::permanent(format!(
                     "the pool is on the server on {}, and this one, on {}, leads: a backup from \
                      here would be without its volumes",
-                    known.host, place.host
+                    known.host, target.host
                 )));
             }
             (None, Some(id)) => {
                 let known = KnownPool {
                     id: id.to_owned(),
-                    host: place.host.clone(),
+                    host: target.host.clone(),
                 };
                 let text = serde_json::to_vec(&known).map_err(StepError::permanent)?;
                 let put = Transaction::new().if_absent(POOL).put(POOL, text);
@@ -122,13 +122,13 @@ impl Backups {
         Ok(pool)
     }
 
-    fn step_place(&self) -> Result<&Place, StepError> {
-        self.place().map_err(step_failed)
+    fn step_target(&self) -> Result<&BackupTarget, StepError> {
+        self.target().map_err(step_failed)
     }
 }
 
 /// As long as a large pool over a slow line may take.
-const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
+const STEP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
 
 /// One thing at a time in the repository: what a backup needs must not be
 /// pruned meanwhile.
@@ -144,10 +144,10 @@ fn failed(error: BackupError) -> StepError {
     }
 }
 
-/// Tells a step how the repository gets on.
-struct Teller<K: Kind>(At<K>);
+/// Reports a step how the repository gets on.
+struct ProgressReporter<K: Kind>(StepContext<K>);
 
-impl<K: Kind> Progress for Teller<K> {
+impl<K: Kind> Progress for ProgressReporter<K> {
     fn report(&self, status: &Status) {
         let mut text = status.phase.to_string();
         if status.bytes > 0 || status.files > 0 {
@@ -173,11 +173,11 @@ impl<K: Kind> Progress for Teller<K> {
     }
 }
 
-fn teller<K: Kind>(at: &At<K>) -> Arc<dyn Progress> {
-    Arc::new(Teller(at.clone()))
+fn progress_reporter<K: Kind>(ctx: &StepContext<K>) -> Arc<dyn Progress> {
+    Arc::new(ProgressReporter(ctx.clone()))
 }
 
 /// What an operation makes in the pool is named after it.
-fn tag<K: Kind>(at: &At<K>) -> String {
-    format!("op-{}", at.operation())
+fn tag<K: Kind>(ctx: &StepContext<K>) -> String {
+    format!("op-{}", ctx.operation())
 }

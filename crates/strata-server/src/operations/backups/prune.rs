@@ -1,25 +1,22 @@
-//! Forgets backups that no rule keeps, and frees what only they had.
+//! Removes backups that no rule keeps, and frees what only they had.
 
 use serde::{Deserialize, Serialize};
 use strata_types::backup::Retention;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Backups, LONGEST, failed, teller};
+use super::{Backups, STEP_TIMEOUT, failed, progress_reporter};
 use crate::operations::storage::bytes;
 
-/// Forgets backups.
 #[derive(Default)]
 pub struct PruneBackups;
 
-/// What is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PruneInput {
-    /// The rules.
     pub keep: Retention,
 }
 
-type Here = At<PruneBackups>;
+type Ctx = StepContext<PruneBackups>;
 
 impl Kind for PruneBackups {
     type Input = PruneInput;
@@ -31,18 +28,20 @@ impl Kind for PruneBackups {
     }
 
     fn steps(&self, _: &PruneInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let prune = Step::new("prune", |at: Here| async move { prune(&at).await });
-        Ok(vec![prune.timeout(LONGEST)])
+        let prune = Step::new("prune", |ctx: Ctx| async move { prune(&ctx).await });
+        Ok(vec![prune.timeout(STEP_TIMEOUT)])
     }
 }
 
-async fn prune(at: &Here) -> Result<(), StepError> {
-    let place = at.context.step_place()?;
-    let keep = at.input.keep;
-    let pruned = place.repository.prune(&keep, teller(at), at.cancellation());
+async fn prune(ctx: &Ctx) -> Result<(), StepError> {
+    let target = ctx.context.step_target()?;
+    let keep = ctx.input.keep;
+    let pruned = target
+        .repository
+        .prune(&keep, progress_reporter(ctx), ctx.cancellation());
     let pruned = pruned.await;
     let pruned = pruned.map_err(failed)?;
     let (count, freed) = (pruned.forgotten.len(), bytes(pruned.freed_bytes));
-    at.progress(format!("{count} backups forgotten, {freed} freed"));
+    ctx.progress(format!("{count} backups removed, {freed} freed"));
     Ok(())
 }

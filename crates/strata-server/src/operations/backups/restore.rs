@@ -5,19 +5,19 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strata_backup::RestoreAsk;
+use strata_backup::RestoreOptions;
 use strata_storage::StoragePool;
 use strata_types::Label;
 use strata_types::backup::RestoreRequest;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Backups, LONGEST, failed, tag, teller};
+use super::{Backups, STEP_TIMEOUT, failed, progress_reporter, tag};
 use crate::operations::{amount, step_failed};
 
-/// How often it is looked how much room the pool has.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often the room of the pool is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Brings back what a backup holds.
+/// Restores what a backup holds.
 #[derive(Default)]
 pub struct RestoreBackup;
 
@@ -25,23 +25,20 @@ pub struct RestoreBackup;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreInput {
-    /// The backup.
     pub backup: String,
-    /// What of it.
     pub what: RestoreRequest,
 }
 
-/// What is to be done, once the backup was looked at.
+/// What is to be done, once the backup was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
-    /// The whole id.
     id: String,
     /// The volumes, and what they are to be called.
     volumes: Vec<(String, Label)>,
 }
 
-type Here = At<RestoreBackup>;
+type Ctx = StepContext<RestoreBackup>;
 
 impl Kind for RestoreBackup {
     type Input = RestoreInput;
@@ -53,52 +50,54 @@ impl Kind for RestoreBackup {
     }
 
     fn steps(&self, input: &RestoreInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let mut steps = vec![Step::new("find", |at: Here| async move { find(&at).await })];
+        let mut steps = vec![Step::new(
+            "find",
+            |ctx: Ctx| async move { find(&ctx).await },
+        )];
         let Some(found) = outputs.find::<Found>("find")? else {
             return Ok(steps);
         };
         if !input.what.path.is_empty() {
-            let file = Step::new("restore", |at: Here| async move { file(&at).await });
-            let file = file.undo(|at: Here| async move { forget_file(&at).await });
-            steps.push(file.timeout(LONGEST));
-            steps.push(Step::new("put in place", |at: Here| async move {
-                place_file(&at).await
+            let file = Step::new("restore", |ctx: Ctx| async move { file(&ctx).await });
+            let file = file.undo(|ctx: Ctx| async move { remove_file(&ctx).await });
+            steps.push(file.timeout(STEP_TIMEOUT));
+            steps.push(Step::new("put in place", |ctx: Ctx| async move {
+                place_file(&ctx).await
             }));
             return Ok(steps);
         }
         for (from, to) in found.volumes.clone() {
             let id = found.id.clone();
-            let write = Step::new(format!("restore {to}"), move |at: Here| {
+            let write = Step::new(format!("restore {to}"), move |ctx: Ctx| {
                 let (id, from, to) = (id.clone(), from.clone(), to.clone());
-                async move { write(&at, &id, &from, &to).await }
+                async move { write(&ctx, &id, &from, &to).await }
             });
-            let write = write.undo(|at: Here| async move { forget(&at).await });
-            steps.push(write.timeout(LONGEST));
+            let write = write.undo(|ctx: Ctx| async move { remove_copy(&ctx).await });
+            steps.push(write.timeout(STEP_TIMEOUT));
         }
         for (_, to) in found.volumes {
-            steps.push(Step::new(format!("put in place {to}"), move |at: Here| {
+            steps.push(Step::new(format!("put in place {to}"), move |ctx: Ctx| {
                 let to = to.clone();
-                async move { adopt(&at, &to).await }
+                async move { adopt(&ctx, &to).await }
             }));
         }
-        steps.push(Step::new(
-            "clear",
-            |at: Here| async move { forget(&at).await },
-        ));
+        steps.push(Step::new("clear", |ctx: Ctx| async move {
+            remove_copy(&ctx).await
+        }));
         Ok(steps)
     }
 }
 
-async fn find(at: &Here) -> Result<Found, StepError> {
-    let (own, what) = (&at.context, &at.input.what);
-    let place = own.step_place()?;
-    let backup = place.repository.get(&at.input.backup).await;
+async fn find(ctx: &Ctx) -> Result<Found, StepError> {
+    let (own, what) = (&ctx.context, &ctx.input.what);
+    let target = own.step_target()?;
+    let backup = target.repository.get(&ctx.input.backup).await;
     let backup = backup.map_err(failed)?;
-    let wanted = |name: &String| what.volume.is_empty() || *name == what.volume;
+    let selected = |name: &String| what.volume.is_empty() || *name == what.volume;
     let names: Vec<String> = backup
         .volumes
         .iter()
-        .filter(|name| wanted(name))
+        .filter(|name| selected(name))
         .cloned()
         .collect();
     if names.is_empty() {
@@ -130,22 +129,22 @@ async fn find(at: &Here) -> Result<Found, StepError> {
     }
     let id = backup.id;
     let found = Found { id, volumes };
-    check_room(at, &found).await?;
+    check_room(ctx, &found).await?;
     Ok(found)
 }
 
 /// Refuses what does not fit beside what is there with the pool's reserve:
 /// instances write to the same pool.
-async fn check_room(at: &Here, found: &Found) -> Result<(), StepError> {
-    let (own, path) = (&at.context, at.input.what.path.trim_matches('/'));
-    let place = own.step_place()?;
+async fn check_room(ctx: &Ctx, found: &Found) -> Result<(), StepError> {
+    let (own, path) = (&ctx.context, ctx.input.what.path.trim_matches('/'));
+    let target = own.step_target()?;
     let mut needed = 0_u64;
     for (from, _) in &found.volumes {
         let from = match path {
             "" => format!("/volumes/{from}"),
             path => format!("/volumes/{from}/data/{path}"),
         };
-        let bytes = place.repository.measure(&found.id, &from).await;
+        let bytes = target.repository.measure(&found.id, &from).await;
         needed = needed.saturating_add(bytes.map_err(failed)?);
     }
     let pool = own.storage.pool().await.map_err(step_failed)?;
@@ -174,21 +173,21 @@ async fn room(pool: &StoragePool) -> Result<u64, StepError> {
     Ok(status.free_bytes.saturating_sub(pool.reserve_bytes()))
 }
 
-/// Restores, and gives up when the pool comes to its reserve: others write to
+/// Restores, and abandons when the pool comes to its reserve: others write to
 /// it too.
 async fn restore_within(
-    at: &Here,
+    ctx: &Ctx,
     pool: &StoragePool,
     id: &str,
-    ask: RestoreAsk,
+    ask: RestoreOptions,
 ) -> Result<(), StepError> {
-    let place = at.context.step_place()?;
-    let restoring = place
+    let target = ctx.context.step_target()?;
+    let restoring = target
         .repository
-        .restore(id, ask, teller(at), at.cancellation());
+        .restore(id, ask, progress_reporter(ctx), ctx.cancellation());
     let full = async {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let status = pool.status().await;
             let low = |free: u64| free < pool.reserve_bytes() / 2;
             if status.is_ok_and(|status| low(status.free_bytes)) {
@@ -205,31 +204,31 @@ async fn restore_within(
     }
 }
 
-async fn write(at: &Here, id: &str, from: &str, to: &Label) -> Result<(), StepError> {
-    let (own, tag) = (&at.context, tag(at));
+async fn write(ctx: &Ctx, id: &str, from: &str, to: &Label) -> Result<(), StepError> {
+    let (own, tag) = (&ctx.context, tag(ctx));
     let pool = own.storage.pool().await.map_err(step_failed)?;
-    // What an earlier try had written is written anew.
+    // What an earlier try had written is written again.
     let unstaged = pool.unstage_volume(&tag, to).await;
     unstaged.map_err(|error| step_failed(error.into()))?;
     let staged = pool.stage(&tag, to).await;
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: format!("/volumes/{from}"),
         to: staged.map_err(|error| step_failed(error.into()))?,
     };
-    restore_within(at, &pool, id, ask).await
+    restore_within(ctx, &pool, id, ask).await
 }
 
-async fn adopt(at: &Here, to: &Label) -> Result<(), StepError> {
-    let pool = at.context.storage.pool().await.map_err(step_failed)?;
-    // They may have been started since this was asked for.
-    (at.context.resting)(to.as_str()).map_err(step_failed)?;
-    let adopted = pool.adopt(&tag(at), to, at.input.what.replace).await;
+async fn adopt(ctx: &Ctx, to: &Label) -> Result<(), StepError> {
+    let pool = ctx.context.storage.pool().await.map_err(step_failed)?;
+    // They may have been started since this was requested.
+    (ctx.context.resting)(to.as_str()).map_err(step_failed)?;
+    let adopted = pool.adopt(&tag(ctx), to, ctx.input.what.replace).await;
     adopted.map(drop).map_err(|error| step_failed(error.into()))
 }
 
-async fn forget(at: &Here) -> Result<(), StepError> {
-    let pool = at.context.storage.pool().await.map_err(step_failed)?;
-    let gone = pool.unstage(&tag(at)).await;
+async fn remove_copy(ctx: &Ctx) -> Result<(), StepError> {
+    let pool = ctx.context.storage.pool().await.map_err(step_failed)?;
+    let gone = pool.unstage(&tag(ctx)).await;
     gone.map_err(|error| step_failed(error.into()))?;
     // The next restore finds the room.
     pool.settle()
@@ -237,43 +236,43 @@ async fn forget(at: &Here) -> Result<(), StepError> {
         .map_err(|error| step_failed(error.into()))
 }
 
-/// One file or folder, into the volume as it is.
-async fn file(at: &Here) -> Result<(), StepError> {
-    let (own, what, tag) = (&at.context, &at.input.what, tag(at));
-    let found: Found = at.output("find")?;
+/// One file or directory, into the volume as it is.
+async fn file(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, what, tag) = (&ctx.context, &ctx.input.what, tag(ctx));
+    let found: Found = ctx.output("find")?;
     let Some((from, to)) = found.volumes.first() else {
-        return Err(StepError::permanent("it is not said of which volume"));
+        return Err(StepError::permanent("the volume is not named"));
     };
     let pool = own.storage.pool().await.map_err(step_failed)?;
     let path = what.path.trim_matches('/');
     let staged = pool.stage_file(&tag, to).await;
     let staged = staged.map_err(|error| step_failed(error.into()))?;
-    let ask = RestoreAsk {
+    let ask = RestoreOptions {
         from: format!("/volumes/{from}/data/{path}"),
         to: staged,
     };
-    restore_within(at, &pool, &found.id, ask).await
+    restore_within(ctx, &pool, &found.id, ask).await
 }
 
-async fn place_file(at: &Here) -> Result<(), StepError> {
-    let what = &at.input.what;
-    let found: Found = at.output("find")?;
+async fn place_file(ctx: &Ctx) -> Result<(), StepError> {
+    let what = &ctx.input.what;
+    let found: Found = ctx.output("find")?;
     let Some((_, to)) = found.volumes.first() else {
-        return Err(StepError::permanent("it is not said of which volume"));
+        return Err(StepError::permanent("the volume is not named"));
     };
-    let pool = at.context.storage.pool().await.map_err(step_failed)?;
+    let pool = ctx.context.storage.pool().await.map_err(step_failed)?;
     let path = what.path.trim_matches('/');
-    let placed = pool.place_file(&tag(at), to, path, what.replace).await;
+    let placed = pool.place_file(&tag(ctx), to, path, what.replace).await;
     placed.map_err(|error| step_failed(error.into()))
 }
 
-async fn forget_file(at: &Here) -> Result<(), StepError> {
-    let Some(found) = at.outputs().find::<Found>("find")? else {
+async fn remove_file(ctx: &Ctx) -> Result<(), StepError> {
+    let Some(found) = ctx.outputs().find::<Found>("find")? else {
         return Ok(());
     };
-    let pool = at.context.storage.pool().await.map_err(step_failed)?;
+    let pool = ctx.context.storage.pool().await.map_err(step_failed)?;
     for (_, to) in found.volumes {
-        let gone = pool.unstage_file(&tag(at), &to).await;
+        let gone = pool.unstage_file(&tag(ctx), &to).await;
         gone.map_err(|error| step_failed(error.into()))?;
     }
     Ok(())

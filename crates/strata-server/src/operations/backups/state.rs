@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 use strata_store::Store;
 use strata_types::{Error, Result};
 
-use super::Place;
+use super::BackupTarget;
 
 /// The records, as `strata store import` reads them.
 pub(super) const RECORDS: &str = "records";
 /// The key that opens them.
 const KEY: &str = "store.key";
-/// What is saved of the data folder as it is.
+/// What is saved of the data directory as it is.
 const SAVED: [&str; 3] = ["audit", CA, "tokens.json"];
 /// Its files belong together: no step of a rotation happens while they are
 /// copied.
 const CA: &str = "ca";
 
-fn folder(place: &Place, tag: &str) -> PathBuf {
-    place.data_dir.join("backup/state").join(tag)
+fn dir(target: &BackupTarget, tag: &str) -> PathBuf {
+    target.data_dir.join("backup/state").join(tag)
 }
 
 /// Writes the state down. Done again, it is as it was the first time.
-pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<PathBuf> {
-    let whole = folder(place, tag);
+pub(super) async fn keep(target: &BackupTarget, store: &dyn Store, tag: &str) -> Result<PathBuf> {
+    let whole = dir(target, tag);
     if whole.exists() {
         return Ok(whole);
     }
@@ -35,16 +35,16 @@ pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<
         Error::unavailable(format!(
             "the state cannot be written down for a backup: {error}"
         ))
-        .with_hint("is the disk of the data folder full?")
+        .with_hint("is the disk of the data directory full?")
     };
-    let part = folder(place, &format!("{tag}.part"));
-    forget_folder(&part).map_err(cannot)?;
+    let part = dir(target, &format!("{tag}.part"));
+    remove_dir(&part).map_err(cannot)?;
     make_private(&part).map_err(cannot)?;
     let mut records = Vec::new();
     let exported = strata_store::export(store, &mut records).await;
     exported.map_err(|error| Error::unavailable(strata_types::chain(&error)))?;
-    let (from, to) = (place.data_dir.clone(), part.clone());
-    let key_file = place.key_file.clone();
+    let (from, to) = (target.data_dir.clone(), part.clone());
+    let key_file = target.key_file.clone();
     let written = tokio::task::spawn_blocking(move || {
         write_private(&to.join(RECORDS), &records)?;
         let saved = SAVED.map(|name| (name, from.join(name)));
@@ -66,15 +66,15 @@ pub(super) async fn keep(place: &Place, store: &dyn Store, tag: &str) -> Result<
 }
 
 /// Takes it away. Gone already is fine.
-pub(super) async fn forget(place: &Place, tag: &str) -> Result<()> {
+pub(super) async fn remove_copy(target: &BackupTarget, tag: &str) -> Result<()> {
     for name in [tag.to_owned(), format!("{tag}.part")] {
-        let gone = forget_folder(&folder(place, &name));
+        let gone = remove_dir(&dir(target, &name));
         gone.map_err(|error| Error::unavailable(format!("the state's copy stays: {error}")))?;
     }
     Ok(())
 }
 
-fn forget_folder(path: &Path) -> io::Result<()> {
+fn remove_dir(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -97,7 +97,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A file or a folder of files, for its owner alone.
+/// A file or a directory of files, for its owner alone.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_dir() {
         make_private(to)?;

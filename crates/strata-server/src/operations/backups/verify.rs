@@ -1,12 +1,12 @@
-//! Looks whether a backup can be restored, by restoring some of it.
+//! Checks whether a backup can be restored, by restoring some of it.
 
 use serde::{Deserialize, Serialize};
 use strata_backup::Verified;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Backups, LONGEST, failed, teller};
+use super::{Backups, STEP_TIMEOUT, failed, progress_reporter};
 
-/// Looks whether a backup can be restored.
+/// Checks whether a backup can be restored.
 #[derive(Default)]
 pub struct VerifyBackup;
 
@@ -14,7 +14,6 @@ pub struct VerifyBackup;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyInput {
-    /// The backup.
     pub backup: String,
     /// How much is read back, in percent.
     pub percent: u8,
@@ -23,7 +22,7 @@ pub struct VerifyInput {
 /// How many damaged things are named.
 const NAMED: usize = 10;
 
-type Here = At<VerifyBackup>;
+type Ctx = StepContext<VerifyBackup>;
 
 impl Kind for VerifyBackup {
     type Input = VerifyInput;
@@ -35,23 +34,24 @@ impl Kind for VerifyBackup {
     }
 
     fn steps(&self, _: &VerifyInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let verify = Step::new("verify", |at: Here| async move { verify(&at).await });
-        Ok(vec![verify.timeout(LONGEST)])
+        let verify = Step::new("verify", |ctx: Ctx| async move { verify(&ctx).await });
+        Ok(vec![verify.timeout(STEP_TIMEOUT)])
     }
 }
 
-async fn verify(at: &Here) -> Result<(), StepError> {
-    let place = at.context.step_place()?;
-    let (backup, percent) = (&at.input.backup, at.input.percent);
-    let verified = place
-        .repository
-        .verify(backup, percent, teller(at), at.cancellation());
+async fn verify(ctx: &Ctx) -> Result<(), StepError> {
+    let target = ctx.context.step_target()?;
+    let (backup, percent) = (&ctx.input.backup, ctx.input.percent);
+    let verified =
+        target
+            .repository
+            .verify(backup, percent, progress_reporter(ctx), ctx.cancellation());
     let verified = verified.await;
-    judge(&verified.map_err(failed)?)
+    check_result(&verified.map_err(failed)?)
 }
 
 /// Damage is an error here, with what is damaged.
-pub(super) fn judge(verified: &Verified) -> Result<(), StepError> {
+pub(super) fn check_result(verified: &Verified) -> Result<(), StepError> {
     if verified.is_sound() {
         return Ok(());
     }

@@ -1,26 +1,29 @@
-//! Changes of clusters: accepted into the record, begun as an operation, and
-//! taken out of the record with the reason when nothing came of them.
+//! Accepted changes of clusters: written into the record, submitted as an
+//! operation, and dropped from the record with the reason when they failed.
 
 use std::time::Duration;
 
+use strata_types::cluster::KubernetesVersion;
 use strata_types::{ErrorKind, Result};
 use strata_workflow::{OperationId, Reason, State, WorkflowError};
 
-use super::wishes::usable;
+use super::commands::require_usable;
 use super::{
     Clusters, DeleteCluster, DeleteClusterInput, PoolChange, ScaleCluster, ScaleInput,
     UpgradeCluster, UpgradeInput,
 };
-use crate::core::{AcceptedChange, Cluster, ClusterChange, ClusterFailure, Who, Work, now_ms};
+use crate::core::{
+    AcceptedChange, Cluster, ClusterChange, ClusterFailure, Principal, Work, now_ms,
+};
 use crate::operations::public;
 
 /// The server that accepted a change begins it; after so long, the leader does.
-const BEGUN_BY_OTHERS: Duration = Duration::from_secs(10);
+const SUBMIT_GRACE: Duration = Duration::from_secs(10);
 
 impl Clusters {
-    /// A drain that cannot go on is given up for another change of its pool:
-    /// what was asked for last holds.
-    pub(super) async fn give_up_held(
+    /// A drain that cannot go on is abandoned for another change of its pool:
+    /// the last request holds. An upgrade stops where it is.
+    pub(super) async fn abandon_held(
         &self,
         cluster: &Cluster,
         change: &PoolChange,
@@ -36,13 +39,44 @@ impl Clusters {
             PoolChange::Scale(sizes) => sizes.iter().map(|(name, _)| name.as_str()).collect(),
         };
         let concerns = pool.is_some_and(|pool| names.contains(&pool));
-        let (Ok(id), Work::Scaling, true) = (cluster.operation.parse(), cluster.work, concerns)
+        match concerns {
+            true => self.cancel_held(cluster, by).await.map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for an upgrade, when the version is asked for that the node has
+    /// which is not drained. Returns the operation that is cancelled.
+    pub(super) async fn abandon_held_upgrade(
+        &self,
+        cluster: &Cluster,
+        to: KubernetesVersion,
+        by: &str,
+    ) -> Result<Option<OperationId>> {
+        let held = cluster.held.as_ref();
+        let member = held.and_then(|held| cluster.member(&held.node));
+        match (cluster.work, member) {
+            (Work::Upgrading { to: target }, Some(member))
+                if target != to && member.version == to =>
+            {
+                self.cancel_held(cluster, by).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Cancels the operation whose drain is held.
+    async fn cancel_held(&self, cluster: &Cluster, by: &str) -> Result<Option<OperationId>> {
+        let (Ok(id), Work::Scaling | Work::Upgrading { .. }) =
+            (cluster.operation.parse(), cluster.work)
         else {
-            return Ok(());
+            return Ok(None);
         };
         match self.operations()?.cancel(id, by).await {
             // It has come to its end meanwhile.
-            Ok(_) | Err(WorkflowError::Ended { .. } | WorkflowError::NotFound { .. }) => Ok(()),
+            Ok(_) | Err(WorkflowError::Ended { .. } | WorkflowError::NotFound { .. }) => {
+                Ok(Some(id))
+            }
             Err(error) => Err(public(&error)),
         }
     }
@@ -50,11 +84,13 @@ impl Clusters {
     /// Accepts a change: from now on, it is in the record.
     pub(super) async fn accept(
         &self,
-        who: &Who,
+        principal: &Principal,
         cluster: &Cluster,
         change: ClusterChange,
     ) -> Result<OperationId> {
-        let accepted = self.core.accept_change(cluster, change, &who.name, usable);
+        let accepted = self
+            .core
+            .accept_change(cluster, change, &principal.name, require_usable);
         let accepted = accepted.await?;
         let begun = self.begin_accepted(cluster, &accepted).await;
         if begun.is_err() {
@@ -110,34 +146,34 @@ impl Clusters {
         if let Err(error) = noted.await
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(cluster = %cluster.name, %error, "its operation is not noted yet");
+            tracing::warn!(cluster = %cluster.name, %error, "operation of the accepted change not recorded");
         }
         Ok(id)
     }
 
     /// Sees to what was accepted and is not under way.
-    pub(crate) async fn see_to_accepted(&self, cluster: &Cluster) {
+    pub(crate) async fn reconcile_accepted(&self, cluster: &Cluster) {
         for accepted in &cluster.accepted {
             let done = match accepted.operation.parse::<OperationId>() {
-                Err(_) => self.begin_forgotten(cluster, accepted).await,
-                Ok(id) => self.take_out_ended(cluster, accepted, id).await,
+                Err(_) => self.begin_unsubmitted(cluster, accepted).await,
+                Ok(id) => self.drop_ended(cluster, accepted, id).await,
             };
             if let Err(error) = done {
-                tracing::warn!(cluster = %cluster.name, %error, "what was accepted has not begun");
+                tracing::warn!(cluster = %cluster.name, %error, "accepted cluster change not started");
             }
         }
     }
 
-    async fn begin_forgotten(&self, cluster: &Cluster, accepted: &AcceptedChange) -> Result<()> {
+    async fn begin_unsubmitted(&self, cluster: &Cluster, accepted: &AcceptedChange) -> Result<()> {
         let waits = now_ms().saturating_sub(accepted.at_ms);
-        if u128::try_from(waits).unwrap_or(0) < BEGUN_BY_OTHERS.as_millis() {
+        if u128::try_from(waits).unwrap_or(0) < SUBMIT_GRACE.as_millis() {
             return Ok(());
         }
         self.begin_accepted(cluster, accepted).await.map(drop)
     }
 
     /// An operation that ended before it began to change anything.
-    async fn take_out_ended(
+    async fn drop_ended(
         &self,
         cluster: &Cluster,
         accepted: &AcceptedChange,
@@ -146,7 +182,7 @@ impl Clusters {
         let why = match self.operations()?.get(id).await {
             Ok(found) if !found.has_ended() || found.holds_claims() => return Ok(()),
             Ok(found) => match found.state {
-                State::Failed { reason, .. } => words(&reason),
+                State::Failed { reason, .. } => failure_message(&reason),
                 _ => None,
             },
             Err(WorkflowError::NotFound { .. }) => Some("its operation is not known".to_owned()),
@@ -171,7 +207,7 @@ impl Clusters {
 }
 
 /// Why an operation came to nothing; none where that was wanted.
-fn words(reason: &Reason) -> Option<String> {
+fn failure_message(reason: &Reason) -> Option<String> {
     match reason {
         Reason::Cancelled { .. } => None,
         Reason::Step { message, .. } => Some(message.clone()),

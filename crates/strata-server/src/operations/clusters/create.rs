@@ -7,13 +7,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_clusters::ClusterFacts;
 use strata_types::cluster::{ClusterRole, Member};
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, joining, machines};
+use super::{
+    Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, driver_failed, machines, membership,
+};
 use crate::core::Work;
 use crate::operations::step_failed;
 
-/// Builds a cluster.
 #[derive(Default)]
 pub struct CreateCluster;
 
@@ -21,7 +22,6 @@ pub struct CreateCluster;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateClusterInput {
-    /// The cluster.
     pub cluster: String,
     /// Its id: another of the same name is not meant.
     pub id: String,
@@ -30,12 +30,12 @@ pub struct CreateClusterInput {
 }
 
 /// Bringing up machines may take a provider long.
-const BOOTING: Duration = Duration::from_secs(40 * 60);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(40 * 60);
 /// Wiping them may take it longer.
-const WIPING: Duration = Duration::from_secs(3 * 24 * 3600);
-const WHAT: &str = "building it";
+const WIPE_TIMEOUT: Duration = Duration::from_secs(3 * 24 * 3600);
+const ACTIVITY: &str = "building it";
 
-type Here = At<CreateCluster>;
+type Ctx = StepContext<CreateCluster>;
 
 impl Kind for CreateCluster {
     type Input = CreateClusterInput;
@@ -48,27 +48,27 @@ impl Kind for CreateCluster {
 
     fn steps(&self, _: &CreateClusterInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
-            Step::new("machines", |at: Here| async move {
-                let done = machines::bring_up(&at, &at.input.cluster, &at.input.machines).await;
-                at.context.note(&at.input.cluster, WHAT, done).await
+            Step::new("machines", |ctx: Ctx| async move {
+                let done = machines::bring_up(&ctx, &ctx.input.cluster, &ctx.input.machines).await;
+                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
             })
-            .undo(|at: Here| async move { give_back(&at).await })
-            .timeout(BOOTING)
-            .undo_timeout(WIPING)
-            .retry(machines::BOOTED),
-            Step::new("control plane", |at: Here| async move {
-                let done = control_plane(&at).await;
-                at.context.note(&at.input.cluster, WHAT, done).await
+            .undo(|ctx: Ctx| async move { release_machines(&ctx).await })
+            .timeout(BOOT_TIMEOUT)
+            .undo_timeout(WIPE_TIMEOUT)
+            .retry(machines::BOOT_RETRY),
+            Step::new("control plane", |ctx: Ctx| async move {
+                let done = control_plane(&ctx).await;
+                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
             })
-            .timeout(2 * MEMBER)
-            .retry(PATIENT),
-            Step::new("join", |at: Here| async move {
-                let done = join(&at).await;
-                at.context.note(&at.input.cluster, WHAT, done).await
+            .timeout(2 * MEMBER_TIMEOUT)
+            .retry(RETRY_SHORT),
+            Step::new("join", |ctx: Ctx| async move {
+                let done = join(&ctx).await;
+                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
             })
-            .timeout(2 * MEMBER)
-            .retry(PATIENT),
-            Step::new("ready", |at: Here| async move { ready(&at).await }).retry(PATIENT),
+            .timeout(2 * MEMBER_TIMEOUT)
+            .retry(RETRY_SHORT),
+            Step::new("ready", |ctx: Ctx| async move { ready(&ctx).await }).retry(RETRY_SHORT),
         ])
     }
 }
@@ -76,56 +76,56 @@ impl Kind for CreateCluster {
 /// The first machine becomes the control plane. It gets its images meanwhile,
 /// then the others all that they need: all wait for the first, and machines may
 /// share their cpus and disks.
-async fn control_plane(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+async fn control_plane(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
     let first = first(&facts)?;
     let id = first.machine.to_string();
-    let others = at.input.machines.iter().filter(|it| **it != id);
+    let others = ctx.input.machines.iter().filter(|it| **it != id);
     let others: Vec<String> = others.cloned().collect();
-    let board = Board::new(at);
+    let progress = StepProgress::new(ctx);
     let begun = async {
-        let tell = |text: String| board.tell(&id, &text);
+        let tell = |text: String| progress.set(&id, &text);
         let done = own.driver.init(&facts, first, &tell).await;
         done.map_err(driver_failed)
     };
     let work = async {
         let alone = std::slice::from_ref(&id);
-        joining::install(&board, name, alone).await?;
+        membership::install(&progress, name, alone).await?;
         let beside = async {
-            joining::images(&board, name, alone).await?;
-            joining::prepare(&board, name, &others).await
+            membership::images(&progress, name, alone).await?;
+            membership::prepare(&progress, name, &others).await
         };
         futures_util::try_join!(begun, beside).map(drop)
     };
     tokio::select! {
         done = work => done?,
-        () = at.cancelled() => return Err(StepError::Cancelled),
+        () = ctx.cancelled() => return Err(StepError::Cancelled),
     }
     own.set_member(name, &id, |member| member.joined = true)
         .await?;
-    own.sight.look_soon(name);
+    own.observations.request_refresh();
     Ok(())
 }
 
 /// The others join, while the first gets ready.
-async fn join(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+async fn join(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
     let first = first(&facts)?;
-    let board = Board::new(at);
+    let progress = StepProgress::new(ctx);
     let ready = async {
-        let tell = |text: String| board.tell(first.machine.as_str(), &text);
+        let tell = |text: String| progress.set(first.machine.as_str(), &text);
         let done = own.driver.ready(&facts, first, &tell).await;
         done.map_err(driver_failed)
     };
     let ready = async {
         tokio::select! {
             done = ready => done,
-            () = at.cancelled() => Err(StepError::Cancelled),
+            () = ctx.cancelled() => Err(StepError::Cancelled),
         }
     };
-    let joined = joining::join(&board, name, &at.input.machines);
+    let joined = membership::join(&progress, name, &ctx.input.machines);
     futures_util::try_join!(ready, joined).map(drop)
 }
 
@@ -137,21 +137,22 @@ fn first(facts: &ClusterFacts) -> Result<&Member, StepError> {
         .ok_or_else(|| StepError::permanent("it has no machine to control it"))
 }
 
-async fn ready(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    own.look_now(name).await;
-    let operation = at.operation().to_string();
+async fn ready(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    own.observe_now(name).await;
+    let operation = ctx.operation().to_string();
     own.set_work(name, Work::Idle, &operation).await
 }
 
-/// Every machine goes back. The record stays, without machines, to say why.
-async fn give_back(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+/// Every machine is released. The record stays, without machines, with the
+/// reason.
+async fn release_machines(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     match own.core.cluster(name) {
-        Ok(now) if now.id == at.input.id => {}
+        Ok(now) if now.id == ctx.input.id => {}
         _ => return Ok(()),
     }
-    machines::take_down(at, name, &at.input.machines).await?;
+    machines::take_down(ctx, name, &ctx.input.machines).await?;
     let label = own.core.cluster(name).map_err(step_failed)?.name.clone();
     own.driver.clear(&label).map_err(driver_failed)?;
     let emptied = own.core.lead_cluster(name, |now| {

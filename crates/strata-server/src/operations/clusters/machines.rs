@@ -1,5 +1,5 @@
 //! Machines of members brought up and taken down: what creating, scaling and
-//! healing have in common before a machine is part of a cluster, and after.
+//! remediation have in common before a machine is part of a cluster, and after.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use futures_util::future::{join_all, try_join_all};
 use strata_types::cluster::Member;
 use strata_types::machine::MachinePhase;
 use strata_types::{Error, ErrorKind};
-use strata_workflow::{At, Kind, OperationId, Retry, State, StepError};
+use strata_workflow::{Kind, OperationId, Retry, State, StepContext, StepError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Board, Clusters};
+use super::{Clusters, StepProgress};
 use crate::core::Cluster;
 use crate::operations::hypervisors::{
     CreateHypervisor, CreateInput, DestroyHypervisor, DestroyInput, SwitchInput, SwitchMachine,
@@ -19,8 +19,8 @@ use crate::operations::hypervisors::{
 use crate::operations::step_failed;
 
 /// Machines are brought up by operations that try for themselves; what is tried
-/// again here is what this server could not write, and the way back.
-pub(super) const BOOTED: Retry = Retry {
+/// again here is what this server could not write, and the rollback.
+pub(super) const BOOT_RETRY: Retry = Retry {
     attempts: 3,
     first_pause: Duration::from_secs(1),
     longest_pause: Duration::from_secs(30),
@@ -28,16 +28,16 @@ pub(super) const BOOTED: Retry = Retry {
 
 /// Brings machines up, all at once.
 pub(super) async fn bring_up<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+    ctx: &StepContext<K>,
     cluster: &str,
     machines: &[String],
 ) -> Result<(), StepError> {
-    let board = Board::new(at);
+    let progress = StepProgress::new(ctx);
     // All are waited for, also when one fails: nothing may still come up when
-    // the way back begins. The others are called off, to have that soon.
+    // the rollback begins. The others are cancelled, to have that soon.
     let failed = CancellationToken::new();
     let up = machines.iter().map(|id| async {
-        let up = bring_one_up(&board, cluster, id, &failed).await;
+        let up = bring_one_up(&progress, cluster, id, &failed).await;
         if up.is_err() {
             failed.cancel();
         }
@@ -53,12 +53,12 @@ pub(super) async fn bring_up<K: Kind<Context = Clusters>>(
 }
 
 async fn bring_one_up<K: Kind<Context = Clusters>>(
-    board: &Board<K>,
+    progress: &StepProgress<K>,
     cluster: &str,
     machine: &str,
     failed: &CancellationToken,
 ) -> Result<(), StepError> {
-    let (at, own) = (&board.at, &board.at.context);
+    let (ctx, own) = (&progress.ctx, &progress.ctx.context);
     let now = own.core.machine(machine).map_err(step_failed)?;
     crate::operations::is_for(&now, cluster).map_err(step_failed)?;
     if now.phase != MachinePhase::Up {
@@ -72,41 +72,43 @@ async fn bring_one_up<K: Kind<Context = Clusters>>(
         let id = begun
             .await
             .map_err(|error| step_failed(crate::operations::public(&error)))?;
-        follow(board, id, machine, Some(failed)).await?;
+        follow(progress, id, machine, Some(failed)).await?;
     }
     // Where others reach it is known from here on.
     let node = own.core.node(machine).map_err(step_failed)?;
     let address = node.address.clone();
-    at.safe_point()?;
+    ctx.safe_point()?;
     own.set_member(cluster, machine, |member| {
         address.clone_into(&mut member.address);
     })
     .await
 }
 
-/// Takes machines down, all at once. One that cannot be wiped does not keep
-/// the others: what is the matter with it is told at the end.
+/// Takes machines down, all at once. One that cannot be wiped does not keep the
+/// others: its error is returned at the end.
 pub(super) async fn take_down<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+    ctx: &StepContext<K>,
     cluster: &str,
     machines: &[String],
 ) -> Result<(), StepError> {
-    let board = Board::new(at);
-    let gone = machines.iter().map(|id| take_one_down(&board, cluster, id));
+    let progress = StepProgress::new(ctx);
+    let gone = machines
+        .iter()
+        .map(|id| take_one_down(&progress, cluster, id));
     let gone = join_all(gone).await;
     gone.into_iter().collect()
 }
 
 async fn take_one_down<K: Kind<Context = Clusters>>(
-    board: &Board<K>,
+    progress: &StepProgress<K>,
     cluster: &str,
     machine: &str,
 ) -> Result<(), StepError> {
-    let own = &board.at.context;
+    let own = &progress.ctx.context;
     match own.core.machine(machine) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(step_failed(error)),
-        // It was let go before, and may be another's by now.
+        // It was released before, and may be another's by now.
         Ok(now) if crate::operations::is_for(&now, cluster).is_err() => return Ok(()),
         Ok(now) if now.phase == MachinePhase::Available && own.core.node(machine).is_err() => {
             return Ok(());
@@ -120,24 +122,24 @@ async fn take_one_down<K: Kind<Context = Clusters>>(
     let id = begun
         .await
         .map_err(|error| step_failed(crate::operations::public(&error)))?;
-    follow(board, id, machine, None).await
+    follow(progress, id, machine, None).await
 }
 
 /// Switches machines off, all at once: nothing runs on them any more.
 pub(super) async fn switch_off<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+    ctx: &StepContext<K>,
     machines: &[String],
 ) -> Result<(), StepError> {
-    let board = Board::new(at);
-    let off = machines.iter().map(|id| switch_one_off(&board, id));
+    let progress = StepProgress::new(ctx);
+    let off = machines.iter().map(|id| switch_one_off(&progress, id));
     try_join_all(off).await.map(drop)
 }
 
 async fn switch_one_off<K: Kind<Context = Clusters>>(
-    board: &Board<K>,
+    progress: &StepProgress<K>,
     machine: &str,
 ) -> Result<(), StepError> {
-    let own = &board.at.context;
+    let own = &progress.ctx.context;
     match own.core.machine(machine) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(step_failed(error)),
@@ -154,30 +156,31 @@ async fn switch_one_off<K: Kind<Context = Clusters>>(
     let id = begun
         .await
         .map_err(|error| step_failed(crate::operations::public(&error)))?;
-    follow(board, id, machine, None).await
+    follow(progress, id, machine, None).await
 }
 
-/// For whom machines are brought up and down.
+/// The owner for which machines are brought up and down.
 fn owner(cluster: &str) -> String {
     format!("cluster {cluster}")
 }
 
-/// Waits for another operation and shows how far it is. It is called off with
-/// whoever waits for it, or when this is told, if at all.
+/// Waits for another operation and shows how far it is. It is cancelled with
+/// the operation that waits for it, or when `failed_beside` is cancelled, if
+/// given.
 async fn follow<K: Kind<Context = Clusters>>(
-    board: &Board<K>,
+    progress: &StepProgress<K>,
     id: OperationId,
     machine: &str,
     failed_beside: Option<&CancellationToken>,
 ) -> Result<(), StepError> {
-    let operations = board.at.context.operations().map_err(step_failed)?;
+    let operations = progress.ctx.context.operations().map_err(step_failed)?;
     let failed = |error| step_failed(crate::operations::public(&error));
     let mut snapshots = operations.watch(id).await.map_err(failed)?;
     let mut asked = false;
     let called_off = async {
         match failed_beside {
             Some(failed) => tokio::select! {
-                () = board.at.cancelled() => {}
+                () = progress.ctx.cancelled() => {}
                 () = failed.cancelled() => {}
             },
             None => std::future::pending().await,
@@ -191,7 +194,7 @@ async fn follow<K: Kind<Context = Clusters>>(
                 () = &mut called_off, if !asked => None,
             }
         };
-        let Some(next) = board.at.wait_for(something).await else {
+        let Some(next) = progress.ctx.wait_for(something).await else {
             asked = true;
             let _ = operations.cancel(id, "its cluster").await;
             continue;
@@ -203,7 +206,7 @@ async fn follow<K: Kind<Context = Clusters>>(
         };
         match &now.state {
             State::Completed { .. } => {
-                board.tell(machine, "done");
+                progress.set(machine, "done");
                 return Ok(());
             }
             State::Failed { .. } if asked => return Err(StepError::Cancelled),
@@ -216,7 +219,7 @@ async fn follow<K: Kind<Context = Clusters>>(
                     Some(progress) => progress.text.clone(),
                     None => step.name.clone(),
                 });
-                board.tell(machine, &text.unwrap_or_else(|| "waiting".into()));
+                progress.set(machine, &text.unwrap_or_else(|| "waiting".into()));
             }
         }
     }

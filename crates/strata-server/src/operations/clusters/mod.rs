@@ -1,29 +1,36 @@
-//! Clusters: machines that become Kubernetes, and go back.
+//! Kubernetes clusters: the operations that create, scale, upgrade, remediate
+//! and delete them.
 //!
-//! Machines are brought up and taken down by the operations of hypervisors,
-//! which these begin and wait for; what happens on them is the driver's. Every
-//! wish is written into the cluster's record before anything is done about it.
+//! Machines are started and stopped by the operations of hypervisors, which
+//! these submit and wait for; the driver acts on the machines. Every accepted
+//! change is in the cluster's record before an operation acts on it.
+//!
+//! `commands` and `queries` are the API; `planning`, `remediation` and
+//! `observation*` decide; `create`, `scale`, `replace`, `upgrade`, `snapshot`,
+//! `renew` and `delete` are operations; `membership` and `machines` are the
+//! steps they share; `stale_operations` clears the state of operations that
+//! are gone; `access` grants and revokes access.
 
-mod abandoned;
 mod accepted;
-mod answers;
+mod access;
+mod commands;
 mod create;
-mod cures;
 mod delete;
-mod hands;
-mod heal;
-mod joining;
-mod look;
 mod machines;
-mod none;
-mod plans;
+mod membership;
+mod no_driver;
+mod node_exec;
+mod observation;
+mod observation_cache;
+mod planning;
+mod queries;
+mod remediation;
 mod renew;
+mod replace;
 mod scale;
-mod seen;
 mod snapshot;
+mod stale_operations;
 mod upgrade;
-mod users;
-mod wishes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,46 +41,46 @@ use strata_clusters::catalogue::Catalogue;
 use strata_clusters::{ClusterFacts, Driver, DriverError};
 use strata_types::cluster::{ClusterRole, KubernetesVersion, Member};
 use strata_types::{Error, ErrorKind, Result};
-use strata_workflow::{At, Claim, Kind, Operations, Retry, StepError};
+use strata_workflow::{Claim, Kind, Operations, Retry, StepContext, StepError};
 
+pub(crate) use access::user_name;
 pub use create::{CreateCluster, CreateClusterInput};
 pub use delete::{DeleteCluster, DeleteClusterInput};
-pub use hands::Tunnelled;
-pub use heal::{HealCluster, HealInput};
+pub use node_exec::NodeExec;
+pub use observation_cache::{ClusterObservation, ObservationCache};
 pub use renew::{RenewCluster, RenewInput};
+pub use replace::{HealCluster, HealInput};
 pub use scale::{PoolChange, ScaleCluster, ScaleInput};
-pub use seen::{Seen, Sight};
 pub use snapshot::{RestoreCluster, RestoreClusterInput, SnapshotCluster, SnapshotInput};
 pub use upgrade::{UpgradeCluster, UpgradeInput};
-pub(crate) use users::user_name;
 
 use crate::core::{Cluster, ClusterFailure, Core, HeldDrain, Work, now_ms};
 use crate::operations::step_failed;
 
 /// How long one machine may take to become a part of a cluster, or to stop
 /// being one.
-const MEMBER: Duration = Duration::from_secs(20 * 60);
-/// The driver is asked again for a few minutes.
-const PATIENT: Retry = Retry {
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// Driver calls are retried for a few minutes.
+const RETRY_SHORT: Retry = Retry {
     attempts: 6,
     first_pause: Duration::from_secs(1),
     longest_pause: Duration::from_secs(30),
 };
 
-/// How this server keeps clusters.
+/// Settings of the clusters of this server.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Where bundles of Kubernetes are.
     pub bundles: PathBuf,
-    /// Where the APIs of clusters are reached by people: the host alone.
+    /// Host under which clients reach the APIs of clusters.
     pub host: String,
     /// Where this server listens for them.
     pub listen: std::net::IpAddr,
     /// The first port of those for clusters.
     pub first_port: u16,
     /// How long a node may be not ready before its machine is replaced.
-    pub patience: Duration,
-    /// How often etcd is kept in a snapshot; never when zero.
+    pub max_wait: Duration,
+    /// Interval of etcd snapshots; zero disables them.
     pub snapshot_every: Duration,
     /// How many snapshots of a cluster are kept.
     pub keep_snapshots: usize,
@@ -86,7 +93,7 @@ impl Default for ClusterSettings {
             host: "127.0.0.1".into(),
             listen: std::net::Ipv4Addr::LOCALHOST.into(),
             first_port: 7800,
-            patience: Duration::from_secs(5 * 60),
+            max_wait: Duration::from_secs(5 * 60),
             snapshot_every: Duration::from_secs(6 * 3600),
             keep_snapshots: 8,
         }
@@ -96,17 +103,14 @@ impl Default for ClusterSettings {
 /// What the operations of clusters work with. Cheap to clone.
 #[derive(Clone)]
 pub struct Clusters {
-    /// The records.
     pub core: Core,
-    /// What makes Kubernetes of machines.
     pub driver: Arc<dyn Driver>,
     /// The versions that can be installed.
     pub catalogue: Catalogue,
-    /// How this server keeps them.
     pub settings: ClusterSettings,
-    /// What was last seen of each.
-    pub sight: Sight,
-    /// Those that bring machines up and down; known once they are there.
+    /// The latest observation of each cluster.
+    pub observations: ObservationCache,
+    /// The operation engine; set once it has started.
     pub operations: Arc<OnceLock<Operations>>,
 }
 
@@ -115,10 +119,10 @@ impl Clusters {
     pub fn none(core: Core) -> Self {
         Self {
             core,
-            driver: Arc::new(none::NoKubernetes),
+            driver: Arc::new(no_driver::NoKubernetes),
             catalogue: Catalogue::new("/nonexistent"),
             settings: ClusterSettings::default(),
-            sight: Sight::default(),
+            observations: ObservationCache::default(),
             operations: Arc::default(),
         }
     }
@@ -128,13 +132,13 @@ impl Clusters {
         let Ok(operations) = self.operations() else {
             return true;
         };
-        let held = crate::reconcile::busy(operations).await;
+        let held = super::claimed(operations).await;
         held.map_or(true, |held| held.contains(&format!("cluster/{name}")))
     }
 
     fn operations(&self) -> Result<&Operations> {
         let operations = self.operations.get();
-        operations.ok_or_else(|| Error::unavailable("operations are not there yet"))
+        operations.ok_or_else(|| Error::unavailable("operations are not started yet"))
     }
 
     /// A cluster as its driver needs to know it.
@@ -151,7 +155,7 @@ impl Clusters {
         })
     }
 
-    /// Writes down that something began, or that it is over.
+    /// Records the work that starts, or that the cluster is idle.
     async fn set_work(&self, name: &str, work: Work, operation: &str) -> Result<(), StepError> {
         let set = self.core.lead_cluster(name, |now| {
             if now.work == Work::Deleting && work != Work::Deleting {
@@ -171,7 +175,7 @@ impl Clusters {
         set.await.map(drop).map_err(step_failed)
     }
 
-    /// Writes down what stopped half-way, and hands it on.
+    /// Records a failure in the cluster record, and passes the result on.
     async fn note<T>(
         &self,
         name: &str,
@@ -192,13 +196,13 @@ impl Clusters {
                 Ok(next)
             });
             if let Err(error) = noted.await {
-                tracing::warn!(cluster = name, %error, "what went wrong is not written down");
+                tracing::warn!(cluster = name, %error, "failure not recorded");
             }
         }
         result
     }
 
-    /// What was noted as stopped has gone on.
+    /// Clears a recorded failure of this activity.
     async fn clear_failure(&self, name: &str, what: &str) -> Result<(), StepError> {
         let cleared = self.core.lead_cluster(name, |now| {
             let mut next = now.clone();
@@ -208,8 +212,12 @@ impl Clusters {
         cleared.await.map(drop).map_err(step_failed)
     }
 
-    /// Writes down what keeps a node from being drained, or that nothing does.
-    async fn set_held(&self, name: &str, held: Option<HeldDrain>) -> Result<(), StepError> {
+    /// Records what blocks the drain of a node, or that nothing does.
+    async fn set_drain_blocked(
+        &self,
+        name: &str,
+        held: Option<HeldDrain>,
+    ) -> Result<(), StepError> {
         let is_known = |now: &Cluster| now.held == held;
         if self.core.cluster(name).is_ok_and(|now| is_known(&now)) {
             return Ok(());
@@ -225,8 +233,8 @@ impl Clusters {
         }
     }
 
-    /// Nothing is under way any more; what failed stays written down.
-    async fn rest(&self, name: &str) -> Result<(), StepError> {
+    /// Sets the cluster idle; a recorded failure stays.
+    async fn set_idle(&self, name: &str) -> Result<(), StepError> {
         let rested = self.core.lead_cluster(name, |now| {
             let mut next = now.clone();
             if now.work != Work::Deleting {
@@ -240,9 +248,9 @@ impl Clusters {
         }
     }
 
-    /// One whose building ended before it began has nothing on its machines:
-    /// they are free again.
-    pub(crate) async fn call_off(&self, cluster: &Cluster) {
+    /// Releases the machines of a cluster whose creation ended before its
+    /// first step: nothing is installed on them.
+    pub(crate) async fn release_unstarted(&self, cluster: &Cluster) {
         let name = cluster.name.as_str();
         if self.is_busy(name).await {
             return;
@@ -258,21 +266,21 @@ impl Clusters {
                 next.work = Work::Idle;
                 next.failure = Some(ClusterFailure {
                     what: "building it".into(),
-                    why: "it was called off".into(),
+                    why: "it was cancelled".into(),
                     at_ms: now_ms(),
                 });
             }
             Ok(next)
         });
         if let Err(error) = freed.await {
-            tracing::warn!(cluster = name, %error, "its machines are not free yet");
+            tracing::warn!(cluster = name, %error, "machines of the cancelled cluster not released");
         }
     }
 
-    /// After a restore: its control plane has the version of then, and whoever
-    /// was not reached is no part of it any more. It has another etcd, and must
-    /// not be asked; another machine takes its place.
-    async fn part_with(
+    /// After a restore the control plane has the version of the snapshot, and
+    /// members that were not reached are no longer part of it: they hold the
+    /// old etcd data, are marked as not joined, and get replaced.
+    async fn drop_unrestored(
         &self,
         name: &str,
         restored: &[String],
@@ -290,7 +298,10 @@ impl Clusters {
         });
         set.await.map_err(step_failed)?;
         let facts = self.facts(name).await.map_err(step_failed)?;
-        self.driver.introduce(&facts).await.map_err(driver_failed)
+        self.driver
+            .update_peers(&facts)
+            .await
+            .map_err(driver_failed)
     }
 
     /// Changes what is known of one member.
@@ -339,27 +350,27 @@ pub(crate) fn driver_public(error: DriverError) -> Error {
     }
 }
 
-/// What is done on each machine of a step, one line each, for whoever watches.
-struct Board<K: Kind> {
-    at: At<K>,
+/// Progress of a step: one line per machine.
+struct StepProgress<K: Kind> {
+    ctx: StepContext<K>,
     lines: Mutex<BTreeMap<String, String>>,
 }
 
-impl<K: Kind> Board<K> {
-    fn new(at: &At<K>) -> Self {
+impl<K: Kind> StepProgress<K> {
+    fn new(ctx: &StepContext<K>) -> Self {
         Self {
-            at: at.clone(),
+            ctx: ctx.clone(),
             lines: Mutex::default(),
         }
     }
 
-    fn tell(&self, machine: &str, text: &str) {
+    fn set(&self, machine: &str, text: &str) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(machine.to_owned(), text.to_owned());
         let all = lines
             .iter()
             .map(|(machine, text)| format!("{machine}: {text}"));
-        self.at.progress(all.collect::<Vec<_>>().join("\n"));
+        self.ctx.progress(all.collect::<Vec<_>>().join("\n"));
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_types::cluster::{Member, NodePool};
 use strata_types::{Error, Result as Outcome};
-use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, joining, machines};
+use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, machines, membership};
 pub use crate::core::PoolChange;
 use crate::core::{Cluster, Work};
 use crate::operations::step_failed;
@@ -18,11 +18,9 @@ use crate::operations::step_failed;
 #[derive(Default)]
 pub struct ScaleCluster;
 
-/// Which, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleInput {
-    /// The cluster.
     pub cluster: String,
     /// What is to be different.
     pub change: PoolChange,
@@ -33,25 +31,23 @@ pub struct ScaleInput {
 }
 
 impl PoolChange {
-    /// The pools afterwards.
     pub(super) fn apply(&self, cluster: &Cluster) -> Outcome<Vec<NodePool>> {
         let mut pools = cluster.spec.pools.clone();
         let missing = |name: &str| {
             let name: String = name.chars().take(80).collect();
-            Error::not_found(format!("cluster {} has no pool {name}", cluster.name)).with_hint(
-                format!("see those there are: strata pool list {}", cluster.name),
-            )
+            Error::not_found(format!("cluster {} has no pool {name}", cluster.name))
+                .with_hint(format!("list them: strata pool list {}", cluster.name))
         };
         match self {
             Self::Add(new) => {
-                // That no name is there twice was looked at before.
+                // That no name is there twice was checked before.
                 let known = &cluster.spec.pools;
                 pools.extend(new.iter().filter(|it| !known.contains(it)).cloned());
             }
             Self::Delete(names) => {
                 for name in names {
                     match pools.iter().position(|pool| &pool.name == name) {
-                        Some(at) => drop(pools.remove(at)),
+                        Some(ctx) => drop(pools.remove(ctx)),
                         None if cluster.had_pool(name) => {}
                         None => return Err(missing(name)),
                     }
@@ -71,25 +67,25 @@ impl PoolChange {
 /// What was decided when it was its turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Decided {
+pub(super) struct PlannedChange {
     add: Vec<String>,
     remove: Vec<String>,
     before: Vec<NodePool>,
 }
 
-const BOOTING: Duration = Duration::from_secs(40 * 60);
-const WIPING: Duration = Duration::from_secs(3 * 24 * 3600);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(40 * 60);
+const WIPE_TIMEOUT: Duration = Duration::from_secs(3 * 24 * 3600);
 /// As long as a disruption budget keeps something.
-const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A machine that is on its way out is waited for.
-const TENACIOUS: Retry = Retry {
+const RETRY_LONG: Retry = Retry {
     attempts: 64,
     first_pause: Duration::from_millis(500),
     longest_pause: Duration::from_secs(60),
 };
-const WHAT: &str = "changing its pools";
+const ACTIVITY: &str = "changing its pools";
 
-type Here = At<ScaleCluster>;
+type Ctx = StepContext<ScaleCluster>;
 
 impl Kind for ScaleCluster {
     type Input = ScaleInput;
@@ -102,130 +98,132 @@ impl Kind for ScaleCluster {
 
     fn steps(&self, _: &ScaleInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![
-            Step::new("plan", |at: Here| async move {
-                let done = plan(&at).await;
-                at.context.note(&at.input.cluster, WHAT, done).await
+            Step::new("plan", |ctx: Ctx| async move {
+                let done = plan(&ctx).await;
+                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
             })
-            .undo(|at: Here| async move { unplan(&at).await })
-            .undo_timeout(WIPING)
+            .undo(|ctx: Ctx| async move { undo_plan(&ctx).await })
+            .undo_timeout(WIPE_TIMEOUT)
             // A cluster that does not answer is waited for.
-            .retry(TENACIOUS),
+            .retry(RETRY_LONG),
         ];
-        let Some(decided) = outputs.find::<Decided>("plan")? else {
+        let Some(planned_change) = outputs.find::<PlannedChange>("plan")? else {
             return Ok(steps);
         };
-        if !decided.add.is_empty() {
-            steps.extend(adding());
+        if !planned_change.add.is_empty() {
+            steps.extend(addition_steps());
         }
-        for id in decided.remove {
-            steps.push(emptying(id.clone()));
-            steps.push(leaving(id));
+        for id in planned_change.remove {
+            steps.push(drain_step(id.clone()));
+            steps.push(removal_step(id));
         }
         steps.push(Step::new(
             "settle",
-            |at: Here| async move { settle(&at).await },
+            |ctx: Ctx| async move { settle(&ctx).await },
         ));
         Ok(steps)
     }
 }
 
-fn adding() -> Vec<Step<ScaleCluster>> {
+fn addition_steps() -> Vec<Step<ScaleCluster>> {
     vec![
-        Step::new("machines", |at: Here| async move {
-            let added = added(&at)?;
-            let done = machines::bring_up(&at, &at.input.cluster, &added).await;
-            at.context.note(&at.input.cluster, WHAT, done).await
+        Step::new("machines", |ctx: Ctx| async move {
+            let added = added(&ctx)?;
+            let done = machines::bring_up(&ctx, &ctx.input.cluster, &added).await;
+            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
         })
-        .undo(|at: Here| async move {
-            let added = added(&at)?;
-            machines::take_down(&at, &at.input.cluster, &added).await
+        .undo(|ctx: Ctx| async move {
+            let added = added(&ctx)?;
+            machines::take_down(&ctx, &ctx.input.cluster, &added).await
         })
-        .timeout(BOOTING)
-        .undo_timeout(WIPING)
-        .retry(machines::BOOTED),
-        Step::new("install", |at: Here| async move {
-            let added = added(&at)?;
-            let done = joining::prepare(&Board::new(&at), &at.input.cluster, &added).await;
-            at.context.note(&at.input.cluster, WHAT, done).await
+        .timeout(BOOT_TIMEOUT)
+        .undo_timeout(WIPE_TIMEOUT)
+        .retry(machines::BOOT_RETRY),
+        Step::new("install", |ctx: Ctx| async move {
+            let added = added(&ctx)?;
+            let done =
+                membership::prepare(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
+            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
         })
-        .timeout(MEMBER)
-        .retry(PATIENT),
-        Step::new("join", |at: Here| async move {
-            let added = added(&at)?;
-            let done = joining::join(&Board::new(&at), &at.input.cluster, &added).await;
-            at.context.note(&at.input.cluster, WHAT, done).await
+        .timeout(MEMBER_TIMEOUT)
+        .retry(RETRY_SHORT),
+        Step::new("join", |ctx: Ctx| async move {
+            let added = added(&ctx)?;
+            let done = membership::join(&StepProgress::new(&ctx), &ctx.input.cluster, &added).await;
+            ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
         })
-        .undo(|at: Here| async move {
-            let added = added(&at)?;
-            joining::unjoin(&at, &at.input.cluster, &added).await
+        .undo(|ctx: Ctx| async move {
+            let added = added(&ctx)?;
+            membership::unjoin(&ctx, &ctx.input.cluster, &added).await
         })
-        .timeout(MEMBER)
-        .retry(PATIENT),
+        .timeout(MEMBER_TIMEOUT)
+        .retry(RETRY_SHORT),
     ]
 }
 
-fn emptying(id: String) -> Step<ScaleCluster> {
+fn drain_step(id: String) -> Step<ScaleCluster> {
     let again = id.clone();
-    Step::new(format!("empty {id}"), move |at: Here| {
+    Step::new(format!("empty {id}"), move |ctx: Ctx| {
         let id = id.clone();
         async move {
-            if at.context.is_dead(&at.input.cluster, &id) {
-                at.progress(format!("{id} is lost: there is nothing to move"));
+            if ctx.context.is_lost_member(&ctx.input.cluster, &id) {
+                ctx.progress(format!("{id} is lost: there is nothing to move"));
                 return Ok(());
             }
-            if joining::is_stranger(&at, &at.input.cluster, &id).await? {
-                at.progress(format!("{id} never came in: there is nothing to move"));
+            if membership::is_unregistered(&ctx, &ctx.input.cluster, &id).await? {
+                ctx.progress(format!("{id} never came in: there is nothing to move"));
                 return Ok(());
             }
-            joining::empty(&at, &at.input.cluster, &id).await
+            membership::drain_member(&ctx, &ctx.input.cluster, &id).await
         }
     })
-    .undo(move |at: Here| {
+    .undo(move |ctx: Ctx| {
         let id = again.clone();
-        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { membership::uncordon_on_undo(&ctx, &ctx.input.cluster, &id).await }
     })
-    .timeout(EMPTYING)
-    .retry(TENACIOUS)
+    .timeout(DRAIN_TIMEOUT)
+    .retry(RETRY_LONG)
 }
 
-fn leaving(id: String) -> Step<ScaleCluster> {
-    Step::new(format!("remove {id}"), move |at: Here| {
+fn removal_step(id: String) -> Step<ScaleCluster> {
+    Step::new(format!("remove {id}"), move |ctx: Ctx| {
         let one = [id.clone()];
         async move {
-            let cluster = &at.input.cluster;
+            let cluster = &ctx.input.cluster;
             let done = async {
-                joining::forget(&at, cluster, &one).await?;
-                machines::take_down(&at, cluster, &one).await?;
-                joining::release(&at, cluster, &one).await
+                membership::remove_member(&ctx, cluster, &one).await?;
+                machines::take_down(&ctx, cluster, &one).await?;
+                membership::release(&ctx, cluster, &one).await
             };
             let done = done.await;
-            at.context.note(cluster, WHAT, done).await
+            ctx.context.note(cluster, ACTIVITY, done).await
         }
     })
-    .timeout(WIPING)
-    .retry(TENACIOUS)
+    .timeout(WIPE_TIMEOUT)
+    .retry(RETRY_LONG)
 }
 
-fn added(at: &Here) -> Result<Vec<String>, StepError> {
-    Ok(at.output::<Decided>("plan")?.add)
+fn added(ctx: &Ctx) -> Result<Vec<String>, StepError> {
+    Ok(ctx.output::<PlannedChange>("plan")?.add)
 }
 
 /// Chooses machines and victims, and writes both down.
-async fn plan(at: &Here) -> Result<Decided, StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    let operation = at.operation().to_string();
+async fn plan(ctx: &Ctx) -> Result<PlannedChange, StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    let operation = ctx.operation().to_string();
     let free = own.take_over(name, &operation).await;
     free.map_err(step_failed)?;
     let now = own.core.newest_cluster(name).await.map_err(step_failed)?;
-    // Killed after it was written and before it was said: it is this one's.
+    // Killed after the record was written and before the step was recorded: the
+    // work is of this operation.
     if now.operation == operation && now.work == Work::Scaling {
-        let decided = decided(&now);
-        begun(at).await?;
-        return Ok(decided);
+        let planned_change = planned_change(&now);
+        mark_started(ctx).await?;
+        return Ok(planned_change);
     }
-    let planned = own.look_and_plan_pools(&now, &at.input.change).await;
+    let planned = own.observe_and_plan_pools(&now, &ctx.input.change).await;
     let planned = planned.map_err(step_failed)?;
-    let wanted = planned.clone();
+    let target = planned.clone();
     own.core
         .lead_cluster(name, |now| {
             if now.work != Work::Idle {
@@ -233,18 +231,18 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
             }
             let mut next = now.clone();
             next.scaled_from.clone_from(&now.spec.pools);
-            next.spec.pools.clone_from(&wanted.pools);
-            next.leaving.clone_from(&wanted.remove);
-            next.members.extend(wanted.add.iter().cloned());
+            next.spec.pools.clone_from(&target.pools);
+            next.leaving.clone_from(&target.remove);
+            next.members.extend(target.add.iter().cloned());
             next.work = Work::Scaling;
             operation.clone_into(&mut next.operation);
             Ok(next)
         })
         .await
         .map_err(step_failed)?;
-    begun(at).await?;
+    mark_started(ctx).await?;
     let add = planned.add.iter().map(|member| member.machine.to_string());
-    Ok(Decided {
+    Ok(PlannedChange {
         add: add.collect(),
         remove: planned.remove,
         before: now.spec.pools.clone(),
@@ -252,19 +250,19 @@ async fn plan(at: &Here) -> Result<Decided, StepError> {
 }
 
 /// It is not only accepted any more, and what kept it from that has passed.
-async fn begun(at: &Here) -> Result<(), StepError> {
-    let (own, input) = (&at.context, &at.input);
+async fn mark_started(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, input) = (&ctx.context, &ctx.input);
     let withdrawn = own.core.withdraw_change(&input.cluster, &input.accepted);
     withdrawn.await.map_err(step_failed)?;
-    if at.attempt() > 1 {
-        own.clear_failure(&input.cluster, WHAT).await?;
+    if ctx.attempt() > 1 {
+        own.clear_failure(&input.cluster, ACTIVITY).await?;
     }
     Ok(())
 }
 
-/// What was written down, before anything was done about it.
-pub(super) fn decided(now: &Cluster) -> Decided {
-    Decided {
+/// What was recorded, before anything was done about it.
+pub(super) fn planned_change(now: &Cluster) -> PlannedChange {
+    PlannedChange {
         add: machines::chosen(now),
         remove: now.leaving.clone(),
         before: now.scaled_from.clone(),
@@ -273,24 +271,24 @@ pub(super) fn decided(now: &Cluster) -> Decided {
 
 /// What was chosen is free again, and the pools are as they were: but for the
 /// machines that have left already, or are about to.
-async fn unplan(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    let withdrawn = own.core.withdraw_change(name, &at.input.accepted);
+async fn undo_plan(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    let withdrawn = own.core.withdraw_change(name, &ctx.input.accepted);
     withdrawn.await.map_err(step_failed)?;
-    let operation = at.operation().to_string();
-    let told = at.outputs().find::<Decided>("plan")?;
+    let operation = ctx.operation().to_string();
+    let told = ctx.outputs().find::<PlannedChange>("plan")?;
     let undone = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         // It never came to writing it down, or this was done before.
         if now.operation != operation || now.work == Work::Deleting {
             return Ok(next);
         }
-        let decided = match (&told, now.work) {
+        let planned_change = match (&told, now.work) {
             (Some(told), _) => told.clone(),
-            (None, Work::Scaling) => decided(now),
+            (None, Work::Scaling) => planned_change(now),
             _ => return Ok(next),
         };
-        next = unplanned(own, now, &decided);
+        next = without_plan(own, now, &planned_change);
         (next.scaled_from, next.leaving) = (Vec::new(), Vec::new());
         next.work = Work::Idle;
         Ok(next)
@@ -302,14 +300,21 @@ async fn unplan(at: &Here) -> Result<(), StepError> {
 }
 
 /// The members and pools without what was decided.
-pub(super) fn unplanned(own: &Clusters, now: &Cluster, decided: &Decided) -> Cluster {
+pub(super) fn without_plan(
+    own: &Clusters,
+    now: &Cluster,
+    planned_change: &PlannedChange,
+) -> Cluster {
     let mut next = now.clone();
     next.members.retain(|member| {
         let id = member.machine.as_str();
-        member.joined || own.is_up(id) || !has(&decided.add, id) && !has(&decided.remove, id)
+        member.joined
+            || own.is_up(id)
+            || !has(&planned_change.add, id) && !has(&planned_change.remove, id)
     });
-    let stays = |member: &&Member| member.joined || !has(&decided.remove, member.machine.as_str());
-    next.spec.pools.clone_from(&decided.before);
+    let stays =
+        |member: &&Member| member.joined || !has(&planned_change.remove, member.machine.as_str());
+    next.spec.pools.clone_from(&planned_change.before);
     for pool in &mut next.spec.pools {
         let all = next.members.iter().filter(stays);
         let left = all.filter(|member| member.pool == pool.name).count();
@@ -322,9 +327,9 @@ fn has(machines: &[String], id: &str) -> bool {
     machines.iter().any(|it| it == id)
 }
 
-async fn settle(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    own.look_now(name).await;
+async fn settle(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    own.observe_now(name).await;
     let settled = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         next.remember_deleted_pools(&now.scaled_from);
@@ -336,6 +341,6 @@ async fn settle(at: &Here) -> Result<(), StepError> {
         Ok(next)
     });
     settled.await.map_err(step_failed)?;
-    own.sight.look_soon(name);
+    own.observations.request_refresh();
     Ok(())
 }

@@ -2,25 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 use strata_types::Error;
-use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
-use super::{Clusters, MEMBER, PATIENT, driver_failed, joining, user_name};
+use super::{Clusters, MEMBER_TIMEOUT, RETRY_SHORT, driver_failed, membership, user_name};
 use crate::core::Work;
 use crate::operations::step_failed;
 
-const KEEPING: &str = "keeping its state";
+const ACTIVITY: &str = "keeping its state";
 
 /// Keeps the state of a cluster.
 #[derive(Default)]
 pub struct SnapshotCluster;
 
-/// Which, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotInput {
-    /// The cluster.
     pub cluster: String,
-    /// Why, in words.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -35,28 +33,28 @@ impl Kind for SnapshotCluster {
 
     fn steps(&self, _: &SnapshotInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
-            Step::new("snapshot", |at: At<Self>| async move {
-                let done = keep(&at).await;
-                at.context.note(&at.input.cluster, KEEPING, done).await
+            Step::new("snapshot", |ctx: StepContext<Self>| async move {
+                let done = keep(&ctx).await;
+                ctx.context.note(&ctx.input.cluster, ACTIVITY, done).await
             })
-            .timeout(MEMBER)
-            .retry(PATIENT),
+            .timeout(MEMBER_TIMEOUT)
+            .retry(RETRY_SHORT),
         ])
     }
 }
 
-async fn keep(at: &At<SnapshotCluster>) -> Result<(), StepError> {
-    let own = &at.context;
-    let facts = own.facts(&at.input.cluster).await.map_err(step_failed)?;
-    let kept = own.driver.snapshot(&facts, &at.input.reason).await;
-    // Asked again after a lost answer, there are two: no harm.
-    kept.map_err(driver_failed)?;
-    let mended = own.core.lead_cluster(&at.input.cluster, |now| {
+async fn keep(ctx: &StepContext<SnapshotCluster>) -> Result<(), StepError> {
+    let own = &ctx.context;
+    let facts = own.facts(&ctx.input.cluster).await.map_err(step_failed)?;
+    let stored = own.driver.snapshot(&facts, &ctx.input.reason).await;
+    // Repeated after a lost answer, there are two: no harm.
+    stored.map_err(driver_failed)?;
+    let repaired = own.core.lead_cluster(&ctx.input.cluster, |now| {
         let mut next = now.clone();
-        next.failure.take_if(|failure| failure.what == KEEPING);
+        next.failure.take_if(|failure| failure.what == ACTIVITY);
         Ok(next)
     });
-    mended.await.map(drop).map_err(step_failed)
+    repaired.await.map(drop).map_err(step_failed)
 }
 
 /// Puts a cluster back to a snapshot.
@@ -67,9 +65,7 @@ pub struct RestoreCluster;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreClusterInput {
-    /// The cluster.
     pub cluster: String,
-    /// The snapshot.
     pub snapshot: String,
 }
 
@@ -84,40 +80,42 @@ impl Kind for RestoreCluster {
 
     fn steps(&self, _: &RestoreClusterInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
-            Step::new("restore", |at: At<Self>| async move {
-                let done = restore(&at).await;
-                at.context
-                    .note(&at.input.cluster, "restoring it", done)
-                    .await
-            })
-            .undo(|at: At<Self>| async move { at.context.rest(&at.input.cluster).await })
-            .timeout(MEMBER)
-            .retry(Retry {
-                attempts: 3,
-                ..PATIENT
-            }),
-            Step::new("admit", |at: At<Self>| async move {
-                let done = admit(&at, &at.input.cluster).await;
-                at.context
-                    .note(&at.input.cluster, "restoring it", done)
-                    .await
-            })
-            .timeout(MEMBER)
-            .retry(PATIENT),
-            Step::new("settle", |at: At<Self>| async move {
-                let operation = at.operation().to_string();
-                at.context.sight.look_soon(&at.input.cluster);
-                at.context
-                    .set_work(&at.input.cluster, Work::Idle, &operation)
-                    .await
-            }),
-        ])
+                Step::new("restore", |ctx: StepContext<Self>| async move {
+                    let done = restore(&ctx).await;
+                    ctx.context
+                        .note(&ctx.input.cluster, "restoring it", done)
+                        .await
+                })
+                .undo(|ctx: StepContext<Self>| async move {
+                    ctx.context.set_idle(&ctx.input.cluster).await
+                })
+                .timeout(MEMBER_TIMEOUT)
+                .retry(Retry {
+                    attempts: 3,
+                    ..RETRY_SHORT
+                }),
+                Step::new("admit", |ctx: StepContext<Self>| async move {
+                    let done = grant_access(&ctx, &ctx.input.cluster).await;
+                    ctx.context
+                        .note(&ctx.input.cluster, "restoring it", done)
+                        .await
+                })
+                .timeout(MEMBER_TIMEOUT)
+                .retry(RETRY_SHORT),
+                Step::new("settle", |ctx: StepContext<Self>| async move {
+                    let operation = ctx.operation().to_string();
+                    ctx.context.observations.request_refresh();
+                    ctx.context
+                        .set_work(&ctx.input.cluster, Work::Idle, &operation)
+                        .await
+                }),
+            ])
     }
 }
 
-async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    let operation = at.operation().to_string();
+async fn restore(ctx: &StepContext<RestoreCluster>) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    let operation = ctx.operation().to_string();
     let free = own.take_over(name, &operation).await;
     free.map_err(step_failed)?;
     own.core
@@ -133,38 +131,38 @@ async fn restore(at: &At<RestoreCluster>) -> Result<(), StepError> {
         .await
         .map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
-    let tell = |text: String| at.progress(text);
-    let kept = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
-    let kept = kept.into_iter().find(|it| it.id == at.input.snapshot);
-    let Some(kept) = kept else {
-        let why = format!("there is no snapshot {} any more", at.input.snapshot);
+    let tell = |text: String| ctx.progress(text);
+    let stored = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
+    let stored = stored.into_iter().find(|it| it.id == ctx.input.snapshot);
+    let Some(stored) = stored else {
+        let why = format!("there is no snapshot {} any more", ctx.input.snapshot);
         return Err(StepError::permanent(why));
     };
-    let done = own.driver.restore(&facts, &kept.id, &tell).await;
+    let done = own.driver.restore(&facts, &stored.id, &tell).await;
     let restored = done.map_err(driver_failed)?;
-    own.part_with(name, &restored, kept.version).await
+    own.drop_unrestored(name, &restored, stored.version).await
 }
 
-/// Who was let in since then is so again, and who was let out stays out: people
-/// and machines.
-pub(super) async fn admit<K: Kind<Context = Clusters>>(
-    at: &At<K>,
+/// Access that was granted since then is granted again, and what was revoked
+/// stays revoked: for people and machines.
+pub(super) async fn grant_access<K: Kind<Context = Clusters>>(
+    ctx: &StepContext<K>,
     name: &str,
 ) -> Result<(), StepError> {
-    let own = &at.context;
-    joining::forget_ghosts(at, name).await?;
+    let own = &ctx.context;
+    membership::remove_stale_members(ctx, name).await?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
-    for (who, last) in &now.revoked {
+    for (principal, last) in &now.revoked {
         for generation in 1..=*last {
-            let user = user_name(who, generation);
-            let out = own.driver.admit(&facts, &user, None).await;
+            let user = user_name(principal, generation);
+            let out = own.driver.grant_access(&facts, &user, None).await;
             out.map_err(driver_failed)?;
         }
     }
-    for (who, admission) in &now.admissions {
-        let user = user_name(who, admission.generation);
-        let admitted = own.driver.admit(&facts, &user, Some(&admission.role));
+    for (principal, grant) in &now.access_grants {
+        let user = user_name(principal, grant.generation);
+        let admitted = own.driver.grant_access(&facts, &user, Some(&grant.role));
         admitted.await.map_err(driver_failed)?;
     }
     Ok(())

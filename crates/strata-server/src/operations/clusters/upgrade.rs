@@ -1,7 +1,7 @@
-//! Brings a cluster to another version: looked at first, kept in a snapshot,
-//! then one machine after the other, the control plane first and workers
-//! emptied before. A failed step stops it where it is: the cluster goes on
-//! serving, its record says where it stands, and the same wish goes on.
+//! Brings a cluster to another version: checked first, kept in a snapshot, then
+//! one machine after the other, the control plane first and workers drained
+//! before. A failed step stops it where it is: the cluster goes on serving, its
+//! record says where it stands, and the same request goes on.
 
 use std::time::Duration;
 
@@ -11,9 +11,12 @@ use strata_clusters::skew::order;
 use strata_clusters::{ClusterFacts, Snapshot};
 use strata_types::Error;
 use strata_types::cluster::{ClusterRole, KubernetesVersion};
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{Board, Clusters, MEMBER, PATIENT, driver_failed, joining, machines, snapshot};
+use super::{
+    Clusters, MEMBER_TIMEOUT, RETRY_SHORT, StepProgress, driver_failed, machines, membership,
+    snapshot,
+};
 use crate::core::{NodeCondition, Work, now_ms};
 use crate::operations::step_failed;
 
@@ -25,9 +28,7 @@ pub struct UpgradeCluster;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeInput {
-    /// The cluster.
     pub cluster: String,
-    /// The version.
     pub to: KubernetesVersion,
     /// The id of the change in the cluster's record; empty in operations of
     /// earlier versions.
@@ -35,29 +36,28 @@ pub struct UpgradeInput {
     pub accepted: String,
 }
 
-/// A machine's turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Turn {
+struct MemberUpgrade {
     machine: String,
     first: bool,
     drain: bool,
 }
 
 /// As long as a disruption budget keeps something.
-const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long a control plane on a machine that answers is waited for before the
 /// state before comes back.
-const SILENCE: Duration = Duration::from_secs(2 * 60);
-const LOOK: Duration = Duration::from_secs(5);
-/// Between two looks whether what was in the way has passed.
-const SOON: Duration = Duration::from_secs(1);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2 * 60);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two checks whether the obstacle has passed.
+const FAST_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What was changed just before needs a moment to be well again.
-const SETTLING: Duration = Duration::from_secs(30);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-type Here = At<UpgradeCluster>;
+type Ctx = StepContext<UpgradeCluster>;
 
 impl Kind for UpgradeCluster {
     type Input = UpgradeInput;
@@ -70,57 +70,57 @@ impl Kind for UpgradeCluster {
 
     fn steps(&self, _: &UpgradeInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         let mut steps = vec![
-            Step::new("preflight", |at: Here| async move {
-                let done = preflight(&at).await;
-                noted(&at, done).await
+            Step::new("preflight", |ctx: Ctx| async move {
+                let done = preflight(&ctx).await;
+                noted(&ctx, done).await
             })
-            .undo(|at: Here| async move { stop(&at).await })
-            .timeout(MEMBER)
-            .retry(PATIENT),
-            Step::new("snapshot", |at: Here| async move {
-                let done = snapshot(&at).await;
-                noted(&at, done).await
+            .undo(|ctx: Ctx| async move { stop(&ctx).await })
+            .timeout(MEMBER_TIMEOUT)
+            .retry(RETRY_SHORT),
+            Step::new("snapshot", |ctx: Ctx| async move {
+                let done = snapshot(&ctx).await;
+                noted(&ctx, done).await
             })
-            .timeout(MEMBER)
-            .retry(PATIENT),
+            .timeout(MEMBER_TIMEOUT)
+            .retry(RETRY_SHORT),
         ];
-        let Some(turns) = outputs.find::<Vec<Turn>>("preflight")? else {
+        let Some(turns) = outputs.find::<Vec<MemberUpgrade>>("preflight")? else {
             return Ok(steps);
         };
         for turn in turns {
             if turn.drain {
-                steps.push(emptying(&turn.machine));
+                steps.push(drain_step(&turn.machine));
             }
             steps.push(upgrading(turn));
         }
         steps.push(
-            Step::new("encrypt", |at: Here| async move { encrypt(&at).await })
-                .timeout(MEMBER)
-                .retry(PATIENT),
+            Step::new("encrypt", |ctx: Ctx| async move { encrypt(&ctx).await })
+                .timeout(MEMBER_TIMEOUT)
+                .retry(RETRY_SHORT),
         );
         steps.push(Step::new(
             "settle",
-            |at: Here| async move { settle(&at).await },
+            |ctx: Ctx| async move { settle(&ctx).await },
         ));
         Ok(steps)
     }
 }
 
-async fn noted<T>(at: &Here, done: Result<T, StepError>) -> Result<T, StepError> {
-    let what = format!("the upgrade to {}", at.input.to);
-    at.context.note(&at.input.cluster, &what, done).await
+async fn noted<T>(ctx: &Ctx, done: Result<T, StepError>) -> Result<T, StepError> {
+    let what = format!("the upgrade to {}", ctx.input.to);
+    ctx.context.note(&ctx.input.cluster, &what, done).await
 }
 
-async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
-    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
-    let operation = at.operation().to_string();
+async fn preflight(ctx: &Ctx) -> Result<Vec<MemberUpgrade>, StepError> {
+    let (own, name, to) = (&ctx.context, &ctx.input.cluster, ctx.input.to);
+    let operation = ctx.operation().to_string();
     let free = own.take_over(name, &operation).await;
     free.map_err(step_failed)?;
     let now = own.core.cluster(name).map_err(step_failed)?;
     own.may_upgrade(&now, to).map_err(step_failed)?;
     let facts = own.facts(name).await.map_err(step_failed)?;
-    at.progress("looking whether anything is in the way");
-    let until = tokio::time::Instant::now() + SETTLING;
+    ctx.progress("looking whether anything is in the way");
+    let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
     loop {
         let found = own.driver.preflight(&facts, to).await;
         let blockers = found.map_err(driver_failed)?.blockers;
@@ -133,10 +133,10 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
             let all = all.collect::<Vec<_>>().join("; ");
             return Err(StepError::permanent(format!("nothing was begun: {all}")));
         }
-        at.progress(format!("waiting whether that passes: {}", first.what));
+        ctx.progress(format!("waiting whether that passes: {}", first.what));
         tokio::select! {
-            () = at.cancelled() => return Err(StepError::Cancelled),
-            () = tokio::time::sleep(SOON) => {}
+            () = ctx.cancelled() => return Err(StepError::Cancelled),
+            () = tokio::time::sleep(FAST_POLL_INTERVAL) => {}
         }
     }
     own.core
@@ -148,7 +148,7 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
             let mut next = now.clone();
             next.work = Work::Upgrading { to };
             operation.clone_into(&mut next.operation);
-            next.accepted.retain(|it| it.id != at.input.accepted);
+            next.accepted.retain(|it| it.id != ctx.input.accepted);
             Ok(next)
         })
         .await
@@ -173,7 +173,7 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
         if member.version == to && !(is_control && first) {
             continue;
         }
-        turns.push(Turn {
+        turns.push(MemberUpgrade {
             machine: member.machine.to_string(),
             first: is_control && std::mem::take(&mut first),
             // A single worker has nowhere to move its pods to.
@@ -183,13 +183,13 @@ async fn preflight(at: &Here) -> Result<Vec<Turn>, StepError> {
     Ok(turns)
 }
 
-/// Nothing is under way any more. What failed stays written down, unless it
-/// failed when all was done.
-async fn stop(at: &Here) -> Result<(), StepError> {
-    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
-    let withdrawn = own.core.withdraw_change(name, &at.input.accepted);
+/// Nothing is under way any more. What failed stays recorded, unless it failed
+/// when all was done.
+async fn stop(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name, to) = (&ctx.context, &ctx.input.cluster, ctx.input.to);
+    let withdrawn = own.core.withdraw_change(name, &ctx.input.accepted);
     withdrawn.await.map_err(step_failed)?;
-    own.rest(name).await?;
+    own.set_idle(name).await?;
     let stopped = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         if now.spec.version == to && now.members.iter().all(|it| it.version == to) {
@@ -203,72 +203,72 @@ async fn stop(at: &Here) -> Result<(), StepError> {
     }
 }
 
-async fn snapshot(at: &Here) -> Result<Snapshot, StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+async fn snapshot(ctx: &Ctx) -> Result<Snapshot, StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     let facts = own.facts(name).await.map_err(step_failed)?;
-    at.progress("keeping its state in a snapshot");
+    ctx.progress("keeping its state in a snapshot");
     // By the operation, so that done again it is the same one.
     let reason = format!(
         "before the upgrade to {} by {}",
-        at.input.to,
-        at.operation()
+        ctx.input.to,
+        ctx.operation()
     );
     let all = own.driver.snapshots(&facts.name).map_err(driver_failed)?;
-    if let Some(kept) = all.into_iter().find(|kept| kept.reason == reason) {
-        return Ok(kept);
+    if let Some(stored) = all.into_iter().find(|stored| stored.reason == reason) {
+        return Ok(stored);
     }
-    let kept = own.driver.snapshot(&facts, &reason).await;
-    kept.map_err(driver_failed)
+    let stored = own.driver.snapshot(&facts, &reason).await;
+    stored.map_err(driver_failed)
 }
 
-fn emptying(machine: &str) -> Step<UpgradeCluster> {
+fn drain_step(machine: &str) -> Step<UpgradeCluster> {
     let (id, again) = (machine.to_owned(), machine.to_owned());
-    Step::new(format!("empty {machine}"), move |at: Here| {
+    Step::new(format!("empty {machine}"), move |ctx: Ctx| {
         let id = id.clone();
         async move {
-            let done = joining::empty(&at, &at.input.cluster, &id).await;
-            noted(&at, done).await
+            let done = membership::drain_member(&ctx, &ctx.input.cluster, &id).await;
+            noted(&ctx, done).await
         }
     })
-    .undo(move |at: Here| {
+    .undo(move |ctx: Ctx| {
         let id = again.clone();
-        async move { joining::reopen_again(&at, &at.input.cluster, &id).await }
+        async move { membership::uncordon_on_undo(&ctx, &ctx.input.cluster, &id).await }
     })
-    .timeout(EMPTYING)
-    .retry(PATIENT)
+    .timeout(DRAIN_TIMEOUT)
+    .retry(RETRY_SHORT)
 }
 
-fn upgrading(turn: Turn) -> Step<UpgradeCluster> {
+fn upgrading(turn: MemberUpgrade) -> Step<UpgradeCluster> {
     let again = turn.clone();
-    Step::new(format!("upgrade {}", turn.machine), move |at: Here| {
+    Step::new(format!("upgrade {}", turn.machine), move |ctx: Ctx| {
         let turn = turn.clone();
         async move {
-            let done = upgrade_one(&at, &turn).await;
-            let done = done.map_err(|error| with_first(&at, error));
-            noted(&at, done).await
+            let done = upgrade_one(&ctx, &turn).await;
+            let done = done.map_err(|error| with_first(&ctx, error));
+            noted(&ctx, done).await
         }
     })
-    .undo(move |at: Here| {
+    .undo(move |ctx: Ctx| {
         let turn = again.clone();
-        async move { roll_back(&at, &turn).await }
+        async move { roll_back(&ctx, &turn).await }
     })
-    .timeout(MEMBER)
-    .undo_timeout(MEMBER)
+    .timeout(MEMBER_TIMEOUT)
+    .undo_timeout(MEMBER_TIMEOUT)
     .retry(strata_workflow::Retry {
         attempts: 2,
-        ..PATIENT
+        ..RETRY_SHORT
     })
 }
 
 /// What went wrong first is why it failed: the next attempt may only find that
 /// the API is away since then.
-fn with_first(at: &Here, error: StepError) -> StepError {
+fn with_first(ctx: &Ctx, error: StepError) -> StepError {
     let StepError::Transient { message } = &error else {
         return error;
     };
-    let now = at.context.core.cluster(&at.input.cluster).ok();
+    let now = ctx.context.core.cluster(&ctx.input.cluster).ok();
     match now.and_then(|now| now.failure.clone()) {
-        Some(first) if at.attempt() > 1 && first.why != *message => {
+        Some(first) if ctx.attempt() > 1 && first.why != *message => {
             let first: String = first.why.chars().take(1000).collect();
             StepError::transient(format!("{first}; and then: {message}"))
         }
@@ -276,31 +276,31 @@ fn with_first(at: &Here, error: StepError) -> StepError {
     }
 }
 
-async fn upgrade_one(at: &Here, turn: &Turn) -> Result<(), StepError> {
-    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+async fn upgrade_one(ctx: &Ctx, turn: &MemberUpgrade) -> Result<(), StepError> {
+    let (own, name, to) = (&ctx.context, &ctx.input.cluster, ctx.input.to);
     let facts = own.facts(name).await.map_err(step_failed)?;
     let Some(member) = facts.member(&turn.machine).cloned() else {
         return Ok(());
     };
-    at.safe_point()?;
-    let board = Board::new(at);
-    let tell = |text: String| board.tell(&turn.machine, &text);
+    ctx.safe_point()?;
+    let progress = StepProgress::new(ctx);
+    let tell = |text: String| progress.set(&turn.machine, &text);
     let done = own
         .driver
         .upgrade(&facts, &member, to, turn.first, &tell)
         .await;
     done.map_err(driver_failed)?;
-    is_done(at, turn).await?;
+    is_done(ctx, turn).await?;
     if turn.drain {
-        joining::reopen(at, name, &turn.machine).await?;
+        membership::uncordon(ctx, name, &turn.machine).await?;
     }
-    own.sight.look_soon(name);
+    own.observations.request_refresh();
     Ok(())
 }
 
-/// Writes down that a machine has its version.
-async fn is_done(at: &Here, turn: &Turn) -> Result<(), StepError> {
-    let (own, name, to) = (&at.context, &at.input.cluster, at.input.to);
+/// Records that a machine has its version.
+async fn is_done(ctx: &Ctx, turn: &MemberUpgrade) -> Result<(), StepError> {
+    let (own, name, to) = (&ctx.context, &ctx.input.cluster, ctx.input.to);
     let written = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
         if turn.first {
@@ -316,86 +316,91 @@ async fn is_done(at: &Here, turn: &Turn) -> Result<(), StepError> {
     written.await.map(drop).map_err(step_failed)
 }
 
-/// A machine that is done stays done, also a worker that nobody heard of: its
-/// kubelet goes last, and tells. One of the control plane is gone on with by
-/// the next wish. Only when the first of it did not come up again, and nobody
-/// serves, the state before comes back.
-async fn roll_back(at: &Here, turn: &Turn) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+/// A machine that is done stays done, also a worker whose end was not recorded:
+/// its kubelet goes last, and reports. The next request goes on with a control
+/// plane machine. Only when the first of the control plane did not come up
+/// again, and no API server answers, the state before is restored.
+async fn roll_back(ctx: &Ctx, turn: &MemberUpgrade) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     let Ok(facts) = own.facts(name).await else {
         return Ok(());
     };
     let works = match facts.member(&turn.machine) {
-        Some(member) if member.version != at.input.to => member.role == ClusterRole::Worker,
+        Some(member) if member.version != ctx.input.to => member.role == ClusterRole::Worker,
         _ => return Ok(()),
     };
     let now = own.core.cluster(name).map_err(step_failed)?;
-    let kept: Snapshot = at.output("snapshot")?;
-    let begun = turn.first && now.going_back_to == kept.id;
-    if !begun && !is_lost(at, turn, &facts, works).await? {
+    let stored: Snapshot = ctx.output("snapshot")?;
+    let begun = turn.first && now.rollback_snapshot == stored.id;
+    if !begun && !is_unreachable(ctx, turn, &facts, works).await? {
         return Ok(());
     }
-    at.progress("the new control plane does not come up: going back to the snapshot");
-    // Whoever goes on with this must not take what was restored for what was.
+    ctx.progress("the new control plane does not come up: going back to the snapshot");
+    // The operation that goes on with this must not take what was restored for
+    // what was.
     let written = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
-        kept.id.clone_into(&mut next.going_back_to);
+        stored.id.clone_into(&mut next.rollback_snapshot);
         Ok(next)
     });
     written.await.map_err(step_failed)?;
-    let tell = |text: String| at.progress(text);
-    let restored = own.driver.restore(&facts, &kept.id, &tell).await;
+    let tell = |text: String| ctx.progress(text);
+    let restored = own.driver.restore(&facts, &stored.id, &tell).await;
     let restored = restored.map_err(driver_failed)?;
-    own.part_with(name, &restored, kept.version).await?;
+    own.drop_unrestored(name, &restored, stored.version).await?;
     // From here on it serves, and is not restored again.
     let told = own.core.lead_cluster(name, |now| {
         let mut next = now.clone();
-        next.going_back_to.clear();
+        next.rollback_snapshot.clear();
         if let Some(failure) = &mut next.failure {
             failure.why = format!(
                 "the new control plane did not come up, and that of {} came back from the \
                  snapshot {}: {}",
-                kept.version, kept.id, failure.why
+                stored.version, stored.id, failure.why
             );
         }
         Ok(next)
     });
     told.await.map_err(step_failed)?;
-    snapshot::admit(at, name).await
+    snapshot::grant_access(ctx, name).await
 }
 
 /// Whether nothing serves any more after the first of a control plane had its
 /// turn. A moment's silence is not it: what was written since would be lost. Nor
 /// is a machine that is away, with all that it has.
-async fn is_lost(
-    at: &Here,
-    turn: &Turn,
+async fn is_unreachable(
+    ctx: &Ctx,
+    turn: &MemberUpgrade,
     facts: &ClusterFacts,
     works: bool,
 ) -> Result<bool, StepError> {
-    let own = &at.context;
+    let own = &ctx.context;
     let begun = tokio::time::Instant::now();
-    let mut until = begun + SILENCE;
+    let mut until = begun + SILENCE_TIMEOUT;
     loop {
-        let seen = own.driver.observe(facts).await;
-        let told = seen.nodes.iter().find(|node| node.name == turn.machine);
-        if works && told.is_some_and(|node| node.version == at.input.to.to_string()) {
-            is_done(at, turn).await?;
+        let observation = own.driver.observe(facts).await;
+        let told = observation
+            .nodes
+            .iter()
+            .find(|node| node.name == turn.machine);
+        if works && told.is_some_and(|node| node.version == ctx.input.to.to_string()) {
+            is_done(ctx, turn).await?;
             return Ok(false);
         }
         if !turn.first {
             return Ok(false);
         }
-        if seen.serves {
-            // It may have been put back by who was ended before this was done.
-            snapshot::admit(at, &at.input.cluster).await?;
+        if observation.serves {
+            // It may have been restored by a run that was killed before this
+            // was done.
+            snapshot::grant_access(ctx, &ctx.input.cluster).await?;
             return Ok(false);
         }
         let node = own.core.node(&turn.machine);
         if !node.is_ok_and(|node| node.condition == NodeCondition::Ready) {
-            until = tokio::time::Instant::now() + SILENCE;
-            if begun.elapsed() >= 2 * SILENCE {
-                // Who wants to delete or restore the cluster need not wait.
+            until = tokio::time::Instant::now() + SILENCE_TIMEOUT;
+            if begun.elapsed() >= 2 * SILENCE_TIMEOUT {
+                // A deletion or a restore of the cluster need not wait.
                 let machine = &turn.machine;
                 let why = format!("machine {machine} is away, and so is the control plane");
                 return Err(StepError::transient(why));
@@ -404,14 +409,14 @@ async fn is_lost(
         if tokio::time::Instant::now() >= until {
             return Ok(true);
         }
-        at.progress("looking whether the control plane comes up");
-        tokio::time::sleep(LOOK).await;
+        ctx.progress("looking whether the control plane comes up");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Every API server knows the key by now: it may be written with.
-async fn encrypt(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
+async fn encrypt(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
     let cluster = own.core.cluster(name).map_err(step_failed)?;
     let promoted = own
         .core
@@ -422,10 +427,10 @@ async fn encrypt(at: &Here) -> Result<(), StepError> {
     configured.map_err(driver_failed)
 }
 
-async fn settle(at: &Here) -> Result<(), StepError> {
-    let (own, name) = (&at.context, &at.input.cluster);
-    let operation = at.operation().to_string();
-    own.look_now(name).await;
-    tracing::info!(cluster = name, version = %at.input.to, at = now_ms(), "upgraded");
+async fn settle(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, name) = (&ctx.context, &ctx.input.cluster);
+    let operation = ctx.operation().to_string();
+    own.observe_now(name).await;
+    tracing::info!(cluster = name, version = %ctx.input.to, at_ms = now_ms(), "cluster upgraded");
     own.set_work(name, Work::Idle, &operation).await
 }

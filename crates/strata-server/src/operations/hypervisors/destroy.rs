@@ -1,8 +1,7 @@
-//! Takes a hypervisor down: switched off, its node forgotten and its instances
-//! placed elsewhere at once, wiped, given back. Asked to be gentle, it is
-//! emptied first.
+//! Takes a hypervisor down: switched off, its node removed and its instances
+//! placed elsewhere at once, wiped, released. On request it is drained first.
 //!
-//! From the moment it is off there is no way back, and none is tried: what
+//! From the moment it is off there is no rollback, and none is tried: what
 //! fails then stays as it is, with the reason, and the same call goes on.
 
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strata_machines::Power;
 use strata_types::machine::{MachinePhase, PowerState};
-use strata_workflow::{At, Claim, Kind, Outputs, Retry, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Retry, Step, StepContext, StepError};
 
 use super::{Hypervisors, provider_failed};
 use crate::core::{Core, NodeChange};
@@ -20,11 +19,9 @@ use crate::operations::step_failed;
 #[derive(Default)]
 pub struct DestroyHypervisor;
 
-/// Which, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DestroyInput {
-    /// The machine.
     pub machine: String,
     /// It is emptied first.
     #[serde(default)]
@@ -69,17 +66,17 @@ impl DestroyInput {
     }
 }
 
-/// As long as anybody waits for room.
-const EMPTYING: Duration = Duration::from_secs(7 * 24 * 3600);
-const SWITCHING: Duration = Duration::from_secs(5 * 60);
+/// As long as an instance waits for room.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const POWER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// A provider that is away is waited for: for about an hour.
-const PATIENT: Retry = Retry {
+const RETRY_SHORT: Retry = Retry {
     attempts: 64,
     first_pause: Duration::from_millis(200),
     longest_pause: Duration::from_secs(60),
 };
 
-type Here = At<DestroyHypervisor>;
+type Ctx = StepContext<DestroyHypervisor>;
 
 impl Kind for DestroyHypervisor {
     type Input = DestroyInput;
@@ -94,86 +91,91 @@ impl Kind for DestroyHypervisor {
         let mut steps = Vec::new();
         if input.drain {
             steps.push(
-                Step::new("close", |at: Here| async move { close(&at).await })
-                    .undo(|at: Here| async move { open_again(&at).await }),
+                Step::new("close", |ctx: Ctx| async move { close(&ctx).await })
+                    .undo(|ctx: Ctx| async move { reopen(&ctx).await }),
             );
             steps.push(
-                Step::new("empty", |at: Here| async move { empty(&at).await }).timeout(EMPTYING),
+                Step::new("empty", |ctx: Ctx| async move { empty(&ctx).await })
+                    .timeout(DRAIN_TIMEOUT),
             );
         }
         steps.extend([
-            Step::new("off", |at: Here| async move { off(&at).await })
-                .timeout(SWITCHING)
-                .retry(PATIENT),
-            Step::new("forget", |at: Here| async move { forget(&at).await }).retry(PATIENT),
-            Step::new("wipe", |at: Here| async move { wipe(&at).await })
-                .timeout(super::WIPING)
-                .retry(PATIENT),
-            Step::new("free", |at: Here| async move { free(&at).await }).retry(PATIENT),
+            Step::new("off", |ctx: Ctx| async move { off(&ctx).await })
+                .timeout(POWER_TIMEOUT)
+                .retry(RETRY_SHORT),
+            Step::new(
+                "forget",
+                |ctx: Ctx| async move { remove_record(&ctx).await },
+            )
+            .retry(RETRY_SHORT),
+            Step::new("wipe", |ctx: Ctx| async move { wipe(&ctx).await })
+                .timeout(super::WIPE_TIMEOUT)
+                .retry(RETRY_SHORT),
+            Step::new("free", |ctx: Ctx| async move { free(&ctx).await }).retry(RETRY_SHORT),
         ]);
         Ok(steps)
     }
 }
 
 /// Takes nothing new from here on.
-async fn close(at: &Here) -> Result<(), StepError> {
-    match at.context.core.node(&at.input.machine) {
-        Ok(_) => set_closed(at, true).await,
+async fn close(ctx: &Ctx) -> Result<(), StepError> {
+    match ctx.context.core.node(&ctx.input.machine) {
+        Ok(_) => set_closed(ctx, true).await,
         Err(_) => Ok(()),
     }
 }
 
 /// Cancelled, it is as it was; once it is being stopped there is nothing to open.
-async fn open_again(at: &Here) -> Result<(), StepError> {
-    let (core, id) = (&at.context.core, &at.input.machine);
+async fn reopen(ctx: &Ctx) -> Result<(), StepError> {
+    let (core, id) = (&ctx.context.core, &ctx.input.machine);
     let machine = core.machine(id).map_err(step_failed)?;
-    if at.input.was_closed || machine.phase != MachinePhase::Up || core.node(id).is_err() {
+    if ctx.input.was_closed || machine.phase != MachinePhase::Up || core.node(id).is_err() {
         return Ok(());
     }
-    set_closed(at, false).await
+    set_closed(ctx, false).await
 }
 
-async fn set_closed(at: &Here, closed: bool) -> Result<(), StepError> {
+async fn set_closed(ctx: &Ctx, closed: bool) -> Result<(), StepError> {
     let change = NodeChange {
         draining: Some(closed),
         ..NodeChange::default()
     };
-    let core = &at.context.core;
-    let changed = core.change_node_for_operation(&at.input.machine, &change);
+    let core = &ctx.context.core;
+    let changed = core.change_node_for_operation(&ctx.input.machine, &change);
     changed.await.map_err(step_failed)
 }
 
-async fn empty(at: &Here) -> Result<(), StepError> {
-    let (core, id) = (&at.context.core, &at.input.machine);
-    crate::operations::drain::until_empty(at, core, id).await
+async fn empty(ctx: &Ctx) -> Result<(), StepError> {
+    let (core, id) = (&ctx.context.core, &ctx.input.machine);
+    crate::operations::drain::wait_until_empty(ctx, core, id).await
 }
 
-async fn off(at: &Here) -> Result<(), StepError> {
-    let (own, id) = (&at.context, &at.input.machine);
-    at.safe_point()?;
-    let operation = at.operation().to_string();
+async fn off(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, id) = (&ctx.context, &ctx.input.machine);
+    ctx.safe_point()?;
+    let operation = ctx.operation().to_string();
     let turned = own.core.lead_machine(id, |now| {
-        // One that its cluster has given up is nobody's.
+        // A machine that its cluster has abandoned belongs to none.
         if now.cluster.is_some() {
-            super::is_for(now, &at.input.cluster)?;
+            super::is_for(now, &ctx.input.cluster)?;
         }
         let mut next = now.clone();
         match now.phase {
-            // It was given up half-way before, or is free already.
+            // It was abandoned half-way before, or is free already.
             MachinePhase::Wiping | MachinePhase::Available => {
                 operation.clone_into(&mut next.operation);
             }
-            _ => next.turn(MachinePhase::Stopping, &operation)?,
+            _ => next.set_phase(MachinePhase::Stopping, &operation)?,
         }
         Ok(next)
     });
     turned.await.map_err(step_failed)?;
-    if is_nobodys(at)? {
+    if is_unowned(ctx)? {
         return Ok(());
     }
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        at.progress("switching it off");
+        ctx.progress("switching it off");
         let off = provider.power(&target, Power::Off).await;
         match off {
             // What is not there cannot be on.
@@ -187,45 +189,45 @@ async fn off(at: &Here) -> Result<(), StepError> {
 
 /// One that is down and that no driver of this server reaches: there is nothing
 /// to do.
-fn is_nobodys(at: &Here) -> Result<bool, StepError> {
-    let (own, id) = (&at.context, &at.input.machine);
+fn is_unowned(ctx: &Ctx) -> Result<bool, StepError> {
+    let (own, id) = (&ctx.context, &ctx.input.machine);
     let machine = own.core.machine(id).map_err(step_failed)?;
     Ok(machine.phase == MachinePhase::Available && own.reach(id).is_err())
 }
 
 /// Its instances are placed elsewhere now, not when the lease ends.
-async fn forget(at: &Here) -> Result<(), StepError> {
-    let (own, id) = (&at.context, &at.input.machine);
+async fn remove_record(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, id) = (&ctx.context, &ctx.input.machine);
     let on = own.core.instances_on(id);
-    at.progress(format!("{on} instances are placed elsewhere"));
-    own.forget_node(id, "its machine was destroyed").await
+    ctx.progress(format!("{on} instances are placed elsewhere"));
+    own.remove_node(id, "its machine was destroyed").await
 }
 
-async fn wipe(at: &Here) -> Result<(), StepError> {
-    let (own, id) = (&at.context, &at.input.machine);
-    let operation = at.operation().to_string();
+async fn wipe(ctx: &Ctx) -> Result<(), StepError> {
+    let (own, id) = (&ctx.context, &ctx.input.machine);
+    let operation = ctx.operation().to_string();
     let now = own.core.machine(id).map_err(step_failed)?;
     if now.phase == MachinePhase::Stopping {
-        own.turn(id, MachinePhase::Wiping, &operation).await?;
+        own.set_phase(id, MachinePhase::Wiping, &operation).await?;
     }
-    if is_nobodys(at)? {
+    if is_unowned(ctx)? {
         return Ok(());
     }
     let work = async {
         let (provider, target) = own.reach(id).map_err(step_failed)?;
-        at.progress("erasing what was on it and giving it back");
-        super::wipe_patiently(at, provider.as_ref(), &target).await
+        ctx.progress("erasing what was on it and giving it back");
+        super::wipe_with_retries(ctx, provider.as_ref(), &target).await
     };
     let wiped = work.await;
     own.note(id, MachinePhase::Wiping, wiped).await
 }
 
-async fn free(at: &Here) -> Result<(), StepError> {
-    let (core, id) = (&at.context.core, &at.input.machine);
-    let operation = at.operation().to_string();
+async fn free(ctx: &Ctx) -> Result<(), StepError> {
+    let (core, id) = (&ctx.context.core, &ctx.input.machine);
+    let operation = ctx.operation().to_string();
     let freed = core.lead_machine(id, |now| {
         let mut next = now.clone();
-        next.turn(MachinePhase::Available, &operation)?;
+        next.set_phase(MachinePhase::Available, &operation)?;
         (next.failure, next.power) = (None, PowerState::Off);
         Ok(next)
     });

@@ -1,11 +1,12 @@
 //! Hypervisors: machines that are brought up and taken down.
 //!
-//! Every phase is written down before the provider is asked, under a tag that
-//! the provider keeps: whoever dies in between leaves a record that says what
+//! Every phase is recorded before the provider is called, under a tag that the
+//! provider keeps: a server that dies in between leaves a record that says what
 //! to look for, and an operation that goes on.
 
 mod create;
 mod destroy;
+mod leader_only;
 mod power;
 mod prove;
 
@@ -16,19 +17,20 @@ use futures_util::future::BoxFuture;
 use strata_machines::{Boot, Provider, ProviderError, Providers, Secret, Tag, Target};
 use strata_types::machine::{MachineFailure, MachinePhase, MachineSpec, PowerState};
 use strata_types::{Error, Result};
-use strata_workflow::{At, Claim, Kind, StepError};
+use strata_workflow::{Claim, Kind, StepContext, StepError};
 
 pub use create::{CreateHypervisor, CreateInput};
 pub use destroy::{DestroyHypervisor, DestroyInput};
 pub use power::{SwitchInput, SwitchMachine};
-pub use prove::ByCell;
+pub use prove::CellProof;
 
+use self::leader_only::LeaderOnly;
 use crate::core::{Core, Machine, Node, NodeCondition, now_ms};
 use crate::operations::step_failed;
 
 /// Tries a node that came up: that it runs something in a cell.
-pub trait Prove: Send + Sync + 'static {
-    /// Runs something on the node and looks that it did.
+pub trait HypervisorProof: Send + Sync + 'static {
+    /// Runs something on the node and checks that it did.
     fn prove<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
@@ -41,12 +43,11 @@ pub type JoinTokens = Arc<dyn Fn(&str, &str) -> Result<Secret> + Send + Sync>;
 pub struct Hypervisors {
     /// The inventory and the nodes.
     pub core: Core,
-    /// The drivers.
     pub providers: Providers,
     /// How a machine may join.
     pub join_tokens: JoinTokens,
     /// Tries nodes that came up.
-    pub prove: Arc<dyn Prove>,
+    pub prove: Arc<dyn HypervisorProof>,
     /// Where machines reach this server, unless their provider knows better.
     pub server: String,
     /// The id of this control plane, for tags.
@@ -56,8 +57,8 @@ pub struct Hypervisors {
 impl Hypervisors {
     /// Of a control plane that brings no machines up.
     pub fn none(core: Core) -> Self {
-        struct Never;
-        impl Prove for Never {
+        struct NeverProves;
+        impl HypervisorProof for NeverProves {
             fn prove<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<()>> {
                 Box::pin(std::future::ready(Ok(())))
             }
@@ -65,8 +66,8 @@ impl Hypervisors {
         Self {
             core,
             providers: Providers::default(),
-            join_tokens: Arc::new(|_, _| Err(Error::wrong_state("nobody can join here"))),
-            prove: Arc::new(Never),
+            join_tokens: Arc::new(|_, _| Err(Error::wrong_state("nodes cannot join this server"))),
+            prove: Arc::new(NeverProves),
             server: String::new(),
             run: String::new(),
         }
@@ -101,11 +102,13 @@ impl Hypervisors {
         machine.power != PowerState::Off && node.is_ok_and(|node| ready(&node))
     }
 
-    /// A machine and its driver.
+    /// A machine and its driver, which changes the machine only while this
+    /// server leads.
     pub fn reach(&self, id: &str) -> Result<(Arc<dyn Provider>, Target)> {
         let machine = self.core.machine(id)?;
         let provider = self.providers.get(machine.spec.provider)?;
-        Ok((provider, self.target(&machine)))
+        let provider = LeaderOnly::new(provider, self.core.clone());
+        Ok((Arc::new(provider), self.target(&machine)))
     }
 
     fn boot(&self, provider: &dyn Provider, target: &Target, operation: &str) -> Result<Boot> {
@@ -118,16 +121,21 @@ impl Hypervisors {
     }
 
     /// Turns a machine into another phase.
-    async fn turn(&self, id: &str, phase: MachinePhase, operation: &str) -> Result<(), StepError> {
+    async fn set_phase(
+        &self,
+        id: &str,
+        phase: MachinePhase,
+        operation: &str,
+    ) -> Result<(), StepError> {
         let turned = self.core.lead_machine(id, |now| {
             let mut next = now.clone();
-            next.turn(phase, operation)?;
+            next.set_phase(phase, operation)?;
             Ok(next)
         });
         turned.await.map(drop).map_err(step_failed)
     }
 
-    /// Writes down what went wrong in a phase, and hands it on.
+    /// Records what went wrong in a phase, and returns it.
     async fn note<T>(
         &self,
         id: &str,
@@ -146,19 +154,20 @@ impl Hypervisors {
                 Ok(next)
             });
             if let Err(error) = noted.await {
-                tracing::warn!(machine = id, %error, "what went wrong is not written down");
+                tracing::warn!(machine = id, %error, "failure not recorded");
             }
         }
         result
     }
 
     /// The node of a machine is gone, and what was on it is placed elsewhere.
-    async fn forget_node(&self, id: &str, why: &str) -> Result<(), StepError> {
+    async fn remove_node(&self, id: &str, why: &str) -> Result<(), StepError> {
         if self.core.node(id).is_err() {
             return Ok(());
         }
-        self.core.lose_node(id, why).await.map_err(step_failed)?;
-        crate::reconcile::move_all_off(&self.core, id).await;
+        let lost = self.core.mark_node_lost(id, why).await;
+        let lost = lost.map_err(step_failed)?;
+        self.core.fail_over_all(&lost).await;
         self.core.delete_node(id, true).await.map_err(step_failed)
     }
 }
@@ -189,11 +198,11 @@ fn claims(machine: &str) -> Vec<Claim> {
 }
 
 /// Erasing disks may take a provider that long.
-const WIPING: Duration = Duration::from_secs(2 * 24 * 3600);
+const WIPE_TIMEOUT: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// Wipes a machine, and waits for a provider that is still at it.
-async fn wipe_patiently<K: Kind>(
-    at: &At<K>,
+async fn wipe_with_retries<K: Kind>(
+    ctx: &StepContext<K>,
     provider: &dyn Provider,
     target: &Target,
 ) -> Result<(), StepError> {
@@ -201,7 +210,7 @@ async fn wipe_patiently<K: Kind>(
     loop {
         match provider.wipe(target).await {
             Err(error) if error.is_transient() => {
-                at.progress(format!("not yet: {error}"));
+                ctx.progress(format!("not yet: {error}"));
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(60));
             }

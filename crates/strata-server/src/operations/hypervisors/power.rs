@@ -1,32 +1,29 @@
-//! Switches a machine by hand. Nothing is recorded but what was seen: whoever
-//! switches a hypervisor off has its node lost, as if a fuse had blown. What was
-//! on it is placed elsewhere at once: nothing runs on a machine that is off.
+//! Switches a machine by hand. Nothing is recorded but what was observed: when
+//! a hypervisor is switched off, its node is lost, as if a fuse had blown. What
+//! was on it is placed elsewhere at once: nothing runs on a machine that is
+//! off.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strata_machines::Power;
 use strata_types::machine::PowerState;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
 use super::{Hypervisors, provider_failed};
 use crate::operations::step_failed;
 
-/// Switches a machine.
 #[derive(Default)]
 pub struct SwitchMachine;
 
-/// Which, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SwitchInput {
-    /// The machine.
     pub machine: String,
-    /// What to do.
     pub power: strata_api::rest::PowerAction,
 }
 
-type Here = At<SwitchMachine>;
+type Ctx = StepContext<SwitchMachine>;
 
 impl Kind for SwitchMachine {
     type Input = SwitchInput;
@@ -38,16 +35,16 @@ impl Kind for SwitchMachine {
     }
 
     fn steps(&self, _: &SwitchInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let switch = Step::new("switch", |at: Here| async move { switch(&at).await });
+        let switch = Step::new("switch", |ctx: Ctx| async move { switch(&ctx).await });
         Ok(vec![switch.timeout(Duration::from_secs(5 * 60))])
     }
 }
 
-async fn switch(at: &Here) -> Result<(), StepError> {
+async fn switch(ctx: &Ctx) -> Result<(), StepError> {
     use strata_api::rest::PowerAction;
-    let (own, id) = (&at.context, &at.input.machine);
+    let (own, id) = (&ctx.context, &ctx.input.machine);
     let (provider, target) = own.reach(id).map_err(step_failed)?;
-    let power = match at.input.power {
+    let power = match ctx.input.power {
         PowerAction::On => Power::On,
         PowerAction::Off => Power::Off,
         PowerAction::Cycle => Power::Cycle,
@@ -64,7 +61,10 @@ async fn switch(at: &Here) -> Result<(), StepError> {
     noted.await.map_err(step_failed)?;
     if seen == PowerState::Off && own.core.node(id).is_ok() {
         let why = "its machine was switched off";
-        own.core.lose_node(id, why).await.map_err(step_failed)?;
+        own.core
+            .mark_node_lost(id, why)
+            .await
+            .map_err(step_failed)?;
         own.core.note_powered_off(id).await.map_err(step_failed)?;
     }
     Ok(())

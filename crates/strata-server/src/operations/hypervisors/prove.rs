@@ -14,24 +14,24 @@ use strata_api::strata::v1::node_client::NodeClient;
 use strata_api::strata::v1::{GetNodeInfoRequest, WaitExecutableRequest};
 use strata_types::{Error, ErrorKind, Result};
 
-use super::Prove;
-use crate::core::Who;
+use super::HypervisorProof;
+use crate::core::Principal;
 use crate::link::Tunnels;
 
 /// For the whole trial.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(30);
 /// A tunnel may come a moment after the node did.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 const CELL: &str = "strata-proof";
 const RUN: &str = "version";
 
 /// By the node's own API.
-pub struct ByCell(pub Tunnels);
+pub struct CellProof(pub Tunnels);
 
-impl Prove for ByCell {
+impl HypervisorProof for CellProof {
     fn prove<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<()>> {
         async move {
-            let until = tokio::time::Instant::now() + PATIENCE;
+            let until = tokio::time::Instant::now() + PROOF_TIMEOUT;
             loop {
                 let trying = self.0.newest(node, || try_out(&self.0, node));
                 let tried = tokio::time::timeout_at(until, trying).await;
@@ -39,7 +39,7 @@ impl Prove for ByCell {
                     Ok(Ok(())) => return Ok(()),
                     Ok(Err(error)) => error,
                     Err(_) => {
-                        let seconds = PATIENCE.as_secs();
+                        let seconds = PROOF_TIMEOUT.as_secs();
                         let why = format!("node {node} ran nothing within {seconds} s");
                         return Err(Error::unavailable(why));
                     }
@@ -48,7 +48,7 @@ impl Prove for ByCell {
                 if !is_passing(&error) || tokio::time::Instant::now() >= until {
                     return Err(error);
                 }
-                tokio::time::sleep(10 * PAUSE).await;
+                tokio::time::sleep(10 * RETRY_INTERVAL).await;
             }
         }
         .boxed()
@@ -64,11 +64,11 @@ fn is_passing(error: &Error) -> bool {
 }
 
 async fn try_out(tunnels: &Tunnels, node: &str) -> Result<()> {
-    let who = Who::server("operation");
+    let principal = Principal::server("operation");
     let channel = loop {
-        match tunnels.node(node, &who) {
+        match tunnels.node(node, &principal) {
             Ok(channel) => break channel,
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
         }
     };
     let mut node = NodeClient::new(channel.clone());

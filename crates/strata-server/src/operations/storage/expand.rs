@@ -1,17 +1,16 @@
-//! Makes the pool larger: more is used of devices that are used in part, and
-//! spares are used, one after the other, by as much as was asked for.
+//! Makes the storage pool larger: more is used of devices that are used in
+//! part, and spares are used, one after the other, by as much as was requested.
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::ExpandPlan;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{LONGEST, Storage, failed, resize_step, teller};
+use super::{STEP_TIMEOUT, Storage, failed, progress_reporter, resize_step};
 
 /// Makes the pool larger.
 #[derive(Default)]
 pub struct ExpandStorage;
 
-/// By how much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpandInput {
@@ -19,7 +18,7 @@ pub struct ExpandInput {
     pub min_bytes: u64,
 }
 
-type Here = At<ExpandStorage>;
+type Ctx = StepContext<ExpandStorage>;
 
 impl Kind for ExpandStorage {
     type Input = ExpandInput;
@@ -31,53 +30,56 @@ impl Kind for ExpandStorage {
     }
 
     fn steps(&self, _: &ExpandInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let mut steps = vec![Step::new("plan", |at: Here| async move { plan(&at).await })];
+        let mut steps = vec![Step::new(
+            "plan",
+            |ctx: Ctx| async move { plan(&ctx).await },
+        )];
         let Some(plan) = outputs.find::<ExpandPlan>("plan")? else {
             return Ok(steps);
         };
         for name in plan.devices {
             let back = name.clone();
-            let add = Step::new(format!("add {name}"), move |at: Here| {
+            let add = Step::new(format!("add {name}"), move |ctx: Ctx| {
                 let name = name.clone();
-                async move { add(&at, &name).await }
+                async move { add(&ctx, &name).await }
             });
-            let add = add.undo(move |at: Here| {
+            let add = add.undo(move |ctx: Ctx| {
                 let name = back.clone();
-                async move { remove(&at, &name).await }
+                async move { remove(&ctx, &name).await }
             });
-            steps.push(add.undo_timeout(LONGEST));
+            steps.push(add.undo_timeout(STEP_TIMEOUT));
         }
         steps.extend(plan.resized.into_iter().map(resize_step));
-        let whole = Step::new("spread", |at: Here| async move { whole(&at).await });
-        steps.push(whole.timeout(LONGEST));
+        let rebalance = Step::new("spread", |ctx: Ctx| async move { rebalance(&ctx).await });
+        steps.push(rebalance.timeout(STEP_TIMEOUT));
         Ok(steps)
     }
 }
 
-async fn plan(at: &Here) -> Result<ExpandPlan, StepError> {
-    let pool = at.context.step_pool().await?;
-    let plan = pool.plan_expand(at.input.min_bytes).await;
+async fn plan(ctx: &Ctx) -> Result<ExpandPlan, StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let plan = pool.plan_expand(ctx.input.min_bytes).await;
     plan.map_err(failed)
 }
 
-async fn add(at: &Here, name: &str) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
-    at.progress(format!("{name} is added to the pool"));
+async fn add(ctx: &Ctx, name: &str) -> Result<(), StepError> {
+    let pool = ctx.context.step_pool().await?;
+    ctx.progress(format!("{name} is added to the pool"));
     let added = in_turn!(pool.add_device(name));
     added.map(drop).map_err(failed)
 }
 
-async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
-    let tell = teller(at, "moved back");
-    let removed = in_turn!(pool.remove_device(name, &tell, at.cancellation()));
+async fn remove(ctx: &Ctx, name: &str) -> Result<(), StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let tell = progress_reporter(ctx, "moved back");
+    let removed = in_turn!(pool.remove_device(name, &tell, ctx.cancellation()));
     removed.map_err(failed)
 }
 
-/// Where data is not kept as often as asked, it is now.
-async fn whole(at: &Here) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
-    let tell = teller(at, "kept as often as asked");
-    let whole = in_turn!(pool.make_whole(&tell, at.cancellation()));
-    whole.map_err(failed)
+/// Where data has fewer copies than configured, the missing ones are made.
+async fn rebalance(ctx: &Ctx) -> Result<(), StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let tell = progress_reporter(ctx, "kept as often as asked");
+    let rebalance = in_turn!(pool.rebalance(&tell, ctx.cancellation()));
+    rebalance.map_err(failed)
 }

@@ -1,17 +1,18 @@
-//! The storage pool: made larger and smaller while it is used, mended, looked
-//! over. One change of its devices at a time; the others wait their turn.
+//! The storage pool: made larger and smaller while it is used, repaired,
+//! scrubbed. One change of its devices at a time; the others wait their turn.
 
-/// Waits while somebody else changes the devices: who was given up on half-way
-/// may still be at it, in the kernel. (A macro, because what is awaited borrows.)
+/// Waits while another call changes the devices: one that was abandoned
+/// half-way may still be under way, in the kernel. (A macro, because what is
+/// awaited borrows.)
 macro_rules! in_turn {
     ($change:expr) => {{
-        let until = tokio::time::Instant::now() + $crate::operations::storage::TURN;
+        let until = tokio::time::Instant::now() + $crate::operations::storage::POOL_WAIT_TIMEOUT;
         loop {
             match $change.await {
                 Err(strata_storage::StorageError::Busy { .. })
                     if tokio::time::Instant::now() < until =>
                 {
-                    tokio::time::sleep($crate::operations::storage::LOOK).await;
+                    tokio::time::sleep($crate::operations::storage::POLL_INTERVAL).await;
                 }
                 other => break other,
             }
@@ -23,14 +24,16 @@ use crate::operations::step_failed;
 mod expand;
 mod replace;
 mod scrub;
+mod service;
 mod shrink;
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use strata_storage::{PoolConfig, StorageError, StoragePool};
 use strata_types::storage::{DeviceResize, Pool, PoolState};
 use strata_types::{Error, Result};
-use strata_workflow::{At, Claim, Kind, Step, StepError};
+use strata_workflow::{Claim, Kind, Step, StepContext, StepError};
 use tokio::sync::OnceCell;
 
 pub use expand::{ExpandInput, ExpandStorage};
@@ -49,7 +52,6 @@ struct Lazy {
 }
 
 impl Storage {
-    /// As configured.
     pub fn new(config: PoolConfig) -> Self {
         let pool = OnceCell::new();
         Self(Some(Arc::new(Lazy { config, pool })))
@@ -64,25 +66,25 @@ impl Storage {
     pub async fn pool(&self) -> Result<StoragePool> {
         let Some(lazy) = &self.0 else {
             return Err(Error::wrong_state("this server has no storage pool")
-                .with_hint("ask the server that has it, or see [storage] in the configuration"));
+                .with_hint("use the server that has it, or see [storage] in the configuration"));
         };
         let open = || StoragePool::open(lazy.config.clone());
         let pool = lazy.pool.get_or_try_init(open).await;
         Ok(pool.map_err(Error::from)?.clone())
     }
 
-    /// What is told of a pool that was not made yet.
-    pub(crate) fn unmade(&self) -> Result<Pool> {
+    /// The state of a pool that was not created yet.
+    pub(crate) fn not_created(&self) -> Result<Pool> {
         let Some(lazy) = &self.0 else {
             return Err(Error::wrong_state("this server has no storage pool")
-                .with_hint("ask the server that has it, or see [storage] in the configuration"));
+                .with_hint("use the server that has it, or see [storage] in the configuration"));
         };
         Ok(Pool {
             id: String::new(),
             state: PoolState::Offline,
             message: "it is made when something first needs it".into(),
             profile: lazy.config.profile,
-            path: lazy.config.folder.join("mount").display().to_string(),
+            path: lazy.config.dir.join("mount").display().to_string(),
             bytes: 0,
             used_bytes: 0,
             free_bytes: 0,
@@ -95,9 +97,7 @@ impl Storage {
     /// The pool if it was ever made.
     pub async fn existing(&self) -> Result<Option<StoragePool>> {
         match &self.0 {
-            Some(lazy)
-                if lazy.pool.initialized() || lazy.config.folder.join("pool.json").exists() =>
-            {
+            Some(lazy) if lazy.pool.initialized() || lazy.config.dir.join("pool.json").exists() => {
                 self.pool().await.map(Some)
             }
             _ => Ok(None),
@@ -114,6 +114,14 @@ fn claims() -> Vec<Claim> {
     vec![Claim::exclusive("storage")]
 }
 
+/// What a step could not release of what its plan contains: there was no room
+/// to move the data, as may happen where the pool is small.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shortfall {
+    kept_bytes: u64,
+}
+
 /// Uses another amount of a device. Undone, it is used as before; one that has
 /// left meanwhile is left alone.
 fn resize_step<K>(resize: DeviceResize) -> Step<K>
@@ -121,37 +129,54 @@ where
     K: Kind<Context = Storage>,
 {
     let back = resize.clone();
-    let step = Step::new(format!("resize {}", resize.name), move |at: At<K>| {
-        let resize = resize.clone();
-        async move { resize_device(&at, &resize.name, resize.to_bytes).await }
-    });
-    let step = step.undo(move |at: At<K>| {
+    let step = Step::new(
+        format!("resize {}", resize.name),
+        move |ctx: StepContext<K>| {
+            let resize = resize.clone();
+            async move { resize_device(&ctx, &resize.name, resize.to_bytes).await }
+        },
+    );
+    let step = step.undo(move |ctx: StepContext<K>| {
         let resize = back.clone();
-        async move { resize_device(&at, &resize.name, resize.from_bytes).await }
+        async move {
+            let undone = resize_device(&ctx, &resize.name, resize.from_bytes).await;
+            undone.map(drop)
+        }
     });
-    step.timeout(LONGEST).undo_timeout(LONGEST)
+    step.timeout(STEP_TIMEOUT).undo_timeout(STEP_TIMEOUT)
 }
 
-async fn resize_device<K>(at: &At<K>, name: &str, to_bytes: u64) -> Result<(), StepError>
+async fn resize_device<K>(
+    ctx: &StepContext<K>,
+    name: &str,
+    to_bytes: u64,
+) -> Result<Shortfall, StepError>
 where
     K: Kind<Context = Storage>,
 {
-    let pool = at.context.step_pool().await?;
-    at.progress(format!(
+    let pool = ctx.context.step_pool().await?;
+    ctx.progress(format!(
         "{} of {name} are used from now on",
         bytes(to_bytes)
     ));
-    let tell = teller(at, "moved");
-    let resized = in_turn!(pool.resize_device(name, to_bytes, &tell, at.cancellation()));
-    resized.map_err(failed)
+    let tell = progress_reporter(ctx, "moved");
+    let resized = in_turn!(pool.resize_device(name, to_bytes, &tell, ctx.cancellation()));
+    let kept_bytes = resized.map_err(failed)?;
+    if kept_bytes > 0 {
+        let kept = bytes(kept_bytes);
+        ctx.progress(format!(
+            "{name} keeps {kept} more: no room to move its data"
+        ));
+    }
+    Ok(Shortfall { kept_bytes })
 }
 
 /// As long as the largest pool may take.
-const LONGEST: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
+const STEP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(14 * 24 * 3600);
 
-/// How long that is waited for, and how often it is looked.
-const TURN: std::time::Duration = std::time::Duration::from_secs(3600);
-const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+/// How long that is waited for, and how often it is checked.
+const POOL_WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3600);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// A step of the pool failed.
 fn failed(error: StorageError) -> StepError {
@@ -161,9 +186,12 @@ fn failed(error: StorageError) -> StepError {
     }
 }
 
-/// Tells how many bytes are done.
-fn teller<K: Kind>(at: &At<K>, what: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
-    let at = at.clone();
+/// Reports how many bytes are done.
+fn progress_reporter<K: Kind>(
+    ctx: &StepContext<K>,
+    what: &'static str,
+) -> impl Fn(u64, u64) + Send + Sync + 'static {
+    let ctx = ctx.clone();
     let began = std::time::Instant::now();
     move |done, total| {
         let fraction = match total {
@@ -177,7 +205,7 @@ fn teller<K: Kind>(at: &At<K>, what: &'static str) -> impl Fn(u64, u64) + Send +
             let left = ((total - done) as f64 / rate).ceil();
             text += &format!(", {}/s, {left:.0} s left", bytes(rate as u64));
         }
-        at.progress_to(fraction, text);
+        ctx.progress_to(fraction, text);
     }
 }
 
@@ -202,7 +230,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn amounts_are_told_as_people_say_them() {
+    fn byte_amounts_are_formatted_with_units() {
         let told = [0, 999, 1000, 1_540_000, 25_000_000_000].map(bytes);
         assert_eq!(told, ["0 B", "999 B", "1.0 kB", "1.5 MB", "25 GB"]);
     }

@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::DeviceState;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{LONGEST, Storage, failed, teller};
+use super::{STEP_TIMEOUT, Storage, failed, progress_reporter};
 
-/// Replaces a device.
 #[derive(Default)]
 pub struct ReplaceDevice;
 
@@ -16,12 +15,12 @@ pub struct ReplaceDevice;
 pub struct ReplaceInput {
     /// The device that goes.
     pub device: String,
-    /// The spare that comes; chosen when none is said.
+    /// The spare that comes; chosen when none is given.
     #[serde(default)]
     pub with: String,
 }
 
-type Here = At<ReplaceDevice>;
+type Ctx = StepContext<ReplaceDevice>;
 
 impl Kind for ReplaceDevice {
     type Input = ReplaceInput;
@@ -34,20 +33,21 @@ impl Kind for ReplaceDevice {
 
     fn steps(&self, _: &ReplaceInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
         Ok(vec![
-            Step::new("choose", |at: Here| async move { choose(&at).await }),
-            Step::new("replace", |at: Here| async move { replace(&at).await }).timeout(LONGEST),
+            Step::new("choose", |ctx: Ctx| async move { choose(&ctx).await }),
+            Step::new("replace", |ctx: Ctx| async move { replace(&ctx).await })
+                .timeout(STEP_TIMEOUT),
         ])
     }
 }
 
 /// The smallest spare that is large enough.
-async fn choose(at: &Here) -> Result<String, StepError> {
-    if !at.input.with.is_empty() {
-        return Ok(at.input.with.clone());
+async fn choose(ctx: &Ctx) -> Result<String, StepError> {
+    if !ctx.input.with.is_empty() {
+        return Ok(ctx.input.with.clone());
     }
-    let pool = at.context.step_pool().await?;
+    let pool = ctx.context.step_pool().await?;
     let status = pool.status().await.map_err(failed)?;
-    let name = &at.input.device;
+    let name = &ctx.input.device;
     let old = status.devices.iter().find(|one| one.name == *name);
     let old = old.ok_or_else(|| StepError::permanent(format!("the pool has no device {name}")))?;
     let able = status.devices.iter();
@@ -62,11 +62,11 @@ async fn choose(at: &Here) -> Result<String, StepError> {
     Ok(chosen.ok_or_else(missing)?.name.clone())
 }
 
-async fn replace(at: &Here) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
-    let with: String = at.output("choose")?;
-    let tell = teller(at, "copied");
-    let device = &at.input.device;
-    let replaced = in_turn!(pool.replace_device(device, &with, &tell, at.cancellation()));
+async fn replace(ctx: &Ctx) -> Result<(), StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let with: String = ctx.output("choose")?;
+    let tell = progress_reporter(ctx, "copied");
+    let device = &ctx.input.device;
+    let replaced = in_turn!(pool.replace_device(device, &with, &tell, ctx.cancellation()));
     replaced.map(drop).map_err(failed)
 }

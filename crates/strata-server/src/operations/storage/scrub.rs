@@ -1,21 +1,19 @@
 //! Reads all of the pool and holds it against its checksums; what is wrong
-//! and is kept twice is mended.
+//! and is kept twice is repaired.
 
 use serde::{Deserialize, Serialize};
 use strata_types::storage::Scrub;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{LONGEST, Storage, failed, teller};
+use super::{STEP_TIMEOUT, Storage, failed, progress_reporter};
 
-/// Looks the pool over.
 #[derive(Default)]
 pub struct ScrubStorage;
 
-/// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubInput {}
 
-type Here = At<ScrubStorage>;
+type Ctx = StepContext<ScrubStorage>;
 
 impl Kind for ScrubStorage {
     type Input = ScrubInput;
@@ -27,20 +25,20 @@ impl Kind for ScrubStorage {
     }
 
     fn steps(&self, _: &ScrubInput, _: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let scrub = Step::new("scrub", |at: Here| async move { scrub(&at).await });
-        Ok(vec![scrub.timeout(LONGEST)])
+        let scrub = Step::new("scrub", |ctx: Ctx| async move { scrub(&ctx).await });
+        Ok(vec![scrub.timeout(STEP_TIMEOUT)])
     }
 }
 
-async fn scrub(at: &Here) -> Result<Scrub, StepError> {
-    let pool = at.context.step_pool().await?;
-    let tell = teller(at, "read");
-    let done = in_turn!(pool.scrub(&tell, at.cancellation()));
+async fn scrub(ctx: &Ctx) -> Result<Scrub, StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let tell = progress_reporter(ctx, "read");
+    let done = in_turn!(pool.scrub(&tell, ctx.cancellation()));
     let done = done.map_err(failed)?;
     if done.uncorrectable > 0 {
         let count = done.uncorrectable;
         let why = format!(
-            "{count} errors could not be mended: restore what is damaged from a backup, \
+            "{count} errors could not be repaired: restore what is damaged from a backup, \
              and replace the device that has errors (strata storage show)"
         );
         return Err(StepError::permanent(why));

@@ -4,16 +4,16 @@
 //! not been moved.
 
 use serde::{Deserialize, Serialize};
+use strata_storage::StorageError;
 use strata_types::storage::ShrinkPlan;
-use strata_workflow::{At, Claim, Kind, Outputs, Step, StepError};
+use strata_workflow::{Claim, Kind, Outputs, Step, StepContext, StepError};
 
-use super::{LONGEST, Storage, failed, resize_step, teller};
+use super::{STEP_TIMEOUT, Shortfall, Storage, bytes, failed, progress_reporter, resize_step};
 
 /// Makes the pool smaller.
 #[derive(Default)]
 pub struct ShrinkStorage;
 
-/// By how much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShrinkInput {
@@ -21,7 +21,7 @@ pub struct ShrinkInput {
     pub max_bytes: u64,
 }
 
-type Here = At<ShrinkStorage>;
+type Ctx = StepContext<ShrinkStorage>;
 
 impl Kind for ShrinkStorage {
     type Input = ShrinkInput;
@@ -33,44 +33,59 @@ impl Kind for ShrinkStorage {
     }
 
     fn steps(&self, _: &ShrinkInput, outputs: &Outputs) -> Result<Vec<Step<Self>>, StepError> {
-        let mut steps = vec![Step::new("plan", |at: Here| async move { plan(&at).await })];
+        let mut steps = vec![Step::new(
+            "plan",
+            |ctx: Ctx| async move { plan(&ctx).await },
+        )];
         let Some(plan) = outputs.find::<ShrinkPlan>("plan")? else {
             return Ok(steps);
         };
         for name in plan.devices {
             let back = name.clone();
-            let remove = Step::new(format!("remove {name}"), move |at: Here| {
+            let remove = Step::new(format!("remove {name}"), move |ctx: Ctx| {
                 let name = name.clone();
-                async move { remove(&at, &name).await }
+                async move { remove(&ctx, &name).await }
             });
-            let remove = remove.undo(move |at: Here| {
+            let remove = remove.undo(move |ctx: Ctx| {
                 let name = back.clone();
-                async move { add(&at, &name).await }
+                async move { add(&ctx, &name).await }
             });
-            steps.push(remove.timeout(LONGEST));
+            steps.push(remove.timeout(STEP_TIMEOUT));
         }
         steps.extend(plan.resized.into_iter().map(resize_step));
         Ok(steps)
     }
 }
 
-async fn plan(at: &Here) -> Result<ShrinkPlan, StepError> {
-    let pool = at.context.step_pool().await?;
-    let plan = pool.plan_shrink(at.input.max_bytes).await;
+async fn plan(ctx: &Ctx) -> Result<ShrinkPlan, StepError> {
+    let pool = ctx.context.step_pool().await?;
+    let plan = pool.plan_shrink(ctx.input.max_bytes).await;
     plan.map_err(failed)
 }
 
-async fn remove(at: &Here, name: &str) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
-    at.safe_point()?;
-    let tell = teller(at, "moved away");
-    let removed = in_turn!(pool.remove_device(name, &tell, at.cancellation()));
-    removed.map_err(failed)
+/// A device whose data finds no room elsewhere stays: at most what was
+/// requested is released, and it may be less.
+async fn remove(ctx: &Ctx, name: &str) -> Result<Shortfall, StepError> {
+    let pool = ctx.context.step_pool().await?;
+    ctx.safe_point()?;
+    let tell = progress_reporter(ctx, "moved away");
+    match in_turn!(pool.remove_device(name, &tell, ctx.cancellation())) {
+        Ok(()) => Ok(Shortfall::default()),
+        Err(StorageError::Full { .. }) => {
+            let kept_bytes = pool.given_by(name).await.map_err(failed)?;
+            let kept = bytes(kept_bytes);
+            ctx.progress(format!(
+                "{name} stays with {kept}: no room to move its data"
+            ));
+            Ok(Shortfall { kept_bytes })
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// In use again, or still.
-async fn add(at: &Here, name: &str) -> Result<(), StepError> {
-    let pool = at.context.step_pool().await?;
+async fn add(ctx: &Ctx, name: &str) -> Result<(), StepError> {
+    let pool = ctx.context.step_pool().await?;
     let added = in_turn!(pool.add_device(name));
     added.map(drop).map_err(failed)
 }

@@ -1,9 +1,0 @@
-//! The faces over real TLS on loopback, through the gate, as clients see them.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod foundation;
-mod heartbeats;
-mod hostile_node;
-mod identity;
-mod nodes;
-mod world;
